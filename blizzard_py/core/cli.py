@@ -1,0 +1,63 @@
+"""What the two command lines have in common.
+
+Exit codes: 0 done; 1 a pipeline failed; 2 bad configuration or usage; 3 fenced.
+Results go to stdout, logs and errors to stderr. Errors of ours are printed
+without a trace: they say what failed and what to do.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import click
+
+from blizzard_py.core import log
+from blizzard_py.core.errors import BlizzardError
+
+P = ParamSpec("P")
+
+config_argument = click.argument(
+    "config", type=click.Path(path_type=Path, dir_okay=False), metavar="CONFIG"
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+once_option = click.option("--once", is_flag=True, help="Work off what is there now, then exit.")
+
+
+def _set_level(_context: click.Context, _parameter: click.Parameter, level: str) -> None:
+    log.configure(level)
+
+
+log_level_option = click.option(
+    "--log-level",
+    type=click.Choice(log.LEVELS),
+    default="info",
+    show_default=True,
+    expose_value=False,
+    callback=_set_level,
+    help="Least severe level to log.",
+)
+
+
+def command(function: Callable[P, int]) -> Callable[P, None]:
+    """Make a function that returns an exit code the body of a click command."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            code = function(*args, **kwargs)
+        except BlizzardError as error:
+            click.echo(f"error: {error}", err=True)
+            code = error.exit_code
+        sys.exit(code)
+
+    return wrapped
+
+
+def print_json(document: Any) -> None:
+    """JSON on stdout, readable and without escaping other scripts."""
+    click.echo(json.dumps(document, ensure_ascii=False, indent=2))

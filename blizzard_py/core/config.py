@@ -1,0 +1,356 @@
+"""The one YAML file that both daemons read, as validated settings.
+
+The whole file is checked by whichever daemon reads it: unknown keys, wrong
+types, missing environment variables and conflicting resources are collected
+and raised together as one `ConfigError`, each with its path and line. Values
+never appear in a message, since a value may be a secret.
+
+Conflicts are places two writers or readers would share: two sources on one
+directory (or one inside the other), two tables on one directory, a source
+inside a table or a table inside a source.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from blizzard_py.core.errors import ConfigError
+from blizzard_py.core.stores import normalize_uri, problems_of
+from blizzard_py.core.yamlfile import Document, Key, load_yaml
+
+FieldType = Literal[
+    "string", "int32", "int64", "float32", "float64", "boolean", "timestamp", "date"
+]
+SourceCompression = Literal["auto", "gzip", "zstd", "none"]
+ParquetCompression = Literal["snappy", "zstd", "lz4", "gzip", "none"]
+PartitionType = Literal["string", "int32", "int64", "date"]
+
+# Names become parts of file names and of Spark job groups.
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+Options = dict[str, str]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class PartitionFilter(_Settings):
+    """Which partitions a cold start looks at.
+
+    ``prefix_template`` is a strftime template such as ``date=%Y-%m-%d/hour=%H``;
+    ``lookback`` counts back from now in the template's finest unit: hours if it
+    has ``%H``, days otherwise. Without ``lookback`` everything is read.
+    """
+
+    prefix_template: str
+    lookback: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _has_a_date(self) -> Self:
+        if not any(code in self.prefix_template for code in ("%d", "%j", "%F")):
+            raise ValueError("prefix_template must contain the day (%d, %j or %F)")
+        return self
+
+
+class CheckpointSettings(_Settings):
+    """How much work may lie between two saves; a batch never exceeds any of the three.
+
+    ``interval_secs`` bounds a batch by the throughput of the one before it.
+    """
+
+    interval_files: int = Field(default=100, ge=1)
+    interval_secs: float = Field(default=60, gt=0)
+    max_bytes_per_batch: int = Field(default=1 << 30, ge=1)
+
+
+class SourceSettings(_Settings):
+    """One directory that NDJSON files arrive in."""
+
+    source_uri: str = Field(validation_alias="source_uri")
+    use_watermark: Literal[True] = True
+    compression: SourceCompression = "auto"
+    poll_interval_secs: float = Field(default=60, gt=0)
+    partition_filter: PartitionFilter | None = None
+    partition_depth: int | None = Field(default=None, ge=0, le=16)
+    grace_period_secs: float = Field(default=300, ge=0)
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    storage_options: Options = Field(default_factory=dict, repr=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _path_is_an_alias(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "path" in data:
+            if "source_uri" in data:
+                raise ValueError("give source_uri or path, not both")
+            data = {**data, "source_uri": data["path"]}
+            del data["path"]
+        return data
+
+
+class PartitionBy(_Settings):
+    """How the table is partitioned.
+
+    ``prefix_template`` is a strftime template of ``key=value`` components. The
+    time comes from the timestamp column ``column`` of each row or, without it,
+    from the source file's own partition. ``types`` gives partition columns a
+    Delta type; by default ``%Y-%m-%d`` is a date and anything else a string.
+    """
+
+    prefix_template: str
+    column: str | None = None
+    types: dict[str, PartitionType] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _is_hive_style(self) -> Self:
+        parts = self.prefix_template.split("/")
+        keys = [part.partition("=")[0] for part in parts]
+        if not all(part.partition("=")[0] and part.partition("=")[2] for part in parts):
+            raise ValueError("prefix_template must be key=value components joined by /")
+        if len(set(keys)) != len(keys):
+            raise ValueError("prefix_template names a key twice")
+        unknown = sorted(set(self.types) - set(keys))
+        if unknown:
+            raise ValueError(f"types names {unknown[0]!r}, which is not in prefix_template")
+        return self
+
+    @property
+    def columns(self) -> dict[str, PartitionType]:
+        """Partition column names in order, with their types."""
+        found: dict[str, PartitionType] = {}
+        for part in self.prefix_template.split("/"):
+            key, _, value = part.partition("=")
+            found[key] = self.types.get(key, "date" if value in ("%Y-%m-%d", "%F") else "string")
+        return found
+
+
+class SinkSettings(_Settings):
+    """The Delta table's directory, and how Parquet files in it are made."""
+
+    table_uri: str
+    file_size_mb: int = Field(default=128, ge=1)
+    compression: ParquetCompression = "snappy"
+    partition_by: PartitionBy | None = None
+    storage_options: Options = Field(default_factory=dict, repr=False)
+
+
+class FieldSettings(_Settings):
+    """One column of the declared schema."""
+
+    name: str = Field(min_length=1)
+    type: FieldType
+    nullable: bool = True
+
+
+class SchemaSettings(_Settings):
+    """The declared schema; JSON fields that it does not name are ignored."""
+
+    fields: list[FieldSettings] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Self:
+        seen: dict[str, str] = {}
+        for field in self.fields:
+            other = seen.setdefault(field.name.lower(), field.name)
+            if other is not field.name:
+                raise ValueError(f"field {field.name!r} is given twice or differs only in case")
+        return self
+
+
+class ErrorSettings(_Settings):
+    """What happens to a file that fails.
+
+    ``max_retries`` counts further tries after a failure that may pass (a
+    time-out, a 5xx); then the file is quarantined. ``max_failures`` stops the
+    pipeline before that many files have been quarantined since its start; 0
+    sets no limit. ``dlq_path`` defaults to ``_blizzard/dlq`` in the table.
+    """
+
+    max_failures: int = Field(default=0, ge=0)
+    max_retries: int = Field(default=3, ge=0)
+    dlq_path: str | None = None
+
+
+class PipelineSettings(_Settings):
+    """Sources that feed one table."""
+
+    sources: dict[Name, SourceSettings] = Field(min_length=1)
+    sink: SinkSettings
+    schema_: SchemaSettings = Field(alias="schema")
+    error_handling: ErrorSettings = ErrorSettings()
+
+    @model_validator(mode="after")
+    def _partitioning_fits(self) -> Self:
+        by = self.sink.partition_by
+        if by is None:
+            return self
+        types = {field.name: field.type for field in self.schema_.fields}
+        if by.column is not None and types.get(by.column) != "timestamp":
+            raise ValueError(
+                f"sink.partition_by.column {by.column!r} must be a timestamp field of the schema"
+            )
+        lowered = {name.lower() for name in types}
+        for key in by.columns:
+            if key.lower() in lowered:
+                raise ValueError(
+                    f"sink.partition_by key {key!r} is also a field of the schema; rename one"
+                )
+        return self
+
+
+class TableSettings(_Settings):
+    """One Delta table that Penguin commits to.
+
+    ``file_pattern`` is a regular expression on the file name. By default every
+    ``*.parquet`` counts whose name does not start with ``_``, ``.`` or ``part-``
+    (other engines' OPTIMIZE writes ``part-`` files there).
+    """
+
+    table_uri: str
+    poll_interval_secs: float = Field(default=10, gt=0)
+    schema_evolution: Literal["merge", "strict"] = "merge"
+    file_pattern: str = r"(?![_.]|part-).*\.parquet"
+    partition_by: PartitionBy | None = None
+    grace_period_secs: float = Field(default=300, ge=0)
+    max_files_per_commit: int = Field(default=1000, ge=1)
+    storage_options: Options = Field(default_factory=dict, repr=False)
+
+
+class SparkSettings(_Settings):
+    """The Spark session: master URL and extra configuration."""
+
+    master: str = "local[*]"
+    conf: dict[str, str] = Field(default_factory=dict, repr=False)
+
+
+class GlobalSettings(_Settings):
+    """Limits that all pipelines of a process share.
+
+    ``shutdown_grace_secs`` is how long a batch may go on after SIGTERM before
+    it is cancelled; keep it below the container's termination grace period.
+    """
+
+    total_concurrency: int = Field(default=8, ge=1, le=256)
+    poll_jitter_secs: float = Field(default=5, ge=0)
+    shutdown_grace_secs: float = Field(default=25, ge=0)
+
+
+class Config(_Settings):
+    """The whole file."""
+
+    pipelines: dict[Name, PipelineSettings] = Field(default_factory=dict)
+    tables: dict[Name, TableSettings] = Field(default_factory=dict)
+    spark: SparkSettings = SparkSettings()
+    global_: GlobalSettings = Field(default=GlobalSettings(), alias="global")
+
+
+def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Config:
+    """The validated configuration. Raises `ConfigError` with every problem found."""
+    document = load_yaml(path, os.environ if environment is None else environment)
+    problems = list(document.problems)
+    config: Config | None = None
+    try:
+        config = Config.model_validate(document.data)
+    except ValidationError as error:
+        problems += [
+            f"{document.locate(_place(item['loc']))}: {_message(item)}"
+            for item in error.errors(include_url=False, include_context=False, include_input=False)
+        ]
+        if document.problems:
+            # A missing variable leaves an empty string behind, which is reported once.
+            unset = {line.partition(": ")[0] for line in document.problems}
+            problems = [
+                *document.problems,
+                *(
+                    p
+                    for p in problems[len(document.problems) :]
+                    if p.partition(": ")[0] not in unset
+                ),
+            ]
+    problems += _conflicts(document)
+    if config is not None and not config.pipelines and not config.tables:
+        problems.append("(top level): give at least one entry under `pipelines` or `tables`")
+    if problems or config is None:
+        raise ConfigError(document.source, problems)
+    return config
+
+
+def _place(location: tuple[str | int, ...]) -> Key:
+    """Pydantic's location as a path in the file (dictionary keys add a marker)."""
+    return tuple(part for part in location if part != "[key]")
+
+
+def _message(item: Any) -> str:
+    kind = item["type"]
+    if kind == "extra_forbidden":
+        return "unknown key"
+    if kind == "missing":
+        return "is required"
+    if kind == "string_pattern_mismatch" and "[key]" in item["loc"]:
+        return "names consist of letters, digits, `_`, `.` and `-`"
+    if kind == "literal_error" and item["loc"][-1] == "use_watermark":
+        return "must be true: tracking without a watermark is not available"
+    return str(item["msg"]).removeprefix("Value error, ")
+
+
+def _mapping(data: Any) -> dict[Any, Any]:
+    return data if isinstance(data, dict) else {}
+
+
+def _conflicts(document: Document) -> list[str]:
+    """Bad URIs and shared places, found in the raw data so that one typo hides nothing."""
+    problems: list[str] = []
+    sources: list[tuple[str, str]] = []
+    sinks: list[tuple[str, str]] = []
+    tables: list[tuple[str, str]] = []
+
+    def add(path: Key, block: dict[Any, Any], key: str, into: list[tuple[str, str]]) -> None:
+        uri = block.get(key)
+        if not isinstance(uri, str) or not uri:
+            return
+        where = document.locate((*path, key))
+        options = {str(k): str(v) for k, v in _mapping(block.get("storage_options")).items()}
+        found = problems_of(uri, options)
+        problems.extend(f"{where}: {problem}" for problem in found)
+        if not found:
+            into.append((where, normalize_uri(uri)))
+
+    data = _mapping(document.data)
+    for name, pipeline in _mapping(data.get("pipelines")).items():
+        here: Key = ("pipelines", str(name))
+        for source, raw in _mapping(_mapping(pipeline).get("sources")).items():
+            block = _mapping(raw)
+            key = "path" if "path" in block else "source_uri"
+            add((*here, "sources", str(source)), block, key, sources)
+        add((*here, "sink"), _mapping(_mapping(pipeline).get("sink")), "table_uri", sinks)
+    for name, table in _mapping(data.get("tables")).items():
+        add(("tables", str(name)), _mapping(table), "table_uri", tables)
+
+    problems += _shared(sources, sources, "is read by {other} as well")
+    problems += _shared(sinks, sinks, "is written by {other} as well")
+    problems += _shared(tables, tables, "is the table of {other} as well")
+    problems += _shared(sources, sinks, "overlaps with the table of {other}")
+    return problems
+
+
+def _shared(left: list[tuple[str, str]], right: list[tuple[str, str]], text: str) -> list[str]:
+    found = []
+    for number, (where, uri) in enumerate(left):
+        others = left[:number] if left is right else right
+        found += [
+            f"{where}: {text.format(other=other)}"
+            for other, place in others
+            if f"{uri}/".startswith(f"{place}/") or f"{place}/".startswith(f"{uri}/")
+        ]
+    return found

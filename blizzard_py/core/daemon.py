@@ -1,0 +1,168 @@
+"""The poll loop that both daemons run in.
+
+`run` gives each worker a thread of its own and calls its cycle for ever, or
+with ``once`` until there is nothing left to do. Time is injected: a test turns
+the loop without waiting.
+
+* A cycle that did work is followed by the next at once, an idle one by the
+  worker's poll interval plus a random jitter.
+* A retryable error is logged and backed off (doubling, up to five minutes or
+  the poll interval, whichever is longer), and so is every refusal of a store
+  while the daemon runs for ever. With ``once`` a bounded number of tries is made.
+* Any other error ends that worker and, in the end, the process with the
+  error's exit code; the other workers go on.
+* A signal only sets the stop event. Workers see it between two steps; after
+  the grace period they are told to cancel what is running.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from blizzard_py.core.errors import BlizzardError, Cancelled, StorageError
+from blizzard_py.core.log import get_logger
+
+FIRST_BACKOFF_SECS = 1.0
+MAX_BACKOFF_SECS = 300.0
+ONCE_TRIES = 5
+
+
+class Worker(Protocol):
+    """One thing that is polled: a source or a table."""
+
+    @property
+    def name(self) -> str:
+        """For logs and thread names."""
+
+    @property
+    def poll_interval_secs(self) -> float:
+        """How long to wait after a cycle that found nothing."""
+
+    def cycle(self, stop: StopEvent) -> bool:
+        """Do what is there to do; True if there was anything.
+
+        Must be idempotent: it is called again after any error.
+        """
+
+    def cancel(self) -> None:
+        """Give up what is running, soon. Called from another thread."""
+
+
+class StopEvent(Protocol):
+    """The part of `threading.Event` that workers and the loop use."""
+
+    def is_set(self) -> bool: ...
+    def set(self) -> None: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """How to turn: once or for ever, with which jitter, grace, and source of chance."""
+
+    once: bool
+    jitter_secs: float
+    grace_secs: float
+    chance: Callable[[], float] = field(default=random.random)
+
+
+def run(workers: Sequence[Worker], loop: Loop, stop: StopEvent) -> int:
+    """Turn every worker until it is done or ``stop`` is set. Returns the exit code."""
+    codes = [0] * len(workers)
+    done = threading.Event()
+
+    def turn(index: int, worker: Worker) -> None:
+        try:
+            codes[index] = run_worker(worker, loop, stop)
+        except BaseException:
+            codes[index] = 1
+            raise
+
+    threads = [
+        threading.Thread(target=turn, args=(i, w), name=w.name) for i, w in enumerate(workers)
+    ]
+    watcher = threading.Thread(
+        target=_cancel_after_grace, args=(workers, loop, stop, done), name="shutdown", daemon=True
+    )
+    watcher.start()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done.set()
+    return max(codes, default=0)
+
+
+def _cancel_after_grace(
+    workers: Sequence[Worker], loop: Loop, stop: StopEvent, done: threading.Event
+) -> None:
+    while not stop.wait(1.0):
+        if done.is_set():
+            return
+    if not done.wait(loop.grace_secs):
+        get_logger().warning("grace_period_over", grace_secs=loop.grace_secs)
+        for worker in workers:
+            worker.cancel()
+
+
+def run_worker(worker: Worker, loop: Loop, stop: StopEvent) -> int:
+    """One worker's life. Returns its exit code."""
+    log = get_logger(worker=worker.name)
+    failures = 0
+    while not stop.is_set():
+        try:
+            busy = worker.cycle(stop)
+        except Cancelled:
+            log.info("cancelled")
+            return 0
+        except BlizzardError as error:
+            failures += 1
+            # A store that refuses may be mended from outside; only a person who
+            # waits for --once is told at once.
+            passing = error.retryable or (isinstance(error, StorageError) and not loop.once)
+            if not passing or (loop.once and failures >= ONCE_TRIES):
+                # The text says what to do; a trace of our own errors would hide it.
+                log.error("worker_failed", error=str(error), kind=type(error).__name__)  # noqa: TRY400
+                return error.exit_code
+            pause = backoff(failures, worker.poll_interval_secs)
+            log.warning("cycle_failed", error=str(error), failures=failures, retry_in_secs=pause)
+            stop.wait(pause)
+            continue
+        except Exception:
+            # A bug of ours: the trace is the message, and the other workers go on.
+            log.exception("worker_crashed")
+            return 1
+        failures = 0
+        if busy:
+            continue
+        if loop.once:
+            return 0
+        stop.wait(worker.poll_interval_secs + loop.jitter_secs * loop.chance())
+    return 0
+
+
+def backoff(failures: int, poll_interval_secs: float) -> float:
+    """Seconds to wait after the n-th failure in a row (n from 1)."""
+    ceiling = max(MAX_BACKOFF_SECS, poll_interval_secs)
+    return float(min(FIRST_BACKOFF_SECS * 2 ** min(failures - 1, 30), ceiling))
+
+
+@contextmanager
+def stop_on_signals(stop: StopEvent) -> Iterator[None]:
+    """SIGTERM and SIGINT set ``stop``; the handlers do nothing else."""
+
+    def handle(_number: int, _frame: object) -> None:
+        stop.set()
+
+    previous = {s: signal.signal(s, handle) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,93 @@
+"""Every error the daemons raise on purpose.
+
+Whether trying again can help is a property of the error's type, so the poll
+loop decides by type and never by text::
+
+    BlizzardError
+    ├── ConfigError         the configuration is wrong; all problems at once; exit 2
+    ├── StateError          a checkpoint or table state that cannot be trusted
+    ├── PipelineStopped     ``max_failures`` was reached; nothing was passed over
+    ├── EngineError         (retryable) the Spark job failed as a whole
+    ├── Cancelled           work was given up because the daemon is stopping
+    ├── CommitError         (retryable) a Delta commit did not land
+    └── StorageError        a store answered with an error
+        ├── NotFound        the object or bucket is not there
+        ├── AccessDenied    credentials are missing, wrong or not sufficient
+        └── Unavailable     (retryable) time-outs, throttling, 5xx, broken connections
+
+Messages name the thing that failed and, where there is one, the remedy. They
+never carry credentials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class BlizzardError(Exception):
+    """Base class: everything below it is reported in one line, without a trace."""
+
+    retryable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = 1
+
+
+class ConfigError(BlizzardError):
+    """The configuration cannot be used. ``problems`` holds every finding, one line each."""
+
+    exit_code = 2
+
+    def __init__(self, source: str, problems: Sequence[str]) -> None:
+        self.source = source
+        self.problems = tuple(problems)
+        count = len(self.problems)
+        head = f"{source}: {count} problem{'s' if count != 1 else ''}"
+        super().__init__("\n".join([head, *(f"  {p}" for p in self.problems)]))
+
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[str, tuple[str, ...]]]:
+        return type(self), (self.source, self.problems)
+
+
+class StateError(BlizzardError):
+    """Persisted state is unreadable, of an unknown version or contradicts itself.
+
+    Never answered by starting fresh: that would ingest everything again.
+    """
+
+
+class PipelineStopped(BlizzardError):
+    """The pipeline met more failing files than ``error_handling.max_failures`` allows."""
+
+
+class EngineError(BlizzardError):
+    """The ingest job failed as a whole; no output of it counts."""
+
+    retryable = True
+
+
+class Cancelled(BlizzardError):
+    """Work in progress was given up because the daemon is stopping."""
+
+
+class CommitError(BlizzardError):
+    """A Delta commit did not land, and that is known for sure."""
+
+    retryable = True
+
+
+class StorageError(BlizzardError):
+    """A store refused or failed a request."""
+
+
+class NotFound(StorageError):
+    """The object, the directory or the bucket does not exist."""
+
+
+class AccessDenied(StorageError):
+    """Credentials are missing, wrong or do not allow the request."""
+
+
+class Unavailable(StorageError):
+    """The store did not answer properly; the same request may succeed later."""
+
+    retryable = True

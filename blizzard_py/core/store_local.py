@@ -1,0 +1,196 @@
+"""Local disks: pruned ``scandir`` listings, fsync, atomic rename.
+
+Local paths do not go through fsspec: its ``open("wb")`` does not fsync, its
+transactions use the system's temporary folder and its ``find`` reads the whole
+tree.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from blizzard_py.core.errors import AccessDenied, NotFound, StorageError, Unavailable
+from blizzard_py.core.model import Entry
+from blizzard_py.core.storage import Page, order_key
+
+
+class LocalStorage:
+    """A directory as a `Storage`. The directory is made by the first write."""
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root)
+
+    def __repr__(self) -> str:
+        return f"LocalStorage({str(self._root)!r})"
+
+    @property
+    def uri(self) -> str:
+        """The root's absolute path."""
+        return str(self._root)
+
+    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+        """One page per directory read; directories outside the range are not read."""
+        if not self._root.is_dir():
+            raise NotFound(f"{self.uri}: no such directory")
+        low = order_key(after)
+        high = None if until is None else order_key(until)
+        yield from self._walk("", low, high)
+
+    def _walk(self, folder: str, low: bytes, high: bytes | None) -> Iterator[Page]:
+        try:
+            with os.scandir(self._root / folder) as found:
+                children = [(_listed_name(folder, e), e) for e in found]
+        except FileNotFoundError:
+            return  # a directory may be removed while its parent is being read
+        except OSError as error:
+            raise _wrapped(self.uri, folder, error) from error
+        children.sort(key=lambda child: order_key(child[0]))
+        entries: list[Entry] = []
+        requests, keys = 1, len(children)
+        for path, child in children:
+            key = order_key(path)
+            if high is not None and key >= high:
+                break
+            if path.endswith("/"):
+                # All keys below start with `key`: skip them if even those
+                # cannot reach above the lower bound.
+                if key <= low and not low.startswith(key):
+                    continue
+                if entries or requests:
+                    yield Page(tuple(entries), requests, keys)
+                    entries, requests, keys = [], 0, 0
+                yield from self._walk(path, low, high)
+            elif key > low:
+                try:
+                    status = child.stat()
+                except FileNotFoundError:
+                    continue  # removed since the directory was read
+                except OSError as error:
+                    raise _wrapped(self.uri, path, error) from error
+                entries.append(Entry(path, status.st_size, status.st_mtime))
+        if entries or requests:
+            yield Page(tuple(entries), requests, keys)
+
+    def stat(self, path: str) -> Entry | None:
+        """Size and modification time, or None."""
+        try:
+            status = (self._root / path).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise _wrapped(self.uri, path, error) from error
+        return Entry(path, status.st_size, status.st_mtime)
+
+    def read(self, path: str) -> bytes:
+        """The whole file."""
+        with self.open_input(path) as stream:
+            return stream.read()
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Bytes ``start`` to ``end`` (exclusive)."""
+        with self.open_input(path) as stream:
+            stream.seek(start)
+            return stream.read(end - start)
+
+    def open_input(self, path: str) -> BinaryIO:
+        """The file, opened for reading."""
+        try:
+            return (self._root / path).open("rb")
+        except OSError as error:
+            raise _wrapped(self.uri, path, error) from error
+
+    def open_output(self, path: str) -> BinaryIO:
+        """The file, opened for writing; directories are made."""
+        target = self._root / path
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            return target.open("wb")
+        except OSError as error:
+            raise _wrapped(self.uri, path, error) from error
+
+    def put_atomic(self, path: str, data: bytes) -> None:
+        """Temporary file beside the target, fsync, ``os.replace``, directory fsync."""
+        target = self._root / path
+        temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with temporary.open("wb") as stream:
+                    stream.write(data)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                temporary.replace(target)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    temporary.unlink(missing_ok=True)
+                raise
+            _sync_directory(target.parent)
+        except OSError as error:
+            raise _wrapped(self.uri, path, error) from error
+
+    def rename(self, source: str, target: str) -> None:
+        """``os.replace`` and an fsync of the directory it went to."""
+        final = self._root / target
+        try:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            (self._root / source).replace(final)
+            _sync_directory(final.parent)
+        except OSError as error:
+            raise _wrapped(self.uri, source, error) from error
+
+    def sync(self, path: str) -> None:
+        """Fsync the file."""
+        try:
+            with (self._root / path).open("rb") as stream:
+                os.fsync(stream.fileno())
+        except OSError as error:
+            raise _wrapped(self.uri, path, error) from error
+
+    def delete(self, path: str) -> None:
+        """Remove the file, if it is there."""
+        try:
+            (self._root / path).unlink(missing_ok=True)
+        except OSError as error:
+            raise _wrapped(self.uri, path, error) from error
+
+    def delete_tree(self, prefix: str) -> int:
+        """Remove the directory and all below it."""
+        folder = self._root / prefix
+        count = sum(len(files) for _, _, files in os.walk(folder))
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise _wrapped(self.uri, prefix, error) from error
+        return count
+
+
+def _listed_name(folder: str, entry: os.DirEntry[str]) -> str:
+    """The path a store would list: directories end with ``/`` and sort by it."""
+    return f"{folder}{entry.name}/" if entry.is_dir() else f"{folder}{entry.name}"
+
+
+def _sync_directory(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _wrapped(root: str, path: str, error: OSError) -> StorageError:
+    message = f"{root}/{path}: {error.strerror or error}"
+    match error:
+        case FileNotFoundError() | NotADirectoryError():
+            return NotFound(message)
+        case PermissionError():
+            return AccessDenied(message)
+        case _:
+            return Unavailable(message)

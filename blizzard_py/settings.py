@@ -1,0 +1,89 @@
+"""What one ingest job needs to know, resolved from the configuration.
+
+These values travel to Spark executors inside the job's closure, so they are
+plain, picklable and free of pydantic. Storage options may hold secrets: their
+``repr`` is empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from blizzard_py.core.config import FieldType, ParquetCompression, SourceCompression
+from blizzard_py.core.model import IngestResult
+from blizzard_py.core.storage import StorageOptions
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """One declared column."""
+
+    name: str
+    type: FieldType
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A storage root and the options to open it with."""
+
+    uri: str
+    options: StorageOptions = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class IngestSettings:
+    """The part of a job that is the same for every batch of a source.
+
+    With ``partition_column`` rows go to the directory that ``partition_template``
+    (strftime, UTC) gives for that timestamp column, null to
+    ``key=__HIVE_DEFAULT_PARTITION__``. Without it every file brings its directory
+    along in `JobFile.partition`.
+    """
+
+    source: Place
+    sink: Place
+    fields: tuple[FieldSpec, ...]
+    compression: SourceCompression
+    parquet_compression: ParquetCompression
+    file_bytes: int
+    partition_template: str = ""
+    partition_column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """A source file and, unless rows decide it, the table directory its rows go to."""
+
+    path: str
+    size: int
+    partition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestJob:
+    """One attempt at one batch.
+
+    ``staging`` is the directory (relative to the table) that outputs are written
+    below; ``output_prefix`` starts every output id: ``pipeline/source/batch/attempt``.
+    """
+
+    settings: IngestSettings
+    staging: str
+    output_prefix: str
+    files: tuple[JobFile, ...]
+
+
+class Engine(Protocol):
+    """Runs ingest jobs. The product's is Spark; a direct one serves tests."""
+
+    def ingest(self, job: IngestJob) -> IngestResult:
+        """Run the job to its end and report every file of it exactly once.
+
+        Raises `EngineError` if the job failed as a whole and `Cancelled` if
+        `cancel` ended it. In both cases nothing of it counts.
+        """
+
+    def cancel(self, output_prefix: str) -> None:
+        """End the running job with that prefix soon; no effect if there is none."""

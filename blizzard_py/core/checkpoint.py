@@ -180,6 +180,14 @@ def load(storage: Storage, path: str, parse: Callable[[Any, str], T]) -> T | Non
     return parse(document, where)
 
 
+def sweep_temporaries(storage: Storage, path: str) -> None:
+    """Remove temporary files that killed processes left beside ``path``."""
+    for page in storage.list_range(f"{path}.", f"{path}/"):
+        for entry in page.entries:
+            if entry.path.endswith(".tmp"):
+                storage.delete(entry.path)
+
+
 def save(storage: Storage, path: str, document: Mapping[str, Any]) -> None:
     """Replace the state at ``path``, whole or not at all, durable on return."""
     text = json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False)

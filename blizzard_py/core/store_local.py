@@ -43,14 +43,7 @@ class LocalStorage:
         yield from self._walk("", low, high)
 
     def _walk(self, folder: str, low: bytes, high: bytes | None) -> Iterator[Page]:
-        try:
-            with os.scandir(self._root / folder) as found:
-                children = [(_listed_name(folder, e), e) for e in found]
-        except FileNotFoundError:
-            return  # a directory may be removed while its parent is being read
-        except OSError as error:
-            raise _wrapped(self.uri, folder, error) from error
-        children.sort(key=lambda child: order_key(child[0]))
+        children = self._children(folder)
         entries: list[Entry] = []
         requests, keys = 1, len(children)
         for path, child in children:
@@ -62,20 +55,34 @@ class LocalStorage:
                 # cannot reach above the lower bound.
                 if key <= low and not low.startswith(key):
                     continue
-                if entries or requests:
-                    yield Page(tuple(entries), requests, keys)
-                    entries, requests, keys = [], 0, 0
+                yield Page(tuple(entries), requests, keys)
+                entries, requests, keys = [], 0, 0
                 yield from self._walk(path, low, high)
             elif key > low:
-                try:
-                    status = child.stat()
-                except FileNotFoundError:
-                    continue  # removed since the directory was read
-                except OSError as error:
-                    raise _wrapped(self.uri, path, error) from error
-                entries.append(Entry(path, status.st_size, status.st_mtime))
-        if entries or requests:
-            yield Page(tuple(entries), requests, keys)
+                entry = self._entry(path, child)
+                if entry is not None:
+                    entries.append(entry)
+        yield Page(tuple(entries), requests, keys)
+
+    def _children(self, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
+        """A directory's entries with the paths a store would list, in their order."""
+        try:
+            with os.scandir(self._root / folder) as found:
+                children = [(_listed_name(folder, entry), entry) for entry in found]
+        except FileNotFoundError:
+            return []  # a directory may be removed while its parent is being read
+        except OSError as error:
+            raise _wrapped(self.uri, folder, error) from error
+        return sorted(children, key=lambda child: order_key(child[0]))
+
+    def _entry(self, path: str, child: os.DirEntry[str]) -> Entry | None:
+        try:
+            status = child.stat()
+        except FileNotFoundError:
+            return None  # removed since the directory was read
+        except OSError as error:
+            raise _wrapped(self.uri, path, error) from error
+        return Entry(path, status.st_size, status.st_mtime)
 
     def stat(self, path: str) -> Entry | None:
         """Size and modification time, or None."""

@@ -182,10 +182,13 @@ def advance(
     tops = [joined(p, known.watermark) for p, known in partitions.items() if known.watermark]
     if progress.value is not None:
         tops.append(progress.value)
+    value = max(tops, key=order_key) if tops else None
     return replace(
         progress,
-        state="Active" if done else progress.state,
-        value=max(tops, key=order_key) if tops else None,
+        # With everything that is done lying behind a pending file there is no
+        # watermark to be active at.
+        state="Active" if done and value is not None else progress.state,
+        value=value,
         partitions=partitions,
         depth=depth if done else progress.depth,
     )

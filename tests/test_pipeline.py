@@ -1,0 +1,362 @@
+"""The batch protocol: what each step leaves behind, and death at every one of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blizzard_py.core.errors import (
+    BlizzardError,
+    PipelineStopped,
+    StateError,
+    StorageError,
+    Unavailable,
+)
+from blizzard_py.core.model import IngestResult
+from tests.memory_store import Died, Dying
+from tests.pipeline_world import World
+
+HOURS = {
+    "date=1/hour=00/1.ndjson": ["a1", "a2"],
+    "date=1/hour=00/2.ndjson": ["a3"],
+    "date=1/hour=01/1.ndjson": ["b1"],
+    "date=2/hour=00/1.ndjson": ["c1", "c2", "c3"],
+    "date=2/hour=00/2.ndjson": ["bad"],
+}
+ROWS = sorted(row for rows in HOURS.values() for row in rows if row != "bad")
+
+
+def world_with_hours(**source: object) -> World:
+    world = World(**source)
+    for path, rows in HOURS.items():
+        world.put(path, *rows)
+    return world
+
+
+def test_a_drained_source_is_idle_and_everything_is_published_once() -> None:
+    world = world_with_hours()
+    world.drain()
+    assert world.rows() == ROWS
+    document = world.checkpoint()
+    assert document["schema_version"] == 1
+    assert document["watermark"] == {"state": "Idle", "value": "date=2/hour=00/2.ndjson"}
+    assert document["partition_watermarks"] == {
+        "date=1/hour=00": "2.ndjson",
+        "date=1/hour=01": "1.ndjson",
+        "date=2/hour=00": "2.ndjson",
+    }
+    assert document["last_update_ts"] == 1_000_000
+    assert "in_flight" not in document
+    assert document["totals"] == {
+        "batches": 3,
+        "files": 4,
+        "quarantined": 1,
+        "rows": 7,
+        "bytes": sum(len("\n".join(rows)) for rows in HOURS.values()),
+        "outputs": 2,
+    }
+    assert not [path for path in world.sink.objects if "staging" in path]
+
+
+def test_draining_again_changes_nothing_and_new_files_are_all_that_is_read() -> None:
+    world = world_with_hours()
+    world.drain()
+    before = dict(world.sink.objects)
+    jobs = len(world.engine.jobs)
+    world.drain()
+    assert world.sink.objects == before
+    assert len(world.engine.jobs) == jobs
+    world.put("date=1/hour=00/3.ndjson", "late")
+    world.put("date=2/hour=01/1.ndjson", "new")
+    world.drain()
+    assert [f.path for job in world.engine.jobs[jobs:] for f in job.files] == [
+        "date=1/hour=00/3.ndjson",
+        "date=2/hour=01/1.ndjson",
+    ]
+    assert world.rows() == sorted([*ROWS, "late", "new"])
+
+
+def test_an_empty_source_stays_initial_and_writes_nothing() -> None:
+    world = World()
+    world.drain()
+    assert world.sink.objects == {}
+
+
+def test_a_bad_file_is_a_dead_letter_with_the_documented_fields() -> None:
+    world = world_with_hours()
+    world.drain()
+    [letter] = world.letters()
+    assert letter == {
+        "path": "mem://raw/date=2/hour=00/2.ndjson",
+        "error": "line 1: bad",
+        "stage": "parse",
+        "timestamp": "1970-01-12T13:46:40+00:00",
+        "retry_count": 0,
+    }
+
+
+def test_files_of_one_table_partition_are_named_in_increasing_order() -> None:
+    world = world_with_hours()
+    world.template = "date=%d"
+    world.source.objects.clear()
+    for number in range(6):
+        world.put(f"date=0{number % 2 + 1}/{number}.ndjson", f"r{number}")
+    world.drain()
+    assert {path.split("/")[0] for path in world.published()} == {"date=01", "date=02"}
+    for date in ("date=01", "date=02"):
+        published = [p for p in world.sink.objects if p.startswith(date)]
+        assert published == sorted(published)
+
+
+def test_a_path_without_the_partition_is_quarantined_and_blocks_nothing() -> None:
+    world = World()
+    world.template = "date=%d"
+    world.put("date=01/1.ndjson", "good")
+    world.put("date=junk/1.ndjson", "lost")
+    world.drain()
+    assert world.rows() == ["good"]
+    [letter] = world.letters()
+    assert letter["stage"] == "partition"
+    assert "date='junk'" in letter["error"]
+
+
+# -- files that cannot be read -------------------------------------------------
+
+
+def test_a_file_that_fails_for_now_holds_the_watermark_and_is_read_later() -> None:
+    world = World()
+    for number in (1, 2, 3):
+        world.put(f"d=1/{number}.ndjson", f"r{number}")
+    world.engine.flaky["d=1/1.ndjson"] = 2
+    pipeline = world.pipeline()
+    assert pipeline.cycle(threading.Event())
+    assert world.rows() == ["r2", "r3"]
+    document = world.checkpoint()
+    assert document["partition_watermarks"] == {}
+    assert document["retries"] == {"d=1/1.ndjson": 1}
+    with pytest.raises(Unavailable, match=r"d=1/1\.ndjson: timed out"):
+        pipeline.cycle(threading.Event())
+    world.drain(pipeline)
+    assert world.rows() == ["r1", "r2", "r3"]
+    assert world.checkpoint()["partition_watermarks"] == {"d=1": "3.ndjson"}
+    assert world.letters() == []
+
+
+def test_a_file_that_keeps_failing_is_quarantined_after_its_last_try() -> None:
+    world = World()
+    world.errors = {"max_retries": 2}
+    world.put("d=1/1.ndjson", "r1")
+    world.engine.flaky["d=1/1.ndjson"] = 99
+    pipeline = world.pipeline()
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            pipeline.cycle(threading.Event())
+    world.drain(pipeline)
+    [letter] = world.letters()
+    assert (letter["stage"], letter["retry_count"]) == ("read", 2)
+    assert world.checkpoint()["partition_watermarks"] == {"d=1": "1.ndjson"}
+
+
+def test_a_waiting_file_that_is_deleted_does_not_hold_the_watermark_for_ever() -> None:
+    world = World()
+    world.put("d=1/1.ndjson", "r1")
+    world.put("d=1/2.ndjson", "r2")
+    world.engine.flaky["d=1/1.ndjson"] = 99
+    pipeline = world.pipeline()
+    pipeline.cycle(threading.Event())
+    del world.source.objects["d=1/1.ndjson"]
+    world.put("d=1/3.ndjson", "r3")
+    world.drain(pipeline)
+    assert "retries" not in world.checkpoint()
+    assert world.checkpoint()["partition_watermarks"] == {"d=1": "3.ndjson"}
+
+
+def test_max_failures_stops_before_the_file_is_passed_and_nothing_is_lost() -> None:
+    world = world_with_hours()
+    world.errors = {"max_failures": 1}
+    with pytest.raises(PipelineStopped, match=r"max_failures = 1.*date=2/hour=00/2\.ndjson"):
+        world.drain()
+    assert world.letters() == []
+    del world.source.objects["date=2/hour=00/2.ndjson"]
+    world.put("date=2/hour=00/2.ndjson", "mended")
+    world.drain()
+    assert world.rows() == sorted([*ROWS, "mended"])
+
+
+def test_a_job_that_forgets_a_file_is_not_committed() -> None:
+    world = world_with_hours()
+    ingest = world.engine.ingest
+
+    def forgetful(job: object) -> IngestResult:
+        result = ingest(job)  # type: ignore[arg-type]  # passed through as it is
+        return IngestResult(result.outputs, result.files[1:], 1)
+
+    world.engine.ingest = forgetful  # type: ignore[method-assign]  # the fault under test
+    with pytest.raises(BlizzardError, match="was not committed"):
+        world.drain()
+    assert world.published() == {}
+
+
+# -- state ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "is not valid JSON"),
+        (b"[]", "is not a JSON object"),
+        (b'{"schema_version": 2}', "schema_version 2 is not known"),
+        (b'{"schema_version": "1"}', "schema_version is not of type int"),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_understood_stops_the_pipeline(
+    content: bytes, message: str
+) -> None:
+    world = world_with_hours()
+    world.sink.put_atomic("_blizzard/events_main_checkpoint.json", content)
+    with pytest.raises(StateError, match=message) as caught:
+        world.drain()
+    assert "mem://lake/_blizzard/events_main_checkpoint.json" in str(caught.value)
+    assert world.engine.jobs == []
+    assert world.sink.objects["_blizzard/events_main_checkpoint.json"][0] == content
+
+
+def test_a_changed_partition_depth_stops_the_pipeline() -> None:
+    world = world_with_hours()
+    world.drain()
+    world.settings["partition_depth"] = 1
+    with pytest.raises(StateError, match="set partition_depth: 2"):
+        world.drain()
+
+
+def test_a_checkpoint_of_the_original_is_continued() -> None:
+    world = world_with_hours()
+    world.sink.put_atomic(
+        "_blizzard/events_main_checkpoint.json",
+        json.dumps(
+            {
+                "schema_version": 1,
+                "watermark": {"state": "Active", "value": "date=1/hour=01/1.ndjson"},
+                "partition_watermarks": {
+                    "date=1/hour=00": "1.ndjson",
+                    "date=1/hour=01": "1.ndjson",
+                },
+                "last_update_ts": 1,
+            }
+        ).encode(),
+    )
+    world.drain()
+    assert world.rows() == ["a3", "c1", "c2", "c3"]
+
+
+def test_a_listing_that_fails_fails_the_poll_and_moves_nothing() -> None:
+    world = world_with_hours()
+    pipeline = world.drain()
+    before = dict(world.sink.objects)
+    world.put("date=3/hour=00/1.ndjson", "new")
+    listing = world.source.list_range
+
+    def broken(after: str, until: str | None) -> object:
+        yield from listing(after, until)
+        raise Unavailable("mem://raw: 503")
+
+    world.source.list_range = broken  # type: ignore[method-assign, assignment]  # the fault
+    with pytest.raises(StorageError):
+        pipeline.cycle(threading.Event())
+    assert world.sink.objects == before
+    world.source.list_range = listing  # type: ignore[method-assign]  # mended
+    world.drain(pipeline)
+    assert world.rows() == sorted([*ROWS, "new"])
+
+
+# -- stopping ------------------------------------------------------------------
+
+
+def test_a_stop_between_batches_leaves_the_rest_for_the_next_start() -> None:
+    world = world_with_hours()
+    stop = threading.Event()
+    ingest = world.engine.ingest
+
+    def stopping(job: object) -> IngestResult:
+        stop.set()
+        return ingest(job)  # type: ignore[arg-type]  # passed through as it is
+
+    world.engine.ingest = stopping  # type: ignore[method-assign]  # a signal that comes now
+    world.pipeline().cycle(stop)
+    assert world.checkpoint()["totals"]["batches"] == 1
+    assert "in_flight" not in world.checkpoint()
+    world.drain()
+    assert world.rows() == ROWS
+
+
+def test_cancel_reaches_the_running_job() -> None:
+    world = world_with_hours()
+    pipeline = world.pipeline()
+    ingest = world.engine.ingest
+
+    def cancelled(job: object) -> IngestResult:
+        pipeline.cancel()
+        return ingest(job)  # type: ignore[arg-type]  # passed through as it is
+
+    world.engine.ingest = cancelled  # type: ignore[method-assign]  # a shutdown that comes now
+    pipeline.cycle(threading.Event())
+    assert world.engine.cancelled == [job.output_prefix for job in world.engine.jobs]
+
+
+# -- death ---------------------------------------------------------------------
+
+
+def changes_of_a_run() -> int:
+    world = world_with_hours()
+    dying = Dying(world.sink, world.dlq)
+    world.drain()
+    return dying.count
+
+
+@pytest.mark.parametrize("at", range(changes_of_a_run()))
+def test_death_at_any_change_loses_and_doubles_nothing(at: int) -> None:
+    """Before and after every write, copy and delete that a run makes."""
+    world = world_with_hours()
+    Dying(world.sink, world.dlq).arm(at)
+    with pytest.raises(Died):
+        world.drain()
+    world.drain()
+    assert world.rows() == ROWS
+    assert [letter["path"] for letter in world.letters()] == ["mem://raw/date=2/hour=00/2.ndjson"]
+    assert world.checkpoint()["totals"]["rows"] == len(ROWS)
+    assert not [path for path in world.sink.objects if "staging" in path]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    deaths=st.lists(st.integers(0, 60), max_size=6),
+    flaky=st.dictionaries(st.sampled_from(sorted(HOURS)), st.integers(1, 2), max_size=2),
+    late=st.lists(st.sampled_from(["date=1/hour=00/0.ndjson", "date=2/hour=09/5.ndjson"])),
+)
+def test_any_number_of_deaths_with_flaky_and_late_files(
+    deaths: list[int], flaky: dict[str, int], late: list[str]
+) -> None:
+    world = world_with_hours()
+    world.engine.flaky.update(flaky)
+    dying = Dying(world.sink, world.dlq)
+    expected = set(ROWS)
+    for number, at in enumerate(deaths):
+        dying.arm(at)
+        with contextlib.suppress(Died, Unavailable):
+            world.drain()
+        dying.arm(-1)
+        world.now += 10
+        for path in late[number : number + 1]:
+            if path not in world.source.objects:
+                world.put(path, path)
+                expected.add(path)
+    for _ in range(4):
+        with contextlib.suppress(Unavailable):
+            world.drain()
+    assert world.rows() == sorted(expected)
+    assert len(world.letters()) == 1

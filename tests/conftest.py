@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
+from tests.s3_server import S3Server, s3_server
+
 
 @pytest.fixture(autouse=True)
 def quiet_logs() -> Iterator[None]:
@@ -15,3 +17,10 @@ def quiet_logs() -> Iterator[None]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """An S3 API over HTTP, one for the whole run; take a bucket of your own."""
+    with s3_server() as server:
+        yield server

@@ -59,9 +59,7 @@ def test_the_state_goes_from_initial_to_active_to_idle_and_back() -> None:
 
 
 def test_partitions_advance_on_their_own_and_the_global_watermark_is_the_highest_path() -> None:
-    progress = advance(
-        Progress(depth=1), entries("d=2/a", "d=1/z", "d=1/b"), (), NOW, GRACE
-    )
+    progress = advance(Progress(depth=1), entries("d=2/a", "d=1/z", "d=1/b"), (), NOW, GRACE)
     assert progress.value == "d=2/a"
     assert {p: k.watermark for p, k in progress.partitions.items()} == {"d=1": "z", "d=2": "a"}
     assert is_new(progress, "d=1/zz")
@@ -155,9 +153,7 @@ def test_hidden_is_decided_by_every_component() -> None:
 
 NAMES = st.sampled_from(["a", "b", "b-", "b0", "c d", "é", "%41", "z=1", "A", "\U0001f427"])
 PARTS = st.sampled_from(["d=1", "d=1-late", "d=10", "d=2", "_x", "d=2 ", "ü", "."])
-PATHS = st.builds(
-    lambda parts, name: "/".join([*parts, name]), st.lists(PARTS, max_size=3), NAMES
-)
+PATHS = st.builds(lambda parts, name: "/".join([*parts, name]), st.lists(PARTS, max_size=3), NAMES)
 
 
 @settings(max_examples=400, deadline=None)

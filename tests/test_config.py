@@ -1,0 +1,269 @@
+"""The configuration: everything wrong is told at once, with its place and never its value."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from blizzard_py.core.config import Config, load_config
+from blizzard_py.core.errors import ConfigError
+
+GOOD: dict[str, Any] = {
+    "pipelines": {
+        "events": {
+            "sources": {"main": {"source_uri": "/data/raw"}},
+            "sink": {"table_uri": "/data/lake/events"},
+            "schema": {"fields": [{"name": "time", "type": "timestamp", "nullable": False}]},
+        }
+    }
+}
+
+
+def write(tmp_path: Path, document: Any) -> Path:
+    path = tmp_path / "config.yaml"
+    path.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
+    return path
+
+
+def load(tmp_path: Path, document: Any, **environment: str) -> Config:
+    return load_config(write(tmp_path, document), environment)
+
+
+def problems(tmp_path: Path, document: Any, **environment: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, document, **environment)
+    assert caught.value.exit_code == 2
+    return list(caught.value.problems)
+
+
+def changed(**places: Any) -> dict[str, Any]:
+    """The good document with values set at dotted places (``__`` for the dot)."""
+    document = copy.deepcopy(GOOD)
+    for place, value in places.items():
+        block = document
+        *outer, last = place.split("__")
+        for key in outer:
+            block = block.setdefault(key, {})
+        block[last] = value
+    return document
+
+
+def test_the_shortest_configuration_has_the_documented_defaults(tmp_path: Path) -> None:
+    config = load(tmp_path, GOOD)
+    source = config.pipelines["events"].sources["main"]
+    assert source.use_watermark is True
+    assert (source.compression, source.poll_interval_secs) == ("auto", 60)
+    assert (source.checkpoint.interval_files, source.checkpoint.interval_secs) == (100, 60)
+    assert config.spark.master == "local[*]"
+    assert config.global_.total_concurrency == 8
+    assert config.pipelines["events"].error_handling.max_failures == 0
+
+
+def test_path_is_another_name_for_source_uri(tmp_path: Path) -> None:
+    document = changed(pipelines__events__sources__main={"path": "/data/raw"})
+    assert load(tmp_path, document).pipelines["events"].sources["main"].source_uri == "/data/raw"
+    both = changed(pipelines__events__sources__main={"path": "/a", "source_uri": "/a"})
+    assert any("source_uri or path, not both" in problem for problem in problems(tmp_path, both))
+
+
+def test_everything_wrong_is_told_at_once_with_its_place_and_line(tmp_path: Path) -> None:
+    text = """\
+pipelines:
+  events:
+    sources:
+      main:
+        source_uri: /data/raw
+        poll_interval_secs: soon
+        pol_interval: 3
+        storage_options: {}
+    sink:
+      table_uri: ${LAKE}/events
+      compression: zip
+    schema:
+      fields:
+        - {name: a, type: text}
+tables: {}
+surprise: 1
+"""
+    found = problems(tmp_path, text)
+    assert len(found) == 6
+    for expected in (
+        "pipelines.events.sink.table_uri (line 10): environment variable LAKE is not set",
+        "pipelines.events.sources.main.poll_interval_secs (line 6): Input should be a valid number",
+        "pipelines.events.sources.main.pol_interval (line 7): unknown key",
+        "pipelines.events.sink.compression (line 11): Input should be",
+        "pipelines.events.schema.fields[0].type (line 14): Input should be",
+        "surprise (line 16): unknown key",
+    ):
+        assert any(problem.startswith(expected) for problem in found), (expected, found)
+
+
+def test_variables_are_filled_in_with_defaults_and_can_be_escaped(tmp_path: Path) -> None:
+    document = changed(
+        pipelines__events__sources__main={
+            "source_uri": "${BASE}/raw",
+            "poll_interval_secs": "${SECS:-15}",
+        },
+        pipelines__events__sink__table_uri="/lake/$${literal}/${EMPTY:-x}",
+    )
+    config = load(tmp_path, document, BASE="/base", EMPTY="")
+    assert config.pipelines["events"].sources["main"].source_uri == "/base/raw"
+    assert config.pipelines["events"].sources["main"].poll_interval_secs == 15
+    assert config.pipelines["events"].sink.table_uri == "/lake/${literal}/x"
+
+
+def test_a_variable_cannot_change_the_structure_of_the_file(tmp_path: Path) -> None:
+    document = changed(pipelines__events__sources__main__source_uri="${EVIL}")
+    config = load(tmp_path, document, EVIL="/a\nsurprise: 1")
+    assert config.pipelines["events"].sources["main"].source_uri == "/a\nsurprise: 1"
+
+
+def test_a_key_given_twice_is_told(tmp_path: Path) -> None:
+    text = "tables:\n  t: {table_uri: /a}\n  t: {table_uri: /b}\n"
+    assert problems(tmp_path, text) == ["tables.t (line 3): key given twice"]
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        (
+            {"pipelines__events__sources__two": {"source_uri": "file:///data/./raw/"}},
+            (
+                r"^pipelines\.events\.sources\.two\.source_uri \(line \d+\): is read by"
+                r" pipelines\.events\.sources\.main\.source_uri \(line \d+\) as well$"
+            ),
+        ),
+        (
+            {"pipelines__events__sources__two": {"source_uri": "/data/raw/deeper"}},
+            "is read by pipelines.events.sources.main",
+        ),
+        (
+            {"pipelines__other": GOOD["pipelines"]["events"]},
+            "is written by pipelines.events.sink.table_uri",
+        ),
+        (
+            {"tables": {"a": {"table_uri": "s3://b/t"}, "b": {"table_uri": "s3a://b/t/"}}},
+            "is the table of tables.a.table_uri",
+        ),
+        (
+            {"pipelines__events__sink__table_uri": "/data/raw/table"},
+            "overlaps with the table of pipelines.events.sink.table_uri",
+        ),
+    ],
+)
+def test_shared_places_are_conflicts(tmp_path: Path, places: dict[str, Any], message: str) -> None:
+    assert any(re.search(message, problem) for problem in problems(tmp_path, changed(**places)))
+
+
+def test_neighbours_with_a_common_beginning_are_no_conflict(tmp_path: Path) -> None:
+    load(tmp_path, changed(pipelines__events__sources__two={"source_uri": "/data/raw2"}))
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        ({"pipelines__events__sources__main__use_watermark": False}, "must be true"),
+        ({"pipelines__events__sources__main__source_uri": "ftp://x/y"}, "unknown scheme 'ftp'"),
+        ({"pipelines__events__sources__main__source_uri": "s3://"}, "names no bucket"),
+        (
+            {"pipelines__events__sources__main__source_uri": "s3://k:geheim@b/x"},
+            "must not carry credentials",
+        ),
+        (
+            {
+                "pipelines__events__sources__main": {
+                    "source_uri": "s3://b/x",
+                    "storage_options": {"AWS_REGOIN": "x"},
+                }
+            },
+            "storage option 'AWS_REGOIN' is not known for s3; known: AWS_ACCESS_KEY_ID",
+        ),
+        (
+            {"pipelines__events__sources__main__partition_filter": {"prefix_template": "h=%H"}},
+            "must contain the day",
+        ),
+        (
+            {"pipelines__events__sink__partition_by": {"prefix_template": "%Y"}},
+            "must be key=value components",
+        ),
+        (
+            {"pipelines__events__sink__partition_by": {"prefix_template": "d=%d", "column": "x"}},
+            "partition_by.column 'x' must be a timestamp field",
+        ),
+        (
+            {"pipelines__events__sink__partition_by": {"prefix_template": "TIME=%d"}},
+            "partition_by key 'TIME' is also a field of the schema",
+        ),
+        (
+            {
+                "pipelines__events__schema__fields": [
+                    {"name": "a", "type": "string"},
+                    {"name": "A", "type": "string"},
+                ]
+            },
+            "field 'A' is given twice or differs only in case",
+        ),
+        ({"pipelines__bad name": GOOD["pipelines"]["events"]}, "names consist of letters"),
+        ({"pipelines": {}}, "give at least one entry under `pipelines` or `tables`"),
+    ],
+)
+def test_what_cannot_work_is_refused(tmp_path: Path, places: dict[str, Any], message: str) -> None:
+    found = problems(tmp_path, changed(**places))
+    assert any(message in problem for problem in found), found
+    assert "geheim" not in "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "is not YAML"),
+        ("- 1", "must be a mapping"),
+        ("", "must be a mapping"),
+    ],
+)
+def test_a_file_that_is_no_configuration(tmp_path: Path, text: str, message: str) -> None:
+    [found] = problems(tmp_path, text)
+    assert message in found
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml: 1 problem\n  no such file"):
+        load_config(tmp_path / "nowhere.yaml", {})
+
+
+def test_secrets_are_in_no_representation(tmp_path: Path) -> None:
+    options = {"AWS_SECRET_ACCESS_KEY": "geheim"}
+    document = changed(
+        pipelines__events__sources__main={"source_uri": "s3://b/x", "storage_options": options},
+    )
+    assert "geheim" not in repr(load(tmp_path, document))
+    wrong = changed(
+        pipelines__events__sources__main={"source_uri": "s3://b/x", "storage_options": "geheim"},
+    )
+    assert "geheim" not in "\n".join(problems(tmp_path, wrong))
+
+
+def test_partition_columns_have_types(tmp_path: Path) -> None:
+    document = changed(
+        pipelines__events__sink__partition_by={
+            "prefix_template": "date=%Y-%m-%d/hour=%H/y=%Y",
+            "types": {"y": "int32"},
+        }
+    )
+    by = load(tmp_path, document).pipelines["events"].sink.partition_by
+    assert by is not None
+    assert by.columns == {"date": "date", "hour": "string", "y": "int32"}
+
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "configs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_shipped_examples_are_valid(path: Path) -> None:
+    environment = {"BUCKET": "s3://example", "DEMO_DIR": "/demo"}
+    assert load_config(path, environment).pipelines

@@ -33,9 +33,7 @@ class MemoryStorage:
     def list_range(self, after: str, until: str | None) -> Iterator[Page]:
         low, high = order_key(after), None if until is None else order_key(until)
         while True:
-            keys = sorted(
-                (k for k in self.objects if order_key(k) > low), key=order_key
-            )
+            keys = sorted((k for k in self.objects if order_key(k) > low), key=order_key)
             page = keys[: self.page_keys]
             kept = [k for k in page if high is None or order_key(k) < high]
             yield Page(

@@ -1,15 +1,33 @@
-"""A real S3 API over HTTP, in this process: moto's server on a free port."""
+"""A real S3 API over HTTP: moto's server, in a process of its own.
+
+Not in a thread of this process: delta-rs keeps the interpreter locked during some
+requests, and a server behind the same lock would never answer them.
+"""
 
 from __future__ import annotations
 
-import logging
+import os
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import boto3
+import boto3  # type: ignore[import-untyped]  # ships no types
+
+# Port 0 lets the system choose, so runs beside each other do not collide. The
+# server ends when its standard input closes, also if the tests are killed.
+_SERVER = """
+import logging, sys
 from moto.server import ThreadedMotoServer
+logging.getLogger("werkzeug").setLevel(logging.ERROR)
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+sys.stdin.read()
+server.stop()
+"""
 
 
 @dataclass(frozen=True)
@@ -42,13 +60,21 @@ class S3Server:
 
 
 @contextmanager
-def s3_server() -> Iterator[S3Server]:
-    """Start the server, stop it at the end."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # one line per request otherwise
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        yield S3Server(f"http://{host}:{port}")
-    finally:
-        server.stop()
+def s3_server(**environment: str) -> Iterator[S3Server]:
+    """Start the server, stop it at the end; ``environment`` is for moto's own settings."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **environment},
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            port = int(process.stdout.readline())
+            yield S3Server(f"http://127.0.0.1:{port}")
+        finally:
+            process.stdin.close()
+            process.wait(timeout=10)

@@ -209,6 +209,10 @@ def test_neighbours_with_a_common_beginning_are_no_conflict(tmp_path: Path) -> N
             "field 'A' is given twice or differs only in case",
         ),
         ({"pipelines__bad name": GOOD["pipelines"]["events"]}, "names consist of letters"),
+        (
+            {"tables": {"t": {"table_uri": "/t", "file_pattern": "("}}},
+            "file_pattern is not a regular expression",
+        ),
         ({"pipelines": {}}, "give at least one entry under `pipelines` or `tables`"),
     ],
 )

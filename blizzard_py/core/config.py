@@ -13,6 +13,7 @@ inside a table or a table inside a source.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -225,6 +226,15 @@ class TableSettings(_Settings):
     grace_period_secs: float = Field(default=300, ge=0)
     max_files_per_commit: int = Field(default=1000, ge=1)
     storage_options: Options = Field(default_factory=dict, repr=False)
+
+
+    @model_validator(mode="after")
+    def _pattern_compiles(self) -> Self:
+        try:
+            re.compile(self.file_pattern)
+        except re.error as error:
+            raise ValueError(f"file_pattern is not a regular expression: {error}") from error
+        return self
 
 
 class SparkSettings(_Settings):

@@ -1,0 +1,124 @@
+"""The command ``penguin``."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from blizzard_py.core.cli import (
+    command,
+    config_argument,
+    json_option,
+    log_level_option,
+    once_option,
+    print_json,
+)
+from blizzard_py.core.config import load_config
+from penguin_py import app
+from penguin_py.settings import tables_of
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="blizzard-penguin")
+def main() -> None:
+    """Commit the Parquet files that arrive in table directories to their Delta logs."""
+
+
+@main.command()
+@config_argument
+@once_option
+@log_level_option
+@command
+def run(config: Path, once: bool) -> int:
+    """Poll every table and commit what is new.
+
+    Without --once it runs until SIGTERM or SIGINT. Exit codes: 0 done, 1 a
+    table failed, 2 bad configuration.
+    """
+    return app.run_daemon(load_config(config), once=once)
+
+
+@main.command()
+@config_argument
+@command
+def validate(config: Path) -> int:
+    """Check CONFIG and report every problem at once (exit code 2)."""
+    click.echo(f"{config}: ok, {len(tables_of(load_config(config)))} tables")
+    return 0
+
+
+@main.command()
+@config_argument
+@json_option
+@log_level_option
+@command
+def plan(config: Path, as_json: bool) -> int:
+    """Show which files the next poll would look at. Writes nothing."""
+    document, errors = app.plan(load_config(config))
+    if as_json:
+        print_json(document)
+    else:
+        _print_plan(document)
+    return _report(errors)
+
+
+@main.command()
+@config_argument
+@json_option
+@log_level_option
+@command
+def status(config: Path, as_json: bool) -> int:
+    """Show the state of every table, from storage alone."""
+    document, errors = app.status(load_config(config))
+    if as_json:
+        print_json(document)
+    else:
+        _print_status(document)
+    return _report(errors)
+
+
+def _report(errors: list[str]) -> int:
+    for error in errors:
+        click.echo(f"error: {error}", err=True)
+    return 1 if errors else 0
+
+
+def _print_plan(document: dict[str, Any]) -> None:
+    table = Table("table", "txn", "watermark", "new files")
+    for name, found in document["tables"].items():
+        table.add_row(
+            escape(name),
+            _shown(found["txn_version"]),
+            escape(found["watermark"] or "-"),
+            f"{len(found['files']):,}",
+        )
+    Console().print(table)
+
+
+def _print_status(document: dict[str, Any]) -> None:
+    table = Table("table", "state", "watermark", "last update (UTC)", "Delta version", "txn")
+    for name, found in document["tables"].items():
+        updated = found["last_update_ts"]
+        table.add_row(
+            escape(name),
+            found["state"],
+            escape(found["watermark"] or "-"),
+            "-" if updated is None else f"{dt.datetime.fromtimestamp(updated, dt.UTC):%F %T}",
+            _shown(found["delta_version"]),
+            _shown(found["txn_version"]),
+        )
+    Console().print(table)
+
+
+def _shown(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
+
+
+if __name__ == "__main__":
+    main()

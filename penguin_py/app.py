@@ -1,0 +1,104 @@
+"""The only place where Penguin's parts are put together."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from blizzard_py.core.config import Config
+from blizzard_py.core.daemon import Loop, run, stop_on_signals
+from blizzard_py.core.errors import BlizzardError
+from blizzard_py.core.log import get_logger
+from blizzard_py.core.stores import open_storage
+from penguin_py.delta import DeltaLog
+from penguin_py.pipeline import Snapshot, TablePipeline
+from penguin_py.settings import Table, tables_of
+
+# Footers wait on the network, not on the processor, so there are more of them at
+# once than `total_concurrency` asks for work.
+FOOTERS_PER_WORKER = 4
+
+
+@contextmanager
+def build(config: Config) -> Iterator[list[TablePipeline]]:
+    """Every table, wired, on one bounded pool for requests. Opens no connection."""
+    threads = config.global_.total_concurrency * FOOTERS_PER_WORKER
+    with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="footer") as pool:
+        yield [table_pipeline(table, pool) for table in tables_of(config)]
+
+
+def table_pipeline(table: Table, pool: Executor) -> TablePipeline:
+    """One table's pipeline with the product's own storage and Delta log."""
+    storage = open_storage(table.uri, table.storage_options)
+    return TablePipeline(table, storage, DeltaLog(table, storage, pool), pool, time.time)
+
+
+def run_daemon(config: Config, *, once: bool) -> int:
+    """Commit for every table until the work is done or a signal comes. Returns the exit code."""
+    log = get_logger()
+    stop = threading.Event()
+    limits = config.global_
+    loop = Loop(once, limits.poll_jitter_secs, limits.shutdown_grace_secs)
+    with stop_on_signals(stop), build(config) as workers:
+        log.info("started", tables=[worker.name for worker in workers], once=once)
+        code = run(workers, loop, stop)
+        log.info("stopped", exit_code=code)
+    return code
+
+
+def plan(config: Config) -> tuple[dict[str, Any], list[str]]:
+    """What the next poll of every table would look at, and the errors of those that failed."""
+    return _collect(config, _plan_table)
+
+
+def status(config: Config) -> tuple[dict[str, Any], list[str]]:
+    """The state of every table, from storage alone, and the errors of unreadable ones."""
+    return _collect(config, _status_of)
+
+
+def _collect(
+    config: Config, describe: Callable[[TablePipeline], dict[str, Any]]
+) -> tuple[dict[str, Any], list[str]]:
+    tables: dict[str, Any] = {}
+    errors: list[str] = []
+    with build(config) as pipelines:
+        for pipeline in pipelines:
+            try:
+                tables[pipeline.name] = describe(pipeline)
+            except BlizzardError as error:
+                errors.append(f"{pipeline.name}: {error}")
+    return {"tables": tables}, errors
+
+
+def _plan_table(pipeline: TablePipeline) -> dict[str, Any]:
+    snapshot, found = pipeline.candidates()
+    return {
+        "txn_version": _txn_version(snapshot),
+        "watermark": snapshot.memory.progress.value,
+        "files": [entry.path for entry in found],
+    }
+
+
+def _status_of(pipeline: TablePipeline) -> dict[str, Any]:
+    snapshot = pipeline.snapshot()
+    progress = snapshot.memory.progress
+    return {
+        "delta_version": None if snapshot.state is None else snapshot.state.version,
+        "txn_version": _txn_version(snapshot),
+        "state": progress.state,
+        "watermark": progress.value,
+        "partition_watermarks": {
+            partition: known.watermark
+            for partition, known in sorted(progress.partitions.items())
+            if partition and known.watermark is not None
+        },
+        "last_update_ts": snapshot.memory.updated,
+    }
+
+
+def _txn_version(snapshot: Snapshot) -> int | None:
+    return snapshot.memory.txn_version or None

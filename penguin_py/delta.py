@@ -1,0 +1,229 @@
+"""The Delta table itself: open, create, evolve, commit. The only deltalake import.
+
+One commit is one log entry that holds the adds, our ``txn`` action and our
+commitInfo. A new table and its first files are one entry as well, so a crash
+leaves no empty table behind.
+
+A commit has three outcomes. *Landed*: delta-rs said so, or the log read again
+has our ``txn`` with our commit id (a lost answer looks like an error). *Failed*:
+the log read again does not have it. *Unknown*: the log cannot be read. The last
+two raise `CommitError`, and the caller reads its state anew from the log, where
+the truth is in either case.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, create_table_with_add_actions
+
+from blizzard_py.core.errors import CommitError, NotFound, StateError, Unavailable
+from blizzard_py.core.log import get_logger
+from blizzard_py.core.model import Entry
+from blizzard_py.core.storage import Storage
+from penguin_py import deltalog
+from penguin_py.model import Add, CommitPlan, OwnCommit, TableState
+from penguin_py.settings import Table, delta_options
+
+# Table properties under which a commit of ours would go wrong: name, value that is
+# fine (None: only if it is not set), and what is wrong with any other.
+_REFUSED = (
+    (
+        "delta.setTransactionRetentionDuration",
+        None,
+        "the record of what was committed would expire, at a time engines disagree on; unset it",
+    ),
+    (
+        "delta.columnMapping.mode",
+        "none",
+        "readers would not find columns by the names they have in the arriving files",
+    ),
+)
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What makes a commit ours: its txn version, id and the document for commitInfo."""
+
+    txn_version: int
+    commit_id: str
+    document: Mapping[str, Any]
+
+
+class DeltaLog:
+    """One table's log, as of the last `refresh`. Not thread-safe."""
+
+    def __init__(self, table: Table, storage: Storage, pool: Executor) -> None:
+        self._table = table
+        self._storage = storage
+        self._pool = pool
+        self._options = delta_options(table.uri, table.storage_options, os.environ)
+        self._handle: DeltaTable | None = None
+        self._current: TableState | None = None
+
+    def refresh(self) -> TableState | None:
+        """The table as it is now, None if there is none.
+
+        Raises `StateError` for a log that cannot be understood, `StorageError`
+        if the store does not answer.
+        """
+        if self._handle is not None:
+            try:
+                self._handle.update_incremental()
+                if self._current is not None and self._handle.version() == self._current.version:
+                    return self._current  # asking for our txn would read the log again
+                self._current = self._state(self._handle)
+                return self._current
+            except Exception:  # delta-rs raises OSError, DeltaError and others; opening tells which
+                self._handle = None
+        if not self._exists():
+            return None
+        handle = self._guarded(self._open)
+        self._current = None if handle is None else self._guarded(partial(self._state, handle))
+        self._handle = handle
+        return self._current
+
+    def known_paths(self, after: int | None, version: int) -> list[Entry]:
+        """See `deltalog.known_paths`."""
+        return list(deltalog.known_paths(self._storage, after, version, self._pool))
+
+    def own_commit(self, state: TableState) -> OwnCommit | None:
+        """Our last commit; None if there was none or its commitInfo was cleaned up."""
+        if not state.txn_version:
+            return None
+        return deltalog.last_own_commit(
+            self._storage, self._table.app_id, state.txn_version, state.version
+        )
+
+    def earlier_output_ids(self, own: OwnCommit) -> list[str]:
+        """See `deltalog.earlier_output_ids`."""
+        return deltalog.earlier_output_ids(self._storage, own.version)
+
+    def commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
+        """Make the plan's adds visible, with schema changes before them or with them.
+
+        Raises `CommitError` unless it landed for sure.
+        """
+        try:
+            self._commit(plan, marks, now)
+        except Exception as error:  # see `refresh`; what counts is what the log has now
+            if not self._landed(marks, error):
+                raise CommitError(
+                    f"{self._table.uri}: commit {marks.txn_version} did not land: {_told(error)}"
+                ) from error
+            get_logger(table=self._table.name).warning(
+                "commit_landed_despite_error", txn_version=marks.txn_version, error=_told(error)
+            )
+
+    def _commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
+        adds = [_action(add) for add in plan.adds]
+        properties = CommitProperties(
+            app_transactions=[Transaction(self._table.app_id, marks.txn_version, int(now * 1000))],
+            custom_metadata={deltalog.OUR_KEY: dict(marks.document)},
+        )
+        handle = self._handle
+        if handle is None:
+            create_table_with_add_actions(
+                self._table.uri,
+                Schema.from_arrow(plan.schema),
+                adds,
+                mode="error",
+                partition_by=list(plan.partition_columns),
+                name=self._table.name,
+                storage_options=self._options,
+                commit_properties=properties,
+            )
+            return
+        if plan.changed:
+            fields = [plan.schema.field(name) for name in plan.changed]
+            handle.alter.add_columns(Schema.from_arrow(pa.schema(fields)).fields)
+        handle.create_write_transaction(
+            [*adds],
+            mode="append",
+            schema=handle.schema(),
+            partition_by=list(plan.partition_columns),
+            commit_properties=properties,
+        )
+
+    def _landed(self, marks: Marks, error: Exception) -> bool:
+        self._handle = None
+        try:
+            state = self.refresh()
+            if state is None or state.txn_version < marks.txn_version:
+                return False
+            own = deltalog.last_own_commit(
+                self._storage, self._table.app_id, marks.txn_version, state.version
+            )
+        except Exception as unreadable:
+            raise CommitError(
+                f"{self._table.uri}: whether commit {marks.txn_version} landed is unknown:"
+                f" {_told(error)}; reading the log again: {_told(unreadable)}"
+            ) from error
+        return own is not None and own.document.get("commit_id") == marks.commit_id
+
+    def _exists(self) -> bool:
+        try:
+            return deltalog.exists(self._storage)
+        except NotFound:
+            # A missing bucket is an error; a local directory is made by its first writer.
+            if not self._table.is_local:
+                raise
+            return False
+
+    def _open(self) -> DeltaTable | None:
+        try:
+            return DeltaTable(self._table.uri, storage_options=self._options)
+        except TableNotFoundError:
+            return None
+
+    def _state(self, handle: DeltaTable) -> TableState:
+        metadata = handle.metadata()
+        for name, accepted, why in _REFUSED:
+            if metadata.configuration.get(name, accepted) != accepted:
+                raise StateError(f"{self._table.uri}: the table property {name} is set: {why}")
+        return TableState(
+            version=handle.version(),
+            txn_version=handle.transaction_version(self._table.app_id) or 0,
+            schema=pa.schema(handle.schema().to_arrow()),
+            partition_columns=tuple(metadata.partition_columns),
+        )
+
+    def _guarded(self, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except DeltaError as error:
+            raise StateError(
+                f"{self._table.uri}/{deltalog.LOG}: the log cannot be read: {_told(error)}"
+            ) from error
+        except OSError as error:
+            raise Unavailable(f"{self._table.uri}: {_told(error)}") from error
+
+
+def _action(add: Add) -> AddAction:
+    return AddAction(
+        path=add.entry.path,
+        size=add.entry.size,
+        partition_values=dict(add.partition_values),
+        modification_time=int(add.entry.modified * 1000),
+        data_change=True,
+        stats=add.stats,
+    )
+
+
+def _told(error: Exception) -> str:
+    """delta-rs's message without colours and without the stack frames it appends."""
+    text = _ANSI.sub("", str(error)).partition("\n   0: ")[0]
+    return " ".join(text.split())

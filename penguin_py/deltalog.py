@@ -1,0 +1,225 @@
+"""The Delta log's own files, read through the storage: what delta-rs has no call for.
+
+* `known_paths`: every path the log knows, **adds and removes**. A path that was
+  removed must never be added again, since its rows would come back, and
+  delta-rs does not list removes. They stand in the newest checkpoint and in the
+  commits after it.
+* `last_own_commit`: our commitInfo of the version that carries our ``txn``.
+
+Formats: https://github.com/delta-io/delta/blob/master/PROTOCOL.md. Anything in
+the log that is not understood is a `StateError`: a path overlooked here could
+double rows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from blizzard_py.core.errors import NotFound, StateError, Unavailable
+from blizzard_py.core.model import Entry
+from blizzard_py.core.storage import Storage
+from penguin_py.model import OwnCommit
+
+LOG = "_delta_log"
+# commitInfo key of ours, holding commit id, progress and output ids.
+OUR_KEY = "penguin"
+# How many commits a lost mirror's output ids are gathered from.
+COMMITS_SEARCHED = 100
+
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
+_CHECKPOINT_COLUMNS = (
+    "add.path",
+    "add.modificationTime",
+    "remove.path",
+    "remove.deletionTimestamp",
+    "sidecar.path",
+)
+
+
+def exists(storage: Storage) -> bool:
+    """Whether the table's directory has a log. One LIST.
+
+    Raises `NotFound` if the directory or bucket itself is missing, and the other
+    storage errors: better words than delta-rs has for them.
+    """
+    return any(page.entries for page in storage.list_range(f"{LOG}/", f"{LOG}0"))
+
+
+def commit_path(version: int) -> str:
+    """The path of a version's commit file."""
+    return f"{LOG}/{version:020d}.json"
+
+
+def known_paths(
+    storage: Storage, after: int | None, version: int, pool: Executor
+) -> Iterator[Entry]:
+    """Every path that versions ``after < v <= version`` add or remove; sizes are 0.
+
+    ``after`` None means from the beginning, through the newest checkpoint.
+    ``modified`` is the file's modification time for adds, that of the deletion
+    for removes. Raises `StateError` if the log is not whole.
+    """
+    if after is None:
+        found = _newest_checkpoint(storage, version)
+        if found is None:
+            after = -1
+        else:
+            after, parts = found
+            for part in parts:
+                yield from _checkpoint_paths(storage, part)
+    wanted = range(after + 1, version + 1)
+    for number, actions in zip(
+        wanted, pool.map(lambda v: read_commit(storage, v), wanted), strict=True
+    ):
+        if actions is None:
+            raise StateError(
+                f"{storage.uri}/{commit_path(number)}: is missing, and no checkpoint that can be"
+                " read here covers it; which files the table had is not certain"
+            )
+        yield from _commit_paths(actions)
+
+
+def last_own_commit(storage: Storage, app_id: str, txn: int, version: int) -> OwnCommit | None:
+    """Our commit with ``txn`` at or before ``version``; None once its JSON was cleaned up."""
+    for number in range(version, -1, -1):
+        actions = read_commit(storage, number)
+        if actions is None:
+            return None
+        if any(
+            isinstance(found := action.get("txn"), Mapping)
+            and (found.get("appId"), found.get("version")) == (app_id, txn)
+            for action in actions
+        ):
+            return OwnCommit(number, _our_document(actions))
+    return None
+
+
+def earlier_output_ids(storage: Storage, before: int) -> list[str]:
+    """Output ids of our commits before a version, oldest first, as far back as they are read.
+
+    Only needed when the mirror, which has them all, is lost.
+    """
+    groups: list[list[str]] = []
+    for number in range(before - 1, max(-1, before - 1 - COMMITS_SEARCHED), -1):
+        actions = read_commit(storage, number)
+        if actions is None:
+            break
+        ids = _our_document(actions).get("output_ids")
+        if isinstance(ids, list):
+            groups.append([name for name in ids if isinstance(name, str)])
+    return [name for group in reversed(groups) for name in group]
+
+
+def read_commit(storage: Storage, version: int) -> list[dict[str, Any]] | None:
+    """The actions of a version, None if there is no such file. Raises `StateError`."""
+    path = commit_path(version)
+    try:
+        raw = storage.read(path)
+    except NotFound:
+        return None
+    try:
+        actions = [json.loads(line) for line in raw.splitlines() if line.strip()]
+    except ValueError as error:
+        raise StateError(f"{storage.uri}/{path}: is not a readable commit ({error})") from error
+    if not all(isinstance(action, dict) for action in actions):
+        raise StateError(f"{storage.uri}/{path}: holds a line that is not an action")
+    return actions
+
+
+def _our_document(actions: Iterable[Mapping[str, Any]]) -> Mapping[str, object]:
+    for action in actions:
+        info = action.get("commitInfo")
+        if isinstance(info, Mapping) and isinstance(info.get(OUR_KEY), Mapping):
+            ours: Mapping[str, object] = info[OUR_KEY]
+            return ours
+    return {}
+
+
+def _commit_paths(actions: Iterable[Mapping[str, Any]]) -> Iterator[Entry]:
+    for action in actions:
+        for kind, key in (("add", "modificationTime"), ("remove", "deletionTimestamp")):
+            body = action.get(kind)
+            if isinstance(body, Mapping) and isinstance(body.get("path"), str):
+                yield _entry(body["path"], body.get(key))
+
+
+def _entry(path: str, millis: Any) -> Entry:
+    # Paths in the log are percent-encoded, names in a listing are not.
+    return Entry(unquote(path), 0, millis / 1000 if isinstance(millis, int) else 0.0)
+
+
+def _newest_checkpoint(storage: Storage, version: int) -> tuple[int, list[str]] | None:
+    """Version and files of the newest whole checkpoint at or before ``version``."""
+    start = f"{LOG}/"
+    hint = _hint(storage)
+    if hint is not None and hint <= version:
+        start = f"{LOG}/{hint:020d}"
+    found: dict[int, dict[int, list[str]]] = {}
+    for page in storage.list_range(start, f"{LOG}/:"):  # ":" follows "9"
+        for entry in page.entries:
+            match = _CHECKPOINT.fullmatch(entry.path.removeprefix(f"{LOG}/"))
+            if match is not None and int(match[1]) <= version:
+                parts = found.setdefault(int(match[1]), {})
+                parts.setdefault(int(match[3] or 1), []).append(entry.path)
+    for number in sorted(found, reverse=True):
+        for count, paths in found[number].items():
+            if len(paths) == count:
+                return number, paths
+    return None
+
+
+def _hint(storage: Storage) -> int | None:
+    """What ``_last_checkpoint`` says. Only a hint: without it the whole log is listed."""
+    try:
+        document = json.loads(storage.read(f"{LOG}/_last_checkpoint"))
+    except (NotFound, ValueError):
+        return None
+    number = document.get("version") if isinstance(document, dict) else None
+    return number if isinstance(number, int) else None
+
+
+def _checkpoint_paths(storage: Storage, path: str) -> Iterator[Entry]:
+    """The paths of one checkpoint file, batch by batch."""
+    where = f"{storage.uri}/{path}"
+    try:
+        raw = storage.read(path)
+    except NotFound as error:
+        raise Unavailable(f"{where}: was cleaned up while the log was read") from error
+    try:
+        file = pq.ParquetFile(pa.BufferReader(raw))
+        names = {file.metadata.schema.column(i).path for i in range(file.metadata.num_columns)}
+        columns = [name for name in _CHECKPOINT_COLUMNS if name in names]
+        for batch in file.iter_batches(columns=columns):
+            for kind, key in (("add", "modificationTime"), ("remove", "deletionTimestamp")):
+                yield from _batch_paths(batch, kind, key)
+            if any(_field(batch, "sidecar", "path")):
+                raise StateError(f"{where}: has sidecar files, which are not supported here")
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise StateError(f"{where}: is not a readable checkpoint ({error})") from error
+
+
+def _batch_paths(batch: pa.RecordBatch, kind: str, key: str) -> Iterator[Entry]:
+    paths = _field(batch, kind, "path")
+    times = _field(batch, kind, key) or [None] * len(paths)
+    for path, millis in zip(paths, times, strict=True):
+        if path is not None:
+            yield _entry(path, millis)
+
+
+def _field(batch: pa.RecordBatch, kind: str, name: str) -> list[Any]:
+    """One field of an action's column as a list; empty if the checkpoint lacks it."""
+    position = batch.schema.get_field_index(kind)
+    if position < 0 or batch.schema.field(position).type.get_field_index(name) < 0:
+        return []
+    column = batch.column(position)
+    # `field` ignores the struct's own nulls, `flatten` applies them.
+    values: list[Any] = column.flatten()[column.type.get_field_index(name)].to_pylist()
+    return values

@@ -1,0 +1,120 @@
+"""What Penguin remembers of a table, and how it is found again after a restart.
+
+Three places hold it, the most certain first:
+
+1. commitInfo of the Delta version that carries our ``txn``: written in the same
+   entry as the files, so it can neither be ahead of them nor behind.
+2. The mirror ``_penguin/{table}_checkpoint.json``, if it is of the same ``txn``.
+   It is written after the commit and also when the watermark passes quarantined
+   files without one, so of the same commit it knows at least as much.
+3. The log's paths: what was added or removed is done, and so is what sorts below.
+
+A mirror that cannot be understood is only a warning as long as commitInfo is
+there; without it, that is a `StateError`: to guess could skip files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from blizzard_py.core.checkpoint import Fields, progress_from_json, progress_to_json
+from blizzard_py.core.errors import StateError
+from blizzard_py.core.model import Entry
+from blizzard_py.core.watermark import Progress, advance
+
+# Output ids are compared with those of this many files committed before: enough
+# for a writer that was paused for hours, small enough to be saved at each commit.
+OUTPUT_IDS_KEPT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Progress and output ids as of our commit ``txn_version`` (0: none yet).
+
+    ``output_ids`` are the newest last, at most `OUTPUT_IDS_KEPT`. ``updated`` is in
+    epoch seconds, None if nobody knows.
+    """
+
+    progress: Progress
+    txn_version: int = 0
+    commit_id: str = ""
+    output_ids: tuple[str, ...] = ()
+    updated: int | None = None
+
+
+def mirror_path(table: str) -> str:
+    """Where the mirror of a table lies, relative to its directory."""
+    return f"_penguin/{table}_checkpoint.json"
+
+
+def mirror_to_json(memory: Memory, now: float) -> dict[str, Any]:
+    """The mirror: the reference's checkpoint format plus what ties it to a commit."""
+    return {
+        **progress_to_json(memory.progress, now),
+        "txn_version": memory.txn_version,
+        "commit_id": memory.commit_id,
+        "output_ids": list(memory.output_ids),
+    }
+
+
+def mirror_from_json(document: Any, where: str) -> Memory:
+    """The memory in a mirror. Raises `StateError`."""
+    read = Fields(document, where)
+    return Memory(
+        progress_from_json(document, where),
+        read("txn_version", int),
+        read("commit_id", str),
+        _texts(read("output_ids", list), where),
+        read("last_update_ts", int),
+    )
+
+
+def commit_document(
+    progress: Progress, commit_id: str, output_ids: Sequence[str], now: float
+) -> dict[str, Any]:
+    """What goes into commitInfo: the progress once this commit is in, and its own output ids."""
+    return {
+        "commit_id": commit_id,
+        "watermark": progress.value,
+        "progress": progress_to_json(progress, now),
+        "output_ids": list(output_ids),
+    }
+
+
+def committed(
+    document: Mapping[str, object], txn_version: int, earlier_ids: Sequence[str], where: str
+) -> Memory:
+    """The memory in a commitInfo of ours. Raises `StateError`."""
+    read = Fields(document, where)
+    progress = read("progress", dict)
+    return Memory(
+        progress_from_json(progress, where),
+        txn_version,
+        read("commit_id", str),
+        kept_ids(earlier_ids, _texts(read("output_ids", list), where)),
+        Fields(progress, where)("last_update_ts", int),
+    )
+
+
+def kept_ids(earlier: Sequence[str], later: Sequence[str]) -> tuple[str, ...]:
+    """Both lists in order without repeats, cut to the newest `OUTPUT_IDS_KEPT`."""
+    return tuple(dict.fromkeys([*earlier, *later]))[-OUTPUT_IDS_KEPT:]
+
+
+def rebuilt(
+    known: Iterable[Entry], depth: int, txn_version: int, now: float, grace: float
+) -> Memory:
+    """The memory that the log's paths alone give.
+
+    Files younger than the grace period keep it, since their ``modified`` says so;
+    so a slower writer's file that sorts below them is still found.
+    """
+    return Memory(advance(Progress(depth=depth), list(known), (), now, grace), txn_version)
+
+
+def _texts(values: Sequence[object], where: str) -> tuple[str, ...]:
+    if not all(isinstance(value, str) for value in values):
+        raise StateError(f"{where}: output_ids holds something that is not a string")
+    return tuple(str(value) for value in values)

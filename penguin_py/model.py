@@ -1,0 +1,102 @@
+"""Plain values that travel between Penguin's layers. All frozen, none does I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from blizzard_py.core.model import Entry
+
+
+class Misfit(ValueError):
+    """A file cannot become part of the table; the message says why, without its name.
+
+    Raised and caught inside the pure layers only. It is the file that is wrong,
+    so it ends in quarantine and never stops the table.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """A Parquet file whose footer was read and is sound.
+
+    ``output_id`` is ``blizzard.output_id`` of its key-value metadata, None for
+    files of other writers.
+    """
+
+    entry: Entry
+    schema: pa.Schema
+    metadata: pq.FileMetaData
+    output_id: str | None
+
+    @property
+    def path(self) -> str:
+        """The file's path relative to the table."""
+        return self.entry.path
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A file that will not be committed, and why.
+
+    ``stage`` is where it failed: ``read``, ``partition``, ``schema``, ``output_id``.
+    """
+
+    entry: Entry
+    stage: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """The table as of ``version``.
+
+    ``schema`` holds all columns, partition columns included, in Arrow's types.
+    ``txn_version`` is what the log has for our application id, 0 for nothing.
+    """
+
+    version: int
+    txn_version: int
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+
+    @property
+    def partition_types(self) -> dict[str, pa.DataType]:
+        """The partition columns in order, with their types."""
+        return {name: self.schema.field(name).type for name in self.partition_columns}
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """One ``add`` action to be: raw path, parsed partition values, typed statistics (JSON)."""
+
+    entry: Entry
+    partition_values: Mapping[str, str | None]
+    stats: str
+    output_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPlan:
+    """What one commit does.
+
+    ``schema`` is the whole table schema that the adds need; ``changed`` names its
+    top-level columns that the table lacks or has in a smaller form.
+    """
+
+    adds: tuple[Add, ...]
+    rejections: tuple[Rejection, ...]
+    schema: pa.Schema
+    changed: tuple[str, ...]
+    partition_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCommit:
+    """A commit of ours as its commitInfo tells it: the Delta version and our document."""
+
+    version: int
+    document: Mapping[str, object] = field(default_factory=dict)

@@ -1,0 +1,156 @@
+"""Partition values from a file's path, typed by the table's columns. Pure.
+
+Delta keeps partition values as text in the log and every reader parses them by
+the column's type. delta-rs writes a value that does not parse and only then
+notices; after that no reader opens the table again. So a value is parsed here,
+before anything is written, and goes into the log in one canonical form.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping, Sequence
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from penguin_py.model import Misfit
+
+NOT_TEXT = "its path is not valid UTF-8, so no Delta log can name it; rename it"
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIMESTAMP = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)(Z?)"
+)
+
+TYPES: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "date": pa.date32(),
+}
+
+
+def columns_of(path: str) -> tuple[str, ...]:
+    """The partition columns that a ``key=value/…/file`` path suggests. Raises `Misfit`."""
+    return tuple(_key_and_text(folder)[0] for folder in path.split("/")[:-1])
+
+
+def partition_values(path: str, columns: Mapping[str, pa.DataType]) -> dict[str, str | None]:
+    """The path's partition values, checked and in canonical form. Raises `Misfit`.
+
+    ``columns`` are the table's partition columns in order. A missing value
+    (empty, or Hive's name for null) is None.
+    """
+    folders = path.split("/")[:-1]
+    if len(folders) != len(columns):
+        raise Misfit(
+            f"lies {_levels(len(folders))} deep, but the table "
+            + (f"is partitioned by {', '.join(columns)}" if columns else "is not partitioned")
+        )
+    values: dict[str, str | None] = {}
+    for folder, (name, kind) in zip(folders, columns.items(), strict=True):
+        key, text = _key_and_text(folder)
+        if key != name:
+            raise Misfit(f"directory {folder!r} should be {name}=…, the table's partition column")
+        values[name] = None if text in ("", HIVE_NULL) else _canonical(name, text, kind)
+    return values
+
+
+def check_addressable(path: str) -> None:
+    """Refuse names that a store can hold and Delta readers cannot open again. Raises `Misfit`."""
+    if any(ord(char) < 0x20 or char == "\x7f" for char in path):
+        raise Misfit("its name holds a control character, which Delta readers cannot open")
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        raise Misfit("its path holds an empty component, which Delta readers cannot open")
+    if ":" in path.split("/", 1)[0]:
+        raise Misfit("its path starts like a URI (`:`), which Delta readers cannot open")
+
+
+def is_text(path: str) -> bool:
+    """Whether the path is valid Unicode: local names may hold any bytes."""
+    return not any(0xD800 <= ord(char) <= 0xDFFF for char in path)
+
+
+def _levels(count: int) -> str:
+    return (
+        "at the table's root, 0 directories"
+        if count == 0
+        else f"{count} director" + ("y" if count == 1 else "ies")
+    )
+
+
+def _key_and_text(folder: str) -> tuple[str, str]:
+    key, equals, text = folder.partition("=")
+    if not key or not equals:
+        raise Misfit(f"directory {folder!r} is not of the form key=value")
+    try:
+        return unquote(key, errors="strict"), unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise Misfit(f"directory {folder!r} is not valid percent-encoded UTF-8") from None
+
+
+def _canonical(name: str, text: str, kind: pa.DataType) -> str:
+    """``text`` as Delta writes a value of this type."""
+    parsed: str | None = None
+    if pa.types.is_string(kind):
+        parsed = text
+    elif pa.types.is_signed_integer(kind):
+        parsed = _whole(text, kind)
+    elif pa.types.is_date32(kind):
+        parsed = _date(text)
+    elif pa.types.is_timestamp(kind):
+        parsed = _timestamp(text, zoned=kind.tz is not None)
+    elif pa.types.is_boolean(kind):
+        parsed = text.lower() if text.lower() in ("true", "false") else None
+    else:
+        raise Misfit(f"partition column {name!r} has type {kind}, which is not supported here")
+    if parsed is None:
+        raise Misfit(f"partition value {name}={text!r} is not a valid {_spoken(kind)}")
+    return parsed
+
+
+def _spoken(kind: pa.DataType) -> str:
+    if pa.types.is_date32(kind):
+        return "date (YYYY-MM-DD)"
+    if pa.types.is_timestamp(kind):
+        return "timestamp (YYYY-MM-DD HH:MM:SS)"
+    return str(kind)
+
+
+def _whole(text: str, kind: pa.DataType) -> str | None:
+    if not _WHOLE.fullmatch(text):
+        return None
+    number, limit = int(text), 1 << (kind.bit_width - 1)
+    return str(number) if -limit <= number < limit else None
+
+
+def _date(text: str) -> str | None:
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        return dt.date.fromisoformat(text).isoformat()
+    except ValueError:
+        return None
+
+
+def _timestamp(text: str, *, zoned: bool) -> str | None:
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None or (match[3] and not zoned):
+        return None
+    try:
+        moment = dt.datetime.fromisoformat(f"{match[1]}T{match[2]}")
+    except ValueError:
+        return None
+    return moment.isoformat(sep=" ", timespec="microseconds")
+
+
+def typed_columns(
+    names: Sequence[str], configured: Mapping[str, str] | None
+) -> dict[str, pa.DataType]:
+    """Types for the partition columns of a new table: as configured, else strings."""
+    given = configured or {}
+    return {name: TYPES[given.get(name, "string")] for name in names}

@@ -1,0 +1,258 @@
+"""One table's commit cycle: recover, find, read footers, plan, commit, remember.
+
+Order is what makes it exactly-once. Quarantined files are on record before
+anything passes them; the progress that covers a batch is written in the same
+Delta commit as the batch; the mirror follows. Death between any two of these
+steps leaves the log as the truth, and the next start reads it from there.
+
+A poll's findings are committed in batches of ``max_files_per_commit``, one per
+cycle, so that a stop request is heard between two commits. After any error the
+memory is dropped and read again from the log.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+
+from blizzard_py.core import checkpoint
+from blizzard_py.core.daemon import StopEvent
+from blizzard_py.core.errors import NotFound, StateError
+from blizzard_py.core.log import get_logger
+from blizzard_py.core.model import Entry
+from blizzard_py.core.scan import scan
+from blizzard_py.core.storage import Storage
+from blizzard_py.core.watermark import Progress, advance, is_new, mark_idle
+from penguin_py.delta import DeltaLog, Marks
+from penguin_py.incoming import Failure, accepts, read_footers
+from penguin_py.memory import Memory, commit_document, kept_ids, mirror_path, mirror_to_json
+from penguin_py.model import CommitPlan, Rejection, TableState
+from penguin_py.partitions import NOT_TEXT, is_text
+from penguin_py.plan import Rules, make_plan
+from penguin_py.quarantine import Quarantine
+from penguin_py.recovery import recover
+from penguin_py.settings import Table
+
+# Listings of one poll that run at the same time.
+LIST_CONCURRENCY = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The table and what is remembered of it; ``state`` is None if there is no table yet."""
+
+    state: TableState | None
+    memory: Memory
+
+
+class TablePipeline:
+    """Commits what arrives for one table. A `Worker` of the poll loop; not thread-safe."""
+
+    def __init__(
+        self,
+        table: Table,
+        storage: Storage,
+        log: DeltaLog,
+        pool: Executor,
+        clock: Callable[[], float],
+    ) -> None:
+        self._table = table
+        self._storage = storage
+        self._delta = log
+        self._pool = pool
+        self._clock = clock
+        self._log = get_logger(table=table.name)
+        self._accept = accepts(table.file_pattern)
+        self._quarantine = Quarantine(storage, table.name)
+        self._rules = Rules(table.partition_types, table.schema_evolution)
+        self._memory: Memory | None = None
+        # Paths the log knows, as of version `_seen`, that the watermarks do not cover.
+        self._known: set[str] = set()
+        self._seen: int | None = None
+        # Survives `_forget`: a log that goes back would have files committed again.
+        self._highest_txn = 0
+        # The poll being worked off: files not tried yet, files that could not be read.
+        self._queue: deque[Entry] = deque()
+        self._failed: list[Failure] = []
+        self._done = 0
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._table.name
+
+    @property
+    def poll_interval_secs(self) -> float:
+        """How long to wait after a poll that found nothing."""
+        return self._table.poll_interval_secs
+
+    def cancel(self) -> None:
+        """Nothing to do: a cycle is one commit, which is short and is finished."""
+
+    def cycle(self, stop: StopEvent) -> bool:
+        """Find new files if none are waiting, and commit one batch of them.
+
+        True if there was anything. Raises `StateError`, `CommitError` and
+        `StorageError`; after any of them the next call starts from the log.
+        """
+        try:
+            return not stop.is_set() and self._cycle()
+        except BaseException:
+            self._forget()
+            raise
+
+    def snapshot(self) -> Snapshot:
+        """The table's state and memory as they are in storage. Writes nothing."""
+        return self._sync()
+
+    def candidates(self) -> tuple[Snapshot, tuple[Entry, ...]]:
+        """What the next poll would look at, oldest first. Writes nothing."""
+        snapshot, found = self._found()
+        return snapshot, tuple(entry for entry in found if is_text(entry.path))
+
+    def _found(self) -> tuple[Snapshot, list[Entry]]:
+        snapshot = self.snapshot()
+        try:
+            found = scan(self._storage, snapshot.memory.progress, self._accept, LIST_CONCURRENCY)
+        except NotFound:
+            if not self._table.is_local:
+                raise
+            return snapshot, []
+        return snapshot, [e for e in found.entries if e.path not in self._known]
+
+    def _cycle(self) -> bool:
+        if self._queue:
+            snapshot = self.snapshot()
+        else:
+            snapshot, found = self._found()
+            # What the log cannot spell cannot be in a watermark either: it stays on record.
+            unnameable = [entry for entry in found if not is_text(entry.path)]
+            self._record([Rejection(e, "partition", NOT_TEXT) for e in unnameable], self._clock())
+            self._queue.extend(entry for entry in found if is_text(entry.path))
+            self._failed.clear()
+            self._done = 0
+            if not self._queue:
+                self._save_idle(snapshot.memory)
+                return False
+            self._log.info("files_found", files=len(self._queue))
+        count = min(len(self._queue), self._table.max_files_per_commit)
+        batch = [self._queue.popleft() for _ in range(count)]
+        self._work(snapshot, [entry for entry in batch if entry.path not in self._known])
+        if self._queue:
+            return True
+        if self._failed and not self._done:
+            raise self._failed[0].error
+        return self._done > 0
+
+    def _work(self, snapshot: Snapshot, batch: Sequence[Entry]) -> None:
+        """Take a batch as far as it goes: committed, on record, or pending."""
+        footers = read_footers(self._storage, batch, self._pool)
+        for failure in footers.failed:
+            self._log.warning("file_pending", path=failure.entry.path, error=str(failure.error))
+        for entry in footers.gone:
+            self._log.warning("file_gone", path=entry.path)
+        self._failed += footers.failed
+        memory = snapshot.memory
+        plan = make_plan(snapshot.state, footers.sound, memory.output_ids, self._rules)
+        now = self._clock()
+        rejections = [*footers.rejected, *plan.rejections]
+        self._record(rejections, now)
+        if snapshot.state is None and not plan.adds:
+            return  # without a table there is no place yet to remember what was passed
+        done = [*(add.entry for add in plan.adds), *(r.entry for r in rejections)]
+        if not done:
+            return
+        progress = replace(memory.progress, depth=len(plan.partition_columns))
+        pending = [*(e.path for e in self._queue), *(f.entry.path for f in self._failed)]
+        progress = advance(progress, done, pending, now, self._table.grace_period_secs)
+        if plan.adds:
+            self._memory = self._commit(plan, memory, progress, now)
+        else:
+            self._memory = replace(memory, progress=progress, updated=int(now))
+        self._save(self._memory, now)
+        self._done += len(done)
+
+    def _commit(self, plan: CommitPlan, memory: Memory, progress: Progress, now: float) -> Memory:
+        commit_id = str(uuid.uuid4())
+        txn_version = memory.txn_version + 1
+        ids = [add.output_id for add in plan.adds if add.output_id is not None]
+        document = commit_document(progress, commit_id, ids, now)
+        self._delta.commit(plan, Marks(txn_version, commit_id, document), now)
+        self._known.update(add.entry.path for add in plan.adds)
+        self._log.info(
+            "committed",
+            files=len(plan.adds),
+            txn_version=txn_version,
+            watermark=progress.value,
+            new_columns=list(plan.changed),
+        )
+        return Memory(progress, txn_version, commit_id, kept_ids(memory.output_ids, ids), int(now))
+
+    def _record(self, rejections: Sequence[Rejection], now: float) -> None:
+        for rejection in self._quarantine.keep(rejections, now):
+            self._log.warning(
+                "file_quarantined",
+                path=rejection.entry.path,
+                stage=rejection.stage,
+                error=rejection.reason,
+            )
+
+    def _sync(self) -> Snapshot:
+        """The table as it is now, with memory and known paths of that version."""
+        state = self._delta.refresh()
+        memory = self._memory
+        txn_version = 0 if state is None else state.txn_version
+        if txn_version < self._highest_txn:
+            raise StateError(
+                f"{self._storage.uri}: the table's log has lost commit {self._highest_txn} of"
+                f" {self._table.app_id}; restore the log, or restart to go on from what it has"
+            )
+        self._highest_txn = txn_version
+        if state is not None:
+            self._check_partitioning(state)
+        if state is None or memory is None or memory.txn_version != state.txn_version:
+            memory = self._recover(state)
+        elif self._seen != state.version:
+            known = self._delta.known_paths(self._seen, state.version)
+            self._known.update(entry.path for entry in known)
+        self._seen = None if state is None else state.version
+        self._known = {path for path in self._known if is_new(memory.progress, path)}
+        self._memory = memory
+        return Snapshot(state, memory)
+
+    def _recover(self, state: TableState | None) -> Memory:
+        known = () if state is None else self._delta.known_paths(None, state.version)
+        self._known = {entry.path for entry in known}
+        return recover(
+            self._table, self._storage, self._delta, state, known, self._accept, self._clock()
+        )
+
+    def _check_partitioning(self, state: TableState) -> None:
+        configured = self._table.partition_types
+        if configured is not None and tuple(configured) != state.partition_columns:
+            raise StateError(
+                f"{self._storage.uri}: the table is partitioned by"
+                f" {list(state.partition_columns)}, the configuration says {list(configured)};"
+                " make partition_by agree with the table"
+            )
+
+    def _save_idle(self, memory: Memory) -> None:
+        progress = mark_idle(memory.progress)
+        if progress != memory.progress and memory.txn_version:
+            self._memory = replace(memory, progress=progress)
+            self._save(self._memory, self._clock())
+
+    def _save(self, memory: Memory, now: float) -> None:
+        document = mirror_to_json(memory, now)
+        checkpoint.save(self._storage, mirror_path(self._table.name), document)
+
+    def _forget(self) -> None:
+        self._memory = None
+        self._known = set()
+        self._seen = None
+        self._queue.clear()
+        self._failed.clear()
+        self._done = 0

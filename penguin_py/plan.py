@@ -1,0 +1,150 @@
+"""What to commit, from the table's state and the files' footers. Pure.
+
+Files are taken in the order given (oldest first). Each is checked by itself and
+against those before it; one that does not fit is rejected by name with a reason
+and the others are committed all the same. Everything that could make the table
+unreadable is decided here, because after the commit it cannot be taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penguin_py.model import Add, CommitPlan, Footer, Misfit, Rejection, TableState
+from penguin_py.partitions import check_addressable, columns_of, partition_values, typed_columns
+from penguin_py.schema import check_names, delta_schema, merge, table_schema
+from penguin_py.statistics import column_bounds, file_statistics, leaf_columns
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The part of the configuration that decides: partition types (if given) and evolution."""
+
+    partition_types: Mapping[str, str] | None
+    evolution: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitting:
+    """The table as it grows while files are added to the plan; None before the first of all."""
+
+    schema: pa.Schema | None
+    partitions: Mapping[str, pa.DataType] | None
+
+
+def make_plan(
+    table: TableState | None,
+    footers: Sequence[Footer],
+    known_output_ids: Collection[str],
+    rules: Rules,
+) -> CommitPlan:
+    """The commit for these files; ``table`` is None if there is no table yet.
+
+    ``known_output_ids`` are those of recent commits: a second file with one of
+    them holds the same rows again. A new table gets its columns from the first
+    file that fits and its partition columns from the rules or that file's path.
+    """
+    if table is None:
+        configured = rules.partition_types
+        fitting = _Fitting(
+            None, None if configured is None else typed_columns([*configured], configured)
+        )
+    else:
+        fitting = _Fitting(table.schema, table.partition_types)
+
+    taken: list[tuple[Footer, dict[str, str | None]]] = []
+    rejections: list[Rejection] = []
+    seen = set(known_output_ids)
+    for footer in footers:
+        stage = "partition"
+        try:
+            check_addressable(footer.path)
+            partitions = fitting.partitions
+            if partitions is None:
+                partitions = typed_columns(columns_of(footer.path), None)
+            values = partition_values(footer.path, partitions)
+            stage = "schema"
+            schema = _grown(fitting.schema, footer, partitions, rules.evolution)
+            stage = "output_id"
+            _check_identity(footer.output_id, seen)
+        except Misfit as misfit:
+            rejections.append(Rejection(footer.entry, stage, str(misfit)))
+            continue
+        fitting = _Fitting(schema, partitions)
+        taken.append((footer, values))
+        if footer.output_id is not None:
+            seen.add(footer.output_id)
+
+    # Statistics come last: they are typed by the schema that the table will have.
+    after = fitting.schema if fitting.schema is not None else pa.schema([])
+    adds = tuple(
+        Add(
+            footer.entry,
+            values,
+            file_statistics(footer.metadata, footer.schema, _flat(after, values)),
+            footer.output_id,
+        )
+        for footer, values in taken
+    )
+    return CommitPlan(
+        adds=adds,
+        rejections=tuple(rejections),
+        schema=after,
+        changed=() if table is None else _changed(table.schema, after),
+        partition_columns=tuple(fitting.partitions or ()),
+    )
+
+
+def _grown(
+    schema: pa.Schema | None,
+    footer: Footer,
+    partitions: Mapping[str, pa.DataType],
+    evolution: str,
+) -> pa.Schema:
+    """The table's schema with this file in it. Raises `Misfit`."""
+    if footer.metadata.num_rows == 0:
+        raise Misfit("has no rows")
+    columns = delta_schema(footer.schema)
+    if schema is None:
+        check_names(columns, partitions)
+        return table_schema(columns, [pa.field(name, kind) for name, kind in partitions.items()])
+    merged = merge(schema, columns, partitions, evolution)
+    _check_required(merged, footer)
+    return merged
+
+
+def _check_identity(output_id: str | None, seen: Collection[str]) -> None:
+    if output_id is not None and output_id in seen:
+        raise Misfit(
+            f"carries blizzard.output_id {output_id!r}, which is committed already:"
+            " the same rows again"
+        )
+
+
+def _check_required(schema: pa.Schema, footer: Footer) -> None:
+    """A nullable file column may fill a required one only if it is proven free of nulls."""
+    leaves = leaf_columns(footer.metadata, footer.schema)
+    for column in schema:
+        position = footer.schema.get_field_index(column.name)
+        if column.nullable or position < 0 or not footer.schema.field(position).nullable:
+            continue
+        index = leaves.get(column.name)
+        bounds = None if index is None else column_bounds(footer.metadata, index)
+        if bounds is None or bounds.nulls:
+            raise Misfit(f"column {column.name!r} may hold nulls, which the table forbids")
+
+
+def _flat(schema: pa.Schema, partition_values: Mapping[str, str | None]) -> pa.Schema:
+    """The columns that have statistics: all but the partition columns."""
+    return pa.schema([field for field in schema if field.name not in partition_values])
+
+
+def _changed(before: pa.Schema, after: pa.Schema) -> tuple[str, ...]:
+    return tuple(
+        field.name
+        for field in after
+        if before.get_field_index(field.name) < 0 or before.field(field.name).type != field.type
+    )

@@ -1,0 +1,69 @@
+"""Finding a table's memory again: reads the log and the mirror, writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from blizzard_py.core import checkpoint
+from blizzard_py.core.errors import StateError
+from blizzard_py.core.log import get_logger
+from blizzard_py.core.model import Entry
+from blizzard_py.core.storage import Storage
+from blizzard_py.core.watermark import Progress, is_hidden
+from penguin_py.delta import DeltaLog
+from penguin_py.memory import Memory, committed, mirror_from_json, mirror_path, rebuilt
+from penguin_py.model import TableState
+from penguin_py.settings import Table
+
+
+def recover(
+    table: Table,
+    storage: Storage,
+    log: DeltaLog,
+    state: TableState | None,
+    known: Iterable[Entry],
+    accept: Callable[[str], bool],
+    now: float,
+) -> Memory:
+    """The memory for ``state``, in the order that `penguin_py.memory` gives.
+
+    ``known`` are all paths of the log and ``accept`` tells which of their names
+    could be files of ours. Raises `StateError` and `StorageError`.
+    """
+    if state is None:
+        depth = None if table.partition_types is None else len(table.partition_types)
+        return Memory(Progress(depth=depth))
+    memory = _remembered(table, storage, log, state)
+    depth = len(state.partition_columns)
+    if memory is None or memory.progress.depth not in (None, depth):
+        ours = [e for e in known if not is_hidden(e.path) and accept(e.path)]
+        get_logger(table=table.name).info(
+            "progress_rebuilt_from_log", files=len(ours), txn_version=state.txn_version
+        )
+        memory = rebuilt(ours, depth, state.txn_version, now, table.grace_period_secs)
+    return replace(memory, progress=replace(memory.progress, depth=depth))
+
+
+def _remembered(table: Table, storage: Storage, log: DeltaLog, state: TableState) -> Memory | None:
+    own = log.own_commit(state)
+    path = mirror_path(table.name)
+    try:
+        mirror = checkpoint.load(storage, path, mirror_from_json)
+    except StateError as error:
+        if own is None:
+            raise
+        get_logger(table=table.name).warning("mirror_ignored", error=str(error))
+        mirror = None
+    if own is None:
+        same = mirror is not None and mirror.txn_version == state.txn_version
+        return mirror if same else None
+    where = f"{storage.uri}: commitInfo of version {own.version}"
+    earlier = () if mirror is None else mirror.output_ids
+    memory = committed(own.document, state.txn_version, earlier, where)
+    if mirror is not None and mirror.commit_id == memory.commit_id:
+        return mirror
+    if mirror is None:
+        ids = log.earlier_output_ids(own)
+        memory = committed(own.document, state.txn_version, ids, where)
+    return memory

@@ -1,0 +1,98 @@
+"""Which tables Penguin commits to, resolved from the configuration.
+
+With ``tables`` in the file, those; without it, every pipeline's sink is a table
+named like its pipeline. A table at the place of a sink inherits the sink's
+partitioning and storage options where it gives none of its own.
+
+Storage options may hold secrets: their ``repr`` is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from blizzard_py.core.config import Config, PartitionType, TableSettings
+from blizzard_py.core.storage import StorageOptions
+from blizzard_py.core.stores import normalize_uri, scheme_of
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table's settings.
+
+    ``partition_types`` is None where the configuration does not say: then the
+    table's own partitioning counts or, for a new table, the first file's path.
+    """
+
+    name: str
+    uri: str
+    poll_interval_secs: float
+    schema_evolution: Literal["merge", "strict"]
+    file_pattern: str
+    grace_period_secs: float
+    max_files_per_commit: int
+    partition_types: Mapping[str, PartitionType] | None
+    storage_options: StorageOptions = field(default_factory=dict, repr=False)
+
+    @property
+    def app_id(self) -> str:
+        """The application id of our ``txn`` actions; it never changes."""
+        return f"penguin-{self.name}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the table lies on a local disk."""
+        return scheme_of(self.uri) == ""
+
+
+def tables_of(config: Config) -> tuple[Table, ...]:
+    """All tables of the configuration, in its order."""
+    sinks = {
+        normalize_uri(pipeline.sink.table_uri): pipeline.sink
+        for pipeline in config.pipelines.values()
+    }
+    chosen = config.tables or {
+        name: TableSettings(table_uri=pipeline.sink.table_uri)
+        for name, pipeline in config.pipelines.items()
+    }
+    found = []
+    for name, table in chosen.items():
+        uri = normalize_uri(table.table_uri)
+        sink = sinks.get(uri)
+        partition_by = table.partition_by or (sink.partition_by if sink else None)
+        partition_types: Mapping[str, PartitionType] | None = None
+        if partition_by is not None:
+            partition_types = partition_by.columns
+        elif sink is not None:
+            partition_types = {}  # Blizzard writes to the root without partition_by
+        found.append(
+            Table(
+                name=name,
+                uri=uri,
+                poll_interval_secs=table.poll_interval_secs,
+                schema_evolution=table.schema_evolution,
+                file_pattern=table.file_pattern,
+                grace_period_secs=table.grace_period_secs,
+                max_files_per_commit=table.max_files_per_commit,
+                partition_types=partition_types,
+                storage_options=table.storage_options or (sink.storage_options if sink else {}),
+            )
+        )
+    return tuple(found)
+
+
+def delta_options(
+    uri: str, options: StorageOptions, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """The options as delta-rs wants them.
+
+    It refuses an ``http://`` endpoint unless told that it is meant; the
+    endpoint's own scheme says so well enough.
+    """
+    found = {name.upper(): value for name, value in options.items()}
+    endpoint = found.get("AWS_ENDPOINT_URL") or environment.get("AWS_ENDPOINT_URL", "")
+    if scheme_of(uri) == "s3" and endpoint.startswith("http://"):
+        found.setdefault("AWS_ALLOW_HTTP", "true")
+    return found

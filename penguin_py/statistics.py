@@ -1,0 +1,212 @@
+"""File statistics for the Delta log, from a Parquet footer. Pure.
+
+Promise: a bound that is written is certain, and typed by the **table's** column.
+One mistyped value switches data skipping off for the whole commit, and a wrong
+one silently hides rows, so whatever is in doubt is left out; ``numRecords`` is
+always there.
+
+* Bounds for whole numbers, text, dates and timestamps; null counts for those and
+  for floats (whose bounds NaN makes useless).
+* A row group without statistics leaves its column out; a row group of nulls only
+  has no bounds and needs none.
+* Text is cut to 32 characters: a prefix is a lower bound, and an upper one once
+  its last character is raised. Timestamps are rounded outwards to milliseconds,
+  the resolution that all engines agree on.
+
+Format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+# Delta's own default: statistics for the first columns of the schema only.
+INDEXED_COLUMNS = 32
+TEXT_CHARACTERS = 32
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBounds:
+    """What all row groups together say of one column: raw bounds, None if there are none."""
+
+    nulls: int
+    low: Any
+    high: Any
+
+
+def file_statistics(metadata: pq.FileMetaData, file: pa.Schema, table: pa.Schema) -> str:
+    """The ``stats`` JSON of an ``add``. ``file`` is the schema in the footer, as Arrow reads it."""
+    leaves = leaf_columns(metadata, file)
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for column in list(table)[:INDEXED_COLUMNS]:
+        index = leaves.get(column.name)
+        write = _writer(column.type, None if index is None else file.field(column.name).type)
+        if index is None or write is None:
+            continue
+        found = column_bounds(metadata, index)
+        if found is None:
+            continue
+        nulls[column.name] = found.nulls
+        if found.low is None or found.high is None:
+            continue
+        lower, upper = write(found.low, False), write(found.high, True)
+        if lower is not None:
+            low[column.name] = lower
+        if upper is not None:
+            high[column.name] = upper
+    document = {
+        "numRecords": metadata.num_rows,
+        "minValues": low,
+        "maxValues": high,
+        "nullCount": nulls,
+    }
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def leaf_columns(metadata: pq.FileMetaData, file: pa.Schema) -> dict[str, int]:
+    """Parquet column numbers of the flat top-level columns.
+
+    Counted through the schema tree: a Parquet path cannot tell a column ``a.b``
+    from a field ``b`` of ``a``. Empty if the count does not come out.
+    """
+    found: dict[str, int] = {}
+    position = 0
+    for field in file:
+        width = _leaves(field.type)
+        if not pa.types.is_nested(field.type):
+            found[field.name] = position
+        position += width
+    return found if position == metadata.num_columns else {}
+
+
+def _leaves(kind: pa.DataType) -> int:
+    if pa.types.is_struct(kind):
+        return sum(_leaves(field.type) for field in kind)
+    if pa.types.is_map(kind):
+        return _leaves(kind.key_type) + _leaves(kind.item_type)
+    if pa.types.is_nested(kind):
+        return _leaves(kind.value_type)
+    return 1
+
+
+def column_bounds(metadata: pq.FileMetaData, index: int) -> ColumnBounds | None:
+    """Null count and raw bounds over all row groups; None unless all of them say."""
+    nulls = 0
+    lows: list[Any] = []
+    highs: list[Any] = []
+    bounded = True
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        if group.num_rows == 0:
+            continue
+        statistics = group.column(index).statistics
+        if statistics is None or not statistics.has_null_count:
+            return None
+        nulls += statistics.null_count
+        if statistics.has_min_max:
+            lows.append(statistics.min_raw)
+            highs.append(statistics.max_raw)
+        elif statistics.null_count != group.num_rows:
+            bounded = False
+    if not bounded or not lows:
+        return ColumnBounds(nulls, None, None)
+    return ColumnBounds(nulls, min(lows), max(highs))
+
+
+# Writes one raw bound as the JSON value for the table's column; None leaves it out.
+# The flag asks for an upper bound.
+_Write = Callable[[Any, bool], Any]
+
+
+def _writer(table: pa.DataType, file: pa.DataType | None) -> _Write | None:
+    """How bounds of this pair of types are written; None for "no statistics at all"."""
+    if file is not None and pa.types.is_dictionary(file):
+        file = file.value_type
+    write: _Write | None = None
+    if file is None:
+        write = None
+    elif pa.types.is_signed_integer(table) and pa.types.is_signed_integer(file):
+        write = partial(_whole, table.bit_width)
+    elif pa.types.is_string(table) and _is_text(file):
+        write = _text
+    elif pa.types.is_date32(table) and pa.types.is_date32(file):
+        write = _date
+    elif pa.types.is_timestamp(table) and pa.types.is_timestamp(file):
+        if (table.tz is None) == (file.tz is None):
+            suffix = "" if table.tz is None else "Z"
+            write = partial(_timestamp, _TICKS_PER_SECOND[file.unit], suffix)
+    elif pa.types.is_floating(table) and pa.types.is_floating(file):
+        write = _unbounded
+    return write
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def _unbounded(_raw: Any, _upper: bool) -> None:
+    """Floats: NaN sorts highest in some readers and is left out in others."""
+
+
+def _whole(bits: int, raw: Any, _upper: bool) -> int | None:
+    limit = 1 << (bits - 1)
+    return raw if isinstance(raw, int) and -limit <= raw < limit else None
+
+
+def _date(raw: Any, _upper: bool) -> str | None:
+    if not isinstance(raw, int):
+        return None
+    try:
+        return (_EPOCH.date() + dt.timedelta(days=raw)).isoformat()
+    except OverflowError:
+        return None  # a year that neither Python nor other readers write the same way
+
+
+def _timestamp(ticks: int, suffix: str, raw: Any, upper: bool) -> str | None:
+    if not isinstance(raw, int):
+        return None  # int96 has no order that statistics could rely on
+    millis = -(-raw * 1000 // ticks) if upper else raw * 1000 // ticks
+    try:
+        moment = _EPOCH + dt.timedelta(milliseconds=millis)
+    except OverflowError:
+        return None
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + suffix
+
+
+def _text(raw: Any, upper: bool) -> str | None:
+    if not isinstance(raw, bytes):
+        return None
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    if len(text) <= TEXT_CHARACTERS:
+        return text
+    prefix = text[:TEXT_CHARACTERS]
+    return raised(prefix) if upper else prefix
+
+
+def raised(prefix: str) -> str | None:
+    """The shortest text above everything that starts with ``prefix``; None if there is none."""
+    for end in range(len(prefix), 0, -1):
+        code = ord(prefix[end - 1]) + 1
+        if code == 0xD800:
+            code = 0xE000  # surrogates are not characters
+        if code <= 0x10FFFF:
+            return prefix[: end - 1] + chr(code)
+    return None

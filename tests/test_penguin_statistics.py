@@ -1,0 +1,161 @@
+"""Statistics: certain, typed by the table, and what a Delta reader understands."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penguin_py.statistics import TEXT_CHARACTERS, file_statistics, raised
+from tests.penguin_world import parquet
+
+
+def stats(data: pa.Table, table: pa.Schema | None = None, **options: Any) -> dict[str, Any]:
+    metadata = pq.read_metadata(io.BytesIO(parquet(data, **options)))
+    file = metadata.schema.to_arrow_schema()
+    found: dict[str, Any] = json.loads(file_statistics(metadata, file, table or data.schema))
+    return found
+
+
+def column(values: list[Any], kind: pa.DataType) -> pa.Table:
+    return pa.table({"c": pa.array(values, kind)})
+
+
+def test_bounds_and_null_counts_by_type() -> None:
+    moment = dt.datetime(2024, 1, 1, 0, 0, 0, 123456, tzinfo=dt.UTC)
+    found = stats(
+        pa.table(
+            {
+                "n": pa.array([3, None, -1], pa.int64()),
+                "s": ["b", "a", None],
+                "d": pa.array([dt.date(2024, 2, 1), dt.date(1969, 12, 31), None]),
+                "t": pa.array([moment, moment, moment], pa.timestamp("us", tz="UTC")),
+                "z": pa.array([moment.replace(tzinfo=None)] * 3, pa.timestamp("us")),
+                "f": [1.5, float("nan"), None],
+                "b": [True, False, None],
+                "l": [[1], [2], None],
+            }
+        )
+    )
+    assert found == {
+        "numRecords": 3,
+        "minValues": {
+            "n": -1,
+            "s": "a",
+            "d": "1969-12-31",
+            "t": "2024-01-01T00:00:00.123Z",
+            "z": "2024-01-01T00:00:00.123",
+        },
+        "maxValues": {
+            "n": 3,
+            "s": "b",
+            "d": "2024-02-01",
+            "t": "2024-01-01T00:00:00.124Z",
+            "z": "2024-01-01T00:00:00.124",
+        },
+        "nullCount": {"n": 1, "s": 1, "d": 1, "t": 0, "z": 0, "f": 1},
+    }
+
+
+def test_types_are_the_tables_and_not_the_files() -> None:
+    narrow = column([1, 2], pa.int32())
+    assert stats(narrow, pa.schema([("c", pa.int64())]))["maxValues"] == {"c": 2}
+    other = pa.schema([("c", pa.string())])
+    assert stats(narrow, other) == {
+        "numRecords": 2,
+        "minValues": {},
+        "maxValues": {},
+        "nullCount": {},
+    }
+    zoned = column([dt.datetime(2024, 1, 1)], pa.timestamp("us"))  # noqa: DTZ001 - no zone is the point
+    assert not stats(zoned, pa.schema([("c", pa.timestamp("us", tz="UTC"))]))["nullCount"]
+
+
+def test_a_column_without_statistics_in_one_row_group_has_none() -> None:
+    data = column([1, 2, 3, 4], pa.int64())
+    assert stats(data, row_group_size=2)["maxValues"] == {"c": 4}
+    assert not stats(data, row_group_size=2, write_statistics=False)["nullCount"]
+
+
+def test_all_null_groups_have_no_bounds_and_need_none() -> None:
+    assert stats(column([None, None, 7, 8], pa.int64()), row_group_size=2) == {
+        "numRecords": 4,
+        "minValues": {"c": 7},
+        "maxValues": {"c": 8},
+        "nullCount": {"c": 2},
+    }
+    found = stats(column([None, None], pa.int64()))
+    assert (found["minValues"], found["nullCount"]) == ({}, {"c": 2})
+
+
+def test_a_dotted_name_is_not_a_nested_field() -> None:
+    data = pa.table({"a": [{"b": 1}], "a.b": [100], "l": [[1, 2]], "c": [5]})
+    assert stats(data)["maxValues"] == {"a.b": 100, "c": 5}
+
+
+def test_int96_timestamps_have_none() -> None:
+    data = column([dt.datetime(2024, 1, 1)], pa.timestamp("ns"))  # noqa: DTZ001 - int96 has no zone
+    found = stats(
+        data, pa.schema([("c", pa.timestamp("us"))]), use_deprecated_int96_timestamps=True
+    )
+    assert found["maxValues"] == {}
+
+
+def test_years_no_reader_agrees_on_are_left_out() -> None:
+    found = stats(column([10**9, 0], pa.int32()).cast(pa.schema([("c", pa.date32())])))
+    assert found["minValues"] == {"c": "1970-01-01"}
+    assert found["maxValues"] == {}
+
+
+def test_a_nullable_upper_bound_that_cannot_be_raised_is_left_out() -> None:
+    top = "\U0010ffff" * 40
+    found = stats(column([top], pa.string()))
+    assert found["minValues"] == {"c": top[:TEXT_CHARACTERS]}
+    assert found["maxValues"] == {}
+    assert raised("a\ud7ff") == "a\ue000"
+    assert raised("a\U0010ffff") == "b"
+
+
+@given(st.lists(st.one_of(st.none(), st.text(max_size=80)), min_size=1, max_size=20))
+def test_text_bounds_hold_for_every_value(values: list[str | None]) -> None:
+    found = stats(column(values, pa.string()), row_group_size=3)
+    for value in values:
+        if value is not None:
+            key = value.encode()
+            assert "c" not in found["minValues"] or found["minValues"]["c"].encode() <= key
+            assert "c" not in found["maxValues"] or found["maxValues"]["c"].encode() >= key
+    assert found["nullCount"].get("c", values.count(None)) == values.count(None)
+
+
+@given(
+    st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=20),
+    st.sampled_from(["s", "ms", "us", "ns"]),
+)
+def test_timestamp_bounds_hold_for_every_value(values: list[int], unit: str) -> None:
+    scale = {"s": 10**7, "ms": 10**4, "us": 10, "ns": 1}[unit]
+    ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    raw = [value // scale for value in values]
+    data = column(raw, pa.timestamp(unit, tz="UTC"))
+    found = stats(data, pa.schema([("c", pa.timestamp("us", tz="UTC"))]))
+    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    for name, sign in (("minValues", 1), ("maxValues", -1)):
+        if "c" in found[name]:
+            bound = (dt.datetime.fromisoformat(found[name]["c"]) - epoch) // dt.timedelta(
+                milliseconds=1
+            )
+            assert all(sign * bound * ticks <= sign * value * 1000 for value in raw)
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+def test_whole_numbers_of_every_width_at_their_limits(bits: int) -> None:
+    kind = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[bits]
+    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+    found = stats(column([low, high], kind))
+    assert (found["minValues"]["c"], found["maxValues"]["c"]) == (low, high)

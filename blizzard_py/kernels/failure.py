@@ -1,0 +1,27 @@
+"""How one file's failure travels through the kernels without touching its neighbours."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from blizzard_py.core.model import Outcome
+
+Stage = Literal["read", "decompress", "parse", "partition"]
+
+MAX_REASON_CHARS = 500
+
+
+class FileFailed(Exception):
+    """A file's verdict: ``quarantined`` for what it holds, ``retry`` for where it is."""
+
+    def __init__(self, stage: Stage, reason: str, outcome: Outcome = "quarantined") -> None:
+        super().__init__(stage, reason, outcome)
+        self.stage = stage
+        self.reason = bounded(reason)
+        self.outcome = outcome
+
+
+def bounded(text: str, limit: int = MAX_REASON_CHARS) -> str:
+    """One line of at most ``limit`` characters; parsers quote values of any length."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"

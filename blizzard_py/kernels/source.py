@@ -1,0 +1,81 @@
+"""Opening and reading source objects, with each failure's verdict decided here.
+
+A missing object was deleted after it was listed, and no retry brings it back.
+Everything else a store says (refused, throttled, timed out) is about the place
+and not about the file, so the file is left for a retry.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import BinaryIO
+
+from blizzard_py.core.errors import NotFound, StorageError
+from blizzard_py.core.storage import Storage
+from blizzard_py.core.store_object import wrap_error
+from blizzard_py.kernels.failure import FileFailed
+from blizzard_py.settings import JobFile
+
+# Objects up to this size are fetched whole: one request instead of a HEAD and a GET.
+WHOLE_BYTES = 4 << 20
+
+
+class SourceStream:
+    """A forward-only stream of one object; its errors are `FileFailed` at stage ``read``."""
+
+    def __init__(self, storage: Storage, file: JobFile) -> None:
+        self._storage = storage
+        self._path = file.path
+        self.bytes_read = 0
+        try:
+            self._stream: BinaryIO = (
+                io.BytesIO(storage.read(file.path))
+                if file.size <= WHOLE_BYTES
+                else storage.open_input(file.path)
+            )
+        except (StorageError, OSError) as error:
+            raise self._failed(error) from error
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to ``size`` bytes; ``b""`` at the end."""
+        try:
+            data = self._stream.read(size)
+        except (StorageError, OSError) as error:
+            raise self._failed(error) from error
+        self.bytes_read += len(data)
+        return data
+
+    def close(self) -> None:
+        """Release the connection or descriptor."""
+        self._stream.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called (pyarrow asks)."""
+        return self._stream.closed
+
+    def readable(self) -> bool:
+        """Always (pyarrow asks)."""
+        return True
+
+    def seekable(self) -> bool:
+        """Never (pyarrow asks)."""
+        return False
+
+    def _failed(self, error: StorageError | OSError) -> FileFailed:
+        known = (
+            error
+            if isinstance(error, StorageError)
+            else wrap_error(f"{self._storage.uri}/{self._path}", error)
+        )
+        if isinstance(known, NotFound) and self._root_exists():
+            return FileFailed("read", f"deleted between listing and reading: {known}")
+        return FileFailed("read", str(known), outcome="retry")
+
+    def _root_exists(self) -> bool:
+        """Whether the place is still there: an unmounted disk is no reason to give up files."""
+        try:
+            next(iter(self._storage.list_range(self._path, f"{self._path}\0")), None)
+        except StorageError:
+            return False
+        return True

@@ -1,5 +1,5 @@
 # `make` lists the targets. Each brings up what it needs first (deploy/bootstrap.sh:
-# Java, .venv, locked packages) and does no set-up work when that is there.
+# Java, .venv, locked packages, the tests' emulator) and does no set-up work when that is there.
 #
 #   PYTHON=/path/to/python3.12   makes .venv with that interpreter (3.11, 3.12 or 3.13)
 #   ARGS="..."                   goes to pytest (test) or to the benchmark (bench)
@@ -55,4 +55,5 @@ lock: ## compile pyproject.toml into the requirements*.lock files
 clean: ## remove .venv and everything generated
 	rm -rf .venv .demo .bench .build-requires.in build dist spark-warehouse artifacts .coverage
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis ./*.egg-info
+	rm -rf tests/azurite/node_modules
 	find $(CODE) -name __pycache__ -prune -exec rm -rf {} +

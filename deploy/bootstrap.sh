@@ -3,17 +3,19 @@
 #
 #   deploy/bootstrap.sh runtime|dev [-- COMMAND [ARGUMENT...]]
 #
-# Makes sure of three things, and does nothing for those that are there:
+# Makes sure of these things, and does nothing for those that are there:
 #   1. Python 3.11 to 3.13: $PYTHON if set, else the first of python3, python3.13,
 #      python3.12, python3.11 that is one of them;
 #   2. a Java runtime, 17 or newer: $JAVA_HOME, PATH, then /usr/lib/jvm;
 #   3. .venv with the locked packages (`runtime`: what the daemons run on; `dev`: tests,
-#      checkers and every extra as well) and the project itself, editable.
-# What the distribution leaves out (ensurepip, Java) is installed with apt-get, as root
-# or through sudo. Without the right to do that it says what to install and exits 1.
+#      checkers and every extra as well) and the project itself, editable;
+#   4. for `dev`: Node.js, 18 or newer, with npm, and the Azure emulator that the tests
+#      start, locked, in tests/azurite/node_modules.
+# What the distribution leaves out (ensurepip, Java, Node.js) is installed with apt-get,
+# as root or through sudo. Without the right to do that it says what to install and exits 1.
 #
-# A stamp in .venv per set of packages holds a hash of what it was made from, so a
-# second run only compares. The command sees .venv/bin first on PATH, and JAVA_HOME if
+# A stamp in .venv per set of packages, and one beside the emulator, hold a hash of what
+# they were made from, so a second run only compares. The command sees .venv/bin first on PATH, and JAVA_HOME if
 # Java is not on PATH.
 
 set -eu
@@ -23,6 +25,7 @@ cd "$ROOT"
 VENV=$ROOT/.venv
 JVM_DIR=${JVM_DIR:-/usr/lib/jvm} # a variable so that tests can point elsewhere
 JAVA_PACKAGES='openjdk-21-jre-headless openjdk-17-jre-headless default-jre-headless'
+EMULATOR=$ROOT/tests/azurite
 LISTS_UPDATED=no
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -93,6 +96,13 @@ find_java() {
     export JAVA_HOME
 }
 
+# True if there is npm and a Node.js, 18 or newer (Debian 12 has that).
+find_node() {
+    have npm || return 1
+    major=$(node --version 2>/dev/null | sed -n 's/^v\([0-9][0-9]*\)\..*/\1/p') || true
+    [ "${major:-0}" -ge 18 ]
+}
+
 # --- packages of the distribution -----------------------------------------------------
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -145,7 +155,13 @@ update_lists() {
     apt_get update || say "apt-get update failed in part, going on: $(tail -n 1 "$LOG")"
 }
 
-# Installs what NEED_VENV (a Python version) and NEED_JAVA ask for, or says what to install.
+# Node.js and npm, or Node.js alone where its package holds npm as well.
+node_packages() {
+    printf 'nodejs%s\n' "$([ -z "$(candidate npm)" ] || echo ' npm')"
+}
+
+# Installs what NEED_VENV (a Python version), NEED_JAVA and NEED_NODE ask for, or says
+# what to install.
 install_missing() {
     wanted=
     packages=
@@ -156,6 +172,9 @@ install_missing() {
     if [ "$NEED_JAVA" = yes ]; then
         wanted="${wanted:+$wanted and }a Java runtime, 17 or newer"
     fi
+    if [ "$NEED_NODE" = yes ]; then
+        wanted="${wanted:+$wanted and }Node.js, 18 or newer, with npm"
+    fi
     if ! have apt-get; then
         fail "missing: $wanted; install it with your distribution's package manager and run this again"
     fi
@@ -164,6 +183,7 @@ install_missing() {
             java=$(java_package)
             packages="${packages:+$packages }${java:-default-jre-headless}"
         fi
+        if [ "$NEED_NODE" = yes ]; then packages="${packages:+$packages }nodejs npm"; fi
         say "missing: $wanted"
         fail "no right to install it here (not root, and no sudo without a password); as root, run:" \
             "apt-get update && apt-get install $packages"
@@ -185,6 +205,10 @@ install_missing() {
         [ -n "$java" ] || fail "missing: $wanted; this distribution has none of $JAVA_PACKAGES" \
             "in version 17 or newer: install one, and set JAVA_HOME"
         packages="${packages:+$packages }$java"
+    fi
+    if [ "$NEED_NODE" = yes ]; then
+        [ -n "$(candidate nodejs)" ] || update_lists
+        packages="${packages:+$packages }$(node_packages)"
     fi
     # shellcheck disable=SC2086  # a list of names
     set -- $packages
@@ -238,6 +262,18 @@ install_packages() {
     pip_install --no-deps --editable .
 }
 
+# --- the Azure emulator ---------------------------------------------------------------
+
+# npm ci removes what is there first, the stamp included.
+install_emulator() {
+    stamp=$(sha256sum <"$EMULATOR/package-lock.json" | cut -c 1-64)
+    [ "$stamp" != "$(cat "$EMULATOR/node_modules/.stamp" 2>/dev/null)" ] || return 0
+    say "installing the Azure emulator for the tests (190 MB on disk)..."
+    (cd "$EMULATOR" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error) </dev/null >&2 ||
+        fail "npm could not install the Azure emulator; see above"
+    printf '%s\n' "$stamp" >"$EMULATOR/node_modules/.stamp"
+}
+
 main() {
     set_of=${1:-}
     case $set_of in runtime | dev) shift ;; *) fail "usage: $0 runtime|dev [-- COMMAND...]" ;; esac
@@ -245,14 +281,18 @@ main() {
 
     NEED_VENV=
     NEED_JAVA=no
+    NEED_NODE=no
     find_java || NEED_JAVA=yes
+    if [ "$set_of" = dev ]; then find_node || NEED_NODE=yes; fi
     if ! usable_venv; then
         find_python
         "$PY" -c 'import ensurepip, venv' 2>/dev/null || NEED_VENV=$(python_version "$PY")
     fi
-    if [ -n "$NEED_VENV" ] || [ "$NEED_JAVA" = yes ]; then
+    if [ -n "$NEED_VENV" ] || [ "$NEED_JAVA" = yes ] || [ "$NEED_NODE" = yes ]; then
         install_missing
         find_java || fail "a Java runtime was installed, but none of version 17 or newer is found; set JAVA_HOME"
+        [ "$NEED_NODE" = no ] || find_node ||
+            fail "Node.js was installed, but it is older than 18 or lacks npm; install a newer one on PATH"
     fi
 
     if ! usable_venv; then
@@ -269,6 +309,8 @@ main() {
         printf '%s\n' "$stamp" >"$VENV/.stamp-$set_of"
         say "done"
     fi
+
+    if [ "$set_of" = dev ]; then install_emulator; fi
 
     if [ $# -gt 0 ]; then
         PATH=$VENV/bin:$PATH

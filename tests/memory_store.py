@@ -12,7 +12,7 @@ import io
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from blizzard_py.core.errors import NotFound
+from blizzard_py.core.errors import Conflict, NotFound
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Page, order_key
 
@@ -26,7 +26,12 @@ class MemoryStorage:
         self.uri = uri
         self.objects: dict[str, tuple[bytes, float]] = {}
         self.clock = clock
+        self.conditional_writes = True
         self.page_keys = 3
+        # Tests put objects into the dictionary as well, so a version is counted
+        # up when the value is another one than when it was last looked at.
+        self._versions: dict[str, tuple[object, int]] = {}
+        self.between_pages: Callable[[], None] = lambda: None
         self.before_mutation: Callable[[str, str], None] = lambda _op, _path: None
         self.after_mutation: Callable[[str, str], None] = lambda _op, _path: None
 
@@ -44,6 +49,7 @@ class MemoryStorage:
             if len(keys) <= self.page_keys or len(kept) < len(page):
                 return
             low = order_key(page[-1])
+            self.between_pages()
 
     def stat(self, path: str) -> Entry | None:
         found = self.objects.get(path)
@@ -76,6 +82,29 @@ class MemoryStorage:
         self.before_mutation("put", path)
         self.objects[path] = (data, self.clock())
         self.after_mutation("put", path)
+
+    def _version(self, path: str) -> str | None:
+        found = self.objects.get(path)
+        if found is None:
+            return None
+        known, count = self._versions.get(path, (None, 0))
+        if known is not found:
+            count += 1
+            self._versions[path] = (found, count)
+        return str(count)
+
+    def read_versioned(self, path: str) -> tuple[bytes, str]:
+        data = self.read(path)
+        return data, str(self._version(path))
+
+    def put_if(self, path: str, data: bytes, version: str | None) -> str:
+        self.before_mutation("put_if", path)
+        if self._version(path) != version:
+            raise Conflict(f"{self.uri}/{path}: changed by another writer")
+        self.objects[path] = (data, self.clock())
+        made = str(self._version(path))
+        self.after_mutation("put_if", path)
+        return made
 
     def rename(self, source: str, target: str) -> None:
         data = self.read(source)

@@ -1,5 +1,8 @@
 """A real S3 API over HTTP: moto's server, in a process of its own.
 
+Known gaps of moto that tests must not lean on: it answers 500 to keys that XML
+cannot carry (U+FFFF), lists at once what was just put, and never throttles.
+
 Not in a thread of this process: delta-rs keeps the interpreter locked during some
 requests, and a server behind the same lock would never answer them.
 """

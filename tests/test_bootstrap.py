@@ -35,6 +35,12 @@ case "$*" in
     *) echo "unexpected: $*" >&2; exit 99 ;;
 esac
 """
+NODE = "echo '@VERSION@'"
+NPM = """\
+log "npm $*"
+[ ! -e "$STATE/npm-fails" ] || exit 1
+rm -rf node_modules && mkdir node_modules
+"""
 JAVA = "echo \"Picked up JAVA_TOOL_OPTIONS: -Xmx1g\" >&2; echo '@VERSION@' >&2"
 APT_CACHE = """\
 [ -e "$STATE/lists" ] || exit 0
@@ -52,6 +58,8 @@ case "$*" in
             case $name in
                 *-venv) : >"$STATE/venv-package" ;;
                 *-jre-headless) [ -e "$STATE/broken" ] || cp "$STATE/java" "$STATE/../bin/java" ;;
+                nodejs) cp "$STATE/node" "$STATE/../bin/node" ;;
+                npm) cp "$STATE/npm" "$STATE/../bin/npm" ;;
             esac
         done
         [ ! -e "$STATE/broken" ] || { echo "E: no such file in the archive"; exit 100; } ;;
@@ -67,7 +75,10 @@ openjdk-21-jre-headless (none)
 
 
 class Machine:
-    """A fresh machine: Python 3.11 without ensurepip, no Java, root, no package lists yet."""
+    """A fresh machine: Python 3.11 without ensurepip, no Java, root, no package lists yet.
+
+    It has Node.js, which only the development set needs.
+    """
 
     def __init__(self, place: Path) -> None:
         self.project = place / "project"
@@ -80,6 +91,9 @@ class Machine:
         shutil.copy(SCRIPT, self.project / "deploy")
         for name in ("pyproject.toml", "requirements.lock", "requirements-dev.lock"):
             (self.project / name).write_text(name)
+        emulator = self.project / "tests" / "azurite"
+        emulator.mkdir(parents=True)
+        (emulator / "package-lock.json").write_text("locked")
         for tool in REAL_TOOLS:
             real = shutil.which(tool)
             assert real is not None, f"{tool} is needed to test the bootstrap"
@@ -89,6 +103,10 @@ class Machine:
         self.stand_in(self.bin / "apt-cache", APT_CACHE)
         self.stand_in(self.bin / "apt-get", APT_GET)
         self.java(self.state / "java", 'openjdk version "17.0.9" 2023-10-17')
+        self.node("v20.1.0")
+        self.stand_in(self.state / "npm", NPM)
+        shutil.copy(self.state / "node", self.bin / "node")
+        shutil.copy(self.state / "npm", self.bin / "npm")
         self.archive(BOOKWORM)
 
     def stand_in(self, path: Path, body: str) -> None:
@@ -106,6 +124,10 @@ class Machine:
 
     def java(self, path: Path, line: str) -> None:
         self.stand_in(path, JAVA.replace("@VERSION@", line))
+
+    def node(self, version: str) -> None:
+        """What the distribution's package holds."""
+        self.stand_in(self.state / "node", NODE.replace("@VERSION@", version))
 
     def archive(self, packages: str) -> None:
         (self.state / "archive").write_text(f"{packages}\n")
@@ -388,3 +410,55 @@ def test_an_unknown_set_of_packages_is_refused(machine: Machine) -> None:
     done = machine.run("everything")
     assert done.returncode == 1
     assert "runtime|dev" in done.stderr
+
+
+def test_the_emulator_is_installed_once_and_again_when_its_lock_changes(machine: Machine) -> None:
+    machine.has("venv-package", "java")
+
+    def npm() -> int:
+        return len([line for line in machine.log() if line.startswith("npm ci ")])
+
+    assert machine.run("runtime").returncode == 0
+    assert npm() == 0
+    assert machine.run("dev").returncode == 0
+    assert npm() == 1
+    again = machine.run("dev")
+    assert (again.returncode, again.stderr, npm()) == (0, "", 1)
+    (machine.project / "tests" / "azurite" / "package-lock.json").write_text("another")
+    machine.has("npm-fails")
+    assert "npm could not install the Azure emulator" in machine.run("dev").stderr
+    (machine.state / "npm-fails").unlink()
+    assert machine.run("dev").returncode == 0
+    assert npm() == 3
+
+
+@pytest.mark.parametrize("missing", ["node", "npm", "a newer node"])
+def test_node_is_installed_where_the_tests_need_it(machine: Machine, missing: str) -> None:
+    machine.has("venv-package", "java")
+    machine.archive("nodejs 18.20.4+dfsg-1~deb12u1\nnpm 9.2.0~ds1-1")
+    if missing == "a newer node":
+        machine.stand_in(machine.bin / "node", NODE.replace("@VERSION@", "v12.22.5"))
+    else:
+        (machine.bin / missing).unlink()
+    assert machine.run("runtime").returncode == 0
+    assert machine.apt() == []
+    done = machine.run("dev")
+    assert done.returncode == 0, done.stderr
+    assert machine.apt() == ["update", "nodejs npm"]
+
+
+def test_a_node_package_that_holds_npm_is_installed_alone(machine: Machine) -> None:
+    machine.has("venv-package", "java")
+    (machine.bin / "node").unlink()
+    machine.archive("nodejs 20.20.2-1nodesource1\nnpm (none)")
+    assert machine.run("dev").returncode == 0
+    assert machine.apt() == ["update", "nodejs"]
+
+
+def test_a_distribution_with_an_old_node_is_said_so(machine: Machine) -> None:
+    machine.has("venv-package", "java")
+    machine.node("v12.22.5")
+    (machine.bin / "node").unlink()
+    done = machine.run("dev")
+    assert done.returncode == 1
+    assert "it is older than 18 or lacks npm" in done.stderr

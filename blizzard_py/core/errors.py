@@ -5,7 +5,9 @@ loop decides by type and never by text::
 
     BlizzardError
     ├── ConfigError         the configuration is wrong; all problems at once; exit 2
+    ├── FencedError         another daemon has taken the pipeline over; exit 3
     ├── StateError          a checkpoint or table state that cannot be trusted
+    ├── OrderError          names that do not sort in time, with ``order_guard: fail``
     ├── PipelineStopped     ``max_failures`` was reached; nothing was passed over
     ├── EngineError         (retryable) the Spark job failed as a whole
     ├── Cancelled           work was given up because the daemon is stopping
@@ -13,6 +15,7 @@ loop decides by type and never by text::
     └── StorageError        a store answered with an error
         ├── NotFound        the object or bucket is not there
         ├── AccessDenied    credentials are missing, wrong or not sufficient
+        ├── Conflict        the condition of a write did not hold: another writer was there
         └── Unavailable     (retryable) time-outs, throttling, 5xx, broken connections
 
 Messages name the thing that failed and, where there is one, the remedy. They
@@ -55,6 +58,16 @@ class StateError(BlizzardError):
     """
 
 
+class FencedError(BlizzardError):
+    """Another daemon writes this state now; this one must not touch it any more."""
+
+    exit_code = 3
+
+
+class OrderError(BlizzardError):
+    """File names do not sort in time, so a watermark would skip files; nothing was passed."""
+
+
 class PipelineStopped(BlizzardError):
     """The pipeline met more failing files than ``error_handling.max_failures`` allows."""
 
@@ -85,6 +98,14 @@ class NotFound(StorageError):
 
 class AccessDenied(StorageError):
     """Credentials are missing, wrong or do not allow the request."""
+
+
+class Conflict(StorageError):
+    """A conditional write found another version than the one it was to replace.
+
+    Not proof of another writer: if the answer to a write was lost, its own
+    repetition conflicts with it. Read back before believing it.
+    """
 
 
 class Unavailable(StorageError):

@@ -9,8 +9,9 @@ with credentials. A listing either yields everything in its range or raises;
 it is never silently short.
 
 `open_storage` is the one place that picks an implementation: S3 lists with
-``StartAfter``, local disks with a pruned ``scandir``, any other fsspec file
-system by listing below the root and filtering.
+``StartAfter``, GCS with ``startOffset`` and ``endOffset``, Azure and local
+disks directory by directory leaving out those beside the range, any other
+fsspec file system by listing below the root and filtering.
 """
 
 from __future__ import annotations
@@ -45,12 +46,17 @@ class Storage(Protocol):
     def uri(self) -> str:
         """The root as a URI without credentials and without a trailing slash."""
 
+    @property
+    def conditional_writes(self) -> bool:
+        """Whether `put_if` checks and writes in one step. False: a writer in between is lost."""
+
     def list_range(self, after: str, until: str | None) -> Iterator[Page]:
         """All files with ``after < path < until`` in UTF-8 byte order.
 
         Both bounds are exclusive; ``until=None`` means no upper bound and
-        ``after=""`` no lower one. The first page is small (100 keys), because
-        most polls find little. The caller may stop early. A missing local
+        ``after=""`` no lower one. Where a listing can start at a key, the first
+        page is small (100 keys), because most polls find little. The caller may
+        stop early. A missing local
         root or bucket raises `NotFound`; an empty prefix yields nothing.
         """
 
@@ -73,6 +79,24 @@ class Storage(Protocol):
         """Replace the object: readers see the old bytes or the new, whole.
 
         Durable on return: local disks are fsynced, file and directory.
+        """
+
+    def read_versioned(self, path: str) -> tuple[bytes, str]:
+        """The whole object and the version it has, for `put_if`. Raises `NotFound`.
+
+        A version is an opaque token: an ETag, a generation, a hash. The same
+        bytes written again may have the same version, so what writers compete
+        for must hold something of its own (a writer id, an epoch).
+        """
+
+    def put_if(self, path: str, data: bytes, version: str | None) -> str:
+        """Replace the object if ``version`` is the one it has; returns its new version.
+
+        ``None`` means that there must be no object. Raises `Conflict` if the
+        condition does not hold, and then has changed nothing. A write whose
+        answer was lost may be repeated by the client and conflict with itself:
+        after a `Conflict`, read back before concluding that someone else wrote.
+        Excludes other `put_if` calls only; whole and durable as `put_atomic`.
         """
 
     def rename(self, source: str, target: str) -> None:

@@ -8,6 +8,8 @@ tree.
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import hashlib
 import os
 import shutil
 import uuid
@@ -15,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from blizzard_py.core.errors import AccessDenied, NotFound, StorageError, Unavailable
+from blizzard_py.core.errors import AccessDenied, Conflict, NotFound, StorageError, Unavailable
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Page, order_key
 
@@ -33,6 +35,11 @@ class LocalStorage:
     def uri(self) -> str:
         """The root's absolute path."""
         return str(self._root)
+
+    @property
+    def conditional_writes(self) -> bool:
+        """True: `put_if` holds a lock, which the system releases when a process dies."""
+        return True
 
     def list_range(self, after: str, until: str | None) -> Iterator[Page]:
         """One page per directory read; directories outside the range are not read."""
@@ -140,6 +147,40 @@ class LocalStorage:
             _sync_directory(target.parent)
         except OSError as error:
             raise _wrapped(self.uri, path, error) from error
+
+    def read_versioned(self, path: str) -> tuple[bytes, str]:
+        """The whole file and the SHA-256 of it."""
+        data = self.read(path)
+        return data, hashlib.sha256(data).hexdigest()
+
+    def put_if(self, path: str, data: bytes, version: str | None) -> str:
+        """Compare and `put_atomic` under an exclusive lock on ``{path}.lock``, which stays.
+
+        The lock is beside the file and not on it, because the file is replaced.
+        """
+        with self._locked(path):
+            try:
+                found = self.read_versioned(path)[1]
+            except NotFound:
+                found = None
+            if found != version:
+                raise Conflict(f"{self.uri}/{path}: changed by another writer")
+            self.put_atomic(path, data)
+        return hashlib.sha256(data).hexdigest()
+
+    @contextlib.contextmanager
+    def _locked(self, path: str) -> Iterator[None]:
+        lock = self._root / f"{path}.lock"
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise _wrapped(self.uri, f"{path}.lock", error) from error
 
     def rename(self, source: str, target: str) -> None:
         """``os.replace`` and an fsync of the directory it went to."""

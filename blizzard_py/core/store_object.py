@@ -1,37 +1,89 @@
-"""Object stores through fsspec, with S3's ordered listing used directly.
+"""Object stores through fsspec: what they have in common, and how their errors read.
 
-fsspec's own caches are off: they never expire and hide other writers' files.
-Rename is copy and delete here, so callers treat "both are there" as a state
-that a crash can leave behind.
+`ObjectStorage` serves any fsspec file system; S3, GCS and Azure override what
+their own API does better: ordered listings, conditional writes. fsspec's caches
+are off: they never expire and hide other writers' files. Rename is copy and
+delete here, so callers treat "both are there" as a state that a crash can leave
+behind.
 """
 
 from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, Self, TypeVar, cast
 
-from blizzard_py.core.errors import AccessDenied, NotFound, StorageError, Unavailable
+from blizzard_py.core.errors import AccessDenied, Conflict, NotFound, StorageError, Unavailable
 from blizzard_py.core.model import Entry
-from blizzard_py.core.storage import FIRST_PAGE_KEYS, PAGE_KEYS, Page, join, order_key
+from blizzard_py.core.storage import PAGE_KEYS, Page, join, order_key
 
 T = TypeVar("T")
 
-# S3 error codes that mean "not allowed", whatever the HTTP status around them.
+# Deletions of a tree that run at the same time.
+_DELETIONS = 8
+
+# Error codes of S3 and Azure that mean "not allowed", whatever the HTTP status around them.
 _DENIED = frozenset(
     {
         "AccessDenied",
+        "AuthenticationFailed",
+        "AuthorizationFailure",
+        "AuthorizationPermissionMismatch",
         "InvalidAccessKeyId",
         "SignatureDoesNotMatch",
         "ExpiredToken",
         "InvalidToken",
         "TokenRefreshRequired",
+        "401",
         "403",
     }
 )
-_MISSING = frozenset({"NoSuchKey", "NoSuchBucket", "NotFound", "404"})
+_MISSING_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
+_MISSING = frozenset({"NoSuchKey", "BlobNotFound", "NotFound", "404"}) | _MISSING_BUCKET
+_NO_CREDENTIALS = frozenset(
+    {
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "TokenRetrievalError",
+        "CredentialUnavailableError",
+        "ClientAuthenticationError",
+        "DefaultCredentialsError",
+    }
+)
+_CONFLICT = frozenset(
+    {
+        "PreconditionFailed",
+        "ConditionalRequestConflict",
+        "ConditionNotMet",
+        "BlobAlreadyExists",
+        "412",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a client tries before a request counts as failed. Seconds.
+
+    ``retry_secs`` bounds the sum of the waits between tries, so a store that
+    answers 503 at once is given up after about that long; one that does not
+    answer costs ``read_secs`` more for each try.
+    """
+
+    connect_secs: float = 10
+    read_secs: float = 60
+    retry_secs: float = 12
+
+    def tries(self, waits: Callable[[int], float]) -> int:
+        """How many tries fit, where ``waits(n)`` is the longest wait after the n-th (from 0)."""
+        total, count = 0.0, 0
+        while (total := total + waits(count)) <= self.retry_secs:
+            count += 1
+        return count + 1
 
 
 class FileSystem(Protocol):
@@ -44,7 +96,6 @@ class FileSystem(Protocol):
     def open(self, path: str, mode: str) -> BinaryIO: ...
     def cp_file(self, path1: str, path2: str) -> None: ...
     def rm_file(self, path: str) -> None: ...
-    def rm(self, path: list[str]) -> None: ...
 
 
 class ObjectStorage:
@@ -62,6 +113,11 @@ class ObjectStorage:
     def uri(self) -> str:
         """The root URI."""
         return self._uri
+
+    @property
+    def conditional_writes(self) -> bool:
+        """False: fsspec has no compare-and-set that all its file systems share."""
+        return False
 
     def _key(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
@@ -83,7 +139,7 @@ class ObjectStorage:
         named = ((name.lstrip("/")[cut:], info) for name, info in found.items())
         entries = sorted(
             (
-                Entry(path, int(info.get("size") or 0), _modified(info))
+                Entry(path, int(info.get("size") or 0), modified_of(info))
                 for path, info in named
                 if order_key(path) > low and (high is None or order_key(path) < high)
             ),
@@ -99,7 +155,7 @@ class ObjectStorage:
             return None
         if info.get("type") == "directory":
             return None
-        return Entry(path, int(info.get("size") or 0), _modified(info))
+        return Entry(path, int(info.get("size") or 0), modified_of(info))
 
     def read(self, path: str) -> bytes:
         """The whole object."""
@@ -122,10 +178,41 @@ class ObjectStorage:
         """One PUT: object stores show the old object or the new one, whole."""
         self._call(path, lambda: self._fs.pipe_file(self._key(path), data))
 
+    def read_versioned(self, path: str) -> tuple[bytes, str]:
+        """The whole object and its version, which must come from the same answer."""
+        return self._call(path, lambda: self._get_versioned(self._key(path)))
+
+    def put_if(self, path: str, data: bytes, version: str | None) -> str:
+        """One PUT with a condition where the store has one; see `Storage.put_if`."""
+        try:
+            return self._call(path, lambda: self._put_if(self._key(path), data, version))
+        except NotFound as error:
+            if version is None:  # the bucket is not there
+                raise
+            raise Conflict(f"{self._uri}/{path}: deleted by another writer") from error
+
+    def _get_versioned(self, key: str) -> tuple[bytes, str]:
+        data = self._fs.cat_file(key)
+        return data, hashlib.sha256(data).hexdigest()
+
+    def _put_if(self, key: str, data: bytes, version: str | None) -> str:
+        """Check, then write: a writer in between is not noticed."""
+        try:
+            found = self._get_versioned(key)[1]
+        except FileNotFoundError:
+            found = None
+        if found != version:
+            raise Conflict(f"{self._uri}: {key} was changed by another writer")
+        self._fs.pipe_file(key, data)
+        return hashlib.sha256(data).hexdigest()
+
     def rename(self, source: str, target: str) -> None:
         """Server-side copy, then delete."""
-        self._call(source, lambda: self._fs.cp_file(self._key(source), self._key(target)))
+        self._call(source, lambda: self._copy(self._key(source), self._key(target)))
         self._call(source, lambda: self._fs.rm_file(self._key(source)))
+
+    def _copy(self, source: str, target: str) -> None:
+        self._fs.cp_file(source, target)
 
     def sync(self, path: str) -> None:
         """An object that a store acknowledged is durable."""
@@ -138,68 +225,20 @@ class ObjectStorage:
             return
 
     def delete_tree(self, prefix: str) -> int:
-        """List below ``prefix/`` and delete what is found."""
+        """List below ``prefix/`` and delete what is found, several at a time.
+
+        One request each: the clients' own deletion of many takes names with
+        ``*`` or ``[`` for patterns.
+        """
         folder = prefix.rstrip("/")
         doomed = [
-            self._key(entry.path)
+            entry.path
             for page in self.list_range(f"{folder}/", f"{folder}0")  # "0" follows "/"
             for entry in page.entries
         ]
-        if doomed:
-            self._call(prefix, lambda: self._fs.rm(doomed))
+        with ThreadPoolExecutor(max_workers=_DELETIONS) as pool:
+            list(pool.map(self.delete, doomed))
         return len(doomed)
-
-
-class S3FileSystem(FileSystem, Protocol):
-    """What s3fs adds: the raw S3 API."""
-
-    def call_s3(self, method: str, **arguments: Any) -> dict[str, Any]: ...
-
-
-class S3Storage(ObjectStorage):
-    """S3 and everything that speaks its API: ordered listing from any key."""
-
-    def __init__(self, fs: S3FileSystem, root: str, uri: str) -> None:
-        super().__init__(fs, root, uri)
-        self._s3 = fs
-        self._bucket, _, prefix = self._root.partition("/")
-        self._prefix = f"{prefix}/" if prefix else ""
-
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
-        """``ListObjectsV2`` with ``StartAfter``; stops at the first key past ``until``."""
-        arguments: dict[str, Any] = {
-            "Bucket": self._bucket,
-            "Prefix": self._prefix,
-            "MaxKeys": FIRST_PAGE_KEYS,
-        }
-        if after:
-            arguments["StartAfter"] = self._prefix + after
-        low = order_key(after)
-        high = None if until is None else order_key(until)
-        while True:
-            answer = self._call("", partial(self._s3.call_s3, "list_objects_v2", **arguments))
-            contents = answer.get("Contents", [])
-            entries: list[Entry] = []
-            past = False
-            for item in contents:
-                path = item["Key"][len(self._prefix) :]
-                key = order_key(path)
-                if high is not None and key >= high:
-                    past = True
-                    break
-                # A key that ends with "/" is a console's folder marker.
-                if key > low and not path.endswith("/"):
-                    modified: dt.datetime = item["LastModified"]
-                    entries.append(Entry(path, int(item["Size"]), modified.timestamp()))
-            yield Page(tuple(entries), 1, len(contents))
-            if past or not answer.get("IsTruncated"):
-                return
-            arguments = {
-                "Bucket": self._bucket,
-                "Prefix": self._prefix,
-                "MaxKeys": PAGE_KEYS,
-                "ContinuationToken": answer["NextContinuationToken"],
-            }
 
 
 class _Reader:
@@ -230,16 +269,20 @@ def wrap_error(uri: str, error: Exception) -> StorageError:
 
     s3fs turns S3 codes into `OSError` and keeps the original as ``__cause__``;
     botocore raises its own classes for missing credentials and lost
-    connections. Texts of foreign exceptions are kept out of credential errors.
+    connections; gcsfs has a class per status, Azure a code and a status on its
+    exceptions. Texts of foreign exceptions are kept out of credential errors.
     """
     code = _error_code(error)
     name = type(error.__cause__ or error).__name__
     if isinstance(error, FileNotFoundError) or code in _MISSING:
-        what = "the bucket does not exist" if code == "NoSuchBucket" else "not found"
+        what = "the bucket does not exist" if code in _MISSING_BUCKET else "not found"
         return NotFound(f"{uri}: {what}")
-    if code in _DENIED or isinstance(error, PermissionError):
+    if code in _CONFLICT:
+        return Conflict(f"{uri}: changed by another writer")
+    forbidden = _status(error) in {401, 403} or str(error).startswith("Forbidden")  # gcsfs' 403
+    if code in _DENIED or forbidden or isinstance(error, PermissionError):
         return AccessDenied(f"{uri}: access denied ({code or error})")
-    if name in {"NoCredentialsError", "PartialCredentialsError", "TokenRetrievalError"}:
+    if name in _NO_CREDENTIALS:
         return AccessDenied(
             f"{uri}: no credentials found; set them in storage_options or the environment"
         )
@@ -249,14 +292,32 @@ def wrap_error(uri: str, error: Exception) -> StorageError:
 
 
 def _error_code(error: BaseException) -> str:
+    """The store's own code, or the HTTP status, or nothing."""
     for candidate in (error, error.__cause__):
         response = getattr(candidate, "response", None)
-        if isinstance(response, Mapping):
+        if isinstance(response, Mapping):  # botocore
             return str(response.get("Error", {}).get("Code", ""))
+        # azure.core has both, and its codes are enums; gcsfs has the status as `code`.
+        for attribute in ("error_code", "status_code", "code"):
+            value = getattr(candidate, attribute, None)
+            if isinstance(value, str | int):
+                return str(getattr(value, "value", value))
     return ""
 
 
-def _modified(info: Mapping[str, Any]) -> float:
+def _status(error: BaseException) -> int:
+    """The HTTP status, 0 if the back end does not tell."""
+    for candidate in (error, error.__cause__):
+        response = getattr(candidate, "response", None)
+        if isinstance(response, Mapping):
+            return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        status = getattr(candidate, "status_code", None)
+        if isinstance(status, int):
+            return status
+    return 0
+
+
+def modified_of(info: Mapping[str, Any]) -> float:
     """Modification time in epoch seconds, from whichever key the back end uses."""
     for key in ("mtime", "LastModified", "last_modified", "updated", "created"):
         value = info.get(key)

@@ -17,23 +17,15 @@ from urllib.parse import urlsplit
 
 import fsspec
 
+from blizzard_py.core.errors import StorageError
 from blizzard_py.core.storage import Storage, StorageOptions
 from blizzard_py.core.store_local import LocalStorage
-from blizzard_py.core.store_object import (
-    FileSystem,
-    ObjectStorage,
-    S3FileSystem,
-    S3Storage,
-    bucket_root,
-)
+from blizzard_py.core.store_object import FileSystem, ObjectStorage, Patience, bucket_root
 
 _S3 = frozenset({"s3", "s3a"})
 _GCS = frozenset({"gs", "gcs"})
 _AZURE = frozenset({"az", "abfs", "abfss"})
 SCHEMES = frozenset({"", "file", "memory"}) | _S3 | _GCS | _AZURE
-
-CONNECT_TIMEOUT_SECS = 10
-READ_TIMEOUT_SECS = 60
 
 # Option name -> path inside the fsspec constructor's arguments.
 _NAMES: dict[frozenset[str], dict[str, tuple[str, ...]]] = {
@@ -54,6 +46,9 @@ _NAMES: dict[frozenset[str], dict[str, tuple[str, ...]]] = {
         "GOOGLE_SERVICE_ACCOUNT": ("token",),
         "GOOGLE_SERVICE_ACCOUNT_PATH": ("token",),
         "GOOGLE_APPLICATION_CREDENTIALS": ("token",),
+        "GOOGLE_BASE_URL": ("endpoint_url",),
+        # "true" means no credentials: see fsspec_arguments.
+        "GOOGLE_SKIP_SIGNATURE": (),
     },
     _AZURE: {
         "AZURE_STORAGE_ACCOUNT_NAME": ("account_name",),
@@ -62,6 +57,9 @@ _NAMES: dict[frozenset[str], dict[str, tuple[str, ...]]] = {
         "AZURE_STORAGE_CLIENT_ID": ("client_id",),
         "AZURE_STORAGE_CLIENT_SECRET": ("client_secret",),
         "AZURE_STORAGE_TENANT_ID": ("tenant_id",),
+        # adlfs has no place for an endpoint over http: see open_storage.
+        "AZURE_STORAGE_ENDPOINT": (),
+        "AZURE_ALLOW_HTTP": (),
     },
 }
 
@@ -112,16 +110,6 @@ def fsspec_arguments(uri: str, options: StorageOptions) -> dict[str, Any]:
     """Constructor arguments for the fsspec file system behind ``uri``."""
     scheme = scheme_of(uri)
     arguments: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
-    if scheme in _S3:
-        arguments["config_kwargs"] = {
-            "connect_timeout": CONNECT_TIMEOUT_SECS,
-            "read_timeout": READ_TIMEOUT_SECS,
-            "max_pool_connections": 64,
-            # s3fs retries by itself, five times; two layers of five take 44 s to give up.
-            "retries": {"max_attempts": 1},
-        }
-    elif scheme in _GCS:
-        arguments["requests_timeout"] = READ_TIMEOUT_SECS
     names = _names_for(scheme)
     for name, value in options.items():
         place = names.get(name.upper(), ())
@@ -131,19 +119,65 @@ def fsspec_arguments(uri: str, options: StorageOptions) -> dict[str, Any]:
             for key in outer:
                 target = target.setdefault(key, {})
             target[last] = value
+    account = urlsplit(uri).netloc.rpartition("@")[2].partition(".")[0] if "@" in uri else ""
+    if scheme in _AZURE and account:
+        arguments.setdefault("account_name", account)
+    if (_option(options, "GOOGLE_SKIP_SIGNATURE") or "").lower() == "true":
+        arguments["token"] = "anon"  # noqa: S105  # gcsfs' word for none
     return arguments
 
 
-def open_storage(uri: str, options: StorageOptions) -> Storage:
-    """The `Storage` at ``uri``. Opens no connection: a missing bucket shows on first use."""
+def open_storage(uri: str, options: StorageOptions, patience: Patience | None = None) -> Storage:
+    """The `Storage` at ``uri``. Opens no connection: a missing bucket shows on first use.
+
+    The clients of GCS and Azure take a second to import; who uses neither does not wait.
+    """
     scheme = scheme_of(uri)
     place = normalize_uri(uri)
     if scheme in {"", "file"}:
         return LocalStorage(place)
-    fs = fsspec.filesystem(scheme, **fsspec_arguments(uri, options))
+    patience = patience or Patience()
+    arguments = fsspec_arguments(uri, options)
+    root = bucket_root(place)
     if scheme in _S3:
-        return S3Storage(cast("S3FileSystem", fs), bucket_root(place), place)
-    return ObjectStorage(cast("FileSystem", fs), bucket_root(place), place)
+        from blizzard_py.core import store_s3  # noqa: PLC0415  # see above
+
+        arguments["config_kwargs"] = store_s3.client_arguments(patience)
+        s3 = cast("store_s3.S3FileSystem", fsspec.filesystem(scheme, **arguments))
+        return store_s3.S3Storage(store_s3.with_patience(s3, patience), root, place)
+    if scheme in _GCS:
+        from blizzard_py.core import store_gcs  # noqa: PLC0415  # see above
+
+        gcs = store_gcs.make_file_system(patience, **arguments)
+        return store_gcs.GCSStorage(gcs, root, place)
+    if scheme in _AZURE:
+        try:
+            from blizzard_py.core import store_azure  # noqa: PLC0415  # an extra
+
+            azure = cast("store_azure.BlobFileSystem", fsspec.filesystem(scheme, **arguments))
+        except ImportError as error:
+            raise StorageError(
+                f"{place}: Azure needs its extra; pip install 'blizzard-penguin[azure]'"
+            ) from error
+        except ValueError:  # its text may hold what it was given
+            raise StorageError(
+                f"{place}: the Azure account or its credentials cannot be used;"
+                " set AZURE_STORAGE_ACCOUNT_NAME and a key in storage_options"
+            ) from None
+        endpoint = _option(options, "AZURE_STORAGE_ENDPOINT")
+        azure = store_azure.with_patience(azure, patience, endpoint)
+        return store_azure.AzureStorage(azure, azure_root(root), place)
+    return ObjectStorage(cast("FileSystem", fsspec.filesystem(scheme, **arguments)), root, place)
+
+
+def azure_root(root: str) -> str:
+    """``container@account.dfs…/a`` as ``container/a``: the account is in the options."""
+    host, slash, path = root.partition("/")
+    return f"{host.partition('@')[0]}{slash}{path}"
+
+
+def _option(options: StorageOptions, wanted: str) -> str | None:
+    return next((value for name, value in options.items() if name.upper() == wanted), None)
 
 
 def _names_for(scheme: str) -> Mapping[str, tuple[str, ...]]:

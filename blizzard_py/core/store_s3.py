@@ -1,0 +1,134 @@
+"""S3 and everything that speaks its API: listings from any key, conditional PUT."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Protocol
+
+from fsspec.asyn import sync
+from s3fs.core import set_custom_error_handler  # type: ignore[import-untyped]  # ships no types
+
+from blizzard_py.core.errors import Unavailable
+from blizzard_py.core.model import Entry
+from blizzard_py.core.storage import FIRST_PAGE_KEYS, PAGE_KEYS, Page, order_key
+from blizzard_py.core.store_object import FileSystem, ObjectStorage, Patience
+
+_TOO_MANY_REQUESTS = 429
+_SERVER_ERRORS = 500
+
+
+class S3FileSystem(FileSystem, Protocol):
+    """What s3fs adds: the raw S3 API, its event loop, and how often it tries."""
+
+    loop: Any
+    retries: int
+
+    def call_s3(self, method: str, **arguments: Any) -> dict[str, Any]: ...
+    async def _call_s3(self, method: str, **arguments: Any) -> dict[str, Any]: ...
+
+
+def client_arguments(patience: Patience) -> dict[str, Any]:
+    """What botocore is told: the time-outs, and not to retry, because s3fs does."""
+    return {
+        "connect_timeout": patience.connect_secs,
+        "read_timeout": patience.read_secs,
+        "max_pool_connections": 64,
+        "retries": {"total_max_attempts": 1},
+    }
+
+
+def with_patience(fs: S3FileSystem, patience: Patience) -> S3FileSystem:
+    """The file system with its tries bounded.
+
+    It waits ``0.1 · 1.7ⁿ`` seconds after each, the last one included: hence one less.
+    """
+    fs.retries = max(1, patience.tries(lambda count: 0.1 * 1.7**count) - 1)
+    return fs
+
+
+def _is_transient(error: Exception) -> bool:
+    """Throttling and server errors, for which s3fs by itself knows one code only."""
+    response = getattr(error, "response", None) or {}
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return bool(status == _TOO_MANY_REQUESTS or status >= _SERVER_ERRORS)
+
+
+# s3fs retries time-outs, broken connections and cut bodies; this adds the rest. It is
+# one hook for the whole process, and says the same for every file system in it.
+set_custom_error_handler(_is_transient)
+
+
+class S3Storage(ObjectStorage):
+    """A bucket or a prefix of it."""
+
+    def __init__(self, fs: S3FileSystem, root: str, uri: str) -> None:
+        super().__init__(fs, root, uri)
+        self._s3 = fs
+        self._bucket, _, prefix = self._root.partition("/")
+        self._prefix = f"{prefix}/" if prefix else ""
+
+    @property
+    def conditional_writes(self) -> bool:
+        """True: ``If-Match`` and ``If-None-Match`` on the PUT."""
+        return True
+
+    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+        """``ListObjectsV2`` with ``StartAfter``; stops at the first key past ``until``."""
+        arguments: dict[str, Any] = {
+            "Bucket": self._bucket,
+            "Prefix": self._prefix,
+            "MaxKeys": FIRST_PAGE_KEYS,
+        }
+        if after:
+            arguments["StartAfter"] = self._prefix + after
+        low = order_key(after)
+        high = None if until is None else order_key(until)
+        while True:
+            answer = self._call("", partial(self._s3.call_s3, "list_objects_v2", **arguments))
+            contents = answer.get("Contents", [])
+            entries: list[Entry] = []
+            past = False
+            for item in contents:
+                path = item["Key"][len(self._prefix) :]
+                key = order_key(path)
+                if high is not None and key >= high:
+                    past = True
+                    break
+                # A key that ends with "/" is a console's folder marker.
+                if key > low and not path.endswith("/"):
+                    modified: dt.datetime = item["LastModified"]
+                    entries.append(Entry(path, int(item["Size"]), modified.timestamp()))
+            yield Page(tuple(entries), 1, len(contents))
+            if past or not answer.get("IsTruncated"):
+                return
+            if not answer.get("NextContinuationToken"):
+                raise Unavailable(f"{self.uri}/: a listing was cut off without a way to go on")
+            arguments = {
+                "Bucket": self._bucket,
+                "Prefix": self._prefix,
+                "MaxKeys": PAGE_KEYS,
+                "ContinuationToken": answer["NextContinuationToken"],
+            }
+
+    def _get_versioned(self, key: str) -> tuple[bytes, str]:
+        async def fetch() -> tuple[bytes, str]:
+            answer = await self._s3._call_s3(  # noqa: SLF001  # the awaitable of `call_s3`
+                "get_object", Bucket=self._bucket, Key=self._name(key)
+            )
+            async with answer["Body"] as body:
+                return await body.read(), answer["ETag"]
+
+        found: tuple[bytes, str] = sync(self._s3.loop, fetch)
+        return found
+
+    def _put_if(self, key: str, data: bytes, version: str | None) -> str:
+        condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
+        answer = self._s3.call_s3(
+            "put_object", Bucket=self._bucket, Key=self._name(key), Body=data, **condition
+        )
+        return str(answer["ETag"])
+
+    def _name(self, key: str) -> str:
+        return key.partition("/")[2]

@@ -1,0 +1,123 @@
+"""A proxy in front of a store that fails chosen listing requests, as networks and stores do.
+
+Every request goes to the store behind and its answer comes back as it is, except
+for the listing requests (S3's ``list-type=2``, GCS's ``…/o?``, Azure's
+``comp=list``) that a test names by their number, counted from 0 in the order
+they arrive. Repeated tries count, so "the second page fails twice" is {1, 2}.
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+Fault = int | Literal["cut", "hang"]
+
+_LISTING = re.compile(r"list-type=2|comp=list|/o\?")
+_CODES = {403: "AccessDenied", 429: "TooManyRequests", 500: "InternalError", 503: "SlowDown"}
+_NOT_SENT_ON = {"connection", "content-length", "transfer-encoding", "keep-alive", "expect"}
+
+
+@dataclass
+class FaultProxy:
+    """``fault`` maps the number of a listing request to what happens to it."""
+
+    upstream: str
+    endpoint: str = ""
+    listings: int = 0
+    fault: Callable[[int], Fault | None] = lambda _number: None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def next_fault(self) -> Fault | None:
+        with self.lock:
+            number, self.listings = self.listings, self.listings + 1
+        return self.fault(number)
+
+    def arm(self, fault: Callable[[int], Fault | None]) -> None:
+        """Count from 0 again, with these faults."""
+        with self.lock:
+            self.listings, self.fault = 0, fault
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body in one packet
+    proxy: FaultProxy  # set on the subclass that a proxy is made with
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        listing = self.command == "GET" and _LISTING.search(self.path)
+        fault = self.proxy.next_fault() if listing else None
+        if fault == "hang":
+            self.proxy.over.wait()  # longer than any client of a test is patient
+            self.close_connection = True
+        elif isinstance(fault, int):
+            self._send(fault, {"Content-Type": "application/xml"}, _error(fault))
+        else:
+            status, headers, data = self._forward(body)
+            self._send(status, headers, data, cut=fault == "cut")
+
+    do_POST = do_PUT = do_DELETE = do_HEAD = do_GET  # noqa: N815  # the base's names
+
+    def handle_expect_100(self) -> bool:
+        """Botocore waits for leave before it sends a body, so it must not stay in the buffer."""
+        going_on = super().handle_expect_100()
+        self.wfile.flush()
+        return going_on
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base's name
+        """Say nothing."""
+
+    def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        connection = http.client.HTTPConnection(urlsplit(self.proxy.upstream).netloc)
+        try:
+            sent = {k: v for k, v in self.headers.items() if k.lower() not in _NOT_SENT_ON}
+            connection.request(self.command, self.path, body, sent)
+            answer = connection.getresponse()
+            kept = {k: v for k, v in answer.getheaders() if k.lower() not in _NOT_SENT_ON}
+            return answer.status, kept, answer.read()
+        finally:
+            connection.close()
+
+    def _send(
+        self, status: int, headers: dict[str, str], data: bytes, *, cut: bool = False
+    ) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if cut:
+            self.wfile.write(data[: len(data) // 2])
+            self.close_connection = True
+        else:
+            self.wfile.write(data)
+
+
+def _error(status: int) -> bytes:
+    return f"<Error><Code>{_CODES[status]}</Code><Message>as asked</Message></Error>".encode()
+
+
+@contextmanager
+def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
+    """A proxy to the server at ``upstream`` on a free port, from a thread of this process."""
+    proxy = FaultProxy(upstream)
+    handler = type("Handler", (_Handler,), {"proxy": proxy})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        proxy.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield proxy
+        finally:
+            proxy.over.set()
+            server.shutdown()
+            thread.join()

@@ -7,7 +7,7 @@ knows what a source file is called and where a cold start begins.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_py.core.config import PartitionFilter, SourceCompression, SourceSettings
@@ -15,7 +15,8 @@ from blizzard_py.core.errors import StateError
 from blizzard_py.core.model import Entry
 from blizzard_py.core.scan import scan
 from blizzard_py.core.storage import Storage
-from blizzard_py.core.watermark import Progress
+from blizzard_py.core.watermark import Gap, Progress
+from blizzard_py.state import SourceState
 
 _PLAIN = (".ndjson", ".jsonl", ".json")
 _ENDINGS: dict[SourceCompression, tuple[str, ...]] = {
@@ -28,12 +29,24 @@ _ENDINGS["auto"] = tuple(ending for endings in _ENDINGS.values() for ending in e
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """Files to do, oldest first, what finding them cost, and the progress they refer to."""
+    """Files to do, oldest first, what finding them cost, and the progress they refer to.
+
+    ``young`` are files that are left alone for now; no watermark passes them.
+    """
 
     files: tuple[Entry, ...]
+    young: tuple[Entry, ...]
     requests: int
     keys: int
     progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A part of a source: the range to list, and which files of it to take."""
+
+    within: Gap
+    takes: Callable[[Entry], bool]
 
 
 def accepts(compression: SourceCompression) -> Callable[[str], bool]:
@@ -42,18 +55,38 @@ def accepts(compression: SourceCompression) -> Callable[[str], bool]:
     return lambda path: path.endswith(endings)
 
 
-def cold_floor(partition_filter: PartitionFilter | None, now: float) -> str | None:
-    """The oldest partition a cold start looks at, or None for all.
+def lookback_floor(partition_filter: PartitionFilter | None, now: float) -> str | None:
+    """The oldest partition that is wanted at ``now`` (UTC), or None for all.
 
-    ``lookback`` units before ``now`` (UTC): hours where the template has an
-    hour, days otherwise. Always a whole prefix, so it never cuts a name.
+    ``lookback`` units back, in the template's finest unit. Always a whole
+    prefix, so it never cuts a name.
     """
     if partition_filter is None or partition_filter.lookback is None:
         return None
-    hourly = any(code in partition_filter.prefix_template for code in ("%H", "%T", "%R"))
-    unit = dt.timedelta(hours=1) if hourly else dt.timedelta(days=1)
-    oldest = dt.datetime.fromtimestamp(now, dt.UTC) - partition_filter.lookback * unit
-    return oldest.strftime(partition_filter.prefix_template)
+    template, back = partition_filter.prefix_template, partition_filter.lookback
+    moment = dt.datetime.fromtimestamp(now, dt.UTC)
+    if "%H" in template:
+        moment -= dt.timedelta(hours=back)
+    elif any(code in template for code in ("%d", "%j", "%F")):
+        moment -= dt.timedelta(days=back)
+    else:
+        months = moment.year * 12 + moment.month - 1 - (back if "%m" in template else 12 * back)
+        moment = moment.replace(year=months // 12, month=months % 12 + 1, day=1)
+    return moment.strftime(template)
+
+
+def check_tracking(state: SourceState, source: SourceSettings, where: str) -> None:
+    """Raise `StateError` if the state was kept the other way: it would ingest all again."""
+    if not source.use_watermark and state.processed is None and state.progress.value is not None:
+        raise StateError(
+            f"{where}: was kept with a watermark, the configuration now says use_watermark: false;"
+            " set it back, or use another source name (which ingests everything again)"
+        )
+    if source.use_watermark and state.processed is not None:
+        raise StateError(
+            f"{where}: was kept without a watermark, the configuration now says use_watermark:"
+            " true; set it back, or use another source name (which ingests everything again)"
+        )
 
 
 def starting_point(progress: Progress, source: SourceSettings, now: float, where: str) -> Progress:
@@ -73,13 +106,51 @@ def starting_point(progress: Progress, source: SourceSettings, now: float, where
     if depth is not None:
         progress = replace(progress, depth=depth)
     if progress.state == "Initial" and not progress.partitions:
-        progress = replace(progress, floor=cold_floor(source.partition_filter, now))
+        progress = replace(progress, floor=lookback_floor(source.partition_filter, now))
     return progress
 
 
+def discover_unseen(
+    storage: Storage,
+    source: SourceSettings,
+    unseen: Callable[[Sequence[Entry]], tuple[Entry, ...]],
+    now: float,
+) -> tuple[Discovery, frozenset[str]]:
+    """A full listing less what is done, for names that do not sort; and all paths listed.
+
+    Costs a request per thousand files stored: there is no watermark to start at.
+    """
+    found = scan(storage, Progress(depth=0), lambda _path: True, 1)
+    accept = accepts(source.compression)
+    new = unseen([entry for entry in found.entries if accept(entry.path)])
+    ripe, young = _split_by_age(new, source, now)
+    listed = frozenset(entry.path for entry in found.entries)
+    return Discovery(ripe, young, found.requests, found.keys, Progress(depth=0)), listed
+
+
+def _split_by_age(
+    entries: Sequence[Entry], source: SourceSettings, now: float
+) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
+    if not source.min_age_secs:
+        return tuple(entries), ()
+    newest = now - source.min_age_secs
+    return (
+        tuple(entry for entry in entries if entry.modified <= newest),
+        tuple(entry for entry in entries if entry.modified > newest),
+    )
+
+
 def discover(
-    storage: Storage, source: SourceSettings, progress: Progress, concurrency: int
+    storage: Storage,
+    source: SourceSettings,
+    progress: Progress,
+    now: float,
+    concurrency: int,
+    scope: Scope | None = None,
 ) -> Discovery:
     """Everything above the watermarks. Raises `StorageError`, never returns a part."""
-    found = scan(storage, progress, accepts(source.compression), concurrency)
-    return Discovery(found.entries, found.requests, found.keys, found.progress)
+    within = None if scope is None else scope.within
+    found = scan(storage, progress, accepts(source.compression), concurrency, within)
+    entries = [e for e in found.entries if scope is None or scope.takes(e)]
+    ripe, young = _split_by_age(entries, source, now)
+    return Discovery(ripe, young, found.requests, found.keys, found.progress)

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from blizzard_py.core.floor import raised
 from blizzard_py.core.model import Entry, FinishedFile, IngestResult, StagedOutput
 from blizzard_py.core.storage import join, order_key
 from blizzard_py.core.watermark import Progress, advance
+from blizzard_py.late import recorded
 from blizzard_py.state import Batch, PlannedOutput, SourceState
 
 
@@ -47,7 +49,9 @@ def next_batch(
 
 def begun(state: SourceState, progress: Progress, batch: Batch) -> SourceState:
     """Step 1: the batch is written down before anything of it exists."""
-    return replace(state, progress=progress, in_flight=(*state.in_flight, batch))
+    cold = state.origin is None and progress.state == "Initial" and not progress.partitions
+    origin = (progress.floor or "") if cold else state.origin
+    return replace(state, progress=progress, in_flight=(*state.in_flight, batch), origin=origin)
 
 
 def restarted(state: SourceState, batch: Batch) -> tuple[SourceState, Batch]:
@@ -122,16 +126,40 @@ def advanced(
     """
     outcome = {file.path: file for file in batch.finished}
     done = tuple(entry for entry in batch.files if outcome[entry.path].outcome != "retry")
+    # Late files lie where watermarks have passed already; they move nothing.
+    late = {entry.path for entry in state.passed.queue}
     retries = {path: count for path, count in state.retries.items() if path not in outcome}
     retries |= {
         path: state.retries.get(path, 0) + 1
         for path, file in outcome.items()
         if file.outcome == "retry"
     }
+    if state.processed is not None:
+        progress = _noted(state.progress, done)
+    else:
+        progress = advance(
+            state.progress,
+            [entry for entry in done if entry.path not in late],
+            [path for path in [*retries, *pending] if path not in late],
+            now,
+            grace,
+        )
     totals = state.totals
     return replace(
         state,
-        progress=advance(state.progress, done, [*retries, *pending], now, grace),
+        progress=progress,
+        passed=recorded(
+            replace(
+                state.passed,
+                queue=tuple(
+                    entry
+                    for entry in state.passed.queue
+                    if entry.path not in outcome or entry.path in retries
+                ),
+            ),
+            state.progress,
+            progress,
+        ),
         in_flight=tuple(b for b in state.in_flight if b.batch != batch.batch),
         retries=retries,
         totals=replace(
@@ -147,20 +175,50 @@ def advanced(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How far back files are looked for.
+
+    ``grace`` in seconds; ``tracked`` is how many partitions may be listed per
+    poll; ``lookback`` the oldest partition wanted now, None for all.
+    """
+
+    grace: float
+    tracked: int
+    lookback: str | None
+
+
 def settled(
-    state: SourceState, progress: Progress, pending: Collection[str], now: float, grace: float
+    state: SourceState, progress: Progress, pending: Collection[str], now: float, window: Window
 ) -> SourceState:
-    """After a complete discovery: the grace window moves on, vanished files are let go.
+    """After a complete discovery: window and floor move on, vanished files are let go.
 
     A file that waits for another try and is no longer listed was deleted at its
     source; it must not hold the watermark for ever.
     """
-    listed = set(pending)
+    listed = {*pending, *(entry.path for entry in state.passed.queue)}
+    if state.processed is not None:
+        return replace(
+            state, retries={path: n for path, n in state.retries.items() if path in listed}
+        )
+    moved = raised(
+        advance(progress, (), pending, now, window.grace), window.tracked, window.lookback, pending
+    )
     return replace(
         state,
-        progress=advance(progress, (), pending, now, grace),
+        progress=moved,
+        passed=recorded(state.passed, progress, moved),
         retries={path: count for path, count in state.retries.items() if path in listed},
     )
+
+
+def _noted(progress: Progress, done: Sequence[Entry]) -> Progress:
+    """Without a watermark the highest path is shown, and nothing is decided by it."""
+    paths = [entry.path for entry in done]
+    paths += [progress.value] if progress.value is not None else []
+    if not done:
+        return progress
+    return replace(progress, state="Active", value=max(paths, key=order_key))
 
 
 def _replaced(state: SourceState, old: Batch, new: Batch) -> SourceState:

@@ -6,6 +6,9 @@ On top of the shared format (`blizzard_py.core.checkpoint`) come:
   phase ``running`` nothing they wrote counts; in phase ``publishing`` everything
   in ``outputs`` does, and ``finished`` says what became of each source file;
 * ``retries``: how often a file has failed in a way that may pass;
+* ``passed``: what scans have passed and when, to tell late files (`blizzard_py.late`);
+* ``origin``: the floor that the cold start had, ``""`` if it read everything;
+* ``processed``: the segments of the processed set, for a source without watermark;
 * ``totals``: counts since the pipeline's first batch.
 """
 
@@ -19,6 +22,8 @@ from blizzard_py.core.checkpoint import Fields, progress_from_json, progress_to_
 from blizzard_py.core.errors import StateError
 from blizzard_py.core.model import Entry, FinishedFile
 from blizzard_py.core.watermark import Progress
+from blizzard_py.late import Passed, Timeline
+from blizzard_py.processed import Segment, segments_from_json, segments_to_json
 
 Phase = Literal["running", "publishing"]
 
@@ -68,6 +73,9 @@ class SourceState:
     retries: Mapping[str, int] = field(default_factory=dict)
     totals: Totals = field(default_factory=Totals)
     last_update_ts: int | None = None
+    passed: Passed = field(default_factory=Passed)
+    origin: str | None = None
+    processed: tuple[Segment, ...] | None = None
 
 
 def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
@@ -78,6 +86,12 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
     if state.retries:
         document["retries"] = dict(state.retries)
     document["totals"] = asdict(state.totals)
+    if state.processed is not None:
+        document["processed"] = segments_to_json(state.processed)
+    if state.origin is not None:
+        document["origin"] = state.origin
+    if state.passed != Passed():
+        document["passed"] = asdict(state.passed)
     return document
 
 
@@ -100,7 +114,33 @@ def state_from_json(document: Any, where: str) -> SourceState:
         retries,
         known,
         read("last_update_ts", int),
+        _passed_from_json(read.get("passed", dict) or {}, f"{where}: passed"),
+        read.get("origin", str),
+        None
+        if document.get("processed") is None
+        else segments_from_json(document["processed"], f"{where}: processed"),
     )
+
+
+def _passed_from_json(document: Any, where: str) -> Passed:
+    read = Fields(document, where)
+    try:
+        return Passed(
+            {p: _timeline(found) for p, found in (read.get("partitions", dict) or {}).items()},
+            _timeline(read.get("floors", list) or []),
+            read.get("listed", float) or 0.0,
+            read.get("ahead", float) or 0.0,
+            read.get("swept", float) or 0.0,
+            {path: float(at) for path, at in (read.get("known", dict) or {}).items()},
+            tuple(Entry(**entry) for entry in read.get("queue", list) or []),
+            tuple((int(day), float(secs)) for day, secs in read.get("lateness", list) or []),
+        )
+    except (TypeError, ValueError) as error:
+        raise StateError(f"{where}: {error}") from error
+
+
+def _timeline(found: list[Any]) -> Timeline:
+    return tuple((str(name), float(at)) for name, at in found)
 
 
 def _batch_to_json(batch: Batch) -> dict[str, Any]:

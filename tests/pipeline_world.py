@@ -12,11 +12,12 @@ import threading
 from collections import Counter
 from typing import Any
 
+from blizzard_py.batch import Parts, Stores
 from blizzard_py.core.config import CheckpointSettings, ErrorSettings, SourceSettings
 from blizzard_py.core.errors import NotFound
 from blizzard_py.core.model import FinishedFile, IngestResult, StagedOutput
 from blizzard_py.core.watermark import is_hidden
-from blizzard_py.pipeline import SourcePipeline, Stores
+from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.settings import FieldSpec, IngestJob, IngestSettings, Place
 from tests.memory_store import MemoryStorage
 
@@ -100,7 +101,7 @@ class World:
             file_bytes=1 << 20,
             partition_template=self.template,
         )
-        return SourcePipeline(
+        parts = Parts(
             "events",
             "main",
             SourceSettings(**self.settings),
@@ -111,6 +112,7 @@ class World:
             2,
             lambda: self.now,
         )
+        return SourcePipeline(parts)
 
     def drain(self, pipeline: SourcePipeline | None = None) -> SourcePipeline:
         """Cycle until nothing is left, as ``--once`` does."""

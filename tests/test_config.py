@@ -167,7 +167,7 @@ def test_neighbours_with_a_common_beginning_are_no_conflict(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("places", "message"),
     [
-        ({"pipelines__events__sources__main__use_watermark": False}, "must be true"),
+        ({"pipelines__events__sources__main__use_watermark": "maybe"}, "valid boolean"),
         ({"pipelines__events__sources__main__source_uri": "ftp://x/y"}, "unknown scheme 'ftp'"),
         ({"pipelines__events__sources__main__source_uri": "s3://"}, "names no bucket"),
         (
@@ -185,7 +185,11 @@ def test_neighbours_with_a_common_beginning_are_no_conflict(tmp_path: Path) -> N
         ),
         (
             {"pipelines__events__sources__main__partition_filter": {"prefix_template": "h=%H"}},
-            "must contain the day",
+            "must contain the year",
+        ),
+        (
+            {"pipelines__events__sources__main__partition_filter": {"prefix_template": "%Y/%b"}},
+            "prefix_template has %b, which does not sort",
         ),
         (
             {"pipelines__events__sink__partition_by": {"prefix_template": "%Y"}},

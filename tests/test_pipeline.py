@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import threading
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blizzard_py.core.config import PartitionFilter
 from blizzard_py.core.errors import (
     BlizzardError,
     PipelineStopped,
@@ -18,6 +21,7 @@ from blizzard_py.core.errors import (
     Unavailable,
 )
 from blizzard_py.core.model import IngestResult
+from blizzard_py.journal import Journal
 from tests.memory_store import Died, Dying
 from tests.pipeline_world import World
 
@@ -66,10 +70,13 @@ def test_a_drained_source_is_idle_and_everything_is_published_once() -> None:
 def test_draining_again_changes_nothing_and_new_files_are_all_that_is_read() -> None:
     world = world_with_hours()
     world.drain()
-    before = dict(world.sink.objects)
+    before = {**world.sink.objects, **world.checkpoint()}
     jobs = len(world.engine.jobs)
     world.drain()
-    assert world.sink.objects == before
+    after = {**world.sink.objects, **world.checkpoint()}
+    # A start takes the checkpoint over; nothing else changes.
+    changed = {key for key in after if after[key] != before.get(key)}
+    assert changed == {"_blizzard/events_main_checkpoint.json", "writer"}
     assert len(world.engine.jobs) == jobs
     world.put("date=1/hour=00/3.ndjson", "late")
     world.put("date=2/hour=01/1.ndjson", "new")
@@ -81,10 +88,12 @@ def test_draining_again_changes_nothing_and_new_files_are_all_that_is_read() -> 
     assert world.rows() == sorted([*ROWS, "late", "new"])
 
 
-def test_an_empty_source_stays_initial_and_writes_nothing() -> None:
+def test_an_empty_source_stays_initial() -> None:
     world = World()
     world.drain()
-    assert world.sink.objects == {}
+    world.drain()
+    assert world.checkpoint()["watermark"] == {"state": "Initial"}
+    assert list(world.sink.objects) == ["_blizzard/events_main_checkpoint.json"]
 
 
 def test_a_bad_file_is_a_dead_letter_with_the_documented_fields() -> None:
@@ -274,6 +283,79 @@ def test_a_listing_that_fails_fails_the_poll_and_moves_nothing() -> None:
     assert world.rows() == sorted([*ROWS, "new"])
 
 
+# -- bounds --------------------------------------------------------------------
+
+
+def test_only_the_newest_partitions_stay_tracked_and_old_ones_never_look_new() -> None:
+    world = World(max_tracked_partitions=3)
+    for day in range(10, 30):
+        world.put(f"d={day}/1.ndjson", f"r{day}")
+    pipeline = world.drain()
+    assert len(world.checkpoint()["partition_watermarks"]) == 20  # all within the grace period
+    world.now += 301
+    world.put("d=30/1.ndjson", "r30")
+    world.drain(pipeline)
+    world.now += 301
+    world.drain(pipeline)
+    world.put("d=30/2.ndjson", "more")
+    world.drain(pipeline)
+    document = world.checkpoint()
+    assert document["floor"] == "d=28"
+    assert set(document["partition_watermarks"]) == {"d=28", "d=29", "d=30"}
+    world.drain()
+    assert world.rows() == sorted([*(f"r{day}" for day in range(10, 31)), "more"])
+
+
+def test_a_file_that_waits_keeps_its_partition_open() -> None:
+    world = World(max_tracked_partitions=1)
+    for day in range(10, 20):
+        world.put(f"d={day}/1.ndjson", f"r{day}")
+    world.engine.flaky["d=12/1.ndjson"] = 3
+    pipeline = world.pipeline()
+    pipeline.cycle(threading.Event())
+    world.now += 1000
+    with pytest.raises(Unavailable):
+        pipeline.cycle(threading.Event())
+    assert world.checkpoint().get("floor", "") <= "d=12"
+    for _ in range(2):
+        with contextlib.suppress(Unavailable):
+            world.drain(pipeline)
+    assert "r12" in world.rows()
+
+
+def test_the_lookback_moves_with_time_but_never_over_files_that_arrived_meanwhile() -> None:
+    chosen = PartitionFilter(prefix_template="date=%Y-%m-%d", lookback=1)
+    world = World(partition_filter=chosen)
+    world.now = dt.datetime(2024, 1, 10, 12, tzinfo=dt.UTC).timestamp()
+    world.put("date=2024-01-08/1.ndjson", "before the lookback")
+    world.put("date=2024-01-10/1.ndjson", "a")
+    world.drain()
+    assert world.rows() == ["a"]
+    # The daemon was down for a week; what arrived since is older than the lookback.
+    world.put("date=2024-01-11/1.ndjson", "b")
+    world.now += 7 * 86400
+    world.drain()
+    assert world.rows() == ["a", "b"]
+    world.put("date=2024-01-17/1.ndjson", "c")
+    world.drain()
+    assert world.checkpoint()["floor"] == "date=2024-01-16"
+    assert world.rows() == ["a", "b", "c"]
+
+
+def test_a_young_file_is_left_alone_and_holds_the_watermark() -> None:
+    world = World(min_age_secs=60)
+    world.put("d=1/1.ndjson", "r1")
+    world.now += 60
+    world.put("d=1/0.ndjson", "r0")
+    pipeline = world.drain()
+    assert world.rows() == ["r1"]
+    assert world.checkpoint()["partition_watermarks"] == {}
+    world.now += 60
+    world.drain(pipeline)
+    assert world.rows() == ["r0", "r1"]
+    assert world.checkpoint()["partition_watermarks"] == {"d=1": "1.ndjson"}
+
+
 # -- stopping ------------------------------------------------------------------
 
 
@@ -360,3 +442,23 @@ def test_any_number_of_deaths_with_flaky_and_late_files(
             world.drain()
     assert world.rows() == sorted(expected)
     assert len(world.letters()) == 1
+
+
+# -- the journal ---------------------------------------------------------------
+
+
+def test_every_batch_leaves_an_explanation_that_is_kept_for_a_month() -> None:
+    world = world_with_hours()
+    world.now = 1_700_000_000.0
+    world.drain()
+    journal = Journal(world.sink, "events_main")
+    found = list(journal.batches_since(0))
+    assert [f["path"] for batch in found for f in batch["files"]] == sorted(HOURS)
+    assert {f["outcome"] for batch in found for f in batch["files"]} == {"ingested", "quarantined"}
+    assert sorted(o["final"] for batch in found for o in batch["outputs"]) == sorted(
+        world.published()
+    )
+    made = time.time()  # batches are named by the real clock
+    assert list(journal.batches_since(made + 60)) == []
+    assert journal.prune(made + 29 * 86_400) == 0
+    assert journal.prune(made + 31 * 86_400) == len(found)

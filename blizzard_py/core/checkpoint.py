@@ -171,13 +171,17 @@ def load(storage: Storage, path: str, parse: Callable[[Any, str], T]) -> T | Non
         raw = storage.read(path)
     except NotFound:
         return None
+    return parse(parsed(raw, where), where)
+
+
+def parsed(raw: bytes, where: str) -> Any:
+    """The JSON in ``raw``. Raises `StateError` naming ``where``."""
     try:
-        document = json.loads(raw)
+        return json.loads(raw)
     except ValueError as error:
         raise StateError(
             f"{where}: is not valid JSON ({error}); restore it, or move it away to start over"
         ) from error
-    return parse(document, where)
 
 
 def sweep_temporaries(storage: Storage, path: str) -> None:
@@ -190,5 +194,10 @@ def sweep_temporaries(storage: Storage, path: str) -> None:
 
 def save(storage: Storage, path: str, document: Mapping[str, Any]) -> None:
     """Replace the state at ``path``, whole or not at all, durable on return."""
+    storage.put_atomic(path, encode(document))
+
+
+def encode(document: Mapping[str, Any]) -> bytes:
+    """The document as it is stored."""
     text = json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False)
-    storage.put_atomic(path, text.encode("utf-8", "surrogatepass"))
+    return text.encode("utf-8", "surrogatepass")

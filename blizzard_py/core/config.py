@@ -43,6 +43,10 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
 Options = dict[str, str]
 
 
+# strftime codes of fixed width whose text sorts in time.
+_SORTABLE_CODES = frozenset({"%Y", "%m", "%d", "%j", "%F", "%H", "%%"})
+
+
 class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -51,17 +55,23 @@ class PartitionFilter(_Settings):
     """Which partitions a cold start looks at.
 
     ``prefix_template`` is a strftime template such as ``date=%Y-%m-%d/hour=%H``;
-    ``lookback`` counts back from now in the template's finest unit: hours if it
-    has ``%H``, days otherwise. Without ``lookback`` everything is read.
+    ``lookback`` counts back from now in the template's finest unit: hours, days,
+    months or years. Without ``lookback`` everything is read. The floor moves
+    with time, but never over a file that was found and is not done.
     """
 
     prefix_template: str
     lookback: int | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
-    def _has_a_date(self) -> Self:
-        if not any(code in self.prefix_template for code in ("%d", "%j", "%F")):
-            raise ValueError("prefix_template must contain the day (%d, %j or %F)")
+    def _sorts_in_time(self) -> Self:
+        codes = re.findall(r"%-?[A-Za-z%]", self.prefix_template)
+        odd = [code for code in codes if code not in _SORTABLE_CODES]
+        if odd:
+            known = " ".join(sorted(_SORTABLE_CODES))
+            raise ValueError(f"prefix_template has {odd[0]}, which does not sort; use {known}")
+        if not {"%Y", "%F"} & set(codes):
+            raise ValueError("prefix_template must contain the year (%Y or %F)")
         return self
 
 
@@ -80,12 +90,17 @@ class SourceSettings(_Settings):
     """One directory that NDJSON files arrive in."""
 
     source_uri: str = Field(validation_alias="source_uri")
-    use_watermark: Literal[True] = True
+    use_watermark: bool = True
     compression: SourceCompression = "auto"
     poll_interval_secs: float = Field(default=60, gt=0)
     partition_filter: PartitionFilter | None = None
     partition_depth: int | None = Field(default=None, ge=0, le=16)
-    grace_period_secs: float = Field(default=300, ge=0)
+    max_tracked_partitions: int = Field(default=64, ge=1)
+    grace_period_secs: Annotated[float, Field(ge=0)] | Literal["auto"] = 300
+    min_age_secs: float = Field(default=0, ge=0)
+    late_sweep_interval_secs: float = Field(default=86_400, ge=0)
+    late_files: Literal["report", "quarantine", "ingest"] = "report"
+    order_guard: Literal["warn", "fail", "off"] = "warn"
     checkpoint: CheckpointSettings = CheckpointSettings()
     storage_options: Options = Field(default_factory=dict, repr=False)
 
@@ -227,7 +242,6 @@ class TableSettings(_Settings):
     max_files_per_commit: int = Field(default=1000, ge=1)
     storage_options: Options = Field(default_factory=dict, repr=False)
 
-
     @model_validator(mode="after")
     def _pattern_compiles(self) -> Self:
         try:
@@ -256,6 +270,12 @@ class GlobalSettings(_Settings):
     shutdown_grace_secs: float = Field(default=25, ge=0)
 
 
+class MetricsSettings(_Settings):
+    """Where ``/metrics`` is served: ``host:port``."""
+
+    address: str = Field(pattern=r"^[^:\s]+:\d{1,5}$")
+
+
 class Config(_Settings):
     """The whole file."""
 
@@ -263,6 +283,7 @@ class Config(_Settings):
     tables: dict[Name, TableSettings] = Field(default_factory=dict)
     spark: SparkSettings = SparkSettings()
     global_: GlobalSettings = Field(default=GlobalSettings(), alias="global")
+    metrics: MetricsSettings | None = None
 
 
 def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Config:
@@ -309,8 +330,6 @@ def _message(item: Any) -> str:
         return "is required"
     if kind == "string_pattern_mismatch" and "[key]" in item["loc"]:
         return "names consist of letters, digits, `_`, `.` and `-`"
-    if kind == "literal_error" and item["loc"][-1] == "use_watermark":
-        return "must be true: tracking without a watermark is not available"
     return str(item["msg"]).removeprefix("Value error, ")
 
 

@@ -11,7 +11,7 @@ requests and never correctness. A scan that fails anywhere fails as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -31,16 +31,22 @@ class Scan:
 
 
 def scan(
-    storage: Storage, progress: Progress, accept: Callable[[str], bool], concurrency: int
+    storage: Storage,
+    progress: Progress,
+    accept: Callable[[str], bool],
+    concurrency: int,
+    within: Gap | None = None,
 ) -> Scan:
     """Everything above the watermarks that ``accept`` takes. Raises `StorageError`.
 
     A cold start settles the partition depth from what it finds; the returned
-    ``progress`` has it.
+    ``progress`` has it. ``within`` bounds the listing to a range.
     """
     ranges = gaps(progress)
-    if len(ranges) == 1:
-        parts = [_list_gap(storage, ranges[0])]
+    if within is not None:
+        ranges = tuple(_clipped(ranges, within))
+    if len(ranges) <= 1:
+        parts = [_list_gap(storage, gap) for gap in ranges]
     else:
         with ThreadPoolExecutor(max_workers=min(concurrency, len(ranges))) as pool:
             parts = list(pool.map(lambda gap: _list_gap(storage, gap), ranges))
@@ -53,6 +59,15 @@ def scan(
     settled = with_depth(progress, (e.path for e in visible)) if visible else progress
     new = sorted((e for e in visible if is_new(settled, e.path)), key=lambda e: order_key(e.path))
     return Scan(tuple(new), sum(p.requests for p in parts), sum(p.keys for p in parts), settled)
+
+
+def _clipped(ranges: tuple[Gap, ...], within: Gap) -> Iterator[Gap]:
+    for gap in ranges:
+        after = max(gap.after, within.after, key=order_key)
+        ends = [until for until in (gap.until, within.until) if until is not None]
+        until = min(ends, key=order_key, default=None)
+        if until is None or order_key(after) < order_key(until):
+            yield Gap(after, until)
 
 
 @dataclass(frozen=True, slots=True)

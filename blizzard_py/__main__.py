@@ -1,0 +1,152 @@
+"""The command ``blizzard``."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from blizzard_py import app
+from blizzard_py.backfill import Range
+from blizzard_py.core.cli import (
+    command,
+    config_argument,
+    json_option,
+    log_level_option,
+    once_option,
+    print_json,
+)
+from blizzard_py.core.config import load_config
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="blizzard-penguin")
+def main() -> None:
+    """Ingest NDJSON files that keep arriving: none skipped, none twice."""
+
+
+@main.command()
+@config_argument
+@once_option
+@log_level_option
+@command
+def run(config: Path, once: bool) -> int:
+    """Poll every source and ingest what is new.
+
+    Without --once it runs until SIGTERM or SIGINT. Exit codes: 0 done, 1 a
+    pipeline failed, 2 bad configuration.
+    """
+    return app.run_daemon(load_config(config), once=once)
+
+
+@main.command()
+@config_argument
+@command
+def validate(config: Path) -> int:
+    """Check CONFIG and report every problem at once (exit code 2)."""
+    loaded = load_config(config)
+    click.echo(f"{config}: ok, {len(loaded.pipelines)} pipelines, {len(loaded.tables)} tables")
+    return 0
+
+
+@main.command()
+@config_argument
+@json_option
+@log_level_option
+@command
+def plan(config: Path, as_json: bool) -> int:
+    """Show what the next poll would ingest, and what finding it costs. Writes nothing."""
+    document, errors = app.plan(load_config(config))
+    if as_json:
+        print_json(document)
+    else:
+        _print_plan(document)
+    return _report(errors)
+
+
+@main.command()
+@config_argument
+@json_option
+@log_level_option
+@command
+def status(config: Path, as_json: bool) -> int:
+    """Show the state of every source, from storage alone."""
+    document, errors = app.status(load_config(config))
+    if as_json:
+        print_json(document)
+    else:
+        _print_status(document)
+    return _report(errors)
+
+
+@main.command()
+@config_argument
+@click.option("--pipeline", required=True, help="The pipeline's name.")
+@click.option("--source", required=True, help="The source's name.")
+@click.option("--from", "first", required=True, metavar="PREFIX", help="First partition.")
+@click.option("--to", "last", required=True, metavar="PREFIX", help="Last partition, included.")
+@click.option("--replay", is_flag=True, help="Ingest again what the live daemon has done.")
+@log_level_option
+@command
+def backfill(config: Path, pipeline: str, source: str, first: str, last: str, replay: bool) -> int:
+    """Ingest a closed range of partitions beside the live daemon.
+
+    It has a checkpoint of its own, so it can be stopped and started again, and
+    never touches the live watermarks. A range that is the live daemon's is
+    refused unless --replay is given.
+    """
+    chosen = Range(first.strip("/"), last.strip("/"))
+    return app.backfill(load_config(config), (pipeline, source), chosen, replay=replay)
+
+
+def _report(errors: list[str]) -> int:
+    for error in errors:
+        click.echo(f"error: {error}", err=True)
+    return 1 if errors else 0
+
+
+def _print_plan(document: dict[str, Any]) -> None:
+    table = Table("source", "state", "watermark", "new files", "bytes", "LISTs", "keys")
+    for pipeline, block in document["pipelines"].items():
+        for source, found in block["sources"].items():
+            files = found["files"]
+            table.add_row(
+                escape(f"{pipeline}/{source}"),
+                found["state"],
+                escape(found["watermark"] or "-"),
+                f"{len(files):,}",
+                f"{sum(f['size'] for f in files):,}",
+                str(found["list_requests"]),
+                f"{found['keys_listed']:,}",
+            )
+    Console().print(table)
+
+
+def _print_status(document: dict[str, Any]) -> None:
+    table = Table("source", "state", "watermark", "last update (UTC)", "in flight", "files", "rows")
+    for pipeline, block in document["pipelines"].items():
+        for source, found in block["sources"].items():
+            updated = found["last_update_ts"]
+            totals = found["totals"]
+            table.add_row(
+                escape(f"{pipeline}/{source}"),
+                found["state"],
+                escape(found["watermark"] or "-"),
+                f"{dt.datetime.fromtimestamp(updated, dt.UTC):%Y-%m-%d %H:%M:%S}"
+                if updated
+                else "-",
+                ", ".join(batch["phase"] for batch in found["in_flight"]) or "-",
+                f"{totals['files']:,}"
+                + (f" (+{totals['quarantined']:,} quarantined)" if totals["quarantined"] else ""),
+                f"{totals['rows']:,}",
+            )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

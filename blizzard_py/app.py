@@ -1,0 +1,252 @@
+"""The only place where Blizzard's parts are put together."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from blizzard_py.backfill import Range, RangeRefused, check_range, is_ours
+from blizzard_py.batch import Parts, Stores
+from blizzard_py.core import checkpoint
+from blizzard_py.core.config import Config, PipelineSettings, SourceSettings
+from blizzard_py.core.daemon import Loop, run, stop_on_signals
+from blizzard_py.core.errors import BlizzardError, ConfigError, StateError
+from blizzard_py.core.log import get_logger
+from blizzard_py.core.metrics import serve
+from blizzard_py.core.model import IngestResult
+from blizzard_py.core.storage import join
+from blizzard_py.core.stores import open_storage
+from blizzard_py.discovery import Scope, accepts
+from blizzard_py.pipeline import SourcePipeline
+from blizzard_py.progress import advanced
+from blizzard_py.publish import STATE_FOLDER
+from blizzard_py.settings import Engine, FieldSpec, IngestJob, IngestSettings, Place
+from blizzard_py.spark import SparkEngine
+from blizzard_py.state import state_from_json
+
+
+def ingest_settings(pipeline: PipelineSettings, source: SourceSettings) -> IngestSettings:
+    """What the ingest job needs of a pipeline and one of its sources."""
+    sink = pipeline.sink
+    by = sink.partition_by
+    return IngestSettings(
+        source=Place(source.source_uri, source.storage_options),
+        sink=Place(sink.table_uri, sink.storage_options),
+        fields=tuple(FieldSpec(f.name, f.type, f.nullable) for f in pipeline.schema_.fields),
+        compression=source.compression,
+        parquet_compression=sink.compression,
+        file_bytes=sink.file_size_mb * 1024 * 1024,
+        partition_template=by.prefix_template if by else "",
+        partition_column=by.column if by else None,
+    )
+
+
+def build(config: Config, engine: Engine) -> list[SourcePipeline]:
+    """Every source of every pipeline, wired. Opens no connection."""
+    return [
+        _source_pipeline(config, (name, source_name), engine)
+        for name, pipeline in config.pipelines.items()
+        for source_name in pipeline.sources
+    ]
+
+
+def _source_pipeline(
+    config: Config,
+    where: tuple[str, str],
+    engine: Engine,
+    *,
+    source: SourceSettings | None = None,
+    scope: Scope | None = None,
+    suffix: str = "",
+) -> SourcePipeline:
+    name, source_name = where
+    pipeline = config.pipelines[name]
+    source = pipeline.sources[source_name] if source is None else source
+    sink = pipeline.sink
+    dlq_uri = pipeline.error_handling.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
+    parts = Parts(
+        name,
+        source_name,
+        source,
+        pipeline.error_handling,
+        ingest_settings(pipeline, source),
+        Stores(
+            open_storage(source.source_uri, source.storage_options),
+            open_storage(sink.table_uri, sink.storage_options),
+            open_storage(dlq_uri, sink.storage_options),
+        ),
+        engine,
+        config.global_.total_concurrency,
+        time.time,
+        suffix,
+    )
+    return SourcePipeline(parts, scope)
+
+
+DLQ_FOLDER = join(STATE_FOLDER, "dlq")
+
+
+class NoEngine:
+    """Stands in where nothing may be ingested: `plan` and `status` need no Spark."""
+
+    def ingest(self, job: IngestJob) -> IngestResult:
+        """Refuse: reaching this is a bug."""
+        raise BlizzardError(f"{job.output_prefix}: this command does not ingest")
+
+    def cancel(self, output_prefix: str) -> None:
+        """Nothing runs, nothing to end."""
+
+
+def run_daemon(config: Config, *, once: bool) -> int:
+    """Run every source until the work is done or a signal comes. Returns the exit code."""
+    if not config.pipelines:
+        raise ConfigError("configuration", ["pipelines: is required to run blizzard"])
+    log = get_logger()
+    engine = SparkEngine(config.spark.master, config.spark.conf, "blizzard")
+    stop = threading.Event()
+    limits = config.global_
+    loop = Loop(once, limits.poll_jitter_secs, limits.shutdown_grace_secs)
+    workers = build(config, engine)
+    if config.metrics is not None:
+        serve(config.metrics.address)
+    with stop_on_signals(stop):
+        log.info("started", sources=[w.name for w in workers], once=once)
+        try:
+            code = run(workers, loop, stop)
+        finally:
+            engine.stop()
+        log.info("stopped", exit_code=code)
+    return code
+
+
+def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: bool) -> int:
+    """Ingest a closed range of a source beside its live daemon. Returns the exit code.
+
+    Raises `ConfigError` for an unknown source and `RangeRefused`.
+    """
+    pipeline_name, source_name = where
+    pipeline = config.pipelines.get(pipeline_name)
+    source = None if pipeline is None else pipeline.sources.get(source_name)
+    if pipeline is None or source is None:
+        known = ", ".join(
+            f"{p}/{s}" for p, found in config.pipelines.items() for s in found.sources
+        )
+        name = f"{pipeline_name}/{source_name}"
+        raise ConfigError("--pipeline, --source", [f"there is no {name}; known: {known}"])
+    for prefix in (chosen.first, chosen.last):
+        if accepts(source.compression)(prefix):
+            raise RangeRefused(f"{prefix!r} is a file; --from and --to are partitions")
+    live = _source_pipeline(config, (pipeline_name, source_name), NoEngine())
+    state = checkpoint.load(live.sink, live.checkpoint_path, state_from_json)
+    check_range(chosen, state, _backfills_of(live), replay=replay)
+    if state is None:
+        raise StateError(f"{live.name}: its checkpoint is gone")
+    scope = Scope(chosen.gap, partial(is_ours, state, replay=replay))
+    engine = SparkEngine(config.spark.master, config.spark.conf, "blizzard-backfill")
+    stop = threading.Event()
+    worker = _source_pipeline(
+        config,
+        (pipeline_name, source_name),
+        engine,
+        # The range is the only bound: the same depth, no lookback and no late files.
+        source=source.model_copy(
+            update={
+                "partition_filter": source.partition_filter
+                and source.partition_filter.model_copy(update={"lookback": None}),
+                "partition_depth": state.progress.depth,
+                "late_sweep_interval_secs": 0,
+            }
+        ),
+        scope=scope,
+        suffix=f"{BACKFILL}{chosen.slug}",
+    )
+    with stop_on_signals(stop):
+        try:
+            return run([worker], Loop(True, 0, config.global_.shutdown_grace_secs), stop)
+        finally:
+            engine.stop()
+
+
+BACKFILL = "_backfill_"
+
+
+def _backfills_of(live: SourcePipeline) -> list[Range]:
+    """The ranges of this source's backfills so far, from the names of their checkpoints."""
+    stem = live.checkpoint_path.removesuffix("_checkpoint.json") + BACKFILL
+    names = [
+        entry.path.removeprefix(stem).removesuffix("_checkpoint.json")
+        for page in live.sink.list_range(stem, f"{stem}\U0010ffff")
+        for entry in page.entries
+        if entry.path.endswith("_checkpoint.json")
+    ]
+    return [found for found in map(Range.from_slug, names) if found is not None]
+
+
+def plan(config: Config) -> tuple[dict[str, Any], list[str]]:
+    """What the next poll of every source would do, and the errors of those that failed."""
+    return _collect(config, _plan_source)
+
+
+def status(config: Config) -> tuple[dict[str, Any], list[str]]:
+    """The state of every source, from storage alone, and the errors of unreadable ones."""
+    return _collect(config, _status_of)
+
+
+def _collect(
+    config: Config, describe: Callable[[SourcePipeline], dict[str, Any]]
+) -> tuple[dict[str, Any], list[str]]:
+    pipelines: dict[str, Any] = {}
+    errors: list[str] = []
+    for source in build(config, NoEngine()):
+        sources = pipelines.setdefault(source.pipeline, {"sources": {}})["sources"]
+        try:
+            sources[source.source_name] = describe(source)
+        except BlizzardError as error:
+            errors.append(f"{source.name}: {error}")
+    return {"pipelines": pipelines}, errors
+
+
+def _plan_source(source: SourcePipeline) -> dict[str, Any]:
+    state = source.load()
+    for batch in state.in_flight:
+        # Its outputs will be published, so its files are as good as done.
+        if batch.phase == "publishing":
+            state = advanced(state, batch, (), batch.started_ts, 0)
+    found = source.discover(state)
+    return {
+        "state": state.progress.state,
+        "watermark": state.progress.value,
+        "files": [{"path": entry.path, "size": entry.size} for entry in found.files],
+        "list_requests": found.requests,
+        "keys_listed": found.keys,
+    }
+
+
+def _status_of(source: SourcePipeline) -> dict[str, Any]:
+    state = source.load()
+    return {
+        "state": state.progress.state,
+        "watermark": state.progress.value,
+        "partition_watermarks": {
+            partition: known.watermark
+            for partition, known in sorted(state.progress.partitions.items())
+            if partition and known.watermark is not None
+        },
+        "last_update_ts": state.last_update_ts,
+        "in_flight": [
+            {
+                "batch": batch.batch,
+                "attempt": batch.attempt,
+                "phase": batch.phase,
+                "started_ts": batch.started_ts,
+                "files": len(batch.files),
+                "outputs": len(batch.outputs),
+            }
+            for batch in state.in_flight
+        ],
+        "totals": asdict(state.totals),
+    }

@@ -1,0 +1,104 @@
+"""Backfill: a closed range of partitions, ingested beside the live daemon. Pure.
+
+A backfill is a source of its own with a checkpoint of its own
+(``{pipeline}_{source}_backfill_{from}..{to}``) that only looks at its range; the
+live watermarks are read and never written. So that no row comes twice it stays
+out of what the live daemon has done or will do:
+
+* the live daemon must have begun, or its cold start could take the range later;
+* everything from where that cold start began upwards is the live daemon's. A
+  range that reaches into it is refused, unless told to *replay*; then files
+  that the live daemon has done are ingested again, on purpose, and those that
+  it has still to do are left to it;
+* files that appeared in the range after the live daemon began are its late
+  files, and its late sweep deals with them;
+* a range that overlaps with another backfill's is refused, unless told to replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from blizzard_py.core.errors import BlizzardError
+from blizzard_py.core.model import Entry
+from blizzard_py.core.storage import order_key
+from blizzard_py.core.watermark import Gap, is_new
+from blizzard_py.late import find_late
+from blizzard_py.state import SourceState
+
+# Sorts above everything that can follow a prefix.
+_LAST = "\U0010ffff"
+
+
+class RangeRefused(BlizzardError):
+    """The range is not the backfill's to ingest; the message says whose it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """From one partition prefix to another, both included, relative to the source."""
+
+    first: str
+    last: str
+
+    @property
+    def gap(self) -> Gap:
+        """What to list: everything that starts with ``first`` … ``last`` or lies between."""
+        return Gap(self.first, self.last + _LAST)
+
+    @property
+    def slug(self) -> str:
+        """A part of a file name that says the range."""
+        return f"{quote(self.first, safe='=')}..{quote(self.last, safe='=')}"
+
+    @classmethod
+    def from_slug(cls, slug: str) -> Range | None:
+        """The range of a slug, None if it is none."""
+        first, dots, last = slug.partition("..")
+        return cls(unquote(first), unquote(last)) if dots else None
+
+    def overlaps(self, other: Range) -> bool:
+        """Whether a path can lie in both."""
+        return order_key(self.first) <= order_key(other.last + _LAST) and order_key(
+            other.first
+        ) <= order_key(self.last + _LAST)
+
+
+def check_range(
+    chosen: Range, live: SourceState | None, others: Iterable[Range], *, replay: bool
+) -> None:
+    """Raise `RangeRefused` if the range is not free, naming the remedy."""
+    if order_key(chosen.first) > order_key(chosen.last):
+        raise RangeRefused(f"--from {chosen.first!r} sorts above --to {chosen.last!r}")
+    if live is None or live.progress.state == "Initial":
+        raise RangeRefused(
+            "the live daemon has not ingested anything yet, and its cold start may take this"
+            " range; let it finish a first batch, or give it a partition_filter with lookback"
+        )
+    if replay:
+        return
+    origin = live.origin or ""
+    if not origin or order_key(chosen.last + _LAST) > order_key(f"{origin}/"):
+        begins = f"everything from {origin!r} on" if origin else "the whole source"
+        raise RangeRefused(
+            f"{begins} belongs to the live daemon, which has ingested it or will; end the range"
+            " below that, or give --replay to ingest again what it has done (rows will come twice"
+            " unless they were deleted from the table)"
+        )
+    for other in others:
+        if other != chosen and chosen.overlaps(other):
+            raise RangeRefused(
+                f"overlaps with the backfill from {other.first!r} to {other.last!r}; choose a"
+                " range beside it, or give --replay"
+            )
+
+
+def is_ours(live: SourceState, entry: Entry, *, replay: bool) -> bool:
+    """Whether a file in the range is the backfill's and not the live daemon's."""
+    if replay:
+        return not is_new(live.progress, entry.path)
+    if entry.path in live.passed.known:
+        return False
+    return not find_late(live.passed, live.progress, [entry])

@@ -1,0 +1,97 @@
+"""Run a daemon's command line in this process and ``kill -9`` it at a named point.
+
+``python -m tests.dying_main POINT blizzard|penguin ARGS…``. The product has no
+hooks for this: the points are put around its own functions from here. The kill
+is a real SIGKILL of the real process, JVM and workers included.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from blizzard_py import batch as blizzard_batch
+from blizzard_py.__main__ import main as blizzard_main
+from blizzard_py.core.fence import FencedFile
+from blizzard_py.core.store_local import LocalStorage
+from blizzard_py.core.store_object import ObjectStorage
+from blizzard_py.dlq import DeadLetters
+from blizzard_py.spark import SparkEngine
+from penguin_py.__main__ import main as penguin_main
+from penguin_py.delta import DeltaLog
+
+
+def die(*_: Any, **__: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def after(place: Any, name: str, when: Callable[..., bool] = lambda *_, **__: True) -> None:
+    """Die once ``place.name`` has returned from a call that ``when`` accepts."""
+    original = getattr(place, name)
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        if when(*args, **kwargs):
+            die()
+        return result
+
+    setattr(place, name, wrapped)
+
+
+def saved_phase(phase: str | None) -> Callable[..., bool]:
+    """Whether a saved document's batch is in ``phase``; None: no batch, but files were done."""
+
+    def matches(_file: Any, document: dict[str, Any]) -> bool:
+        batches = document.get("in_flight", [])
+        if phase is None:
+            return not batches and document["totals"]["batches"] > 0
+        return bool(batches) and batches[0]["phase"] == phase
+
+    return matches
+
+
+def is_staged(_self: Any, path: str, *_: Any) -> bool:
+    return "_blizzard/staging/" in path
+
+
+def arm_after_a_rename() -> None:
+    for store in (LocalStorage, ObjectStorage):
+        after(store, "rename", is_staged)
+
+
+def die_instead_of_a_commit() -> None:
+    DeltaLog.commit = die  # type: ignore[method-assign]  # the point of it
+
+
+def arm_half_a_rename() -> None:
+    """Object stores copy and delete: die between the two."""
+
+    def copy_and_die(self: Any, source: str, target: str) -> None:
+        self._fs.cp_file(self._key(source), self._key(target))
+        die()
+
+    ObjectStorage.rename = copy_and_die  # type: ignore[method-assign]  # half of the original
+
+
+ARM: dict[str, Callable[[], None]] = {
+    "1-planned": lambda: after(FencedFile, "save", saved_phase("running")),
+    "2-ingested": lambda: after(SparkEngine, "ingest"),
+    "3-letters-kept": lambda: after(DeadLetters, "keep"),
+    "3-prepared": lambda: after(FencedFile, "save", saved_phase("publishing")),
+    "4-one-renamed": arm_after_a_rename,
+    "4-one-copied": arm_half_a_rename,
+    "4-published": lambda: after(blizzard_batch, "publish"),
+    "5-advanced": lambda: after(FencedFile, "save", saved_phase(None)),
+    "before-commit": die_instead_of_a_commit,
+    "after-commit": lambda: after(DeltaLog, "commit"),
+}
+PENGUIN_POINTS = ("before-commit", "after-commit")
+BLIZZARD_POINTS = tuple(point for point in ARM if point not in PENGUIN_POINTS)
+
+if __name__ == "__main__":
+    _, chosen, program, *arguments = sys.argv
+    ARM[chosen]()
+    {"blizzard": blizzard_main, "penguin": penguin_main}[program](arguments)

@@ -1,0 +1,175 @@
+"""Backfill: a range beside the live daemon, never a row that is the live daemon's."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from blizzard_py import app
+from blizzard_py.__main__ import main as blizzard
+from blizzard_py.backfill import Range, RangeRefused, check_range
+from blizzard_py.core.watermark import Progress
+from blizzard_py.state import SourceState
+from tests.direct_engine import DirectEngine
+from tests.s3_server import S3Server
+from tests.scenario import Scenario
+
+LIVE = SourceState(Progress("Idle", "date=2024-01-30/9", depth=1), origin="date=2024-01-28")
+
+
+class Engine(DirectEngine):
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+
+@pytest.fixture(autouse=True)
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "SparkEngine", lambda *_: Engine())
+
+
+def test_a_range_below_the_live_start_is_free() -> None:
+    check_range(Range("date=2024-01-01", "date=2024-01-27"), LIVE, [], replay=False)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "live", "others", "message"),
+    [
+        (Range("b", "a"), LIVE, [], "sorts above"),
+        (Range("a", "b"), None, [], "has not ingested anything yet"),
+        (Range("a", "b"), SourceState(), [], "has not ingested anything yet"),
+        (Range("date=2024-01-01", "date=2024-01-28"), LIVE, [], "'date=2024-01-28' on belongs"),
+        (Range("date=2024-01-01", "date=2024-01-2"), LIVE, [], "belongs to the live daemon"),
+        (
+            Range("a", "b"),
+            SourceState(Progress("Idle", "x/1", depth=1), origin=""),
+            [],
+            "the whole source belongs",
+        ),
+        (
+            Range("a", "b"),
+            SourceState(Progress("Idle", "x/1", depth=1)),
+            [],
+            "the whole source belongs",
+        ),
+        (
+            Range("date=2024-01-01", "date=2024-01-05"),
+            LIVE,
+            [Range("date=2024-01-05", "date=2024-01-09")],
+            "overlaps with the backfill from 'date=2024-01-05'",
+        ),
+    ],
+)
+def test_a_range_that_is_not_free_is_refused_with_the_reason(
+    chosen: Range, live: SourceState | None, others: list[Range], message: str
+) -> None:
+    with pytest.raises(RangeRefused, match=message):
+        check_range(chosen, live, others, replay=False)
+
+
+def test_replay_overrides_what_is_done_but_not_a_live_daemon_that_never_began() -> None:
+    check_range(Range("a", "z"), LIVE, [Range("a", "b")], replay=True)
+    with pytest.raises(RangeRefused):
+        check_range(Range("a", "z"), SourceState(), [], replay=True)
+
+
+def test_a_range_survives_its_file_name() -> None:
+    chosen = Range("date=2024-01-01/hour=00", "ü ä/50%")
+    assert Range.from_slug(chosen.slug) == chosen
+    assert "/" not in chosen.slug
+    assert Range.from_slug("nonsense") is None
+
+
+def backfill(scenario: Scenario, first: str, last: str, *more: str) -> Result:
+    return CliRunner().invoke(
+        blizzard,
+        [
+            "backfill",
+            str(scenario.config),
+            "--pipeline=events",
+            "--source=main",
+            f"--from={first}",
+            f"--to={last}",
+            *more,
+        ],
+    )
+
+
+def day(back: int) -> str:
+    return f"date={dt.datetime.now(dt.UTC) - dt.timedelta(days=back):%Y-%m-%d}"
+
+
+@pytest.fixture(params=["local", "s3"])
+def scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Scenario:
+    """Ten days of files; the live daemon began two days back and is up to date."""
+    if request.param == "local":
+        found = Scenario(tmp_path, str(tmp_path))
+    else:
+        server: S3Server = request.getfixturevalue("s3")
+        found = Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+    found.main_source["partition_filter"] = {"prefix_template": "date=%Y-%m-%d", "lookback": 2}
+    found.write_config()
+    for back in range(10):
+        found.put_rows(f"{day(back)}/1.json.gz", back)
+    found.ingest()
+    return found
+
+
+def test_history_is_filled_in_once_beside_the_live_daemon(scenario: Scenario) -> None:
+    live = scenario.json("blizzard", "status")
+    done = backfill(scenario, day(6), day(4))
+    assert done.exit_code == 0, done.stderr
+    assert backfill(scenario, day(6), day(4)).exit_code == 0  # again: nothing to do
+    assert backfill(scenario, day(9), day(7)).exit_code == 0
+    scenario.once("penguin")
+    assert scenario.ids() == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    assert scenario.json("blizzard", "status") == live
+    # What arrives now is the live daemon's, wherever it lies.
+    scenario.put_rows(f"{day(0)}/2.json.gz", 100)
+    scenario.ingest()
+    scenario.once("penguin")
+    assert scenario.ids() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 100]
+
+
+def test_the_live_daemons_range_is_refused_unless_replayed(scenario: Scenario) -> None:
+    refused = backfill(scenario, day(5), day(1))
+    assert refused.exit_code == 1
+    assert "belongs to the live daemon" in refused.stderr
+    scenario.put_rows(f"{day(1)}/2.json.gz", 100)  # still to be done by the live daemon
+    assert backfill(scenario, day(1), day(1), "--replay").exit_code == 0
+    scenario.ingest()
+    scenario.once("penguin")
+    assert scenario.ids() == [0, 1, 1, 2, 100]
+
+
+def test_mistakes_are_told(scenario: Scenario) -> None:
+    wrong = CliRunner().invoke(
+        blizzard,
+        ["backfill", str(scenario.config), "--pipeline=x", "--source=y", "--from=a", "--to=b"],
+    )
+    assert wrong.exit_code == 2
+    assert "there is no x/y; known: events/main" in wrong.stderr
+    assert "--from and --to are partitions" in backfill(scenario, "a", "b/1.json.gz").stderr
+
+
+def test_with_spark_as_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.main_source["partition_filter"] = {"prefix_template": "date=%Y-%m-%d", "lookback": 1}
+    scenario.write_config()
+    for back in (0, 5):
+        scenario.put_rows(f"{day(back)}/1.json.gz", back)
+    scenario.ingest()
+    scenario.run(
+        "blizzard",
+        "backfill",
+        str(scenario.config),
+        "--pipeline=events",
+        "--source=main",
+        f"--from={day(6)}",
+        f"--to={day(4)}",
+    )
+    scenario.once("penguin")
+    assert scenario.ids() == [0, 5]

@@ -17,7 +17,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check bench lock clean
+.PHONY: help setup demo test check bench bench-discovery lock clean
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -41,7 +41,10 @@ check: ## format, lint, types, import layers
 	$(DEV) lint-imports
 
 bench: ## rows per second of one batch, beside plain Spark and bare Python
-	$(DEV) python benchmarks/ingest.py $(ARGS)
+	$(DEV) python -m benchmarks.ingest $(ARGS)
+
+bench-discovery: ## LIST requests, keys and seconds of a poll, beside listing everything
+	$(DEV) python -m benchmarks.discovery $(ARGS)
 
 # The runtime set takes its versions from the development set, so that installing one
 # over the other changes nothing.

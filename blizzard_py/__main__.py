@@ -22,6 +22,7 @@ from blizzard_py.core.cli import (
     print_json,
 )
 from blizzard_py.core.config import load_config
+from blizzard_py.explain import lines
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -102,6 +103,28 @@ def backfill(config: Path, pipeline: str, source: str, first: str, last: str, re
     """
     chosen = Range(first.strip("/"), last.strip("/"))
     return app.backfill(load_config(config), (pipeline, source), chosen, replay=replay)
+
+
+@main.command()
+@config_argument
+@click.argument("uri", metavar="URI")
+@json_option
+@log_level_option
+@command
+def explain(config: Path, uri: str, as_json: bool) -> int:
+    """Say what became of the file at URI, or what it waits for. Writes nothing.
+
+    URI is a local path or one such as s3://bucket/key, taken as it stands:
+    %-escapes are not decoded. Exit codes: 0 explained, whatever the answer is,
+    1 the state or a store cannot be read, 2 bad configuration or usage.
+    """
+    found = app.explain(load_config(config), uri)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        for number, line in enumerate(lines(found)):
+            click.secho(line, bold=number == 0)
+    return 0
 
 
 def _report(errors: list[str]) -> int:

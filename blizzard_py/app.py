@@ -14,13 +14,16 @@ from blizzard_py.batch import Parts, Stores
 from blizzard_py.core import checkpoint
 from blizzard_py.core.config import Config, PipelineSettings, SourceSettings
 from blizzard_py.core.daemon import Loop, run, stop_on_signals
-from blizzard_py.core.errors import BlizzardError, ConfigError, StateError
+from blizzard_py.core.errors import BlizzardError, ConfigError, NotFound, StateError
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.metrics import serve
 from blizzard_py.core.model import IngestResult
-from blizzard_py.core.storage import join
+from blizzard_py.core.storage import join, order_key
 from blizzard_py.core.stores import open_storage
+from blizzard_py.core.watermark import Gap
 from blizzard_py.discovery import Scope, accepts
+from blizzard_py.explain import Explanation, located, unmatched
+from blizzard_py.explain import explain as explain_file
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.progress import advanced
 from blizzard_py.publish import STATE_FOLDER
@@ -63,12 +66,22 @@ def _source_pipeline(
     scope: Scope | None = None,
     suffix: str = "",
 ) -> SourcePipeline:
+    return SourcePipeline(_parts(config, where, engine, source, suffix), scope)
+
+
+def _parts(
+    config: Config,
+    where: tuple[str, str],
+    engine: Engine,
+    source: SourceSettings | None = None,
+    suffix: str = "",
+) -> Parts:
     name, source_name = where
     pipeline = config.pipelines[name]
     source = pipeline.sources[source_name] if source is None else source
     sink = pipeline.sink
     dlq_uri = pipeline.error_handling.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
-    parts = Parts(
+    return Parts(
         name,
         source_name,
         source,
@@ -84,7 +97,6 @@ def _source_pipeline(
         time.time,
         suffix,
     )
-    return SourcePipeline(parts, scope)
 
 
 DLQ_FOLDER = join(STATE_FOLDER, "dlq")
@@ -186,6 +198,33 @@ def _backfills_of(live: SourcePipeline) -> list[Range]:
     return [found for found in map(Range.from_slug, names) if found is not None]
 
 
+def explain(config: Config, uri: str) -> Explanation:
+    """What became of the file at ``uri``, or will. Raises `ConfigError` if it is no URI."""
+    roots = {
+        f"{name}/{source_name}": source.source_uri
+        for name, pipeline in config.pipelines.items()
+        for source_name, source in pipeline.sources.items()
+    }
+    place = located(uri, roots)
+    if place.source is None or place.path is None:
+        return unmatched(place)
+    pipeline_name, _, source_name = place.source.partition("/")
+    parts = _parts(config, (pipeline_name, source_name), NoEngine())
+    try:
+        found = _backfills_of(SourcePipeline(parts))
+    except NotFound:  # a local table that nothing was written to yet
+        found = []
+    ours = [r for r in found if _lies_in(r.gap, place.path)]
+    return explain_file(parts, place, {f"{parts.id}{BACKFILL}{r.slug}": r.slug for r in ours})
+
+
+def _lies_in(gap: Gap, path: str) -> bool:
+    until = gap.until
+    return order_key(gap.after) < order_key(path) and (
+        until is None or order_key(path) < order_key(until)
+    )
+
+
 def plan(config: Config) -> tuple[dict[str, Any], list[str]]:
     """What the next poll of every source would do, and the errors of those that failed."""
     return _collect(config, _plan_source)
@@ -236,6 +275,7 @@ def _status_of(source: SourcePipeline) -> dict[str, Any]:
             for partition, known in sorted(state.progress.partitions.items())
             if partition and known.watermark is not None
         },
+        "grace_period_secs": source.grace_period_secs(state),
         "last_update_ts": state.last_update_ts,
         "in_flight": [
             {

@@ -19,12 +19,12 @@ from blizzard_py.core.watermark import Gap, Progress
 from blizzard_py.state import SourceState
 
 _PLAIN = (".ndjson", ".jsonl", ".json")
-_ENDINGS: dict[SourceCompression, tuple[str, ...]] = {
+ENDINGS: dict[SourceCompression, tuple[str, ...]] = {
     "none": _PLAIN,
     "gzip": tuple(f"{ending}.gz" for ending in _PLAIN),
     "zstd": tuple(f"{ending}.zst" for ending in _PLAIN),
 }
-_ENDINGS["auto"] = tuple(ending for endings in _ENDINGS.values() for ending in endings)
+ENDINGS["auto"] = tuple(ending for endings in ENDINGS.values() for ending in endings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Scope:
 
 def accepts(compression: SourceCompression) -> Callable[[str], bool]:
     """Whether a path has one of the endings that ``compression`` stands for."""
-    endings = _ENDINGS[compression]
+    endings = ENDINGS[compression]
     return lambda path: path.endswith(endings)
 
 

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
-from typing import Any
 
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.state import Batch
@@ -50,15 +48,6 @@ class Journal:
         text = json.dumps(document, ensure_ascii=False)
         path = join(self._folder, f"{batch.batch}.json")
         self._storage.put_atomic(path, text.encode("utf-8", "backslashreplace"))
-
-    def batches_since(self, moment: float) -> Iterator[dict[str, Any]]:
-        """The objects of batches begun at ``moment`` (epoch seconds) or later, oldest first."""
-        for page in self._storage.list_range(
-            join(self._folder, first_name(moment)), f"{self._folder}0"
-        ):
-            for entry in page.entries:
-                document: dict[str, Any] = json.loads(self._storage.read(entry.path))
-                yield document
 
     def prune(self, now: float) -> int:
         """Remove what is older than thirty days; returns how many objects."""

@@ -97,6 +97,10 @@ class SourcePipeline:
         """The table's storage, where the state is."""
         return self._stores.sink
 
+    def grace_period_secs(self, state: SourceState) -> float:
+        """The grace period in use: as configured, or sized by measured lateness."""
+        return grace_of(self._source, state)
+
     def cancel(self) -> None:
         """End the running job; its batch runs again on the next start."""
         self._batches.cancel()

@@ -63,6 +63,7 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
         "state": "Initial",
         "watermark": None,
         "partition_watermarks": {},
+        "grace_period_secs": 300,
         "last_update_ts": None,
         "in_flight": [],
         "totals": dict.fromkeys(("batches", "files", "quarantined", "rows", "bytes", "outputs"), 0),
@@ -256,5 +257,5 @@ def test_a_failing_pipeline_does_not_stop_its_neighbour(tmp_path: Path) -> None:
 
 def test_help_names_every_command() -> None:
     text = invoke("--help").output
-    for command in ("run", "validate", "plan", "status"):
+    for command in ("run", "validate", "plan", "status", "explain", "backfill"):
         assert command in text

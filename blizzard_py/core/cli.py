@@ -59,5 +59,9 @@ def command(function: Callable[P, int]) -> Callable[P, None]:
 
 
 def print_json(document: Any) -> None:
-    """JSON on stdout, readable and without escaping other scripts."""
-    click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+    """JSON on stdout, readable and without escaping other scripts.
+
+    Local names need not be UTF-8; what cannot be printed of them is escaped.
+    """
+    text = json.dumps(document, ensure_ascii=False, indent=2)
+    click.echo(text.encode("utf-8", "backslashreplace").decode())

@@ -34,6 +34,7 @@ _DEFAULTS = {
     # Between the JVM and its workers; TCP makes an empty job four times as long.
     "spark.python.unix.domain.socket.enabled": "true",
 }
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOCAL_DEFAULTS = {
     # Nobody outside this machine needs to reach the driver.
     "spark.driver.host": "127.0.0.1",
@@ -89,9 +90,11 @@ def open_session(master: str, conf: Mapping[str, str], app_name: str) -> SparkSe
         folder = Path(name)
         log4j = folder / "log4j2.properties"
         log4j.write_text(_LOG4J)
-        quiet = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}"}
-        for key, value in {**quiet, **settings(master, conf)}.items():
+        for key, value in settings(master, conf).items():
             conf_of_all.set(key, value)
+        # The user's options come last and win.
+        quiet = f"-Dlog4j2.configurationFile={log4j.as_uri()}"
+        conf_of_all.set(_JAVA_OPTIONS, f"{quiet} {conf.get(_JAVA_OPTIONS, '')}".strip())
         with _interrupt_handler_kept():
             session = SparkSession(SparkContext(conf=conf_of_all, gateway=_gateway(conf_of_all)))
         if not is_local(master):

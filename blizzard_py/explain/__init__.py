@@ -1,0 +1,46 @@
+"""Why one file was or was not ingested: ``blizzard explain``. Writes nothing.
+
+The answer as JSON; what does not apply is null, times are epoch seconds::
+
+    {"uri": "s3://raw/events/date=2024-01-28/1.ndjson.gz",
+     "verdict": "ingested", "reason": "one sentence for people",
+     "source": "events/main",              # null: no source's file
+     "sources": [{"source", "root", "matches", "reason"}, …],   # every configured one
+     "path": "date=2024-01-28/1.ndjson.gz",                     # below the source's root
+     "file": {"size", "modified_ts"},      # null: does not exist
+     "partition": "date=2024-01-28", "name": "1.ndjson.gz",
+     "compared_with": {"state", "depth", "watermark", "scan_start", "floor", "source_watermark"},
+     "batch": {"batch", "attempt", "started_ts", "finished_ts", "rows", "backfill"},
+     "outputs": [{"path", "rows", "delta_status", "delta_version"}, …],
+     "dead_letter": {"object", "stage", "error", "timestamp", "retry_count"},
+     "pending": {"behind", "reason", "batch", "phase", "attempt", "started_ts",
+                 "tries", "max_tries", "until_ts"},
+     "late": {"behind", "late_secs", "late_files", "reason"}}
+
+Verdicts:
+
+* ``ingested``: ``batch`` says in which batch and how many rows; ``outputs`` are
+  the Parquet files that its rows can be in: those of the batch, or those in the
+  directory that the file's path stands for. ``delta_status`` is ``committed``
+  (in ``delta_version``), ``not committed yet``, or ``unknown`` where the log
+  has been cleaned up;
+* ``quarantined``: ``dead_letter`` has the error (``timestamp`` is ISO 8601, as in the letter);
+  only ``object`` if it is gone;
+* ``pending``: ``pending.behind`` is ``in_flight`` (in a batch), ``retry``,
+  ``late_queue``, ``min_age`` or ``poll`` (new);
+* ``late``: it appeared after scans had passed its name;
+* ``closed``: below the floor, and no journal holds it;
+* ``done``: where scans of its partition start or below, and no journal holds it;
+* ``missing``: there is no such file, and nothing is known of one;
+* ``ignored``: below a source's root and not one of its files;
+* ``unmatched``: outside of every source's root.
+
+The journal reaches back thirty days. Backfills have journals of their own,
+which are searched as well: ``batch.backfill`` names the range.
+"""
+
+from blizzard_py.explain.answer import explain, unmatched
+from blizzard_py.explain.explanation import Explanation, lines
+from blizzard_py.explain.location import located
+
+__all__ = ["Explanation", "explain", "lines", "located", "unmatched"]

@@ -1,0 +1,227 @@
+"""Puts the evidence together, in the order in which it decides.
+
+The checkpoint's own work on the file comes first (in flight, waiting, queued),
+then the journals, then whether a poll would find it, then what is known of files
+that none will.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from blizzard_py.batch import Parts
+from blizzard_py.core import checkpoint
+from blizzard_py.core.model import Entry
+from blizzard_py.core.watermark import Progress, is_new, split
+from blizzard_py.discovery import check_tracking, starting_point
+from blizzard_py.explain.evidence import (
+    Journaled,
+    delta_versions,
+    journal_start,
+    journaled,
+    late_letter,
+    letter,
+)
+from blizzard_py.explain.explanation import DeltaStatus, Explanation, File, InBatch, Output
+from blizzard_py.explain.location import Located, ignored
+from blizzard_py.explain.verdict import (
+    Waiting,
+    beyond,
+    compared_with,
+    late_of,
+    moment,
+    next_poll,
+    slack,
+    waiting,
+)
+from blizzard_py.partitioning import PartitionError, partition_of
+from blizzard_py.publish import STATE_FOLDER
+from blizzard_py.settrack import SetTracker
+from blizzard_py.state import SourceState, state_from_json
+
+
+def unmatched(place: Located) -> Explanation:
+    """The answer for a file of no source."""
+    return Explanation(
+        place.uri, "unmatched", place.reason, place.source, place.checked, place.path
+    )
+
+
+def explain(parts: Parts, place: Located, backfills: Mapping[str, str]) -> Explanation:
+    """The answer for a file below the root of the source that ``parts`` are of.
+
+    ``backfills`` maps the ids of the source's backfills whose range the file is
+    in to the names of those ranges. Raises `StateError`, `StorageError`.
+    """
+    path = place.path or ""
+    base = unmatched(place)
+    entry = parts.stores.source.stat(path) if path else None
+    if entry is not None:
+        base = replace(base, file=File(entry.size, entry.modified))
+    why = ignored(path, parts.source.compression)
+    if why is not None:
+        return replace(base, verdict="ignored", reason=why)
+    state, progress = _now(parts)
+    base = replace(base, compared_with=compared_with(progress, path))
+    if progress.depth is not None:
+        partition, name = split(path, progress.depth)
+        base = replace(base, partition=partition, name=name)
+
+    wait = _in_work(parts, state, path, backfills)
+    if wait is not None:
+        gone = "" if entry else "; the file is gone, so it will be let go of"
+        return replace(base, verdict="pending", reason=wait.reason + gone, pending=wait)
+    new = entry is not None and _is_new(parts, state, progress, entry)
+    found = _journaled(parts, state, path, entry, backfills, thorough=not new)
+    if found is not None:
+        return _settled(parts, state, base, found, entry, backfills, again=new)
+    if entry is None:
+        reason = "no such file, and neither the checkpoint nor the journal knows of one"
+        return replace(base, verdict="missing", reason=reason)
+    if new:
+        wait = next_poll(entry, parts.source, parts.clock())
+        return replace(base, verdict="pending", reason=wait.reason, pending=wait)
+    return _passed(parts, state, progress, base, entry)
+
+
+def _now(parts: Parts) -> tuple[SourceState, Progress]:
+    """The state, and the progress that the next poll would start from."""
+    state = _state(parts, parts.id)
+    where = f"{parts.stores.sink.uri}/{_checkpoint_path(parts.id)}"
+    check_tracking(state, parts.source, where)
+    if not parts.source.use_watermark:
+        return state, replace(state.progress, depth=0)
+    return state, starting_point(state.progress, parts.source, parts.clock(), where)
+
+
+def _checkpoint_path(source_id: str) -> str:
+    return f"{STATE_FOLDER}/{source_id}_checkpoint.json"
+
+
+def _state(parts: Parts, source_id: str) -> SourceState:
+    found = checkpoint.load(parts.stores.sink, _checkpoint_path(source_id), state_from_json)
+    return SourceState() if found is None else found
+
+
+def _in_work(
+    parts: Parts, state: SourceState, path: str, backfills: Mapping[str, str]
+) -> Waiting | None:
+    limit = parts.errors.max_retries
+    found = waiting(state, path, limit)
+    if found is not None:
+        return found
+    for source_id, named in backfills.items():
+        found = waiting(_state(parts, source_id), path, limit)
+        if found is not None:
+            return replace(found, reason=f"backfill {named}: {found.reason}")
+    return None
+
+
+def _is_new(parts: Parts, state: SourceState, progress: Progress, entry: Entry) -> bool:
+    if parts.source.use_watermark:
+        return is_new(progress, entry.path)
+    tracker = SetTracker(parts.stores.sink, parts.id)
+    tracker.load(state, sweep=False)
+    return bool(tracker.unseen([entry]))
+
+
+def _journaled(
+    parts: Parts,
+    state: SourceState,
+    path: str,
+    entry: Entry | None,
+    backfills: Mapping[str, str],
+    *,
+    thorough: bool,
+) -> Journaled | None:
+    """The journal's entry, looked for from the file's modification on.
+
+    If ``thorough`` then before it as well: a file that was rewritten after it was
+    ingested has a later time.
+    """
+    since = entry.modified - slack(state.passed) if entry else 0.0
+    spans = [(since, None), (0.0, since)] if thorough and since > 0 else [(since, None)]
+    sink = parts.stores.sink
+    for start, end in spans:
+        for source_id in (parts.id, *backfills):
+            found = journaled(sink, source_id, path, start, end, parts.concurrency)
+            if found is not None:
+                return found
+    return None
+
+
+def _settled(
+    parts: Parts,
+    state: SourceState,
+    base: Explanation,
+    found: Journaled,
+    entry: Entry | None,
+    backfills: Mapping[str, str],
+    *,
+    again: bool,
+) -> Explanation:
+    """The answer for a file that a batch has settled."""
+    named = backfills.get(found.source_id)
+    batch = InBatch(
+        found.batch, found.attempt, found.started_ts, found.finished_ts, found.rows, named
+    )
+    notes = "" if named is None else f" of the backfill {named}"
+    if entry is None:
+        notes += "; the file is gone since"
+    elif entry.modified > found.finished_ts + slack(state.passed):
+        notes += f"; rewritten at {moment(entry.modified)}, which is not taken again"
+    if again and named is None:
+        notes += "; the checkpoint does not know it, so the next poll takes it again"
+    base = replace(base, batch=batch)
+    path = base.path or ""
+    if found.outcome == "quarantined":
+        stores = parts.stores
+        dead = letter(stores.dlq, found.source_id, found.batch, f"{stores.source.uri}/{path}")
+        why = f"{dead.stage}: {dead.error}" if dead.stage else "its dead letter is gone"
+        reason = f"given up in batch {found.batch}{notes}; {why}"
+        return replace(base, verdict="quarantined", reason=reason, dead_letter=dead)
+    reason = f"{found.rows:,} rows in batch {found.batch}{notes}"
+    outputs = _outputs(parts, path, found)
+    return replace(base, verdict="ingested", reason=reason, outputs=outputs)
+
+
+def _outputs(parts: Parts, path: str, found: Journaled) -> tuple[Output, ...]:
+    """The batch's outputs that can hold the file's rows."""
+    if not found.rows:
+        return ()
+    files = dict(found.outputs)
+    template = parts.ingest.partition_template
+    if template and parts.ingest.partition_column is None:
+        source_filter = parts.source.partition_filter
+        source_template = source_filter.prefix_template if source_filter else None
+        try:
+            folder = partition_of(path, template, source_template)
+            files = {f: rows for f, rows in files.items() if f.rpartition("/")[0] == folder}
+        except PartitionError:
+            pass  # the table was partitioned in another way then
+    versions, whole = delta_versions(parts.stores.sink, files, found.started_ts, parts.concurrency)
+    absent: DeltaStatus = "not committed yet" if whole else "unknown"
+    return tuple(
+        Output(file, rows, "committed" if file in versions else absent, versions.get(file))
+        for file, rows in sorted(files.items())
+    )
+
+
+def _passed(
+    parts: Parts, state: SourceState, progress: Progress, base: Explanation, entry: Entry
+) -> Explanation:
+    """The answer for an existing file that no poll finds and no journal holds."""
+    stores = parts.stores
+    since = entry.modified - slack(state.passed)
+    dead = late_letter(stores.dlq, parts.id, f"{stores.source.uri}/{entry.path}", since)
+    if dead is not None:
+        reason = f"{dead.stage}: {dead.error}"
+        return replace(base, verdict="quarantined", reason=reason, dead_letter=dead)
+    if parts.source.use_watermark:
+        late = late_of(state.passed, progress, entry, parts.source)
+        if late is not None:
+            return replace(base, verdict="late", reason=late.reason, late=late)
+    begins = journal_start(stores.sink, parts.id)
+    verdict, reason = beyond(state, progress, entry.path, begins)
+    return replace(base, verdict=verdict, reason=reason)

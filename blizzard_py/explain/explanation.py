@@ -1,0 +1,117 @@
+"""The answer as values, as JSON and as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from blizzard_py.explain.evidence import Letter
+from blizzard_py.explain.location import Checked
+from blizzard_py.explain.verdict import Compared, Lateness, Verdict, Waiting, moment
+
+DeltaStatus = Literal["committed", "not committed yet", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """An existing file's size in bytes and its modification time."""
+
+    size: int
+    modified_ts: float
+
+
+@dataclass(frozen=True, slots=True)
+class InBatch:
+    """The batch that settled the file; ``rows`` are the file's own."""
+
+    batch: str
+    attempt: int
+    started_ts: float
+    finished_ts: float
+    rows: int
+    backfill: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A Parquet file of the batch and the Delta version that added it; ``rows`` are all of it."""
+
+    path: str
+    rows: int
+    delta_status: DeltaStatus
+    delta_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer; its fields are the JSON keys of the package's docstring."""
+
+    uri: str
+    verdict: Verdict
+    reason: str
+    source: str | None
+    sources: tuple[Checked, ...]
+    path: str | None
+    file: File | None = None
+    partition: str | None = None
+    name: str | None = None
+    compared_with: Compared | None = None
+    batch: InBatch | None = None
+    outputs: tuple[Output, ...] | None = None
+    dead_letter: Letter | None = None
+    pending: Waiting | None = None
+    late: Lateness | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented keys."""
+        return asdict(self)
+
+
+def lines(found: Explanation) -> Iterator[str]:
+    """The answer for people, the verdict first. Nothing in it can drive a terminal."""
+    yield from map(printable, _lines(found))
+
+
+def _lines(found: Explanation) -> Iterator[str]:
+    yield f"{found.verdict}: {found.reason}"
+    yield f"  file       {found.uri}" + (
+        f" ({found.file.size:,} bytes, modified {moment(found.file.modified_ts)})"
+        if found.file
+        else " (does not exist)"
+        if found.source
+        else ""
+    )
+    for checked in found.sources:
+        if checked.matches or found.source is None:
+            yield f"  source     {checked.source} at {checked.root}: {checked.reason}"
+    compared = found.compared_with
+    if compared is not None:
+        if found.partition is not None:
+            yield f"  partition  {found.partition or '(none)'}, name {found.name}"
+        yield (
+            f"  compared   watermark {compared.watermark or '-'}, scan start"
+            f" {compared.scan_start or '-'}, floor {compared.floor or '-'}"
+            f" ({compared.state}, source's watermark {compared.source_watermark or '-'})"
+        )
+    if found.batch is not None:
+        batch = found.batch
+        yield (
+            f"  batch      {batch.batch}, attempt {batch.attempt}, started"
+            f" {moment(batch.started_ts)}, finished {moment(batch.finished_ts)}"
+        )
+    for output in found.outputs or ():
+        committed = (
+            f"committed in version {output.delta_version}"
+            if output.delta_version is not None
+            else output.delta_status
+        )
+        yield f"  parquet    {output.path} ({output.rows:,} rows), {committed}"
+    if found.dead_letter is not None:
+        dead = found.dead_letter
+        yield f"  letter     {dead.object}" + (f" of {dead.timestamp}" if dead.timestamp else "")
+
+
+def printable(text: str) -> str:
+    """The text with control characters, direction marks and undecodable bytes escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,130 @@
+"""Which source a URI belongs to, and whether it is one of that source's files. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from urllib.parse import urlsplit
+
+from blizzard_py.core.config import SourceCompression
+from blizzard_py.core.errors import ConfigError
+from blizzard_py.core.stores import normalize_uri, problems_of, scheme_of
+from blizzard_py.core.watermark import is_hidden
+from blizzard_py.discovery import ENDINGS, accepts
+
+_LOCAL = frozenset({"", "file"})
+_AZURE = frozenset({"az", "abfs", "abfss"})
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One configured source and whether the URI lies below its root, with the reason."""
+
+    source: str
+    root: str
+    matches: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A URI among the sources: the one it belongs to and its path there, or None and why."""
+
+    uri: str
+    source: str | None
+    path: str | None
+    reason: str
+    checked: tuple[Checked, ...]
+
+
+def located(uri: str, roots: Mapping[str, str]) -> Located:
+    """Find ``uri`` among source roots (name to URI). Raises `ConfigError` if it is no URI.
+
+    Names are taken as they stand: ``%`` escapes are not decoded, ``?`` and ``#`` mean
+    nothing. Local paths may be relative.
+    """
+    place = _place(uri)
+    checked = []
+    found: tuple[str, str] | None = None
+    for name, root in roots.items():
+        top = _top(root).rstrip("/")
+        matches = f"{place}/".startswith(f"{top}/") and _one_account(uri, root)
+        if matches:
+            found = (name, place[len(top) + 1 :])
+        reason = "lies below its root" if matches else "lies outside its root"
+        checked.append(Checked(name, normalize_uri(root), matches, reason))
+    shown = place if scheme_of(uri) in _LOCAL else uri
+    if found is not None:
+        return Located(shown, found[0], found[1], "lies below its root", tuple(checked))
+    if not checked:
+        return Located(shown, None, None, "the configuration has no sources", ())
+    nearest = max(checked, key=lambda c: _nearness(place, _top(c.root)))
+    reason = (
+        f"lies outside of all sources' roots; the nearest is {nearest.source} at {nearest.root}/"
+    )
+    return Located(shown, None, None, reason, tuple(checked))
+
+
+def _place(uri: str) -> str:
+    """Where a file is: as `_top`, but with an object's key left as it stands."""
+    scheme = scheme_of(uri)
+    if scheme in _LOCAL:
+        return normalize_uri(uri)
+    host, slash, key = uri.partition("://")[2].partition("/")
+    bucket = f"{scheme}://{host}"
+    try:
+        problems = problems_of(bucket, {})
+        top = _top(bucket)
+    except ValueError as error:
+        raise ConfigError("URI", [str(error)]) from error
+    if problems:
+        raise ConfigError("URI", problems)
+    return f"{top}{slash}{key}"
+
+
+def _top(root: str) -> str:
+    """One spelling per root. Azure's account is left out: it may stand in the options instead."""
+    place = normalize_uri(root)
+    if scheme_of(root) not in _AZURE:
+        return place
+    host, slash, path = place.partition("://")[2].partition("/")
+    return f"az://{host.partition('@')[0]}{slash}{path}"
+
+
+def _one_account(uri: str, root: str) -> bool:
+    """Whether two Azure URIs can be of one account: they are unless both say and differ."""
+    if scheme_of(uri) not in _AZURE:
+        return True
+    said = {
+        host.rpartition("@")[2].partition(".")[0]
+        for host in (urlsplit(uri).netloc, urlsplit(root).netloc)
+        if "@" in host
+    }
+    return len(said) < 2
+
+
+def _shared(left: Sequence[str], right: Sequence[str]) -> int:
+    """How many items (characters, components) two sequences begin with alike."""
+    alike = (a == b for a, b in zip(left, right, strict=False))
+    return sum(1 for _ in takewhile(bool, alike))
+
+
+def _nearness(place: str, root: str) -> tuple[int, int]:
+    return _shared(place.split("/"), root.split("/")), _shared(place, root)
+
+
+def ignored(path: str, compression: SourceCompression) -> str | None:
+    """Why a file below the root is not one of the source's, or None if it is."""
+    if not path:
+        return "is the source's root, not a file"
+    if is_hidden(path):
+        part = next(part for part in path.split("/") if part.startswith(("_", ".")))
+        return f"{part!r} starts with {part[0]!r}: hidden names are never data"
+    if accepts(compression)(path):
+        return None
+    counting = ", ".join(ENDINGS[compression])
+    reason = f"its ending is not one that counts for compression: {compression} ({counting})"
+    others = [name for name in ENDINGS if name not in {"auto", compression}]
+    fitting = next((name for name in others if accepts(name)(path)), None)
+    return reason if fitting is None else f"{reason}; it would for {fitting} or auto"

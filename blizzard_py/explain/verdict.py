@@ -1,0 +1,202 @@
+"""What state alone says of one source file. Pure.
+
+Whether the checkpoint still has work to do on it (`waiting`, `next_poll`), and what
+a file is that no poll will find any more (`late_of`, `beyond`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from blizzard_py.core.config import SourceSettings
+from blizzard_py.core.model import Entry
+from blizzard_py.core.storage import order_key
+from blizzard_py.core.watermark import Progress, split
+from blizzard_py.late import CLOCK_SLACK_SECS, Passed, find_late
+from blizzard_py.state import SourceState
+
+Verdict = Literal[
+    "ingested",
+    "quarantined",
+    "pending",
+    "late",
+    "closed",
+    "done",
+    "missing",
+    "ignored",
+    "unmatched",
+]
+Behind = Literal["in_flight", "retry", "late_queue", "min_age", "poll"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What the file was compared with: its partition's marks, the floor, the whole source's state.
+
+    ``scan_start`` is the name that listings of the partition start after (``before``);
+    ``watermark`` is the one shown, which may be ahead of it by the grace period.
+    """
+
+    state: str
+    depth: int | None
+    watermark: str | None
+    scan_start: str | None
+    floor: str | None
+    source_watermark: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a pending file is behind.
+
+    ``batch`` and ``phase`` if it is in one, ``tries`` of ``max_tries`` if it
+    failed before, ``until_ts`` if it is too young.
+    """
+
+    behind: Behind
+    reason: str
+    batch: str | None = None
+    phase: str | None = None
+    attempt: int | None = None
+    started_ts: float | None = None
+    tries: int | None = None
+    max_tries: int | None = None
+    until_ts: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """How late a late file is, behind which name or floor, and what ``late_files`` does."""
+
+    behind: str
+    late_secs: float
+    late_files: str
+    reason: str
+
+
+def compared_with(progress: Progress, path: str) -> Compared:
+    """What the path is compared with, as of the next poll."""
+    known = None
+    if progress.depth is not None:
+        known = progress.partitions.get(split(path, progress.depth)[0])
+    return Compared(
+        progress.state,
+        progress.depth,
+        known.watermark if known else None,
+        known.before if known else None,
+        progress.floor,
+        progress.value,
+    )
+
+
+def waiting(
+    state: SourceState,
+    path: str,
+    max_retries: int,
+) -> Waiting | None:
+    """What the checkpoint has still to do on the file by name, None if nothing."""
+    tries = state.retries.get(path)
+    for batch in state.in_flight:
+        if any(entry.path == path for entry in batch.files):
+            outcome = next((f.outcome for f in batch.finished if f.path == path), None)
+            reason = f"in flight in batch {batch.batch}, {batch.phase}" + (
+                f" ({outcome})" if outcome else f" (attempt {batch.attempt})"
+            )
+            return Waiting(
+                "in_flight",
+                f"{reason}, since {moment(batch.started_ts)}",
+                batch.batch,
+                batch.phase,
+                batch.attempt,
+                batch.started_ts,
+                tries,
+                max_retries if tries is not None else None,
+            )
+    if tries is not None:
+        reason = (
+            f"could not be read; waits for another try with the next poll"
+            f" (retry {tries} of {max_retries}, then it is quarantined)"
+        )
+        return Waiting("retry", reason, tries=tries, max_tries=max_retries)
+    if any(entry.path == path for entry in state.passed.queue):
+        return Waiting("late_queue", "late, and queued for the next batch (late_files: ingest)")
+    return None
+
+
+def next_poll(entry: Entry, source: SourceSettings, now: float) -> Waiting:
+    """What a file waits for that is new to the checkpoint."""
+    ripe = entry.modified + source.min_age_secs
+    if source.min_age_secs and ripe > now:
+        reason = f"younger than min_age_secs: {source.min_age_secs:g}; taken from {moment(ripe)} on"
+        return Waiting("min_age", reason, until_ts=ripe)
+    return Waiting("poll", "new; the next poll finds it")
+
+
+def slack(passed: Passed) -> float:
+    """How many seconds the source's clock and ours may differ."""
+    return passed.ahead + CLOCK_SLACK_SECS
+
+
+def late_of(
+    passed: Passed, progress: Progress, entry: Entry, source: SourceSettings
+) -> Lateness | None:
+    """The verdict of `find_late` on one file, also if a sweep has dealt with it."""
+    found = find_late(replace(passed, swept=0.0, known={}), progress, [entry])
+    if not found:
+        return None
+    late = found[0]
+    what = f"appeared {late.late_secs:.0f} s after {late.behind!r} was passed"
+    interval = source.late_sweep_interval_secs
+    if entry.path in passed.known or entry.modified <= passed.swept - slack(passed):
+        then = f"the sweep of {moment(passed.swept)} or one before has dealt with it; it stays out"
+    elif not interval:
+        then = "no sweep looks for it, since late_sweep_interval_secs is 0; it stays out"
+    else:
+        action = {
+            "report": "report it and leave it out",
+            "quarantine": "write a dead letter for it",
+            "ingest": "ingest it",
+        }[source.late_files]
+        due = f" (due {moment(passed.swept + interval)})" if passed.swept else ""
+        then = f"the next sweep{due} will {action}"
+    return Lateness(late.behind, late.late_secs, source.late_files, f"{what}; {then}")
+
+
+def beyond(
+    state: SourceState, progress: Progress, path: str, journal_start: float | None
+) -> tuple[Verdict, str]:
+    """``done`` or ``closed``, and why, for a file that no poll finds and no journal holds."""
+    told = (
+        "there is no journal"
+        if journal_start is None
+        else f"the journal, which begins at {moment(journal_start)}, does not hold it"
+    )
+    if state.processed is not None:
+        return "done", f"in the set of files done; {told}"
+    partition, name = split(path, progress.depth or 0)
+    known = progress.partitions.get(partition)
+    if known is not None:
+        where = (
+            f"among the names of {partition!r} done within the grace period"
+            if name in known.done
+            else f"not above {known.before!r}, where scans of {partition!r} start"
+        )
+        return "done", f"{where}; {told}"
+    origin = progress.floor if progress.state == "Initial" else state.origin
+    if origin is None:
+        why = f"ingested before, or left out by the cold start; {told}"
+    elif origin and order_key(path) <= order_key(f"{origin}/"):
+        why = f"left out by the cold start, which begins at {origin!r}; a backfill takes it in"
+    else:
+        why = f"ingested before; {told}"
+    return (
+        "closed",
+        f"in a partition below the floor {progress.floor!r}, which no poll lists; {why}",
+    )
+
+
+def moment(seconds: float) -> str:
+    """Epoch seconds as people read them."""
+    return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"

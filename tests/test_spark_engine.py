@@ -78,11 +78,16 @@ class Pipe:
         found = set()
         for link in Path("/proc").glob("[0-9]*/fd/*"):
             try:
-                if link.readlink() == self._path:
+                # A child of ours that is about to become the JVM has our descriptors, too.
+                if link.readlink() == self._path and _is_worker(link.parts[2]):
                     found.add(int(link.parts[2]))
             except OSError:
                 continue  # the process or the descriptor is gone by now
-        return found - {os.getpid()}
+        return found
+
+
+def _is_worker(pid: str) -> bool:
+    return b"pyspark.daemon" in Path("/proc", pid, "cmdline").read_bytes()
 
 
 def test_the_work_is_done_by_several_tasks_on_workers(

@@ -1,8 +1,8 @@
 """The Delta table itself: open, create, evolve, commit. The only deltalake import.
 
-One commit is one log entry that holds the adds, our ``txn`` action and our
-commitInfo. A new table and its first files are one entry as well, so a crash
-leaves no empty table behind.
+One commit is one log entry that holds the adds, our ``txn`` action, our commitInfo
+and, if the schema grows, the new schema: readers see both or neither. A new table
+and its first files are one entry as well, so a crash leaves no empty table behind.
 
 A commit has three outcomes. *Landed*: delta-rs said so, or the log read again
 has our ``txn`` with our commit id (a lost answer looks like an error). *Failed*:
@@ -22,7 +22,15 @@ from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Field,
+    PostCommitHookProperties,
+    Schema,
+    TableFeatures,
+    Transaction,
+)
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
@@ -113,7 +121,7 @@ class DeltaLog:
         return deltalog.earlier_output_ids(self._storage, own.version)
 
     def commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
-        """Make the plan's adds visible, with schema changes before them or with them.
+        """Make the plan's adds visible, and what they change in the schema with them.
 
         Raises `CommitError` unless it landed for sure.
         """
@@ -130,11 +138,13 @@ class DeltaLog:
 
     def _commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
         adds = [_action(add) for add in plan.adds]
+        handle = self._handle
         properties = CommitProperties(
-            app_transactions=[Transaction(self._table.app_id, marks.txn_version, int(now * 1000))],
+            app_transactions=self._transactions(handle, marks, now),
             custom_metadata={deltalog.OUR_KEY: dict(marks.document)},
         )
-        handle = self._handle
+        own_checkpoints = self._table.delta_checkpoint_interval is not None
+        hooks = PostCommitHookProperties(not own_checkpoints, self._table.delta_log_cleanup)
         if handle is None:
             create_table_with_add_actions(
                 self._table.uri,
@@ -145,18 +155,38 @@ class DeltaLog:
                 name=self._table.name,
                 storage_options=self._options,
                 commit_properties=properties,
+                post_commithook_properties=hooks,
             )
             return
         if plan.changed:
-            fields = [plan.schema.field(name) for name in plan.changed]
-            handle.alter.add_columns(Schema.from_arrow(pa.schema(fields)).fields)
+            _admit_types(handle, plan)
         handle.create_write_transaction(
             [*adds],
-            mode="append",
-            schema=handle.schema(),
+            # "overwrite" is the call that takes a new schema in the same log entry. What
+            # it overwrites is what the filter finds, which is nothing.
+            mode="overwrite" if plan.changed else "append",
+            schema=_evolved(handle.schema(), plan) if plan.changed else handle.schema(),
             partition_by=list(plan.partition_columns),
+            partition_filters=_nothing(plan.schema) if plan.changed else None,
             commit_properties=properties,
+            post_commithook_properties=hooks,
         )
+
+    def _transactions(
+        self, handle: DeltaTable | None, marks: Marks, now: float
+    ) -> list[Transaction]:
+        """Our ``txn``, and what makes a commit of the live instance in between a conflict.
+
+        delta-rs rebases commits of different applications over each other. Two
+        Penguins that planned the same file must not be: so a second instance
+        repeats the live one's ``txn`` as it read it, and both conflict.
+        """
+        found = [Transaction(self._table.app_id, marks.txn_version, int(now * 1000))]
+        live = self._table.live_app_id
+        if self._table.app_id != live:
+            version = None if handle is None else handle.transaction_version(live)
+            found.append(Transaction(live, version or 0, int(now * 1000)))
+        return found
 
     def _landed(self, marks: Marks, error: Exception) -> bool:
         self._handle = None
@@ -210,6 +240,42 @@ class DeltaLog:
             ) from error
         except OSError as error:
             raise Unavailable(f"{self._table.uri}: {_told(error)}") from error
+
+
+def _evolved(before: Schema, plan: CommitPlan) -> Schema:
+    """The table's schema with the plan's changes; untouched columns keep their metadata."""
+    old = {field.name: field for field in before.fields}
+    changed = Schema.from_arrow(pa.schema([plan.schema.field(name) for name in plan.changed]))
+    new = {field.name: field for field in changed.fields}
+    fields: list[Field] = [new.get(name) or old[name] for name in plan.schema.names]
+    return Schema(fields)
+
+
+def _nothing(schema: pa.Schema) -> list[tuple[str, str, list[str]]]:
+    """A filter that is false for every file, whatever its values and statistics."""
+    return [(schema.names[0], "in", [])]
+
+
+def _admit_types(handle: DeltaTable, plan: CommitPlan) -> None:
+    """Raise the protocol if a new column needs it, and only then.
+
+    This is an entry of its own, and one that no reader sees a difference by.
+    """
+    features = handle.protocol().reader_features or []
+    if "timestampNtz" not in features and any(
+        _has_plain_timestamp(plan.schema.field(name).type) for name in plan.changed
+    ):
+        handle.alter.add_feature(
+            TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True
+        )
+
+
+def _has_plain_timestamp(kind: pa.DataType) -> bool:
+    if pa.types.is_timestamp(kind):
+        return kind.tz is None
+    if pa.types.is_nested(kind):
+        return any(_has_plain_timestamp(kind.field(i).type) for i in range(kind.num_fields))
+    return False
 
 
 def _action(add: Add) -> AddAction:

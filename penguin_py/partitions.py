@@ -31,6 +31,7 @@ TYPES: Mapping[str, pa.DataType] = {
     "int32": pa.int32(),
     "int64": pa.int64(),
     "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
 }
 
 

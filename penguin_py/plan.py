@@ -112,6 +112,7 @@ def _grown(
         check_names(columns, partitions)
         return table_schema(columns, [pa.field(name, kind) for name, kind in partitions.items()])
     merged = merge(schema, columns, partitions, evolution)
+    # Under `overwrite` a column that may hold nulls is nullable by now.
     _check_required(merged, footer)
     return merged
 
@@ -146,5 +147,5 @@ def _changed(before: pa.Schema, after: pa.Schema) -> tuple[str, ...]:
     return tuple(
         field.name
         for field in after
-        if before.get_field_index(field.name) < 0 or before.field(field.name).type != field.type
+        if before.get_field_index(field.name) < 0 or not before.field(field.name).equals(field)
     )

@@ -1,0 +1,58 @@
+# `make` lists the targets. Each brings up what it needs first (deploy/bootstrap.sh:
+# Java, .venv, locked packages) and does no set-up work when that is there.
+#
+#   PYTHON=/path/to/python3.12   makes .venv with that interpreter (3.11, 3.12 or 3.13)
+#   ARGS="..."                   goes to pytest (test) or to the benchmark (bench)
+#   UPGRADE=1                    lets `make lock` move to newer versions
+
+RUNTIME := @deploy/bootstrap.sh runtime --
+DEV := @deploy/bootstrap.sh dev --
+ARGS ?=
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-annotate --no-emit-index-url --custom-compile-command "make lock" \
+	$(if $(UPGRADE),--upgrade)
+CODE := blizzard_py penguin_py tests benchmarks demo
+
+export PYTHON
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo test check bench lock clean
+
+help: ## this list
+	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
+	@echo
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
+		awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+
+setup: ## bring up Java, .venv and every locked package; the other targets do it themselves
+	$(DEV) true
+
+demo: ## real events through both daemons, in two rounds, into a Delta table
+	$(RUNTIME) python -m demo.run
+
+test: ## the whole test suite, in random order
+	$(DEV) pytest $(ARGS)
+
+check: ## format, lint, types, import layers
+	$(DEV) ruff format --check $(CODE)
+	$(DEV) ruff check $(CODE)
+	$(DEV) mypy
+	$(DEV) lint-imports
+
+bench: ## rows per second of one batch, beside plain Spark and bare Python
+	$(DEV) python benchmarks/ingest.py $(ARGS)
+
+# The runtime set takes its versions from the development set, so that installing one
+# over the other changes nothing.
+lock: ## compile pyproject.toml into the requirements*.lock files
+	$(DEV) python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' > .build-requires.in
+	$(DEV) $(COMPILE) .build-requires.in -o requirements-build.lock
+	@rm -f .build-requires.in
+	$(DEV) $(COMPILE) pyproject.toml --extra azure --extra dev -c requirements-build.lock -o requirements-dev.lock
+	$(DEV) $(COMPILE) pyproject.toml -c requirements-dev.lock -o requirements.lock
+
+clean: ## remove .venv and everything generated
+	rm -rf .venv .demo .bench .build-requires.in build dist spark-warehouse artifacts .coverage
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis ./*.egg-info
+	find $(CODE) -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,281 @@
+#!/bin/sh
+# Bring up what the project needs to run, then run the command after `--` with it.
+#
+#   deploy/bootstrap.sh runtime|dev [-- COMMAND [ARGUMENT...]]
+#
+# Makes sure of three things, and does nothing for those that are there:
+#   1. Python 3.11 to 3.13: $PYTHON if set, else the first of python3, python3.13,
+#      python3.12, python3.11 that is one of them;
+#   2. a Java runtime, 17 or newer: $JAVA_HOME, PATH, then /usr/lib/jvm;
+#   3. .venv with the locked packages (`runtime`: what the daemons run on; `dev`: tests,
+#      checkers and every extra as well) and the project itself, editable.
+# What the distribution leaves out (ensurepip, Java) is installed with apt-get, as root
+# or through sudo. Without the right to do that it says what to install and exits 1.
+#
+# A stamp in .venv per set of packages holds a hash of what it was made from, so a
+# second run only compares. The command sees .venv/bin first on PATH, and JAVA_HOME if
+# Java is not on PATH.
+
+set -eu
+
+ROOT=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+cd "$ROOT"
+VENV=$ROOT/.venv
+JVM_DIR=${JVM_DIR:-/usr/lib/jvm} # a variable so that tests can point elsewhere
+JAVA_PACKAGES='openjdk-21-jre-headless openjdk-17-jre-headless default-jre-headless'
+LISTS_UPDATED=no
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+fail() {
+    say "$@"
+    exit 1
+}
+
+# --- looking ------------------------------------------------------------------------
+
+# 3.12 for an interpreter of that version, nothing if it does not run.
+python_version() {
+    "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || true
+}
+
+suitable_python() {
+    case $(python_version "$1") in 3.11 | 3.12 | 3.13) ;; *) return 1 ;; esac
+}
+
+# Sets PY to an interpreter to make .venv with.
+find_python() {
+    if [ -n "${PYTHON:-}" ]; then
+        suitable_python "$PYTHON" ||
+            fail "PYTHON=$PYTHON is not Python 3.11, 3.12 or 3.13 (it answers '$(python_version "$PYTHON")')"
+        PY=$PYTHON
+        return
+    fi
+    for PY in python3 python3.13 python3.12 python3.11; do
+        if suitable_python "$PY"; then return; fi
+    done
+    fail "Python 3.11, 3.12 or 3.13 is needed and none was found;" \
+        "install one (python3.13, say) or give its path: make PYTHON=/path/to/python3.13"
+}
+
+# 17 for `openjdk version "17.0.9"`, 8 for `"1.8.0_292"`, 0 if it does not run.
+java_major() {
+    major=$("$1" -version 2>&1 | sed -n '
+        s/^.* version "1\.\([0-9][0-9]*\).*/\1/p; t end
+        s/^.* version "\([0-9][0-9]*\).*/\1/p; t end
+        b
+        : end
+        q') || true
+    printf '%s\n' "${major:-0}"
+}
+
+# True if there is a Java runtime, 17 or newer. JAVA_HOME is set to it, or unset if the
+# one on PATH is it: Spark prefers JAVA_HOME, so an old one must not stay.
+find_java() {
+    if [ -n "${JAVA_HOME:-}" ]; then
+        if [ "$(java_major "$JAVA_HOME/bin/java")" -ge 17 ]; then
+            export JAVA_HOME
+            return
+        fi
+        unset JAVA_HOME
+    fi
+    if [ "$(java_major java)" -ge 17 ]; then return; fi
+    newest=16
+    for home in "$JVM_DIR"/*; do
+        [ -x "$home/bin/java" ] || continue
+        found=$(java_major "$home/bin/java")
+        if [ "$found" -gt "$newest" ]; then
+            newest=$found
+            JAVA_HOME=$home
+        fi
+    done
+    [ -n "${JAVA_HOME:-}" ] || return 1
+    export JAVA_HOME
+}
+
+# --- packages of the distribution -----------------------------------------------------
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# Sets SUDO to what runs a command as root ('' for root itself); false if nothing does.
+# Where a person sits at the terminal, sudo may ask for the password.
+find_rights() {
+    if [ "$(id -u)" = 0 ]; then
+        SUDO=
+    elif have sudo && sudo -n true 2>/dev/null; then
+        SUDO='sudo -n'
+    elif have sudo && [ -t 0 ] && [ -t 2 ]; then
+        SUDO=sudo
+    else
+        return 1
+    fi
+}
+
+# The version apt would install, nothing if it knows none.
+candidate() {
+    LC_ALL=C apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: *//p' | grep -v '^(none)$' || true
+}
+
+# The newest Java package, 17 or newer, that apt knows; nothing if there is none.
+# default-jre-headless is versioned 2:1.21-75: the Java version is after "1.".
+java_package() {
+    for name in $JAVA_PACKAGES; do
+        version=$(candidate "$name")
+        version=${version#*:}
+        version=${version#1.}
+        version=${version%%[!0-9]*}
+        if [ "${version:-0}" -ge 17 ]; then
+            printf '%s\n' "$name"
+            return
+        fi
+    done
+}
+
+apt_get() {
+    # shellcheck disable=SC2086  # SUDO is a command and its option
+    $SUDO env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 \
+        apt-get -qq -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@" >"$LOG" 2>&1 </dev/null
+}
+
+update_lists() {
+    [ "$LISTS_UPDATED" = no ] || return 0
+    LISTS_UPDATED=yes
+    say "updating the distribution's package lists..."
+    # A broken list of another source must not stop us; a missing package will.
+    apt_get update || say "apt-get update failed in part, going on: $(tail -n 1 "$LOG")"
+}
+
+# Installs what NEED_VENV (a Python version) and NEED_JAVA ask for, or says what to install.
+install_missing() {
+    wanted=
+    packages=
+    if [ -n "$NEED_VENV" ]; then
+        wanted="Python's venv module for $PY"
+        packages=python$NEED_VENV-venv
+    fi
+    if [ "$NEED_JAVA" = yes ]; then
+        wanted="${wanted:+$wanted and }a Java runtime, 17 or newer"
+    fi
+    if ! have apt-get; then
+        fail "missing: $wanted; install it with your distribution's package manager and run this again"
+    fi
+    if ! find_rights; then
+        if [ "$NEED_JAVA" = yes ]; then
+            java=$(java_package)
+            packages="${packages:+$packages }${java:-default-jre-headless}"
+        fi
+        say "missing: $wanted"
+        fail "no right to install it here (not root, and no sudo without a password); as root, run:" \
+            "apt-get update && apt-get install $packages"
+    fi
+    LOG=$(mktemp)
+    trap 'rm -f "$LOG"' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    if [ -n "$NEED_VENV" ] && [ -z "$(candidate "$packages")" ]; then
+        update_lists
+        [ -n "$(candidate "$packages")" ] || packages=python3-venv
+    fi
+    if [ "$NEED_JAVA" = yes ]; then
+        java=$(java_package)
+        if [ -z "$java" ]; then
+            update_lists
+            java=$(java_package)
+        fi
+        [ -n "$java" ] || fail "missing: $wanted; this distribution has none of $JAVA_PACKAGES" \
+            "in version 17 or newer: install one, and set JAVA_HOME"
+        packages="${packages:+$packages }$java"
+    fi
+    # shellcheck disable=SC2086  # a list of names
+    set -- $packages
+    say "installing $* from the distribution..."
+    if [ "$NEED_JAVA" = yes ]; then
+        $SUDO mkdir -p /usr/share/man/man1 # slim images lack it, and Java's package fails without
+    fi
+    if ! apt_get install --yes --no-install-recommends "$@"; then
+        update_lists # the lists may have named files that are gone
+        apt_get install --yes --no-install-recommends "$@" || {
+            tail -n 20 "$LOG" >&2
+            fail "could not install what is missing ($wanted); try: apt-get update && apt-get install $*"
+        }
+    fi
+    rm -f "$LOG"
+    trap - EXIT INT TERM
+}
+
+# --- .venv ----------------------------------------------------------------------------
+
+# What an installed set of packages was made from.
+stamp_of() {
+    { printf '%s\n' "$1" && cat pyproject.toml requirements*.lock; } | sha256sum | cut -c 1-64
+}
+
+# A .venv that runs, has pip, stands where it was made and is of the Python asked for.
+usable_venv() {
+    [ -x "$VENV/bin/python" ] && [ -x "$VENV/bin/pip" ] || return 1
+    grep -qF "$VENV" "$VENV/bin/activate" 2>/dev/null || return 1
+    suitable_python "$VENV/bin/python" || return 1
+    [ -z "${PYTHON:-}" ] || [ "$(python_version "$PYTHON")" = "$(python_version "$VENV/bin/python")" ]
+}
+
+# -qq: errors only; a pip.conf of the machine may make it warn about every package.
+pip_install() {
+    "$VENV/bin/python" -m pip -qq --disable-pip-version-check --no-input install \
+        --no-build-isolation --use-pep517 "$@" </dev/null ||
+        fail "pip could not install $*; see above"
+}
+
+# The build backend first, so that packages without a wheel are built with the locked one.
+install_packages() {
+    case $1 in
+        runtime) lock=requirements.lock size='1 GB' ;;
+        dev) lock=requirements-dev.lock size='1.6 GB' ;;
+    esac
+    say "installing locked packages ($lock, $size on disk; a minute or a few the first time)..."
+    pip_install --require-hashes -r requirements-build.lock
+    pip_install --require-hashes -r "$lock"
+    say "installing the project..."
+    pip_install --no-deps --editable .
+}
+
+main() {
+    set_of=${1:-}
+    case $set_of in runtime | dev) shift ;; *) fail "usage: $0 runtime|dev [-- COMMAND...]" ;; esac
+    if [ "${1:-}" = -- ]; then shift; fi
+
+    NEED_VENV=
+    NEED_JAVA=no
+    find_java || NEED_JAVA=yes
+    if ! usable_venv; then
+        find_python
+        "$PY" -c 'import ensurepip, venv' 2>/dev/null || NEED_VENV=$(python_version "$PY")
+    fi
+    if [ -n "$NEED_VENV" ] || [ "$NEED_JAVA" = yes ]; then
+        install_missing
+        find_java || fail "a Java runtime was installed, but none of version 17 or newer is found; set JAVA_HOME"
+    fi
+
+    if ! usable_venv; then
+        say "creating .venv with Python $(python_version "$PY")..."
+        rm -rf "$VENV"
+        "$PY" -m venv "$VENV" || fail "$PY could not make a virtual environment in $VENV"
+    fi
+    stamp=$(stamp_of "$set_of")
+    if [ "$stamp" != "$(cat "$VENV/.stamp-$set_of" 2>/dev/null)" ]; then
+        rm -f "$VENV"/.stamp-*
+        install_packages "$set_of"
+        # The packages of `dev` are those of `runtime` and more, in the same versions.
+        if [ "$set_of" = dev ]; then stamp_of runtime >"$VENV/.stamp-runtime"; fi
+        printf '%s\n' "$stamp" >"$VENV/.stamp-$set_of"
+        say "done"
+    fi
+
+    if [ $# -gt 0 ]; then
+        PATH=$VENV/bin:$PATH
+        VIRTUAL_ENV=$VENV
+        export PATH VIRTUAL_ENV
+        exec "$@"
+    fi
+}
+
+main "$@"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from blizzard_py.core.config import Config
@@ -60,6 +61,24 @@ def status(config: Config) -> tuple[dict[str, Any], list[str]]:
     return _collect(config, _status_of)
 
 
+def reconcile(config: Config, *, dry_run: bool) -> tuple[dict[str, Any], list[str]]:
+    """Compare every table's directory with its log and, without ``dry_run``, commit stragglers."""
+    return _collect(config, partial(_reconcile_table, dry_run=dry_run))
+
+
+def _reconcile_table(pipeline: TablePipeline, *, dry_run: bool) -> dict[str, Any]:
+    found = pipeline.reconcile(dry_run=dry_run)
+    stop = threading.Event()
+    while not dry_run and pipeline.cycle(stop):
+        pass
+    return {
+        "stragglers": [entry.path for entry in found.stragglers],
+        "retries": [entry.path for entry in found.retries],
+        "orphans": [entry.path for entry in found.orphans],
+        "dry_run": dry_run,
+    }
+
+
 def _collect(
     config: Config, describe: Callable[[TablePipeline], dict[str, Any]]
 ) -> tuple[dict[str, Any], list[str]]:
@@ -97,6 +116,18 @@ def _status_of(pipeline: TablePipeline) -> dict[str, Any]:
             if partition and known.watermark is not None
         },
         "last_update_ts": snapshot.memory.updated,
+        "quarantine": _quarantine_of(pipeline),
+    }
+
+
+def _quarantine_of(pipeline: TablePipeline) -> dict[str, Any]:
+    records = pipeline.quarantined().values()
+    newest = max(records, key=lambda record: record.timestamp, default=None)
+    return {
+        "count": len(records),
+        "newest": None
+        if newest is None
+        else {"path": newest.path, "error": newest.error, "timestamp": newest.timestamp},
     }
 
 

@@ -13,9 +13,10 @@ the truth is in either case.
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -34,12 +35,12 @@ from deltalake import (
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
-from blizzard_py.core.errors import CommitError, NotFound, StateError, Unavailable
+from blizzard_py.core.errors import BlizzardError, CommitError, NotFound, StateError, Unavailable
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
 from penguin_py import deltalog
-from penguin_py.model import Add, CommitPlan, OwnCommit, TableState
+from penguin_py.model import REMOVED_KEPT_SECS, Add, CommitPlan, OwnCommit, TableState
 from penguin_py.settings import Table, delta_options
 
 # Table properties under which a commit of ours would go wrong: name, value that is
@@ -56,6 +57,15 @@ _REFUSED = (
         "readers would not find columns by the names they have in the arriving files",
     ),
 )
+
+_UNITS = {
+    "week": 604_800.0,
+    "day": 86_400.0,
+    "hour": 3600.0,
+    "minute": 60.0,
+    "second": 1.0,
+    "millisecond": 1e-3,
+}
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -104,9 +114,9 @@ class DeltaLog:
         self._handle = handle
         return self._current
 
-    def known_paths(self, after: int | None, version: int) -> list[Entry]:
+    def known_paths(self, after: int | None, version: int) -> Iterator[Entry]:
         """See `deltalog.known_paths`."""
-        return list(deltalog.known_paths(self._storage, after, version, self._pool))
+        return deltalog.known_paths(self._storage, after, version, self._pool)
 
     def own_commit(self, state: TableState) -> OwnCommit | None:
         """Our last commit; None if there was none or its commitInfo was cleaned up."""
@@ -115,6 +125,28 @@ class DeltaLog:
         return deltalog.last_own_commit(
             self._storage, self._table.app_id, state.txn_version, state.version
         )
+
+    def optimize(self, target_bytes: int) -> dict[str, Any]:
+        """Compact small files; what delta-rs says of it. Raises `CommitError`."""
+        return self._chore(lambda handle: handle.optimize.compact(target_size=target_bytes))
+
+    def vacuum(self, retention_hours: int | None) -> int:
+        """Delete files that the table let go long enough ago; how many. Raises `CommitError`.
+
+        Never a full vacuum: that one takes files that wait for their commit.
+        """
+        return len(
+            self._chore(lambda handle: handle.vacuum(retention_hours, dry_run=False, full=False))
+        )
+
+    def _chore(self, action: Callable[[DeltaTable], T]) -> T:
+        if self._handle is None:
+            raise CommitError(f"{self._table.uri}: there is no table yet")
+        try:
+            return action(self._handle)
+        except Exception as error:  # see `refresh`
+            self._handle = None
+            raise CommitError(f"{self._table.uri}: {_told(error)}") from error
 
     def earlier_output_ids(self, own: OwnCommit) -> list[str]:
         """See `deltalog.earlier_output_ids`."""
@@ -125,16 +157,37 @@ class DeltaLog:
 
         Raises `CommitError` unless it landed for sure.
         """
+        before = -1 if self._current is None else self._current.version
         try:
             self._commit(plan, marks, now)
         except Exception as error:  # see `refresh`; what counts is what the log has now
             if not self._landed(marks, error):
+                taken = self._current is not None and (
+                    self._current.txn_version >= marks.txn_version
+                )
                 raise CommitError(
-                    f"{self._table.uri}: commit {marks.txn_version} did not land: {_told(error)}"
+                    f"{self._table.uri}: commit {marks.txn_version} did not land: "
+                    + (
+                        f"another Penguin made commit {marks.txn_version} of"
+                        f" {self._table.app_id}; going on from there"
+                        if taken
+                        else _told(error)
+                    )
                 ) from error
             get_logger(table=self._table.name).warning(
                 "commit_landed_despite_error", txn_version=marks.txn_version, error=_told(error)
             )
+        if self._table.delta_checkpoint_interval is not None:
+            self._checkpoint(self._table.delta_checkpoint_interval, before)
+
+    def _checkpoint(self, interval: int, before: int) -> None:
+        """Make a log checkpoint if the commits since version ``before`` reached the interval."""
+        try:
+            state = self.refresh()
+            if state is not None and (state.version + 1) // interval > (before + 1) // interval:
+                self._chore(lambda handle: handle.create_checkpoint())
+        except BlizzardError as error:  # the commit stands; the next one tries again
+            get_logger(table=self._table.name).warning("checkpoint_failed", error=str(error))
 
     def _commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
         adds = [_action(add) for add in plan.adds]
@@ -229,6 +282,10 @@ class DeltaLog:
             txn_version=handle.transaction_version(self._table.app_id) or 0,
             schema=pa.schema(handle.schema().to_arrow()),
             partition_columns=tuple(metadata.partition_columns),
+            created=metadata.created_time / 1000 if metadata.created_time else math.inf,
+            removed_kept_secs=interval_secs(
+                metadata.configuration.get("delta.deletedFileRetentionDuration")
+            ),
         )
 
     def _guarded(self, action: Callable[[], T]) -> T:
@@ -287,6 +344,15 @@ def _action(add: Add) -> AddAction:
         data_change=True,
         stats=add.stats,
     )
+
+
+def interval_secs(text: str | None) -> float:
+    """Delta's ``interval 7 days`` in seconds; its default if not set, 0 if not understood."""
+    if text is None:
+        return REMOVED_KEPT_SECS
+    match = re.fullmatch(r"\s*(?:interval\s+)?(\d+)\s+([a-z]+?)s?\s*", text.lower())
+    unit = None if match is None else _UNITS.get(match[2])
+    return 0.0 if match is None or unit is None else int(match[1]) * unit
 
 
 def _told(error: Exception) -> str:

@@ -35,6 +35,8 @@ OUR_KEY = "penguin"
 COMMITS_SEARCHED = 100
 
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
+# delta-rs stages `N.json` as `N.json#M` on local disks, other writers beside it.
+_LEFTOVER = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)(?:#\d+|\..*\.tmp)|_commit_.*\.tmp")
 _CHECKPOINT_COLUMNS = (
     "add.path",
     "add.modificationTime",
@@ -98,8 +100,29 @@ def last_own_commit(storage: Storage, app_id: str, txn: int, version: int) -> Ow
             and (found.get("appId"), found.get("version")) == (app_id, txn)
             for action in actions
         ):
-            return OwnCommit(number, _our_document(actions))
+            document = _our_document(actions)
+            # A second instance repeats the txn of the live one; the commit is still its own.
+            if document.get("app_id", app_id) == app_id:
+                return OwnCommit(number, document)
     return None
+
+
+def sweep_leftovers(storage: Storage, older_than: float) -> int:
+    """Delete what killed writers left in the log: staged commits and temporary files.
+
+    Only names that are neither commit nor checkpoint, and only if they were last
+    written before ``older_than`` (epoch seconds), so that nobody still writes
+    them. Returns how many.
+    """
+    doomed = [
+        entry.path
+        for page in storage.list_range(f"{LOG}/", f"{LOG}0")
+        for entry in page.entries
+        if _LEFTOVER.fullmatch(entry.path.removeprefix(f"{LOG}/")) and entry.modified < older_than
+    ]
+    for path in doomed:
+        storage.delete(path)
+    return len(doomed)
 
 
 def earlier_output_ids(storage: Storage, before: int) -> list[str]:

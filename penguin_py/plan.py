@@ -18,6 +18,9 @@ from penguin_py.partitions import check_addressable, columns_of, partition_value
 from penguin_py.schema import check_names, delta_schema, merge, table_schema
 from penguin_py.statistics import column_bounds, file_statistics, leaf_columns
 
+# How delta-rs signs the Parquet it writes, compactions included.
+DELTA_WRITER = "delta-rs"
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -70,6 +73,8 @@ def make_plan(
             schema = _grown(fitting.schema, footer, partitions, rules.evolution)
             stage = "output_id"
             _check_identity(footer.output_id, seen)
+            stage = "writer"
+            _check_writer(footer, table)
         except Misfit as misfit:
             rejections.append(Rejection(footer.entry, stage, str(misfit)))
             continue
@@ -122,6 +127,21 @@ def _check_identity(output_id: str | None, seen: Collection[str]) -> None:
         raise Misfit(
             f"carries blizzard.output_id {output_id!r}, which is committed already:"
             " the same rows again"
+        )
+
+
+def _check_writer(footer: Footer, table: TableState | None) -> None:
+    """Refuse what a Delta writer made for this table and has not committed (or never will).
+
+    Its rows are in the table by other files (a compaction) or become visible by
+    that writer's own commit. Files older than the table cannot be such.
+    """
+    if table is None or footer.entry.modified < table.created:
+        return
+    if str(footer.metadata.created_by or "").startswith(DELTA_WRITER):
+        raise Misfit(
+            f"was written by {footer.metadata.created_by}, a Delta writer, but is not in the log:"
+            " it is that writer's to commit"
         )
 
 

@@ -152,8 +152,8 @@ def _check_required(schema: pa.Schema, footer: Footer) -> None:
         position = footer.schema.get_field_index(column.name)
         if column.nullable or position < 0 or not footer.schema.field(position).nullable:
             continue
-        index = leaves.get(column.name)
-        bounds = None if index is None else column_bounds(footer.metadata, index)
+        leaf = leaves.get((column.name,))
+        bounds = None if leaf is None else column_bounds(footer.metadata, leaf.index)
         if bounds is None or bounds.nulls:
             raise Misfit(f"column {column.name!r} may hold nulls, which the table forbids")
 

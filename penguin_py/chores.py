@@ -78,7 +78,7 @@ class Chores:
                 raise
             listed = ()
         unknown = {e.path: e for e in listed if is_text(e.path) and not is_new(progress, e.path)}
-        for entry in self._delta.known_paths(None, state.version):
+        for entry in self._delta.known_paths(state.version):
             unknown.pop(entry.path, None)
         horizon = safe_horizon(self._table.reconcile_horizon_secs, state.removed_kept_secs)
         found = compare(unknown.values(), self._quarantine.records(), now - horizon)

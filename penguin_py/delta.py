@@ -114,9 +114,17 @@ class DeltaLog:
         self._handle = handle
         return self._current
 
-    def known_paths(self, after: int | None, version: int) -> Iterator[Entry]:
+    def known_paths(self, version: int) -> Iterator[Entry]:
         """See `deltalog.known_paths`."""
-        return deltalog.known_paths(self._storage, after, version, self._pool)
+        return deltalog.known_paths(self._storage, version, self._pool)
+
+    def news(self, after: int, version: int) -> tuple[list[str], list[str]]:
+        """See `deltalog.news`."""
+        return deltalog.news(self._storage, after, version, self._pool)
+
+    def recent_output_ids(self, version: int) -> list[str]:
+        """See `deltalog.recent_output_ids`."""
+        return deltalog.recent_output_ids(self._storage, version, self._pool)
 
     def own_commit(self, state: TableState) -> OwnCommit | None:
         """Our last commit; None if there was none or its commitInfo was cleaned up."""
@@ -147,10 +155,6 @@ class DeltaLog:
         except Exception as error:  # see `refresh`
             self._handle = None
             raise CommitError(f"{self._table.uri}: {_told(error)}") from error
-
-    def earlier_output_ids(self, own: OwnCommit) -> list[str]:
-        """See `deltalog.earlier_output_ids`."""
-        return deltalog.earlier_output_ids(self._storage, own.version)
 
     def commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
         """Make the plan's adds visible, and what they change in the schema with them.
@@ -195,6 +199,9 @@ class DeltaLog:
         properties = CommitProperties(
             app_transactions=self._transactions(handle, marks, now),
             custom_metadata={deltalog.OUR_KEY: dict(marks.document)},
+            # A creation that another one came before would be tried again as version 1,
+            # without a look at what version 0 has.
+            max_commit_retries=0 if handle is None else None,
         )
         own_checkpoints = self._table.delta_checkpoint_interval is not None
         hooks = PostCommitHookProperties(not own_checkpoints, self._table.delta_log_cleanup)

@@ -175,12 +175,20 @@ class TablePipeline:
             self._log.info("files_found", files=len(self._queue))
         count = min(len(self._queue), self._table.max_files_per_commit)
         batch = [self._queue.popleft() for _ in range(count)]
-        self._work(snapshot, [entry for entry in batch if entry.path not in self._known])
+        self._work(snapshot, [e for e in batch if self._is_open(snapshot.memory, e.path)])
         if self._queue:
             return True
         if self._failed and not self._done:
             raise self._failed[0].error
         return self._done > 0
+
+    def _is_open(self, memory: Memory, path: str) -> bool:
+        """Whether a file that was found a while ago is still to be done.
+
+        Another Penguin may have committed it since; then its progress covers it.
+        """
+        late = path in self._late
+        return path not in self._known and (late or is_new(memory.progress, path))
 
     def _work(self, snapshot: Snapshot, batch: Sequence[Entry]) -> None:
         """Take a batch as far as it goes: committed, on record, or pending."""
@@ -258,9 +266,8 @@ class TablePipeline:
             self._check_partitioning(state)
         if state is None or memory is None or memory.txn_version != state.txn_version:
             memory = self._recover(state)
-        elif self._seen != state.version:
-            known = self._delta.known_paths(self._seen, state.version)
-            self._known.update(entry.path for entry in known)
+        elif self._seen is not None and self._seen != state.version:
+            memory = self._updated(memory, self._seen, state)
         self._seen = None if state is None else state.version
         self._known = {
             path for path in self._known if path in self._late or is_new(memory.progress, path)
@@ -268,8 +275,17 @@ class TablePipeline:
         self._memory = memory
         return Snapshot(state, memory)
 
+    def _updated(self, memory: Memory, seen: int, state: TableState) -> Memory:
+        try:
+            paths, ids = self._delta.news(seen, state.version)
+        except StateError:
+            # Cleaned up past what was seen; what is left of the log is read as a whole.
+            return self._recover(state)
+        self._known.update(paths)
+        return replace(memory, output_ids=kept_ids(memory.output_ids, ids))
+
     def _recover(self, state: TableState | None) -> Memory:
-        known = [] if state is None else list(self._delta.known_paths(None, state.version))
+        known = [] if state is None else list(self._delta.known_paths(state.version))
         self._known = {entry.path for entry in known}
         return recover(
             self._table, self._storage, self._delta, state, known, self._accept, self._clock()

@@ -18,6 +18,7 @@ from penguin_py.memory import (
     CHORES,
     Memory,
     committed,
+    kept_ids,
     mirror_from_json,
     mirror_path,
     rebuilt,
@@ -60,7 +61,8 @@ def recover(
         memory = replace(memory, progress=floored)
         if not ours and oldest is not None:
             memory = replace(memory, progress=replace(memory.progress, floor=oldest))
-    return replace(memory, progress=replace(memory.progress, depth=depth))
+    ids = kept_ids(memory.output_ids, log.recent_output_ids(state.version))
+    return replace(memory, progress=replace(memory.progress, depth=depth), output_ids=ids)
 
 
 def _remembered(table: Table, storage: Storage, log: DeltaLog, state: TableState) -> Memory | None:
@@ -79,9 +81,8 @@ def _remembered(table: Table, storage: Storage, log: DeltaLog, state: TableState
     where = f"{storage.uri}: commitInfo of version {own.version}"
     earlier = () if mirror is None else mirror.output_ids
     memory = committed(own.document, state.txn_version, earlier, where)
-    if mirror is not None and mirror.commit_id == memory.commit_id:
-        return mirror
     if mirror is None:
-        ids = log.earlier_output_ids(own)
-        return committed(own.document, state.txn_version, ids, where)
+        return memory
+    if mirror.commit_id == memory.commit_id:
+        return mirror
     return replace(memory, chores=mirror.chores)

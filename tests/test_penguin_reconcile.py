@@ -337,6 +337,23 @@ def test_a_backfill_beside_the_live_instance_commits_no_file_twice(world: World)
     }
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_output_id_counts_once_over_all_instances(world: World, restarted: bool) -> None:
+    backfill: dict[str, Any] = {"app_id": "events-backfill"}
+    live, other = world.penguin(), world.penguin(**backfill)
+    world.put("a.parquet", {"id": [1]}, output_id="one")
+    world.run(live)
+    world.run(other)
+    world.put("b.parquet", {"id": [2]}, output_id="two")
+    world.run(other)
+    world.put("c.parquet", {"id": [2]}, output_id="two")
+    world.put("d.parquet", {"id": [1]}, output_id="one")
+    world.run(world.penguin() if restarted else live)
+    world.run(world.penguin(**backfill) if restarted else other)
+    assert [row["id"] for row in world.rows()] == [1, 2]
+    assert set(world.quarantined()) == {"c.parquet", "d.parquet"}
+
+
 def test_log_checkpoints_come_as_often_as_configured(world: World) -> None:
     penguin = world.penguin(delta_checkpoint_interval=3)
     for number in range(7):

@@ -32,10 +32,14 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class _Fitting:
-    """The table as it grows while files are added to the plan; None before the first of all."""
+    """The table as it grows while files are added to the plan; None before the first of all.
+
+    ``latest`` is the schema of the latest file that fitted: most files are alike.
+    """
 
     schema: pa.Schema | None
     partitions: Mapping[str, pa.DataType] | None
+    latest: pa.Schema | None = None
 
 
 def make_plan(
@@ -70,7 +74,7 @@ def make_plan(
                 partitions = typed_columns(columns_of(footer.path), None)
             values = partition_values(footer.path, partitions)
             stage = "schema"
-            schema = _grown(fitting.schema, footer, partitions, rules.evolution)
+            schema = _grown(fitting, footer, partitions, rules.evolution)
             stage = "output_id"
             _check_identity(footer.output_id, seen)
             stage = "writer"
@@ -78,7 +82,7 @@ def make_plan(
         except Misfit as misfit:
             rejections.append(Rejection(footer.entry, stage, str(misfit)))
             continue
-        fitting = _Fitting(schema, partitions)
+        fitting = _Fitting(schema, partitions, footer.schema)
         taken.append((footer, values))
         if footer.output_id is not None:
             seen.add(footer.output_id)
@@ -104,7 +108,7 @@ def make_plan(
 
 
 def _grown(
-    schema: pa.Schema | None,
+    fitting: _Fitting,
     footer: Footer,
     partitions: Mapping[str, pa.DataType],
     evolution: str,
@@ -112,6 +116,10 @@ def _grown(
     """The table's schema with this file in it. Raises `Misfit`."""
     if footer.metadata.num_rows == 0:
         raise Misfit("has no rows")
+    schema = fitting.schema
+    if schema is not None and fitting.latest is not None and footer.schema.equals(fitting.latest):
+        _check_required(schema, footer)
+        return schema
     columns = delta_schema(footer.schema)
     if schema is None:
         check_names(columns, partitions)
@@ -147,10 +155,11 @@ def _check_writer(footer: Footer, table: TableState | None) -> None:
 
 def _check_required(schema: pa.Schema, footer: Footer) -> None:
     """A nullable file column may fill a required one only if it is proven free of nulls."""
-    leaves = leaf_columns(footer.metadata, footer.schema)
-    for column in schema:
+    required = [column for column in schema if not column.nullable]
+    leaves = leaf_columns(footer.metadata, footer.schema) if required else {}
+    for column in required:
         position = footer.schema.get_field_index(column.name)
-        if column.nullable or position < 0 or not footer.schema.field(position).nullable:
+        if position < 0 or not footer.schema.field(position).nullable:
             continue
         leaf = leaves.get((column.name,))
         bounds = None if leaf is None else column_bounds(footer.metadata, leaf.index)

@@ -37,6 +37,7 @@ INDEXED_COLUMNS = 32
 TEXT_CHARACTERS = 32
 DECIMAL_DIGITS = 15
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -126,12 +127,19 @@ def _put(into: dict[str, Any], name: Name, value: Any) -> None:
 
 def _json(value: Any) -> str:
     """JSON in which decimals are numbers with all their digits."""
+    try:
+        return _ENCODER.encode(value)
+    except TypeError:  # there is a decimal in it, which json has no number for
+        return _json_with_decimals(value)
+
+
+def _json_with_decimals(value: Any) -> str:
     if isinstance(value, dict):
-        items = (f"{_json(key)}:{_json(item)}" for key, item in value.items())
+        items = (f"{_ENCODER.encode(key)}:{_json(item)}" for key, item in value.items())
         return "{" + ",".join(items) + "}"
     if isinstance(value, decimal.Decimal):
         return format(value, "f")
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def _leaves(kind: pa.DataType) -> int:

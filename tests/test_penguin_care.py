@@ -216,3 +216,20 @@ def test_every_reader_finds_the_same_table(world: World) -> None:
     assert json.loads(line.removeprefix("RESULT ")) == expected
     protocol = DeltaTable(world.uri).protocol()
     assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
+
+
+@pytest.mark.parametrize("cleanup", [True, False])
+def test_expired_log_entries_are_removed_only_as_configured(world: World, cleanup: bool) -> None:
+    settings: dict[str, Any] = {"delta_checkpoint_interval": 2, "delta_log_cleanup": cleanup}
+    penguin = world.penguin(**settings)
+    world.put("0.parquet", {"id": [0]})
+    world.run(penguin)
+    world.delta().alter.set_table_properties({"delta.logRetentionDuration": "interval 0 days"})
+    for number in range(1, 6):
+        world.put(f"{number}.parquet", {"id": [number]})
+        world.run(penguin)
+    first = world.storage.stat(f"_delta_log/{0:020d}.json")
+    assert (first is None) == cleanup
+    world.storage.delete("_penguin/events_checkpoint.json")
+    assert world.run(**settings) == 0
+    assert [row["id"] for row in world.rows()] == list(range(6))

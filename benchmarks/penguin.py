@@ -92,6 +92,12 @@ def make_table(root: Path, files: int) -> None:
         else:
             table = DeltaTable(root)
             table.create_write_transaction(adds, "append", whole, ["date"])
+    # One commit of Penguin's own, as in a table that it has looked after for long.
+    with ThreadPoolExecutor(THREADS) as pool:
+        worker, _ = penguin(str(root), pool)
+        drop(root, 1, 999)
+        while worker.cycle(threading.Event()):
+            pass
     DeltaTable(root).create_checkpoint()
 
 
@@ -163,9 +169,9 @@ def commit_by_penguin(root: Path, count: int, rounds: int) -> dict[str, Any]:
             storage.requests = 0
             began = time.perf_counter()
             assert worker.cycle(stop)
-            taken.append(time.perf_counter() - began)
             requests = storage.requests
-            worker.cycle(stop)
+            worker.cycle(stop)  # reads its own commit, which delta-rs's handle does not know yet
+            taken.append(time.perf_counter() - began)
     return {
         "secs": statistics.median(taken),
         "start_secs": start_secs,
@@ -189,10 +195,10 @@ def commit_by_delta_rs(root: Path, count: int, rounds: int) -> dict[str, Any]:
         ]
         properties = CommitProperties(app_transactions=[Transaction("raw", round_, 0)])
         began = time.perf_counter()
-        table.update_incremental()
         table.create_write_transaction(
             adds, "append", table.schema(), ["date"], commit_properties=properties
         )
+        table.update_incremental()
         taken.append(time.perf_counter() - began)
     return {
         "secs": statistics.median(taken),

@@ -192,7 +192,8 @@ def _commit_paths(actions: Iterable[Mapping[str, Any]]) -> Iterator[Entry]:
 
 def _entry(path: str, millis: Any) -> Entry:
     # Paths in the log are percent-encoded, names in a listing are not.
-    return Entry(unquote(path), 0, millis / 1000 if isinstance(millis, int) else 0.0)
+    plain = unquote(path) if "%" in path else path
+    return Entry(plain, 0, millis / 1000 if isinstance(millis, int) else 0.0)
 
 
 def _newest_checkpoint(storage: Storage, version: int) -> tuple[int, list[str]] | None:

@@ -285,11 +285,13 @@ class TablePipeline:
         return replace(memory, output_ids=kept_ids(memory.output_ids, ids))
 
     def _recover(self, state: TableState | None) -> Memory:
-        known = [] if state is None else list(self._delta.known_paths(state.version))
-        self._known = {entry.path for entry in known}
-        return recover(
-            self._table, self._storage, self._delta, state, known, self._accept, self._clock()
+        memory = recover(
+            self._table, self._storage, self._delta, state, self._accept, self._clock()
         )
+        # The paths of a large table fit into memory once, but need not stay there.
+        paths = () if state is None else self._delta.known_paths(state.version)
+        self._known = {e.path for e in paths if is_new(memory.progress, e.path)}
+        return memory
 
     def _check_partitioning(self, state: TableState) -> None:
         configured = self._table.partition_types

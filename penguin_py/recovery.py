@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from blizzard_py.core import checkpoint
@@ -10,7 +10,6 @@ from blizzard_py.core.errors import StateError
 from blizzard_py.core.floor import raised
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.lookback import lookback_floor
-from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import SETTLED_SECS, Progress, is_hidden
 from penguin_py.delta import DeltaLog
@@ -32,14 +31,13 @@ def recover(
     storage: Storage,
     log: DeltaLog,
     state: TableState | None,
-    known: Iterable[Entry],
     accept: Callable[[str], bool],
     now: float,
 ) -> Memory:
     """The memory for ``state``, in the order that `penguin_py.memory` gives.
 
-    ``known`` are all paths of the log and ``accept`` tells which of their names
-    could be files of ours. Raises `StateError` and `StorageError`.
+    ``accept`` tells which of the log's names could be files of ours; all of them
+    are read only if nothing else is left. Raises `StateError` and `StorageError`.
     """
     oldest = lookback_floor(table.partition_filter, now)
     if state is None:
@@ -48,6 +46,7 @@ def recover(
     memory = _remembered(table, storage, log, state)
     depth = len(state.partition_columns)
     if memory is None or memory.progress.depth not in (None, depth):
+        known = log.known_paths(state.version)
         ours = [e for e in known if not is_hidden(e.path) and accept(e.path)]
         get_logger(table=table.name).info(
             "progress_rebuilt_from_log", files=len(ours), txn_version=state.txn_version

@@ -17,7 +17,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check bench bench-discovery lock clean
+.PHONY: help setup demo test check bench bench-discovery bench-penguin chaos lock clean
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -45,6 +45,12 @@ bench: ## rows per second of one batch, beside plain Spark and bare Python
 
 bench-discovery: ## LIST requests, keys and seconds of a poll, beside listing everything
 	$(DEV) python -m benchmarks.discovery $(ARGS)
+
+bench-penguin: ## what a commit and an idle poll cost, beside delta-rs alone
+	$(DEV) python -m benchmarks.penguin $(ARGS)
+
+chaos: ## 200 rounds of deaths, lost answers and rivals around one table
+	$(DEV) python -m tests.penguin_chaos --rounds 200 $(ARGS)
 
 # The runtime set takes its versions from the development set, so that installing one
 # over the other changes nothing.

@@ -6,12 +6,12 @@ knows what a source file is called and where a cold start begins.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from blizzard_py.core.config import PartitionFilter, SourceCompression, SourceSettings
+from blizzard_py.core.config import SourceCompression, SourceSettings
 from blizzard_py.core.errors import StateError
+from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.model import Entry
 from blizzard_py.core.scan import scan
 from blizzard_py.core.storage import Storage
@@ -53,26 +53,6 @@ def accepts(compression: SourceCompression) -> Callable[[str], bool]:
     """Whether a path has one of the endings that ``compression`` stands for."""
     endings = ENDINGS[compression]
     return lambda path: path.endswith(endings)
-
-
-def lookback_floor(partition_filter: PartitionFilter | None, now: float) -> str | None:
-    """The oldest partition that is wanted at ``now`` (UTC), or None for all.
-
-    ``lookback`` units back, in the template's finest unit. Always a whole
-    prefix, so it never cuts a name.
-    """
-    if partition_filter is None or partition_filter.lookback is None:
-        return None
-    template, back = partition_filter.prefix_template, partition_filter.lookback
-    moment = dt.datetime.fromtimestamp(now, dt.UTC)
-    if "%H" in template:
-        moment -= dt.timedelta(hours=back)
-    elif any(code in template for code in ("%d", "%j", "%F")):
-        moment -= dt.timedelta(days=back)
-    else:
-        months = moment.year * 12 + moment.month - 1 - (back if "%m" in template else 12 * back)
-        moment = moment.replace(year=months // 12, month=months % 12 + 1, day=1)
-    return moment.strftime(template)
 
 
 def check_tracking(state: SourceState, source: SourceSettings, where: str) -> None:

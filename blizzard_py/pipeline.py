@@ -25,6 +25,7 @@ from blizzard_py.core.daemon import StopEvent
 from blizzard_py.core.errors import OrderError, Unavailable
 from blizzard_py.core.fence import FencedFile
 from blizzard_py.core.log import get_logger
+from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.metrics import (
     FILES_DISCOVERED,
     LATE_FILES,
@@ -40,7 +41,6 @@ from blizzard_py.discovery import (
     check_tracking,
     discover,
     discover_unseen,
-    lookback_floor,
     starting_point,
 )
 from blizzard_py.late import late_by, observed, partitions_behind, quarantined_late, swept

@@ -83,6 +83,26 @@ def status(config: Path, as_json: bool) -> int:
     return _report(errors)
 
 
+@main.command()
+@config_argument
+@click.option("--dry-run", is_flag=True, help="Only report; commit nothing.")
+@json_option
+@log_level_option
+@command
+def reconcile(config: Path, dry_run: bool, as_json: bool) -> int:
+    """Compare the table directories with the logs and commit what was left behind.
+
+    Stragglers younger than reconcile_horizon_secs are committed, and so are
+    quarantined files that were replaced; older files are reported as orphans.
+    """
+    document, errors = app.reconcile(load_config(config), dry_run=dry_run)
+    if as_json:
+        print_json(document)
+    else:
+        _print_reconcile(document)
+    return _report(errors)
+
+
 def _report(errors: list[str]) -> int:
     for error in errors:
         click.echo(f"error: {error}", err=True)
@@ -102,7 +122,9 @@ def _print_plan(document: dict[str, Any]) -> None:
 
 
 def _print_status(document: dict[str, Any]) -> None:
-    table = Table("table", "state", "watermark", "last update (UTC)", "Delta version", "txn")
+    table = Table(
+        "table", "state", "watermark", "last update (UTC)", "Delta version", "txn", "quarantined"
+    )
     for name, found in document["tables"].items():
         updated = found["last_update_ts"]
         table.add_row(
@@ -112,8 +134,24 @@ def _print_status(document: dict[str, Any]) -> None:
             "-" if updated is None else f"{dt.datetime.fromtimestamp(updated, dt.UTC):%F %T}",
             _shown(found["delta_version"]),
             _shown(found["txn_version"]),
+            f"{found['quarantine']['count']:,}",
         )
     Console().print(table)
+    for name, found in document["tables"].items():
+        newest = found["quarantine"]["newest"]
+        if newest is not None:
+            click.echo(f"{name}: newest in quarantine: {newest['path']}: {newest['error']}")
+
+
+def _print_reconcile(document: dict[str, Any]) -> None:
+    table = Table("table", "stragglers", "retried", "orphans")
+    for name, found in document["tables"].items():
+        counts = (f"{len(found[kind]):,}" for kind in ("stragglers", "retries", "orphans"))
+        table.add_row(escape(name), *counts)
+    Console().print(table)
+    for name, found in document["tables"].items():
+        for path in found["orphans"]:
+            click.echo(f"{name}: orphan: {path}")
 
 
 def _shown(number: int | None) -> str:

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from blizzard_py.core.config import Config
 from blizzard_py.core.daemon import Loop, run, stop_on_signals
 from blizzard_py.core.errors import BlizzardError
 from blizzard_py.core.log import get_logger
+from blizzard_py.core.metrics import serve
 from blizzard_py.core.stores import open_storage
 from penguin_py.delta import DeltaLog
 from penguin_py.pipeline import Snapshot, TablePipeline
@@ -43,6 +45,8 @@ def run_daemon(config: Config, *, once: bool) -> int:
     stop = threading.Event()
     limits = config.global_
     loop = Loop(once, limits.poll_jitter_secs, limits.shutdown_grace_secs)
+    if config.metrics is not None:
+        serve(config.metrics.address)
     with stop_on_signals(stop), build(config) as workers:
         log.info("started", tables=[worker.name for worker in workers], once=once)
         code = run(workers, loop, stop)
@@ -58,6 +62,24 @@ def plan(config: Config) -> tuple[dict[str, Any], list[str]]:
 def status(config: Config) -> tuple[dict[str, Any], list[str]]:
     """The state of every table, from storage alone, and the errors of unreadable ones."""
     return _collect(config, _status_of)
+
+
+def reconcile(config: Config, *, dry_run: bool) -> tuple[dict[str, Any], list[str]]:
+    """Compare every table's directory with its log and, without ``dry_run``, commit stragglers."""
+    return _collect(config, partial(_reconcile_table, dry_run=dry_run))
+
+
+def _reconcile_table(pipeline: TablePipeline, *, dry_run: bool) -> dict[str, Any]:
+    found = pipeline.reconcile(dry_run=dry_run)
+    stop = threading.Event()
+    while not dry_run and pipeline.cycle(stop):
+        pass
+    return {
+        "stragglers": [entry.path for entry in found.stragglers],
+        "retries": [entry.path for entry in found.retries],
+        "orphans": [entry.path for entry in found.orphans],
+        "dry_run": dry_run,
+    }
 
 
 def _collect(
@@ -97,6 +119,18 @@ def _status_of(pipeline: TablePipeline) -> dict[str, Any]:
             if partition and known.watermark is not None
         },
         "last_update_ts": snapshot.memory.updated,
+        "quarantine": _quarantine_of(pipeline),
+    }
+
+
+def _quarantine_of(pipeline: TablePipeline) -> dict[str, Any]:
+    records = pipeline.quarantined().values()
+    newest = max(records, key=lambda record: record.timestamp, default=None)
+    return {
+        "count": len(records),
+        "newest": None
+        if newest is None
+        else {"path": newest.path, "error": newest.error, "timestamp": newest.timestamp},
     }
 
 

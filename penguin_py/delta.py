@@ -1,8 +1,8 @@
 """The Delta table itself: open, create, evolve, commit. The only deltalake import.
 
-One commit is one log entry that holds the adds, our ``txn`` action and our
-commitInfo. A new table and its first files are one entry as well, so a crash
-leaves no empty table behind.
+One commit is one log entry that holds the adds, our ``txn`` action, our commitInfo
+and, if the schema grows, the new schema: readers see both or neither. A new table
+and its first files are one entry as well, so a crash leaves no empty table behind.
 
 A commit has three outcomes. *Landed*: delta-rs said so, or the log read again
 has our ``txn`` with our commit id (a lost answer looks like an error). *Failed*:
@@ -13,25 +13,34 @@ the truth is in either case.
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Field,
+    PostCommitHookProperties,
+    Schema,
+    TableFeatures,
+    Transaction,
+)
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
-from blizzard_py.core.errors import CommitError, NotFound, StateError, Unavailable
+from blizzard_py.core.errors import BlizzardError, CommitError, NotFound, StateError, Unavailable
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
 from penguin_py import deltalog
-from penguin_py.model import Add, CommitPlan, OwnCommit, TableState
+from penguin_py.model import REMOVED_KEPT_SECS, Add, CommitPlan, OwnCommit, TableState
 from penguin_py.settings import Table, delta_options
 
 # Table properties under which a commit of ours would go wrong: name, value that is
@@ -48,6 +57,15 @@ _REFUSED = (
         "readers would not find columns by the names they have in the arriving files",
     ),
 )
+
+_UNITS = {
+    "week": 604_800.0,
+    "day": 86_400.0,
+    "hour": 3600.0,
+    "minute": 60.0,
+    "second": 1.0,
+    "millisecond": 1e-3,
+}
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -96,9 +114,17 @@ class DeltaLog:
         self._handle = handle
         return self._current
 
-    def known_paths(self, after: int | None, version: int) -> list[Entry]:
+    def known_paths(self, version: int) -> Iterator[Entry]:
         """See `deltalog.known_paths`."""
-        return list(deltalog.known_paths(self._storage, after, version, self._pool))
+        return deltalog.known_paths(self._storage, version, self._pool)
+
+    def news(self, after: int, version: int) -> tuple[list[str], list[str]]:
+        """See `deltalog.news`."""
+        return deltalog.news(self._storage, after, version, self._pool)
+
+    def recent_output_ids(self, version: int) -> list[str]:
+        """See `deltalog.recent_output_ids`."""
+        return deltalog.recent_output_ids(self._storage, version, self._pool)
 
     def own_commit(self, state: TableState) -> OwnCommit | None:
         """Our last commit; None if there was none or its commitInfo was cleaned up."""
@@ -108,33 +134,77 @@ class DeltaLog:
             self._storage, self._table.app_id, state.txn_version, state.version
         )
 
-    def earlier_output_ids(self, own: OwnCommit) -> list[str]:
-        """See `deltalog.earlier_output_ids`."""
-        return deltalog.earlier_output_ids(self._storage, own.version)
+    def optimize(self, target_bytes: int) -> dict[str, Any]:
+        """Compact small files; what delta-rs says of it. Raises `CommitError`."""
+        return self._chore(lambda handle: handle.optimize.compact(target_size=target_bytes))
+
+    def vacuum(self, retention_hours: int | None) -> int:
+        """Delete files that the table let go long enough ago; how many. Raises `CommitError`.
+
+        Never a full vacuum: that one takes files that wait for their commit.
+        """
+        return len(
+            self._chore(lambda handle: handle.vacuum(retention_hours, dry_run=False, full=False))
+        )
+
+    def _chore(self, action: Callable[[DeltaTable], T]) -> T:
+        if self._handle is None:
+            raise CommitError(f"{self._table.uri}: there is no table yet")
+        try:
+            return action(self._handle)
+        except Exception as error:  # see `refresh`
+            self._handle = None
+            raise CommitError(f"{self._table.uri}: {_told(error)}") from error
 
     def commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
-        """Make the plan's adds visible, with schema changes before them or with them.
+        """Make the plan's adds visible, and what they change in the schema with them.
 
         Raises `CommitError` unless it landed for sure.
         """
+        before = -1 if self._current is None else self._current.version
         try:
             self._commit(plan, marks, now)
         except Exception as error:  # see `refresh`; what counts is what the log has now
             if not self._landed(marks, error):
+                taken = self._current is not None and (
+                    self._current.txn_version >= marks.txn_version
+                )
                 raise CommitError(
-                    f"{self._table.uri}: commit {marks.txn_version} did not land: {_told(error)}"
+                    f"{self._table.uri}: commit {marks.txn_version} did not land: "
+                    + (
+                        f"another Penguin made commit {marks.txn_version} of"
+                        f" {self._table.app_id}; going on from there"
+                        if taken
+                        else _told(error)
+                    )
                 ) from error
             get_logger(table=self._table.name).warning(
                 "commit_landed_despite_error", txn_version=marks.txn_version, error=_told(error)
             )
+        if self._table.delta_checkpoint_interval is not None:
+            self._checkpoint(self._table.delta_checkpoint_interval, before)
+
+    def _checkpoint(self, interval: int, before: int) -> None:
+        """Make a log checkpoint if the commits since version ``before`` reached the interval."""
+        try:
+            state = self.refresh()
+            if state is not None and (state.version + 1) // interval > (before + 1) // interval:
+                self._chore(lambda handle: handle.create_checkpoint())
+        except BlizzardError as error:  # the commit stands; the next one tries again
+            get_logger(table=self._table.name).warning("checkpoint_failed", error=str(error))
 
     def _commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
         adds = [_action(add) for add in plan.adds]
-        properties = CommitProperties(
-            app_transactions=[Transaction(self._table.app_id, marks.txn_version, int(now * 1000))],
-            custom_metadata={deltalog.OUR_KEY: dict(marks.document)},
-        )
         handle = self._handle
+        properties = CommitProperties(
+            app_transactions=self._transactions(handle, marks, now),
+            custom_metadata={deltalog.OUR_KEY: dict(marks.document)},
+            # A creation that another one came before would be tried again as version 1,
+            # without a look at what version 0 has.
+            max_commit_retries=0 if handle is None else None,
+        )
+        own_checkpoints = self._table.delta_checkpoint_interval is not None
+        hooks = PostCommitHookProperties(not own_checkpoints, self._table.delta_log_cleanup)
         if handle is None:
             create_table_with_add_actions(
                 self._table.uri,
@@ -145,18 +215,38 @@ class DeltaLog:
                 name=self._table.name,
                 storage_options=self._options,
                 commit_properties=properties,
+                post_commithook_properties=hooks,
             )
             return
         if plan.changed:
-            fields = [plan.schema.field(name) for name in plan.changed]
-            handle.alter.add_columns(Schema.from_arrow(pa.schema(fields)).fields)
+            _admit_types(handle, plan)
         handle.create_write_transaction(
             [*adds],
-            mode="append",
-            schema=handle.schema(),
+            # "overwrite" is the call that takes a new schema in the same log entry. What
+            # it overwrites is what the filter finds, which is nothing.
+            mode="overwrite" if plan.changed else "append",
+            schema=_evolved(handle.schema(), plan) if plan.changed else handle.schema(),
             partition_by=list(plan.partition_columns),
+            partition_filters=_nothing(plan.schema) if plan.changed else None,
             commit_properties=properties,
+            post_commithook_properties=hooks,
         )
+
+    def _transactions(
+        self, handle: DeltaTable | None, marks: Marks, now: float
+    ) -> list[Transaction]:
+        """Our ``txn``, and what makes a commit of the live instance in between a conflict.
+
+        delta-rs rebases commits of different applications over each other. Two
+        Penguins that planned the same file must not be: so a second instance
+        repeats the live one's ``txn`` as it read it, and both conflict.
+        """
+        found = [Transaction(self._table.app_id, marks.txn_version, int(now * 1000))]
+        live = self._table.live_app_id
+        if self._table.app_id != live:
+            version = None if handle is None else handle.transaction_version(live)
+            found.append(Transaction(live, version or 0, int(now * 1000)))
+        return found
 
     def _landed(self, marks: Marks, error: Exception) -> bool:
         self._handle = None
@@ -199,6 +289,10 @@ class DeltaLog:
             txn_version=handle.transaction_version(self._table.app_id) or 0,
             schema=pa.schema(handle.schema().to_arrow()),
             partition_columns=tuple(metadata.partition_columns),
+            created=metadata.created_time / 1000 if metadata.created_time else math.inf,
+            removed_kept_secs=interval_secs(
+                metadata.configuration.get("delta.deletedFileRetentionDuration")
+            ),
         )
 
     def _guarded(self, action: Callable[[], T]) -> T:
@@ -212,6 +306,42 @@ class DeltaLog:
             raise Unavailable(f"{self._table.uri}: {_told(error)}") from error
 
 
+def _evolved(before: Schema, plan: CommitPlan) -> Schema:
+    """The table's schema with the plan's changes; untouched columns keep their metadata."""
+    old = {field.name: field for field in before.fields}
+    changed = Schema.from_arrow(pa.schema([plan.schema.field(name) for name in plan.changed]))
+    new = {field.name: field for field in changed.fields}
+    fields: list[Field] = [new.get(name) or old[name] for name in plan.schema.names]
+    return Schema(fields)
+
+
+def _nothing(schema: pa.Schema) -> list[tuple[str, str, list[str]]]:
+    """A filter that is false for every file, whatever its values and statistics."""
+    return [(schema.names[0], "in", [])]
+
+
+def _admit_types(handle: DeltaTable, plan: CommitPlan) -> None:
+    """Raise the protocol if a new column needs it, and only then.
+
+    This is an entry of its own, and one that no reader sees a difference by.
+    """
+    features = handle.protocol().reader_features or []
+    if "timestampNtz" not in features and any(
+        _has_plain_timestamp(plan.schema.field(name).type) for name in plan.changed
+    ):
+        handle.alter.add_feature(
+            TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True
+        )
+
+
+def _has_plain_timestamp(kind: pa.DataType) -> bool:
+    if pa.types.is_timestamp(kind):
+        return kind.tz is None
+    if pa.types.is_nested(kind):
+        return any(_has_plain_timestamp(kind.field(i).type) for i in range(kind.num_fields))
+    return False
+
+
 def _action(add: Add) -> AddAction:
     return AddAction(
         path=add.entry.path,
@@ -221,6 +351,15 @@ def _action(add: Add) -> AddAction:
         data_change=True,
         stats=add.stats,
     )
+
+
+def interval_secs(text: str | None) -> float:
+    """Delta's ``interval 7 days`` in seconds; its default if not set, 0 if not understood."""
+    if text is None:
+        return REMOVED_KEPT_SECS
+    match = re.fullmatch(r"\s*(?:interval\s+)?(\d+)\s+([a-z]+?)s?\s*", text.lower())
+    unit = None if match is None else _UNITS.get(match[2])
+    return 0.0 if match is None or unit is None else int(match[1]) * unit
 
 
 def _told(error: Exception) -> str:

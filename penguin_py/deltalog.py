@@ -35,6 +35,8 @@ OUR_KEY = "penguin"
 COMMITS_SEARCHED = 100
 
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
+# delta-rs stages `N.json` as `N.json#M` on local disks, other writers beside it.
+_LEFTOVER = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)(?:#\d+|\..*\.tmp)|_commit_.*\.tmp")
 _CHECKPOINT_COLUMNS = (
     "add.path",
     "add.modificationTime",
@@ -58,32 +60,19 @@ def commit_path(version: int) -> str:
     return f"{LOG}/{version:020d}.json"
 
 
-def known_paths(
-    storage: Storage, after: int | None, version: int, pool: Executor
-) -> Iterator[Entry]:
-    """Every path that versions ``after < v <= version`` add or remove; sizes are 0.
+def known_paths(storage: Storage, version: int, pool: Executor) -> Iterator[Entry]:
+    """Every path that the log up to ``version`` adds or removes; sizes are 0.
 
-    ``after`` None means from the beginning, through the newest checkpoint.
     ``modified`` is the file's modification time for adds, that of the deletion
     for removes. Raises `StateError` if the log is not whole.
     """
-    if after is None:
-        found = _newest_checkpoint(storage, version)
-        if found is None:
-            after = -1
-        else:
-            after, parts = found
-            for part in parts:
-                yield from _checkpoint_paths(storage, part)
-    wanted = range(after + 1, version + 1)
-    for number, actions in zip(
-        wanted, pool.map(lambda v: read_commit(storage, v), wanted), strict=True
-    ):
-        if actions is None:
-            raise StateError(
-                f"{storage.uri}/{commit_path(number)}: is missing, and no checkpoint that can be"
-                " read here covers it; which files the table had is not certain"
-            )
+    after = -1
+    found = _newest_checkpoint(storage, version)
+    if found is not None:
+        after, parts = found
+        for part in parts:
+            yield from _checkpoint_paths(storage, part)
+    for actions in _commits(storage, after, version, pool):
         yield from _commit_paths(actions)
 
 
@@ -98,24 +87,80 @@ def last_own_commit(storage: Storage, app_id: str, txn: int, version: int) -> Ow
             and (found.get("appId"), found.get("version")) == (app_id, txn)
             for action in actions
         ):
-            return OwnCommit(number, _our_document(actions))
+            document = _our_document(actions)
+            # A second instance repeats the txn of the live one; the commit is still its own.
+            if document.get("app_id", app_id) == app_id:
+                return OwnCommit(number, document)
     return None
 
 
-def earlier_output_ids(storage: Storage, before: int) -> list[str]:
-    """Output ids of our commits before a version, oldest first, as far back as they are read.
+def sweep_leftovers(storage: Storage, older_than: float) -> int:
+    """Delete what killed writers left in the log: staged commits and temporary files.
 
-    Only needed when the mirror, which has them all, is lost.
+    Only names that are neither commit nor checkpoint, and only if they were last
+    written before ``older_than`` (epoch seconds), so that nobody still writes
+    them. Returns how many.
     """
-    groups: list[list[str]] = []
-    for number in range(before - 1, max(-1, before - 1 - COMMITS_SEARCHED), -1):
-        actions = read_commit(storage, number)
+    doomed = [
+        entry.path
+        for page in storage.list_range(f"{LOG}/", f"{LOG}0")
+        for entry in page.entries
+        if _LEFTOVER.fullmatch(entry.path.removeprefix(f"{LOG}/")) and entry.modified < older_than
+    ]
+    for path in doomed:
+        storage.delete(path)
+    return len(doomed)
+
+
+def recent_output_ids(storage: Storage, version: int, pool: Executor) -> list[str]:
+    """Output ids of the commits up to ``version``, of all instances, oldest first.
+
+    As far back as `COMMITS_SEARCHED` and as the log goes. The mirror has those
+    of one instance only, and may be lost.
+    """
+    wanted = range(max(0, version + 1 - COMMITS_SEARCHED), version + 1)
+    groups = pool.map(lambda number: _output_ids_of(storage, number), wanted)
+    return [name for group in groups for name in group]
+
+
+def _output_ids_of(storage: Storage, version: int) -> list[str]:
+    """Without parsing the adds, of which there may be 100,000: our writer begins so."""
+    try:
+        lines = storage.read(commit_path(version)).splitlines()
+    except NotFound:
+        return []
+    return output_ids([json.loads(line) for line in lines if line.startswith(b'{"commitInfo"')])
+
+
+def news(storage: Storage, after: int, version: int, pool: Executor) -> tuple[list[str], list[str]]:
+    """Paths and output ids of versions ``after < v <= version``. Raises `StateError`."""
+    paths: list[str] = []
+    ids: list[str] = []
+    for actions in _commits(storage, after, version, pool):
+        paths += [entry.path for entry in _commit_paths(actions)]
+        ids += output_ids(actions)
+    return paths, ids
+
+
+def _commits(
+    storage: Storage, after: int, version: int, pool: Executor
+) -> Iterator[list[dict[str, Any]]]:
+    wanted = range(after + 1, version + 1)
+    for number, actions in zip(
+        wanted, pool.map(lambda v: read_commit(storage, v), wanted), strict=True
+    ):
         if actions is None:
-            break
-        ids = _our_document(actions).get("output_ids")
-        if isinstance(ids, list):
-            groups.append([name for name in ids if isinstance(name, str)])
-    return [name for group in reversed(groups) for name in group]
+            raise StateError(
+                f"{storage.uri}/{commit_path(number)}: is missing, and no checkpoint that can be"
+                " read here covers it; which files the table had is not certain"
+            )
+        yield actions
+
+
+def output_ids(actions: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The output ids that a commit of any Penguin tells of; none for other writers."""
+    ids = _our_document(actions).get("output_ids")
+    return [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
 
 
 def read_commit(storage: Storage, version: int) -> list[dict[str, Any]] | None:
@@ -153,7 +198,8 @@ def _commit_paths(actions: Iterable[Mapping[str, Any]]) -> Iterator[Entry]:
 
 def _entry(path: str, millis: Any) -> Entry:
     # Paths in the log are percent-encoded, names in a listing are not.
-    return Entry(unquote(path), 0, millis / 1000 if isinstance(millis, int) else 0.0)
+    plain = unquote(path) if "%" in path else path
+    return Entry(plain, 0, millis / 1000 if isinstance(millis, int) else 0.0)
 
 
 def _newest_checkpoint(storage: Storage, version: int) -> tuple[int, list[str]] | None:

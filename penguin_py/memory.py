@@ -16,7 +16,7 @@ there; without it, that is a `StateError`: to guess could skip files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from blizzard_py.core.checkpoint import Fields, progress_from_json, progress_to_json
@@ -27,6 +27,8 @@ from blizzard_py.core.watermark import Progress, advance
 # Output ids are compared with those of this many files committed before: enough
 # for a writer that was paused for hours, small enough to be saved at each commit.
 OUTPUT_IDS_KEPT = 4096
+# What is done once in a while; see `penguin_py.chores`.
+CHORES = ("reconcile", "optimize", "vacuum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,9 @@ class Memory:
     """Progress and output ids as of our commit ``txn_version`` (0: none yet).
 
     ``output_ids`` are the newest last, at most `OUTPUT_IDS_KEPT`. ``updated`` is in
-    epoch seconds, None if nobody knows.
+    epoch seconds, None if nobody knows. ``chores`` tells when each of them was done
+    last, in epoch seconds; only the mirror keeps it, since losing it costs one
+    chore done early.
     """
 
     progress: Progress
@@ -42,11 +46,12 @@ class Memory:
     commit_id: str = ""
     output_ids: tuple[str, ...] = ()
     updated: int | None = None
+    chores: Mapping[str, int] = field(default_factory=dict)
 
 
-def mirror_path(table: str) -> str:
-    """Where the mirror of a table lies, relative to its directory."""
-    return f"_penguin/{table}_checkpoint.json"
+def mirror_path(state_name: str) -> str:
+    """Where an instance's mirror lies, relative to the table's directory."""
+    return f"_penguin/{state_name}_checkpoint.json"
 
 
 def mirror_to_json(memory: Memory, now: float) -> dict[str, Any]:
@@ -56,6 +61,7 @@ def mirror_to_json(memory: Memory, now: float) -> dict[str, Any]:
         "txn_version": memory.txn_version,
         "commit_id": memory.commit_id,
         "output_ids": list(memory.output_ids),
+        "chores": dict(memory.chores),
     }
 
 
@@ -68,14 +74,16 @@ def mirror_from_json(document: Any, where: str) -> Memory:
         read("commit_id", str),
         _texts(read("output_ids", list), where),
         read("last_update_ts", int),
+        _times(read.get("chores", dict) or {}, where),
     )
 
 
 def commit_document(
-    progress: Progress, commit_id: str, output_ids: Sequence[str], now: float
+    app_id: str, progress: Progress, commit_id: str, output_ids: Sequence[str], now: float
 ) -> dict[str, Any]:
     """What goes into commitInfo: the progress once this commit is in, and its own output ids."""
     return {
+        "app_id": app_id,
         "commit_id": commit_id,
         "watermark": progress.value,
         "progress": progress_to_json(progress, now),
@@ -112,6 +120,13 @@ def rebuilt(
     so a slower writer's file that sorts below them is still found.
     """
     return Memory(advance(Progress(depth=depth), list(known), (), now, grace), txn_version)
+
+
+def _times(values: Mapping[str, object], where: str) -> dict[str, int]:
+    found = {name: at for name, at in values.items() if isinstance(at, int)}
+    if len(found) != len(values):
+        raise StateError(f"{where}: chores holds something that is not a time")
+    return found
 
 
 def _texts(values: Sequence[object], where: str) -> tuple[str, ...]:

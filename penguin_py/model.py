@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,6 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blizzard_py.core.model import Entry
+
+# Delta's default of `delta.deletedFileRetentionDuration`: one week.
+REMOVED_KEPT_SECS = 7 * 86_400.0
 
 
 class Misfit(ValueError):
@@ -42,7 +46,8 @@ class Footer:
 class Rejection:
     """A file that will not be committed, and why.
 
-    ``stage`` is where it failed: ``read``, ``partition``, ``schema``, ``output_id``.
+    ``stage`` is where it failed: ``read``, ``partition``, ``schema``, ``output_id``,
+    ``writer``.
     """
 
     entry: Entry
@@ -56,12 +61,16 @@ class TableState:
 
     ``schema`` holds all columns, partition columns included, in Arrow's types.
     ``txn_version`` is what the log has for our application id, 0 for nothing.
+    ``created`` is when the table was, in epoch seconds, infinity if nobody knows.
+    ``removed_kept_secs`` is how long the log remembers a removed path at least.
     """
 
     version: int
     txn_version: int
     schema: pa.Schema
     partition_columns: tuple[str, ...]
+    created: float = math.inf
+    removed_kept_secs: float = REMOVED_KEPT_SECS
 
     @property
     def partition_types(self) -> dict[str, pa.DataType]:

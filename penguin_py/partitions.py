@@ -20,6 +20,7 @@ from penguin_py.model import Misfit
 NOT_TEXT = "its path is not valid UTF-8, so no Delta log can name it; rename it"
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(
@@ -31,6 +32,7 @@ TYPES: Mapping[str, pa.DataType] = {
     "int32": pa.int32(),
     "int64": pa.int64(),
     "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
 }
 
 
@@ -62,7 +64,7 @@ def partition_values(path: str, columns: Mapping[str, pa.DataType]) -> dict[str,
 
 def check_addressable(path: str) -> None:
     """Refuse names that a store can hold and Delta readers cannot open again. Raises `Misfit`."""
-    if any(ord(char) < 0x20 or char == "\x7f" for char in path):
+    if _CONTROL.search(path):
         raise Misfit("its name holds a control character, which Delta readers cannot open")
     if any(part in ("", ".", "..") for part in path.split("/")):
         raise Misfit("its path holds an empty component, which Delta readers cannot open")

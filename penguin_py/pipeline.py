@@ -21,18 +21,23 @@ from dataclasses import dataclass, replace
 from blizzard_py.core import checkpoint
 from blizzard_py.core.daemon import StopEvent
 from blizzard_py.core.errors import NotFound, StateError
+from blizzard_py.core.floor import raised
 from blizzard_py.core.log import get_logger
+from blizzard_py.core.metrics import FILES_COMMITTED
+from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.model import Entry
 from blizzard_py.core.scan import scan
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Progress, advance, is_new, mark_idle
+from penguin_py.chores import Chores
 from penguin_py.delta import DeltaLog, Marks
 from penguin_py.incoming import Failure, accepts, read_footers
 from penguin_py.memory import Memory, commit_document, kept_ids, mirror_path, mirror_to_json
 from penguin_py.model import CommitPlan, Rejection, TableState
 from penguin_py.partitions import NOT_TEXT, is_text
 from penguin_py.plan import Rules, make_plan
-from penguin_py.quarantine import Quarantine
+from penguin_py.quarantine import Quarantine, Record
+from penguin_py.reconcile import Findings
 from penguin_py.recovery import recover
 from penguin_py.settings import Table
 
@@ -66,11 +71,15 @@ class TablePipeline:
         self._clock = clock
         self._log = get_logger(table=table.name)
         self._accept = accepts(table.file_pattern)
-        self._quarantine = Quarantine(storage, table.name)
+        self._quarantine = Quarantine(storage, table.state_name)
+        self._chores = Chores(table, storage, log, self._accept, LIST_CONCURRENCY)
         self._rules = Rules(table.partition_types, table.schema_evolution)
         self._memory: Memory | None = None
-        # Paths the log knows, as of version `_seen`, that the watermarks do not cover.
+        # Paths the log knows, as of version `_seen`, that watermarks do not cover or that
+        # a sweep found below them.
         self._known: set[str] = set()
+        self._late: set[str] = set()
+        self._retried: set[str] = set()
         self._seen: int | None = None
         # Survives `_forget`: a log that goes back would have files committed again.
         self._highest_txn = 0
@@ -113,6 +122,26 @@ class TablePipeline:
         snapshot, found = self._found()
         return snapshot, tuple(entry for entry in found if is_text(entry.path))
 
+    def quarantined(self) -> dict[str, Record]:
+        """What is on record as not committed, by path."""
+        return self._quarantine.records()
+
+    def reconcile(self, *, dry_run: bool) -> Findings:
+        """Compare the whole directory with the log; without ``dry_run`` queue what is to do.
+
+        The following cycles commit it. Raises `StateError` and `StorageError`.
+        """
+        snapshot = self.snapshot()
+        if snapshot.state is None:
+            return Findings((), (), ())
+        now = self._clock()
+        found = self._chores.sweep(snapshot.state, snapshot.memory.progress, now)
+        if not dry_run:
+            self._take(found)
+            self._chores.tidy_log(now)
+            self._mark_done(snapshot.memory, "reconcile", now)
+        return found
+
     def _found(self) -> tuple[Snapshot, list[Entry]]:
         snapshot = self.snapshot()
         try:
@@ -130,22 +159,37 @@ class TablePipeline:
             snapshot, found = self._found()
             # What the log cannot spell cannot be in a watermark either: it stays on record.
             unnameable = [entry for entry in found if not is_text(entry.path)]
-            self._record([Rejection(e, "partition", NOT_TEXT) for e in unnameable], self._clock())
+            now = self._clock()
+            self._record([Rejection(e, "partition", NOT_TEXT) for e in unnameable], now)
             self._queue.extend(entry for entry in found if is_text(entry.path))
             self._failed.clear()
             self._done = 0
+            due = self._chores.due(snapshot.memory.chores, now)
+            if "reconcile" in due:
+                self.reconcile(dry_run=False)
+                snapshot = self.snapshot()
             if not self._queue:
-                self._save_idle(snapshot.memory)
+                self._late.clear()
+                self._retried.clear()
+                self._do_chores(snapshot.memory, due, now)
                 return False
             self._log.info("files_found", files=len(self._queue))
         count = min(len(self._queue), self._table.max_files_per_commit)
         batch = [self._queue.popleft() for _ in range(count)]
-        self._work(snapshot, [entry for entry in batch if entry.path not in self._known])
+        self._work(snapshot, [e for e in batch if self._is_open(snapshot.memory, e.path)])
         if self._queue:
             return True
         if self._failed and not self._done:
             raise self._failed[0].error
         return self._done > 0
+
+    def _is_open(self, memory: Memory, path: str) -> bool:
+        """Whether a file that was found a while ago is still to be done.
+
+        Another Penguin may have committed it since; then its progress covers it.
+        """
+        late = path in self._late
+        return path not in self._known and (late or is_new(memory.progress, path))
 
     def _work(self, snapshot: Snapshot, batch: Sequence[Entry]) -> None:
         """Take a batch as far as it goes: committed, on record, or pending."""
@@ -166,22 +210,30 @@ class TablePipeline:
         if not done:
             return
         progress = replace(memory.progress, depth=len(plan.partition_columns))
-        pending = [*(e.path for e in self._queue), *(f.entry.path for f in self._failed)]
-        progress = advance(progress, done, pending, now, self._table.grace_period_secs)
+        waiting = [*(e.path for e in self._queue), *(f.entry.path for f in self._failed)]
+        # What a sweep found below the watermarks moves nothing and holds nothing back.
+        pending = [path for path in waiting if is_new(progress, path)]
+        ahead = [entry for entry in done if is_new(progress, entry.path)]
+        progress = advance(progress, ahead, pending, now, self._table.grace_period_secs)
+        progress = self._floored(progress, pending, now)
         if plan.adds:
             self._memory = self._commit(plan, memory, progress, now)
         else:
             self._memory = replace(memory, progress=progress, updated=int(now))
         self._save(self._memory, now)
+        released = self._retried.intersection(add.entry.path for add in plan.adds)
+        if released:
+            self._quarantine.release(released)
         self._done += len(done)
 
     def _commit(self, plan: CommitPlan, memory: Memory, progress: Progress, now: float) -> Memory:
         commit_id = str(uuid.uuid4())
         txn_version = memory.txn_version + 1
         ids = [add.output_id for add in plan.adds if add.output_id is not None]
-        document = commit_document(progress, commit_id, ids, now)
+        document = commit_document(self._table.app_id, progress, commit_id, ids, now)
         self._delta.commit(plan, Marks(txn_version, commit_id, document), now)
         self._known.update(add.entry.path for add in plan.adds)
+        FILES_COMMITTED.labels(self.name).inc(len(plan.adds))
         self._log.info(
             "committed",
             files=len(plan.adds),
@@ -189,7 +241,8 @@ class TablePipeline:
             watermark=progress.value,
             new_columns=list(plan.changed),
         )
-        return Memory(progress, txn_version, commit_id, kept_ids(memory.output_ids, ids), int(now))
+        kept = kept_ids(memory.output_ids, ids)
+        return Memory(progress, txn_version, commit_id, kept, int(now), memory.chores)
 
     def _record(self, rejections: Sequence[Rejection], now: float) -> None:
         for rejection in self._quarantine.keep(rejections, now):
@@ -215,20 +268,32 @@ class TablePipeline:
             self._check_partitioning(state)
         if state is None or memory is None or memory.txn_version != state.txn_version:
             memory = self._recover(state)
-        elif self._seen != state.version:
-            known = self._delta.known_paths(self._seen, state.version)
-            self._known.update(entry.path for entry in known)
+        elif self._seen is not None and self._seen != state.version:
+            memory = self._updated(memory, self._seen, state)
         self._seen = None if state is None else state.version
-        self._known = {path for path in self._known if is_new(memory.progress, path)}
+        self._known = {
+            path for path in self._known if path in self._late or is_new(memory.progress, path)
+        }
         self._memory = memory
         return Snapshot(state, memory)
 
+    def _updated(self, memory: Memory, seen: int, state: TableState) -> Memory:
+        try:
+            paths, ids = self._delta.news(seen, state.version)
+        except StateError:
+            # Cleaned up past what was seen; what is left of the log is read as a whole.
+            return self._recover(state)
+        self._known.update(paths)
+        return replace(memory, output_ids=kept_ids(memory.output_ids, ids))
+
     def _recover(self, state: TableState | None) -> Memory:
-        known = () if state is None else self._delta.known_paths(None, state.version)
-        self._known = {entry.path for entry in known}
-        return recover(
-            self._table, self._storage, self._delta, state, known, self._accept, self._clock()
+        memory = recover(
+            self._table, self._storage, self._delta, state, self._accept, self._clock()
         )
+        # The paths of a large table fit into memory once, but need not stay there.
+        paths = () if state is None else self._delta.known_paths(state.version)
+        self._known = {e.path for e in paths if is_new(memory.progress, e.path)}
+        return memory
 
     def _check_partitioning(self, state: TableState) -> None:
         configured = self._table.partition_types
@@ -239,20 +304,52 @@ class TablePipeline:
                 " make partition_by agree with the table"
             )
 
-    def _save_idle(self, memory: Memory) -> None:
-        progress = mark_idle(memory.progress)
-        if progress != memory.progress and memory.txn_version:
-            self._memory = replace(memory, progress=progress)
-            self._save(self._memory, self._clock())
+    def _take(self, found: Findings) -> None:
+        waiting = {entry.path for entry in self._queue}
+        late = [e for e in (*found.stragglers, *found.retries) if e.path not in waiting]
+        self._queue.extend(late)
+        self._late.update(entry.path for entry in late)
+        self._retried.update(entry.path for entry in found.retries)
+
+    def _do_chores(self, memory: Memory, due: Sequence[str], now: float) -> None:
+        """With nothing to commit: the table's care, and the progress of an idle table."""
+        if memory.txn_version:
+            for name, chore in (
+                ("optimize", self._chores.optimize),
+                ("vacuum", self._chores.vacuum),
+            ):
+                if name in due:
+                    chore()
+                    memory = self._mark_done(memory, name, now)
+        progress = advance(memory.progress, (), (), now, self._table.grace_period_secs)
+        progress = mark_idle(self._floored(progress, (), now))
+        before = memory.progress
+        self._memory = replace(memory, progress=progress)
+        if (progress.state, progress.floor) != (before.state, before.floor):
+            self._save(self._memory, now)
+
+    def _mark_done(self, memory: Memory, chore: str, now: float) -> Memory:
+        self._memory = replace(memory, chores={**memory.chores, chore: int(now)})
+        self._save(self._memory, now)
+        return self._memory
+
+    def _floored(self, progress: Progress, pending: Sequence[str], now: float) -> Progress:
+        """The progress with old partitions closed, so that a poll's cost stays bounded."""
+        oldest = lookback_floor(self._table.partition_filter, now)
+        return raised(progress, self._table.max_tracked_partitions, oldest, pending)
 
     def _save(self, memory: Memory, now: float) -> None:
+        if not memory.txn_version:
+            return  # without a commit of ours there is nothing that a mirror could mirror
         document = mirror_to_json(memory, now)
-        checkpoint.save(self._storage, mirror_path(self._table.name), document)
+        checkpoint.save(self._storage, mirror_path(self._table.state_name), document)
 
     def _forget(self) -> None:
         self._memory = None
         self._known = set()
         self._seen = None
         self._queue.clear()
+        self._late.clear()
+        self._retried.clear()
         self._failed.clear()
         self._done = 0

@@ -18,6 +18,9 @@ from penguin_py.partitions import check_addressable, columns_of, partition_value
 from penguin_py.schema import check_names, delta_schema, merge, table_schema
 from penguin_py.statistics import column_bounds, file_statistics, leaf_columns
 
+# How delta-rs signs the Parquet it writes, compactions included.
+DELTA_WRITER = "delta-rs"
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -29,10 +32,14 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class _Fitting:
-    """The table as it grows while files are added to the plan; None before the first of all."""
+    """The table as it grows while files are added to the plan; None before the first of all.
+
+    ``latest`` is the schema of the latest file that fitted: most files are alike.
+    """
 
     schema: pa.Schema | None
     partitions: Mapping[str, pa.DataType] | None
+    latest: pa.Schema | None = None
 
 
 def make_plan(
@@ -67,13 +74,15 @@ def make_plan(
                 partitions = typed_columns(columns_of(footer.path), None)
             values = partition_values(footer.path, partitions)
             stage = "schema"
-            schema = _grown(fitting.schema, footer, partitions, rules.evolution)
+            schema = _grown(fitting, footer, partitions, rules.evolution)
             stage = "output_id"
             _check_identity(footer.output_id, seen)
+            stage = "writer"
+            _check_writer(footer, table)
         except Misfit as misfit:
             rejections.append(Rejection(footer.entry, stage, str(misfit)))
             continue
-        fitting = _Fitting(schema, partitions)
+        fitting = _Fitting(schema, partitions, footer.schema)
         taken.append((footer, values))
         if footer.output_id is not None:
             seen.add(footer.output_id)
@@ -99,7 +108,7 @@ def make_plan(
 
 
 def _grown(
-    schema: pa.Schema | None,
+    fitting: _Fitting,
     footer: Footer,
     partitions: Mapping[str, pa.DataType],
     evolution: str,
@@ -107,11 +116,16 @@ def _grown(
     """The table's schema with this file in it. Raises `Misfit`."""
     if footer.metadata.num_rows == 0:
         raise Misfit("has no rows")
+    schema = fitting.schema
+    if schema is not None and fitting.latest is not None and footer.schema.equals(fitting.latest):
+        _check_required(schema, footer)
+        return schema
     columns = delta_schema(footer.schema)
     if schema is None:
         check_names(columns, partitions)
         return table_schema(columns, [pa.field(name, kind) for name, kind in partitions.items()])
     merged = merge(schema, columns, partitions, evolution)
+    # Under `overwrite` a column that may hold nulls is nullable by now.
     _check_required(merged, footer)
     return merged
 
@@ -124,15 +138,31 @@ def _check_identity(output_id: str | None, seen: Collection[str]) -> None:
         )
 
 
+def _check_writer(footer: Footer, table: TableState | None) -> None:
+    """Refuse what a Delta writer made for this table and has not committed (or never will).
+
+    Its rows are in the table by other files (a compaction) or become visible by
+    that writer's own commit. Files older than the table cannot be such.
+    """
+    if table is None or footer.entry.modified < table.created:
+        return
+    if str(footer.metadata.created_by or "").startswith(DELTA_WRITER):
+        raise Misfit(
+            f"was written by {footer.metadata.created_by}, a Delta writer, but is not in the log:"
+            " it is that writer's to commit"
+        )
+
+
 def _check_required(schema: pa.Schema, footer: Footer) -> None:
     """A nullable file column may fill a required one only if it is proven free of nulls."""
-    leaves = leaf_columns(footer.metadata, footer.schema)
-    for column in schema:
+    required = [column for column in schema if not column.nullable]
+    leaves = leaf_columns(footer.metadata, footer.schema) if required else {}
+    for column in required:
         position = footer.schema.get_field_index(column.name)
-        if column.nullable or position < 0 or not footer.schema.field(position).nullable:
+        if position < 0 or not footer.schema.field(position).nullable:
             continue
-        index = leaves.get(column.name)
-        bounds = None if index is None else column_bounds(footer.metadata, index)
+        leaf = leaves.get((column.name,))
+        bounds = None if leaf is None else column_bounds(footer.metadata, leaf.index)
         if bounds is None or bounds.nulls:
             raise Misfit(f"column {column.name!r} may hold nulls, which the table forbids")
 
@@ -146,5 +176,5 @@ def _changed(before: pa.Schema, after: pa.Schema) -> tuple[str, ...]:
     return tuple(
         field.name
         for field in after
-        if before.get_field_index(field.name) < 0 or before.field(field.name).type != field.type
+        if before.get_field_index(field.name) < 0 or not before.field(field.name).equals(field)
     )

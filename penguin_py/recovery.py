@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from blizzard_py.core import checkpoint
 from blizzard_py.core.errors import StateError
+from blizzard_py.core.floor import raised
 from blizzard_py.core.log import get_logger
-from blizzard_py.core.model import Entry
+from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.storage import Storage
-from blizzard_py.core.watermark import Progress, is_hidden
+from blizzard_py.core.watermark import SETTLED_SECS, Progress, is_hidden
 from penguin_py.delta import DeltaLog
-from penguin_py.memory import Memory, committed, mirror_from_json, mirror_path, rebuilt
+from penguin_py.memory import (
+    CHORES,
+    Memory,
+    committed,
+    kept_ids,
+    mirror_from_json,
+    mirror_path,
+    rebuilt,
+)
 from penguin_py.model import TableState
 from penguin_py.settings import Table
 
@@ -22,32 +31,42 @@ def recover(
     storage: Storage,
     log: DeltaLog,
     state: TableState | None,
-    known: Iterable[Entry],
     accept: Callable[[str], bool],
     now: float,
 ) -> Memory:
     """The memory for ``state``, in the order that `penguin_py.memory` gives.
 
-    ``known`` are all paths of the log and ``accept`` tells which of their names
-    could be files of ours. Raises `StateError` and `StorageError`.
+    ``accept`` tells which of the log's names could be files of ours; all of them
+    are read only if nothing else is left. Raises `StateError` and `StorageError`.
     """
+    oldest = lookback_floor(table.partition_filter, now)
     if state is None:
         depth = None if table.partition_types is None else len(table.partition_types)
-        return Memory(Progress(depth=depth))
+        return Memory(Progress(depth=depth, floor=oldest), chores=dict.fromkeys(CHORES, int(now)))
     memory = _remembered(table, storage, log, state)
     depth = len(state.partition_columns)
     if memory is None or memory.progress.depth not in (None, depth):
+        known = log.known_paths(state.version)
         ours = [e for e in known if not is_hidden(e.path) and accept(e.path)]
         get_logger(table=table.name).info(
             "progress_rebuilt_from_log", files=len(ours), txn_version=state.txn_version
         )
+        if state.removed_kept_secs < SETTLED_SECS:
+            # A file below these may be one whose removal the log has forgotten already.
+            ours = [replace(entry, modified=0.0) for entry in ours]
         memory = rebuilt(ours, depth, state.txn_version, now, table.grace_period_secs)
-    return replace(memory, progress=replace(memory.progress, depth=depth))
+        # Otherwise the first poll would list every partition the table ever had.
+        floored = raised(memory.progress, table.max_tracked_partitions, oldest, ())
+        memory = replace(memory, progress=floored)
+        if not ours and oldest is not None:
+            memory = replace(memory, progress=replace(memory.progress, floor=oldest))
+    ids = kept_ids(memory.output_ids, log.recent_output_ids(state.version))
+    return replace(memory, progress=replace(memory.progress, depth=depth), output_ids=ids)
 
 
 def _remembered(table: Table, storage: Storage, log: DeltaLog, state: TableState) -> Memory | None:
     own = log.own_commit(state)
-    path = mirror_path(table.name)
+    path = mirror_path(table.state_name)
     try:
         mirror = checkpoint.load(storage, path, mirror_from_json)
     except StateError as error:
@@ -61,9 +80,8 @@ def _remembered(table: Table, storage: Storage, log: DeltaLog, state: TableState
     where = f"{storage.uri}: commitInfo of version {own.version}"
     earlier = () if mirror is None else mirror.output_ids
     memory = committed(own.document, state.txn_version, earlier, where)
-    if mirror is not None and mirror.commit_id == memory.commit_id:
-        return mirror
     if mirror is None:
-        ids = log.earlier_output_ids(own)
-        memory = committed(own.document, state.txn_version, ids, where)
-    return memory
+        return memory
+    if mirror.commit_id == memory.commit_id:
+        return mirror
+    return replace(memory, chores=mirror.chores)

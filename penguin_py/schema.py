@@ -10,6 +10,12 @@ Rules, top level and nested alike:
   ``strict``. So do new fields of a struct; inside lists and maps they are refused.
 * Names that differ only in case are refused: Delta is case-insensitive there.
 
+Under ``overwrite`` the arriving file wins as far as the files committed before it
+stay readable: besides what ``merge`` does, a wider type of it becomes the table's
+type, and a required column that it lacks or may have nulls in becomes nullable.
+No mode drops a column or changes a type into an unrelated one: files committed
+earlier would have values that no reader can fit to the schema.
+
 Column order does not matter.
 """
 
@@ -40,6 +46,7 @@ _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 # Within lists and maps no mode adds fields.
 _FIXED = "fixed"
+_ADDING = ("merge", "overwrite")
 _INSIDE = "fields inside lists and maps cannot be added"
 
 
@@ -86,10 +93,14 @@ def _merged_fields(
         name = f"{where}{field.name}"
         if other is None:
             if not field.nullable and field.name not in partitions:
-                raise Misfit(f"lacks column {name!r}, which the table requires")
-            merged.append(field)
+                if mode != "overwrite":
+                    raise Misfit(f"lacks column {name!r}, which the table requires")
+                merged.append(_nullable(field))
+            else:
+                merged.append(field)
         else:
-            merged.append(field.with_type(_merged_type(field.type, other.type, mode, name)))
+            kept = _nullable(field) if mode == "overwrite" and other.nullable else field
+            merged.append(kept.with_type(_merged_type(field.type, other.type, mode, name)))
     for field in file:
         if lowered.get(field.name.lower(), field.name) != field.name:
             raise Misfit(
@@ -97,7 +108,7 @@ def _merged_fields(
                 f" {where + lowered[field.name.lower()]!r}"
             )
         if field.name not in lowered.values():
-            if mode != "merge":
+            if mode not in _ADDING:
                 remedy = "schema_evolution: merge would add it" if mode == "strict" else _INSIDE
                 raise Misfit(f"has column {where + field.name!r}, which the table lacks ({remedy})")
             merged.append(_nullable(field))
@@ -116,6 +127,8 @@ def _merged_type(table: pa.DataType, file: pa.DataType, mode: str, name: str) ->
         _merged_type(table.key_type, file.key_type, _FIXED, f"{name}[key]")
         _merged_type(table.item_type, file.item_type, _FIXED, f"{name}[value]")
         return table
+    if mode == "overwrite" and _fits(file, table):
+        return file
     if not _fits(table, file):
         wider = "wider than" if _fits(file, table) else "not compatible with"
         raise Misfit(f"column {name!r} is {file}, {wider} the table's {table}")

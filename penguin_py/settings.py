@@ -13,7 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from blizzard_py.core.config import Config, PartitionType, TableSettings
+from blizzard_py.core.config import (
+    Config,
+    OptimizeSettings,
+    PartitionFilter,
+    PartitionType,
+    TableSettings,
+    VacuumSettings,
+)
 from blizzard_py.core.storage import StorageOptions
 from blizzard_py.core.stores import normalize_uri, scheme_of
 
@@ -29,17 +36,36 @@ class Table:
     name: str
     uri: str
     poll_interval_secs: float
-    schema_evolution: Literal["merge", "strict"]
+    schema_evolution: Literal["merge", "strict", "overwrite"]
     file_pattern: str
     grace_period_secs: float
     max_files_per_commit: int
+    max_tracked_partitions: int
+    reconcile_interval_secs: float
+    reconcile_horizon_secs: float
     partition_types: Mapping[str, PartitionType] | None
+    partition_filter: PartitionFilter | None = None
+    app_id_override: str | None = None
+    delta_checkpoint_interval: int | None = None
+    delta_log_cleanup: bool | None = None
+    optimize: OptimizeSettings | None = None
+    vacuum: VacuumSettings | None = None
     storage_options: StorageOptions = field(default_factory=dict, repr=False)
+
+    @property
+    def live_app_id(self) -> str:
+        """The application id of the instance that has the table's name to itself."""
+        return f"penguin-{self.name}"
 
     @property
     def app_id(self) -> str:
         """The application id of our ``txn`` actions; it never changes."""
-        return f"penguin-{self.name}"
+        return self.app_id_override or self.live_app_id
+
+    @property
+    def state_name(self) -> str:
+        """What files of ours in ``_penguin/`` start with: instances share none of them."""
+        return self.app_id_override or self.name
 
     @property
     def is_local(self) -> bool:
@@ -76,7 +102,16 @@ def tables_of(config: Config) -> tuple[Table, ...]:
                 file_pattern=table.file_pattern,
                 grace_period_secs=table.grace_period_secs,
                 max_files_per_commit=table.max_files_per_commit,
+                max_tracked_partitions=table.max_tracked_partitions,
+                reconcile_interval_secs=table.reconcile_interval_secs,
+                reconcile_horizon_secs=table.reconcile_horizon_secs,
                 partition_types=partition_types,
+                partition_filter=table.partition_filter,
+                app_id_override=table.app_id,
+                delta_checkpoint_interval=table.delta_checkpoint_interval,
+                delta_log_cleanup=table.delta_log_cleanup,
+                optimize=table.optimize,
+                vacuum=table.vacuum,
                 storage_options=table.storage_options or (sink.storage_options if sink else {}),
             )
         )

@@ -5,13 +5,15 @@ One mistyped value switches data skipping off for the whole commit, and a wrong
 one silently hides rows, so whatever is in doubt is left out; ``numRecords`` is
 always there.
 
-* Bounds for whole numbers, text, dates and timestamps; null counts for those and
-  for floats (whose bounds NaN makes useless).
+* Bounds for whole numbers, decimals, text, dates and timestamps, at the top level
+  and inside structs; null counts for those and for floats (whose bounds NaN makes
+  useless). Nothing inside lists and maps.
 * A row group without statistics leaves its column out; a row group of nulls only
   has no bounds and needs none.
 * Text is cut to 32 characters: a prefix is a lower bound, and an upper one once
   its last character is raised. Timestamps are rounded outwards to milliseconds,
-  the resolution that all engines agree on.
+  the resolution that all engines agree on, and decimals to 15 digits, which
+  readers that go through floating point still get right.
 
 Format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics
 """
@@ -19,8 +21,9 @@ Format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-stati
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,10 +31,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-# Delta's own default: statistics for the first columns of the schema only.
+# Delta's own default: statistics for the first columns of the schema only, each
+# field of a struct counted as one.
 INDEXED_COLUMNS = 32
 TEXT_CHARACTERS = 32
+DECIMAL_DIGITS = 15
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -50,46 +56,90 @@ def file_statistics(metadata: pq.FileMetaData, file: pa.Schema, table: pa.Schema
     leaves = leaf_columns(metadata, file)
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
-    for column in list(table)[:INDEXED_COLUMNS]:
-        index = leaves.get(column.name)
-        write = _writer(column.type, None if index is None else file.field(column.name).type)
-        if index is None or write is None:
+    nulls: dict[str, Any] = {}
+    for name, kind in list(_fields(table, ()))[:INDEXED_COLUMNS]:
+        leaf = leaves.get(name)
+        write = None if leaf is None else _writer(kind, leaf.type)
+        if leaf is None or write is None:
             continue
-        found = column_bounds(metadata, index)
+        found = column_bounds(metadata, leaf.index)
         if found is None:
             continue
-        nulls[column.name] = found.nulls
+        _put(nulls, name, found.nulls)
         if found.low is None or found.high is None:
             continue
         lower, upper = write(found.low, False), write(found.high, True)
         if lower is not None:
-            low[column.name] = lower
+            _put(low, name, lower)
         if upper is not None:
-            high[column.name] = upper
+            _put(high, name, upper)
     document = {
         "numRecords": metadata.num_rows,
         "minValues": low,
         "maxValues": high,
         "nullCount": nulls,
     }
-    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _json(document)
 
 
-def leaf_columns(metadata: pq.FileMetaData, file: pa.Schema) -> dict[str, int]:
-    """Parquet column numbers of the flat top-level columns.
+# A column's name, or the names on the way to a field inside structs.
+Name = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A flat column of a file: its number among the Parquet columns, and its type."""
+
+    index: int
+    type: pa.DataType
+
+
+def leaf_columns(metadata: pq.FileMetaData, file: pa.Schema) -> dict[Name, Leaf]:
+    """The file's flat columns, those inside structs included.
 
     Counted through the schema tree: a Parquet path cannot tell a column ``a.b``
     from a field ``b`` of ``a``. Empty if the count does not come out.
     """
-    found: dict[str, int] = {}
+    found: dict[Name, Leaf] = {}
     position = 0
-    for field in file:
-        width = _leaves(field.type)
-        if not pa.types.is_nested(field.type):
-            found[field.name] = position
-        position += width
+    for name, kind in _fields(file, ()):
+        if not pa.types.is_nested(kind):
+            found[name] = Leaf(position, kind)
+        position += _leaves(kind)
     return found if position == metadata.num_columns else {}
+
+
+def _fields(fields: Iterable[pa.Field], outer: Name) -> Iterator[tuple[Name, pa.DataType]]:
+    """All columns in order, structs taken apart; lists and maps stay whole."""
+    for field in fields:
+        name = (*outer, field.name)
+        if pa.types.is_struct(field.type):
+            yield from _fields(field.type, name)
+        else:
+            yield name, field.type
+
+
+def _put(into: dict[str, Any], name: Name, value: Any) -> None:
+    for outer in name[:-1]:
+        into = into.setdefault(outer, {})
+    into[name[-1]] = value
+
+
+def _json(value: Any) -> str:
+    """JSON in which decimals are numbers with all their digits."""
+    try:
+        return _ENCODER.encode(value)
+    except TypeError:  # there is a decimal in it, which json has no number for
+        return _json_with_decimals(value)
+
+
+def _json_with_decimals(value: Any) -> str:
+    if isinstance(value, dict):
+        items = (f"{_ENCODER.encode(key)}:{_json(item)}" for key, item in value.items())
+        return "{" + ",".join(items) + "}"
+    if isinstance(value, decimal.Decimal):
+        return format(value, "f")
+    return _ENCODER.encode(value)
 
 
 def _leaves(kind: pa.DataType) -> int:
@@ -108,6 +158,8 @@ def column_bounds(metadata: pq.FileMetaData, index: int) -> ColumnBounds | None:
     lows: list[Any] = []
     highs: list[Any] = []
     bounded = True
+    # Decimals may be stored as big-endian two's complement, which does not sort as bytes.
+    signed = metadata.schema.column(index).logical_type.type == "DECIMAL"
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         if group.num_rows == 0:
@@ -117,13 +169,19 @@ def column_bounds(metadata: pq.FileMetaData, index: int) -> ColumnBounds | None:
             return None
         nulls += statistics.null_count
         if statistics.has_min_max:
-            lows.append(statistics.min_raw)
-            highs.append(statistics.max_raw)
+            lows.append(_raw(statistics.min_raw, signed))
+            highs.append(_raw(statistics.max_raw, signed))
         elif statistics.null_count != group.num_rows:
             bounded = False
     if not bounded or not lows:
         return ColumnBounds(nulls, None, None)
     return ColumnBounds(nulls, min(lows), max(highs))
+
+
+def _raw(value: Any, signed: bool) -> Any:
+    if signed and isinstance(value, bytes):
+        return int.from_bytes(value, "big", signed=True)
+    return value
 
 
 # Writes one raw bound as the JSON value for the table's column; None leaves it out.
@@ -148,6 +206,8 @@ def _writer(table: pa.DataType, file: pa.DataType | None) -> _Write | None:
         if (table.tz is None) == (file.tz is None):
             suffix = "" if table.tz is None else "Z"
             write = partial(_timestamp, _TICKS_PER_SECOND[file.unit], suffix)
+    elif pa.types.is_decimal128(table) and table == file:
+        write = partial(_decimal, table.precision, table.scale)
     elif pa.types.is_floating(table) and pa.types.is_floating(file):
         write = _unbounded
     return write
@@ -166,6 +226,17 @@ def _unbounded(_raw: Any, _upper: bool) -> None:
 def _whole(bits: int, raw: Any, _upper: bool) -> int | None:
     limit = 1 << (bits - 1)
     return raw if isinstance(raw, int) and -limit <= raw < limit else None
+
+
+def _decimal(precision: int, scale: int, raw: Any, upper: bool) -> decimal.Decimal | None:
+    if not isinstance(raw, int):
+        return None
+    digits = decimal.Context(
+        prec=DECIMAL_DIGITS, rounding=decimal.ROUND_CEILING if upper else decimal.ROUND_FLOOR
+    )
+    rounded = digits.scaleb(digits.create_decimal(raw), -scale)
+    # Rounding outwards may leave the range of the type.
+    return rounded if abs(rounded) < decimal.Decimal(10) ** (precision - scale) else None
 
 
 def _date(raw: Any, _upper: bool) -> str | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -259,3 +261,30 @@ def test_help_names_every_command() -> None:
     text = invoke("--help").output
     for command in ("run", "validate", "plan", "status", "explain", "backfill"):
         assert command in text
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_metrics_are_served_where_the_configuration_says(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1)
+    scenario.ingest()
+    port = free_port()
+    scenario.document["metrics"] = {"address": f"127.0.0.1:{port}"}
+    scenario.write_config()
+    daemon = scenario.start("penguin", "run", str(scenario.config))
+    wait_for(daemon, "committed")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        text = answer.read().decode()
+    assert 'penguin_files_committed_total{target="events"} 1.0' in text
+    assert "blizzard_late_files_total" in text
+    taken = scenario.call("blizzard", "run", str(scenario.config), "--once")
+    assert taken.returncode == 2
+    assert f"cannot listen on 127.0.0.1:{port}" in taken.stderr
+    daemon.terminate()
+    daemon.communicate(timeout=60)

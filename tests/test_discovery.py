@@ -7,11 +7,12 @@ import datetime as dt
 import pytest
 
 from blizzard_py.core.config import PartitionFilter, SourceSettings
+from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import FIRST_PAGE_KEYS
 from blizzard_py.core.stores import open_storage
 from blizzard_py.core.watermark import Progress, advance
-from blizzard_py.discovery import accepts, discover, lookback_floor, starting_point
+from blizzard_py.discovery import accepts, discover, starting_point
 from tests.memory_store import MemoryStorage
 from tests.s3_server import S3Server
 

@@ -66,6 +66,7 @@ def test_plan_run_and_status_tell_one_story(config: Path, tmp_path: Path) -> Non
             "state": "Idle",
             "watermark": path,
             "partition_watermarks": {"date=2024-01-01": "a.parquet"},
+            "quarantine": {"count": 0, "newest": None},
         },
         "two": {
             "delta_version": None,
@@ -74,6 +75,7 @@ def test_plan_run_and_status_tell_one_story(config: Path, tmp_path: Path) -> Non
             "watermark": None,
             "partition_watermarks": {},
             "last_update_ts": None,
+            "quarantine": {"count": 0, "newest": None},
         },
     }
     for command in ("plan", "status"):

@@ -552,6 +552,22 @@ def test_a_second_penguin_on_the_table_doubles_nothing(any_world: World) -> None
     assert world.delta_paths().count("b.parquet") == 1
 
 
+def test_files_that_a_second_penguin_committed_leave_the_queue(world: World) -> None:
+    for number in range(6):
+        world.put(f"{number}.parquet", {"id": [number]})
+    one = world.penguin(max_files_per_commit=2)
+    assert one.cycle(threading.Event())
+    world.run()  # a second one commits what the first has found and not done yet
+    world.run(one)
+    logged = [
+        action["add"]["path"]
+        for version in range(world.delta().version() + 1)
+        for action in world.actions(version)
+        if "add" in action
+    ]
+    assert sorted(logged) == [f"{number}.parquet" for number in range(6)]
+
+
 def test_another_writers_commits_in_between_are_no_conflict(world: World) -> None:
     world.put("a.parquet", {"id": [1]})
     penguin = world.penguin()
@@ -597,7 +613,7 @@ def test_a_delete_by_another_writer_in_between_is_computed_again(world: World) -
     assert [row["id"] for row in world.rows()] == [2, 3]
 
 
-def test_death_between_new_columns_and_their_files_is_finished_later(
+def test_death_before_new_columns_and_their_files_leaves_neither(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.put("a.parquet", {"id": [1]})
@@ -611,7 +627,7 @@ def test_death_between_new_columns_and_their_files_is_finished_later(
         patch.setattr(DeltaTable, "create_write_transaction", die)
         with pytest.raises(Dead):
             world.run()
-    assert [row["tag"] for row in world.rows()] == [None]
+    assert world.rows() == [{"id": 1}]
     assert world.run() == 1
     assert [row["tag"] for row in world.rows()] == [None, "x"]
 
@@ -766,6 +782,20 @@ def test_an_unreadable_log_stops_the_table(world: World) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_log_cleaned_up_past_what_was_seen_is_read_anew(world: World) -> None:
+    world.put("a.parquet", {"id": [1]})
+    penguin = world.penguin()
+    world.run(penguin)
+    for number in range(3):
+        write_deltalake(world.uri, pa.table({"id": [10 + number]}), mode="append")
+    world.delta().create_checkpoint()
+    for version in range(3):
+        world.storage.delete(f"_delta_log/{version:020d}.json")
+    world.put("b.parquet", {"id": [2]})
+    assert world.run(penguin) == 1
+    assert sorted(row["id"] for row in world.rows()) == [1, 2, 10, 11, 12]
+
+
 def test_a_hole_in_the_log_stops_the_table(world: World) -> None:
     for name in "abc":
         world.put(f"{name}.parquet", {"id": [1]})
@@ -773,7 +803,7 @@ def test_a_hole_in_the_log_stops_the_table(world: World) -> None:
     storage = world.storage
     storage.delete("_delta_log/00000000000000000001.json")
     with pytest.raises(StateError, match="is missing"):
-        list(deltalog.known_paths(storage, None, 2, world.pool))
+        list(deltalog.known_paths(storage, 2, world.pool))
 
 
 def test_a_log_that_disappears_while_running_stops_the_table(world: World) -> None:

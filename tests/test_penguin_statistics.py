@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penguin_py.statistics import TEXT_CHARACTERS, file_statistics, raised
+from penguin_py.statistics import INDEXED_COLUMNS, TEXT_CHARACTERS, file_statistics, raised
 from tests.penguin_world import parquet
 
 
@@ -97,7 +98,60 @@ def test_all_null_groups_have_no_bounds_and_need_none() -> None:
 
 def test_a_dotted_name_is_not_a_nested_field() -> None:
     data = pa.table({"a": [{"b": 1}], "a.b": [100], "l": [[1, 2]], "c": [5]})
-    assert stats(data)["maxValues"] == {"a.b": 100, "c": 5}
+    assert stats(data)["maxValues"] == {"a": {"b": 1}, "a.b": 100, "c": 5}
+
+
+def test_fields_of_structs_have_bounds_and_null_counts_of_their_own() -> None:
+    kind = pa.struct(
+        [("x", pa.int64()), ("in", pa.struct([("y", pa.string())])), ("l", pa.list_(pa.int64()))]
+    )
+    data = column(
+        [{"x": 3, "in": {"y": "a"}, "l": [1]}, None, {"x": None, "in": None, "l": None}], kind
+    )
+    found = stats(data)
+    assert found["minValues"] == {"c": {"x": 3, "in": {"y": "a"}}}
+    assert found["maxValues"] == {"c": {"x": 3, "in": {"y": "a"}}}
+    # Null where the struct around it is, as readers count.
+    assert found["nullCount"] == {"c": {"x": 2, "in": {"y": 2}}}
+
+
+def test_only_the_first_leaves_are_indexed() -> None:
+    data = pa.table({"s": [{f"f{n}": n for n in range(40)}], "after": [1]})
+    found = stats(data)
+    assert len(found["minValues"]["s"]) == INDEXED_COLUMNS
+    assert "after" not in found["minValues"]
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(9, 2), pa.decimal128(18, 4), pa.decimal128(38, 10)])
+@pytest.mark.parametrize("as_integer", [True, False])
+def test_decimal_bounds_whatever_they_are_stored_as(kind: pa.DataType, as_integer: bool) -> None:
+    values = [Decimal("-1.5"), Decimal("20.25"), None, Decimal("-300.75")]
+    options: dict[str, Any] = {"store_decimal_as_integer": as_integer, "row_group_size": 2}
+    metadata = pq.read_metadata(io.BytesIO(parquet(column(values, kind), **options)))
+    raw = file_statistics(metadata, metadata.schema.to_arrow_schema(), pa.schema([("c", kind)]))
+    found = json.loads(raw, parse_float=Decimal)
+    assert found["minValues"] == {"c": Decimal("-300.75")}
+    assert found["maxValues"] == {"c": Decimal("20.25")}
+    assert found["nullCount"] == {"c": 1}
+
+
+@given(st.lists(st.decimals(-(10**19), 10**19, places=4), min_size=1, max_size=10))
+def test_decimal_bounds_hold_for_every_value(values: list[Decimal]) -> None:
+    kind = pa.decimal128(25, 4)
+    metadata = pq.read_metadata(io.BytesIO(parquet(column(list(values), kind))))
+    raw = file_statistics(metadata, metadata.schema.to_arrow_schema(), pa.schema([("c", kind)]))
+    # Readers that go through floating point see what a float prints.
+    for number in (Decimal, lambda text: Decimal(str(float(text)))):
+        found = json.loads(raw, parse_float=number, parse_int=number)
+        assert found["minValues"]["c"] <= min(values)
+        assert found["maxValues"]["c"] >= max(values)
+
+
+def test_a_decimal_bound_that_leaves_its_type_is_omitted() -> None:
+    top = Decimal(10) ** 20 - 1
+    found = stats(column([top, Decimal(1)], pa.decimal128(20, 0)))
+    assert found["minValues"] == {"c": 1}
+    assert found["maxValues"] == {}
 
 
 def test_int96_timestamps_have_none() -> None:

@@ -36,7 +36,7 @@ FieldType = Literal[
 ]
 SourceCompression = Literal["auto", "gzip", "zstd", "none"]
 ParquetCompression = Literal["snappy", "zstd", "lz4", "gzip", "none"]
-PartitionType = Literal["string", "int32", "int64", "date"]
+PartitionType = Literal["string", "int32", "int64", "date", "timestamp"]
 
 # Names become parts of file names and of Spark job groups.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
@@ -225,21 +225,60 @@ class PipelineSettings(_Settings):
         return self
 
 
+class OptimizeSettings(_Settings):
+    """Compaction of small files, every ``interval_secs``, to about ``target_size_mb``."""
+
+    interval_secs: float = Field(default=3600, gt=0)
+    target_size_mb: int = Field(default=128, ge=1)
+
+
+class VacuumSettings(_Settings):
+    """Deletion of files that the table let go, every ``interval_secs``.
+
+    ``retention_hours`` is how long such a file is kept for readers of older
+    versions; without it the table's own ``delta.deletedFileRetentionDuration``
+    counts, which it may not be shorter than. Files that wait for their commit
+    are never deleted.
+    """
+
+    interval_secs: float = Field(default=86_400, gt=0)
+    retention_hours: int | None = Field(default=None, ge=0)
+
+
 class TableSettings(_Settings):
     """One Delta table that Penguin commits to.
 
     ``file_pattern`` is a regular expression on the file name. By default every
     ``*.parquet`` counts whose name does not start with ``_``, ``.`` or ``part-``
     (other engines' OPTIMIZE writes ``part-`` files there).
+
+    ``app_id`` is for a second instance beside the live one, a backfill: it keeps
+    progress and quarantine of its own. ``partition_filter`` bounds how far back
+    files are looked for. ``reconcile_interval_secs`` is how often the whole
+    directory is compared with the log (0: never): what is younger than
+    ``reconcile_horizon_secs`` is committed, what is older is reported.
+
+    ``delta_checkpoint_interval`` makes a log checkpoint every so many versions and
+    ``delta_log_cleanup`` says whether log entries past their retention are
+    removed; without them the table's own properties decide.
     """
 
     table_uri: str
     poll_interval_secs: float = Field(default=10, gt=0)
-    schema_evolution: Literal["merge", "strict"] = "merge"
+    schema_evolution: Literal["merge", "strict", "overwrite"] = "merge"
     file_pattern: str = r"(?![_.]|part-).*\.parquet"
+    app_id: Name | None = None
     partition_by: PartitionBy | None = None
+    partition_filter: PartitionFilter | None = None
+    max_tracked_partitions: int = Field(default=64, ge=1)
     grace_period_secs: float = Field(default=300, ge=0)
+    reconcile_interval_secs: float = Field(default=3600, ge=0)
+    reconcile_horizon_secs: float = Field(default=172_800, ge=0)
     max_files_per_commit: int = Field(default=1000, ge=1)
+    delta_checkpoint_interval: int | None = Field(default=None, ge=1)
+    delta_log_cleanup: bool | None = None
+    optimize: OptimizeSettings | None = None
+    vacuum: VacuumSettings | None = None
     storage_options: Options = Field(default_factory=dict, repr=False)
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
 """What the daemons count, as Prometheus metrics on ``metrics.address``.
 
 Names follow the original where it has them; the label ``target`` is
-``pipeline/source``. Counters live in the default registry of the process.
+``pipeline/source``, or the table. Counters live in the default registry of the process.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ LATE_PARTITIONS = Histogram(
     "How many tracked partitions sort above that of a late file.",
     ["target"],
     buckets=(0, 1, 2, 5, 10, 24, 48, 100),
+)
+
+FILES_COMMITTED = Counter(
+    "penguin_files_committed_total", "Parquet files that were committed.", ["target"]
 )
 
 

@@ -1,0 +1,125 @@
+"""What a table needs once in a while: the sweep, compaction, vacuum, a tidy log.
+
+None of it decides what is committed, and none of it can stop the commits: a
+chore that fails is logged and is due again after its interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from blizzard_py.core.errors import BlizzardError, NotFound
+from blizzard_py.core.log import get_logger
+from blizzard_py.core.lookback import lookback_floor
+from blizzard_py.core.scan import scan
+from blizzard_py.core.storage import Storage
+from blizzard_py.core.watermark import Progress, is_new
+from penguin_py import deltalog
+from penguin_py.delta import DeltaLog
+from penguin_py.model import TableState
+from penguin_py.partitions import is_text
+from penguin_py.quarantine import Quarantine
+from penguin_py.reconcile import Findings, compare, safe_horizon
+from penguin_py.settings import Table
+
+# A commit takes seconds; what was staged for one so long ago belongs to a dead process.
+LEFTOVER_SECS = 3600.0
+# How many orphans a log line names.
+ORPHANS_NAMED = 10
+
+
+class Chores:
+    """The chores of one table. Not thread-safe."""
+
+    def __init__(
+        self,
+        table: Table,
+        storage: Storage,
+        log: DeltaLog,
+        accept: Callable[[str], bool],
+        list_concurrency: int,
+    ) -> None:
+        self._table = table
+        self._storage = storage
+        self._delta = log
+        self._accept = accept
+        self._list_concurrency = list_concurrency
+        self._quarantine = Quarantine(storage, table.state_name)
+        self._log = get_logger(table=table.name)
+
+    def due(self, done: Mapping[str, int], now: float) -> list[str]:
+        """The chores whose interval is over; ``done`` tells when each was done last."""
+        table = self._table
+        intervals = {
+            "reconcile": table.reconcile_interval_secs,
+            "optimize": table.optimize.interval_secs if table.optimize else 0,
+            "vacuum": table.vacuum.interval_secs if table.vacuum else 0,
+        }
+        return [
+            name
+            for name, interval in intervals.items()
+            if interval and now - done.get(name, -math.inf) >= interval
+        ]
+
+    def sweep(self, state: TableState, progress: Progress, now: float) -> Findings:
+        """Compare everything listed with everything the log knows. Writes nothing.
+
+        Files above the watermarks are left out: the next poll has them. Costs a
+        full listing (from the lookback's beginning on) and a full read of the
+        log. Raises `StateError` and `StorageError`.
+        """
+        floor = lookback_floor(self._table.partition_filter, now)
+        everything = Progress(depth=progress.depth, floor=floor)
+        try:
+            listed = scan(self._storage, everything, self._accept, self._list_concurrency).entries
+        except NotFound:
+            if not self._table.is_local:
+                raise
+            listed = ()
+        unknown = {e.path: e for e in listed if is_text(e.path) and not is_new(progress, e.path)}
+        for entry in self._delta.known_paths(state.version):
+            unknown.pop(entry.path, None)
+        horizon = safe_horizon(self._table.reconcile_horizon_secs, state.removed_kept_secs)
+        found = compare(unknown.values(), self._quarantine.records(), now - horizon)
+        if found.stragglers or found.retries:
+            self._log.info(
+                "stragglers_found", files=len(found.stragglers), retries=len(found.retries)
+            )
+        if found.orphans:
+            self._log.warning(
+                "orphans_found",
+                files=len(found.orphans),
+                paths=[entry.path for entry in found.orphans[:ORPHANS_NAMED]],
+                remedy="older than reconcile_horizon_secs; delete them, or commit them by"
+                " copying them to new names",
+            )
+        return found
+
+    def tidy_log(self, now: float) -> None:
+        """Remove what killed writers left in a local log; object stores have no such thing."""
+        if not self._table.is_local:
+            return
+        count = deltalog.sweep_leftovers(self._storage, now - LEFTOVER_SECS)
+        if count:
+            self._log.info("log_leftovers_removed", files=count)
+
+    def optimize(self) -> None:
+        """Compact small files, if that is configured."""
+        settings = self._table.optimize
+        if settings is not None:
+            self._tried("optimize", lambda: self._delta.optimize(settings.target_size_mb << 20))
+
+    def vacuum(self) -> None:
+        """Delete what the table let go, if that is configured."""
+        settings = self._table.vacuum
+        if settings is not None:
+            self._tried("vacuum", lambda: {"files": self._delta.vacuum(settings.retention_hours)})
+
+    def _tried(self, name: str, action: Callable[[], Mapping[str, object]]) -> None:
+        try:
+            found = action()
+        except BlizzardError as error:
+            self._log.warning("chore_failed", chore=name, error=str(error))
+        else:
+            self._log.info("chore_done", chore=name, outcome=dict(found))

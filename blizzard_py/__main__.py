@@ -14,6 +14,7 @@ from rich.table import Table
 from blizzard_py import app
 from blizzard_py.backfill import Range
 from blizzard_py.core.cli import (
+    answer,
     command,
     config_argument,
     json_option,
@@ -62,12 +63,7 @@ def validate(config: Path) -> int:
 @command
 def plan(config: Path, as_json: bool) -> int:
     """Show what the next poll would ingest, and what finding it costs. Writes nothing."""
-    document, errors = app.plan(load_config(config))
-    if as_json:
-        print_json(document)
-    else:
-        _print_plan(document)
-    return _report(errors)
+    return answer(app.plan(load_config(config)), _print_plan, as_json=as_json)
 
 
 @main.command()
@@ -77,12 +73,7 @@ def plan(config: Path, as_json: bool) -> int:
 @command
 def status(config: Path, as_json: bool) -> int:
     """Show the state of every source, from storage alone."""
-    document, errors = app.status(load_config(config))
-    if as_json:
-        print_json(document)
-    else:
-        _print_status(document)
-    return _report(errors)
+    return answer(app.status(load_config(config)), _print_status, as_json=as_json)
 
 
 @main.command()
@@ -125,12 +116,6 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
         for number, line in enumerate(lines(found)):
             click.secho(line, bold=number == 0)
     return 0
-
-
-def _report(errors: list[str]) -> int:
-    for error in errors:
-        click.echo(f"error: {error}", err=True)
-    return 1 if errors else 0
 
 
 def _print_plan(document: dict[str, Any]) -> None:

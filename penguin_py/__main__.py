@@ -12,12 +12,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from blizzard_py.core.cli import (
+    answer,
     command,
     config_argument,
     json_option,
     log_level_option,
     once_option,
-    print_json,
 )
 from blizzard_py.core.config import load_config
 from penguin_py import app
@@ -60,12 +60,7 @@ def validate(config: Path) -> int:
 @command
 def plan(config: Path, as_json: bool) -> int:
     """Show which files the next poll would look at. Writes nothing."""
-    document, errors = app.plan(load_config(config))
-    if as_json:
-        print_json(document)
-    else:
-        _print_plan(document)
-    return _report(errors)
+    return answer(app.plan(load_config(config)), _print_plan, as_json=as_json)
 
 
 @main.command()
@@ -75,12 +70,7 @@ def plan(config: Path, as_json: bool) -> int:
 @command
 def status(config: Path, as_json: bool) -> int:
     """Show the state of every table, from storage alone."""
-    document, errors = app.status(load_config(config))
-    if as_json:
-        print_json(document)
-    else:
-        _print_status(document)
-    return _report(errors)
+    return answer(app.status(load_config(config)), _print_status, as_json=as_json)
 
 
 @main.command()
@@ -95,18 +85,9 @@ def reconcile(config: Path, dry_run: bool, as_json: bool) -> int:
     Stragglers younger than reconcile_horizon_secs are committed, and so are
     quarantined files that were replaced; older files are reported as orphans.
     """
-    document, errors = app.reconcile(load_config(config), dry_run=dry_run)
-    if as_json:
-        print_json(document)
-    else:
-        _print_reconcile(document)
-    return _report(errors)
-
-
-def _report(errors: list[str]) -> int:
-    for error in errors:
-        click.echo(f"error: {error}", err=True)
-    return 1 if errors else 0
+    return answer(
+        app.reconcile(load_config(config), dry_run=dry_run), _print_reconcile, as_json=as_json
+    )
 
 
 def _print_plan(document: dict[str, Any]) -> None:

@@ -23,8 +23,8 @@ from blizzard_py.core.daemon import StopEvent
 from blizzard_py.core.errors import NotFound, StateError
 from blizzard_py.core.floor import raised
 from blizzard_py.core.log import get_logger
-from blizzard_py.core.metrics import FILES_COMMITTED
 from blizzard_py.core.lookback import lookback_floor
+from blizzard_py.core.metrics import FILES_COMMITTED
 from blizzard_py.core.model import Entry
 from blizzard_py.core.scan import scan
 from blizzard_py.core.storage import Storage

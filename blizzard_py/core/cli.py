@@ -58,6 +58,23 @@ def command(function: Callable[P, int]) -> Callable[P, None]:
     return wrapped
 
 
+def answer(
+    found: tuple[dict[str, Any], list[str]],
+    show: Callable[[dict[str, Any]], None],
+    *,
+    as_json: bool,
+) -> int:
+    """Print a result, as JSON or through ``show``, and its errors; the exit code."""
+    document, errors = found
+    if as_json:
+        print_json(document)
+    else:
+        show(document)
+    for error in errors:
+        click.echo(f"error: {error}", err=True)
+    return 1 if errors else 0
+
+
 def print_json(document: Any) -> None:
     """JSON on stdout, readable and without escaping other scripts.
 

@@ -22,7 +22,7 @@ from blizzard_py.core.cli import (
     once_option,
     print_json,
 )
-from blizzard_py.core.config import load_config
+from blizzard_py.core.configfile import load_config
 from blizzard_py.explain import lines
 
 

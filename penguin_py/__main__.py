@@ -19,7 +19,7 @@ from blizzard_py.core.cli import (
     log_level_option,
     once_option,
 )
-from blizzard_py.core.config import load_config
+from blizzard_py.core.configfile import load_config
 from penguin_py import app
 from penguin_py.settings import tables_of
 

@@ -17,7 +17,7 @@ import yaml
 from deltalake import DeltaTable
 
 from blizzard_py.app import build
-from blizzard_py.core.config import load_config
+from blizzard_py.core.configfile import load_config
 from blizzard_py.core.daemon import Loop, run
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.stores import open_storage

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from blizzard_py.app import build
-from blizzard_py.core.config import load_config
+from blizzard_py.core.configfile import load_config
 from blizzard_py.core.errors import EngineError, StateError
 from blizzard_py.core.model import IngestResult
 from blizzard_py.settings import IngestJob

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from blizzard_py.core.config import Config, load_config
+from blizzard_py.core.config import Config
+from blizzard_py.core.configfile import load_config
 from blizzard_py.core.errors import ConfigError
 
 GOOD: dict[str, Any] = {

@@ -1,21 +1,12 @@
-"""The one YAML file that both daemons read, as validated settings.
+"""The settings of the one YAML file that both daemons read, and what each may be.
 
-The whole file is checked by whichever daemon reads it: unknown keys, wrong
-types, missing environment variables and conflicting resources are collected
-and raised together as one `ConfigError`, each with its path and line. Values
-never appear in a message, since a value may be a secret.
-
-Conflicts are places two writers or readers would share: two sources on one
-directory (or one inside the other), two tables on one directory, a source
-inside a table or a table inside a source.
+Every default stands beside its field. `blizzard_py.core.configfile` reads the
+file; what a single setting or block can get wrong is checked here.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -23,13 +14,8 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
-    ValidationError,
     model_validator,
 )
-
-from blizzard_py.core.errors import ConfigError
-from blizzard_py.core.stores import normalize_uri, problems_of
-from blizzard_py.core.yamlfile import Document, Key, load_yaml
 
 FieldType = Literal[
     "string", "int32", "int64", "float32", "float64", "boolean", "timestamp", "date"
@@ -323,102 +309,3 @@ class Config(_Settings):
     spark: SparkSettings = SparkSettings()
     global_: GlobalSettings = Field(default=GlobalSettings(), alias="global")
     metrics: MetricsSettings | None = None
-
-
-def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Config:
-    """The validated configuration. Raises `ConfigError` with every problem found."""
-    document = load_yaml(path, os.environ if environment is None else environment)
-    problems = list(document.problems)
-    config: Config | None = None
-    try:
-        config = Config.model_validate(document.data)
-    except ValidationError as error:
-        problems += [
-            f"{document.locate(_place(item['loc']))}: {_message(item)}"
-            for item in error.errors(include_url=False, include_context=False, include_input=False)
-        ]
-        if document.problems:
-            # A missing variable leaves an empty string behind, which is reported once.
-            unset = {line.partition(": ")[0] for line in document.problems}
-            problems = [
-                *document.problems,
-                *(
-                    p
-                    for p in problems[len(document.problems) :]
-                    if p.partition(": ")[0] not in unset
-                ),
-            ]
-    problems += _conflicts(document)
-    if config is not None and not config.pipelines and not config.tables:
-        problems.append("(top level): give at least one entry under `pipelines` or `tables`")
-    if problems or config is None:
-        raise ConfigError(document.source, problems)
-    return config
-
-
-def _place(location: tuple[str | int, ...]) -> Key:
-    """Pydantic's location as a path in the file (dictionary keys add a marker)."""
-    return tuple(part for part in location if part != "[key]")
-
-
-def _message(item: Any) -> str:
-    kind = item["type"]
-    if kind == "extra_forbidden":
-        return "unknown key"
-    if kind == "missing":
-        return "is required"
-    if kind == "string_pattern_mismatch" and "[key]" in item["loc"]:
-        return "names consist of letters, digits, `_`, `.` and `-`"
-    return str(item["msg"]).removeprefix("Value error, ")
-
-
-def _mapping(data: Any) -> dict[Any, Any]:
-    return data if isinstance(data, dict) else {}
-
-
-def _conflicts(document: Document) -> list[str]:
-    """Bad URIs and shared places, found in the raw data so that one typo hides nothing."""
-    problems: list[str] = []
-    sources: list[tuple[str, str]] = []
-    sinks: list[tuple[str, str]] = []
-    tables: list[tuple[str, str]] = []
-
-    def add(path: Key, block: dict[Any, Any], key: str, into: list[tuple[str, str]]) -> None:
-        uri = block.get(key)
-        if not isinstance(uri, str) or not uri:
-            return
-        where = document.locate((*path, key))
-        options = {str(k): str(v) for k, v in _mapping(block.get("storage_options")).items()}
-        found = problems_of(uri, options)
-        problems.extend(f"{where}: {problem}" for problem in found)
-        if not found:
-            into.append((where, normalize_uri(uri)))
-
-    data = _mapping(document.data)
-    for name, pipeline in _mapping(data.get("pipelines")).items():
-        here: Key = ("pipelines", str(name))
-        for source, raw in _mapping(_mapping(pipeline).get("sources")).items():
-            block = _mapping(raw)
-            key = "path" if "path" in block else "source_uri"
-            add((*here, "sources", str(source)), block, key, sources)
-        add((*here, "sink"), _mapping(_mapping(pipeline).get("sink")), "table_uri", sinks)
-    for name, table in _mapping(data.get("tables")).items():
-        add(("tables", str(name)), _mapping(table), "table_uri", tables)
-
-    problems += _shared(sources, sources, "is read by {other} as well")
-    problems += _shared(sinks, sinks, "is written by {other} as well")
-    problems += _shared(tables, tables, "is the table of {other} as well")
-    problems += _shared(sources, sinks, "overlaps with the table of {other}")
-    return problems
-
-
-def _shared(left: list[tuple[str, str]], right: list[tuple[str, str]], text: str) -> list[str]:
-    found = []
-    for number, (where, uri) in enumerate(left):
-        others = left[:number] if left is right else right
-        found += [
-            f"{where}: {text.format(other=other)}"
-            for other, place in others
-            if f"{uri}/".startswith(f"{place}/") or f"{place}/".startswith(f"{uri}/")
-        ]
-    return found

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from blizzard_py import app
 from blizzard_py.backfill import Range
 from blizzard_py.core.cli import (
     answer,
+    cell,
     command,
     config_argument,
     json_option,
@@ -124,9 +124,9 @@ def _print_plan(document: dict[str, Any]) -> None:
         for source, found in block["sources"].items():
             files = found["files"]
             table.add_row(
-                escape(f"{pipeline}/{source}"),
+                cell(f"{pipeline}/{source}"),
                 found["state"],
-                escape(found["watermark"] or "-"),
+                cell(found["watermark"]),
                 f"{len(files):,}",
                 f"{sum(f['size'] for f in files):,}",
                 str(found["list_requests"]),
@@ -142,9 +142,9 @@ def _print_status(document: dict[str, Any]) -> None:
             updated = found["last_update_ts"]
             totals = found["totals"]
             table.add_row(
-                escape(f"{pipeline}/{source}"),
+                cell(f"{pipeline}/{source}"),
                 found["state"],
-                escape(found["watermark"] or "-"),
+                cell(found["watermark"]),
                 f"{dt.datetime.fromtimestamp(updated, dt.UTC):%Y-%m-%d %H:%M:%S}"
                 if updated
                 else "-",

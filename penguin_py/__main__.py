@@ -8,16 +8,17 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from blizzard_py.core.cli import (
     answer,
+    cell,
     command,
     config_argument,
     json_option,
     log_level_option,
     once_option,
+    printable,
 )
 from blizzard_py.core.configfile import load_config
 from penguin_py import app
@@ -94,9 +95,9 @@ def _print_plan(document: dict[str, Any]) -> None:
     table = Table("table", "txn", "watermark", "new files")
     for name, found in document["tables"].items():
         table.add_row(
-            escape(name),
+            cell(name),
             _shown(found["txn_version"]),
-            escape(found["watermark"] or "-"),
+            cell(found["watermark"]),
             f"{len(found['files']):,}",
         )
     Console().print(table)
@@ -109,9 +110,9 @@ def _print_status(document: dict[str, Any]) -> None:
     for name, found in document["tables"].items():
         updated = found["last_update_ts"]
         table.add_row(
-            escape(name),
+            cell(name),
             found["state"],
-            escape(found["watermark"] or "-"),
+            cell(found["watermark"]),
             "-" if updated is None else f"{dt.datetime.fromtimestamp(updated, dt.UTC):%F %T}",
             _shown(found["delta_version"]),
             _shown(found["txn_version"]),
@@ -121,18 +122,19 @@ def _print_status(document: dict[str, Any]) -> None:
     for name, found in document["tables"].items():
         newest = found["quarantine"]["newest"]
         if newest is not None:
-            click.echo(f"{name}: newest in quarantine: {newest['path']}: {newest['error']}")
+            text = f"{name}: newest in quarantine: {newest['path']}: {newest['error']}"
+            click.echo(printable(text))
 
 
 def _print_reconcile(document: dict[str, Any]) -> None:
     table = Table("table", "stragglers", "retried", "orphans")
     for name, found in document["tables"].items():
         counts = (f"{len(found[kind]):,}" for kind in ("stragglers", "retries", "orphans"))
-        table.add_row(escape(name), *counts)
+        table.add_row(cell(name), *counts)
     Console().print(table)
     for name, found in document["tables"].items():
         for path in found["orphans"]:
-            click.echo(f"{name}: orphan: {path}")
+            click.echo(printable(f"{name}: orphan: {path}"))
 
 
 def _shown(number: int | None) -> str:

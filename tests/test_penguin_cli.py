@@ -10,6 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from blizzard_py.core.cli import cell, printable
 from penguin_py.__main__ import main
 from tests.penguin_world import parquet
 
@@ -102,3 +103,9 @@ def test_validate_says_all_that_is_wrong(tmp_path: Path, config: Path) -> None:
     assert result.exit_code == 2
     assert "max_files_per_commit" in result.stderr
     assert "nope" in result.stderr
+
+
+def test_foreign_text_cannot_drive_a_terminal() -> None:
+    assert printable("a\x1b[31m\nb\u202e") == "a\\x1b[31m\\nb\\u202e"
+    assert cell("[red]x") == "\\[red]x"
+    assert cell(None) == "-"

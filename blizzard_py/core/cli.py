@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 import click
+from rich.markup import escape
 
 from blizzard_py.core import log
 from blizzard_py.core.errors import BlizzardError
@@ -73,6 +74,19 @@ def answer(
     for error in errors:
         click.echo(f"error: {error}", err=True)
     return 1 if errors else 0
+
+
+def printable(text: str) -> str:
+    """The text with control characters, direction marks and undecodable bytes escaped.
+
+    File names and errors are foreign text; a terminal obeys what it is sent.
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def cell(text: str | None) -> str:
+    """Foreign text as a cell of a table: printable, and no markup; ``-`` for none."""
+    return escape(printable(text)) if text else "-"
 
 
 def print_json(document: Any) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from blizzard_py.core.cli import printable
 from blizzard_py.explain.evidence import Letter
 from blizzard_py.explain.location import Checked
 from blizzard_py.explain.verdict import Compared, Lateness, Verdict, Waiting, moment
@@ -110,8 +111,3 @@ def _lines(found: Explanation) -> Iterator[str]:
     if found.dead_letter is not None:
         dead = found.dead_letter
         yield f"  letter     {dead.object}" + (f" of {dead.timestamp}" if dead.timestamp else "")
-
-
-def printable(text: str) -> str:
-    """The text with control characters, direction marks and undecodable bytes escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

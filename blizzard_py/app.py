@@ -26,10 +26,9 @@ from blizzard_py.explain import Explanation, located, unmatched
 from blizzard_py.explain import explain as explain_file
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.progress import advanced
-from blizzard_py.publish import STATE_FOLDER
 from blizzard_py.settings import Engine, FieldSpec, IngestJob, IngestSettings, Place
 from blizzard_py.spark import SparkEngine
-from blizzard_py.state import state_from_json
+from blizzard_py.state import STATE_FOLDER, state_from_json
 
 
 def ingest_settings(pipeline: PipelineSettings, source: SourceSettings) -> IngestSettings:

@@ -18,9 +18,9 @@ import json
 import uuid
 
 from blizzard_py.core.storage import Storage, join
-from blizzard_py.state import Batch
+from blizzard_py.state import STATE_FOLDER, Batch
 
-JOURNAL_FOLDER = "_blizzard/journal"
+JOURNAL_FOLDER = f"{STATE_FOLDER}/journal"
 KEPT_SECS = 30 * 86_400
 
 

@@ -42,6 +42,9 @@ from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import is_hidden, partition_key, split
 
 T = TypeVar("T")
+# Disorder that is never worth a word: writers do not finish in order.
+TOLERANCE_SECS = 300.0
+
 Kind = Literal["random_names", "unpadded_numbers", "clock_ahead"]
 
 SAMPLE = 1000
@@ -177,7 +180,7 @@ def inspect(
     entries: Sequence[Entry],
     depth: int,
     known_partitions: Collection[str],
-    tolerance_secs: float = 300.0,
+    tolerance_secs: float = TOLERANCE_SECS,
 ) -> tuple[Finding, ...]:
     """What breaks the order of these files: at most one finding of each kind.
 

@@ -44,7 +44,7 @@ from blizzard_py.discovery import (
     starting_point,
 )
 from blizzard_py.late import late_by, observed, partitions_behind, quarantined_late, swept
-from blizzard_py.order import inspect
+from blizzard_py.order import TOLERANCE_SECS, inspect
 from blizzard_py.progress import (
     BatchLimits,
     Window,
@@ -52,9 +52,8 @@ from blizzard_py.progress import (
     next_batch,
     settled,
 )
-from blizzard_py.publish import STATE_FOLDER
 from blizzard_py.settrack import SetTracker
-from blizzard_py.state import Batch, SourceState, state_from_json, state_to_json
+from blizzard_py.state import STATE_FOLDER, Batch, SourceState, state_from_json, state_to_json
 from blizzard_py.sweep import find, grace_of, is_due
 
 
@@ -147,7 +146,7 @@ class SourcePipeline:
             "discovered", files=len(found.files), requests=found.requests, keys=found.keys
         )
         now = self._clock()
-        self._guard_order(found)
+        self._guard_order(found, grace_of(self._source, state))
         young = [file.path for file in found.young]
         paths = [*(file.path for file in found.files), *young]
         passed = observed(state.passed, found.progress, [*found.files, *found.young], now)
@@ -194,16 +193,19 @@ class SourcePipeline:
             self._tracker.saved()
         return after
 
-    def _guard_order(self, found: Discovery) -> None:
+    def _guard_order(self, found: Discovery, grace: float) -> None:
         """Say (or fail) if names do not sort in time, before a watermark moves over them.
 
-        Raises `OrderError` with ``order_guard: fail``.
+        Disorder within the grace period is what the grace period is for. Raises
+        `OrderError` with ``order_guard: fail``.
         """
         if self._source.order_guard == "off" or not self._source.use_watermark:
             return
         entries = sorted([*found.files, *found.young], key=lambda e: order_key(e.path))
         known = found.progress.partitions
-        for finding in inspect(entries, found.progress.depth or 0, known):
+        for finding in inspect(
+            entries, found.progress.depth or 0, known, max(grace, TOLERANCE_SECS)
+        ):
             if self._source.order_guard == "fail":
                 raise OrderError(f"{self._stores.source.uri}: {finding.message}")
             if finding.kind not in self._warned:

@@ -21,11 +21,10 @@ from typing import TypeVar
 from uuid_utils import uuid7
 
 from blizzard_py.core.storage import Storage, join
-from blizzard_py.state import PlannedOutput
+from blizzard_py.state import STATE_FOLDER, PlannedOutput
 
 T = TypeVar("T")
 
-STATE_FOLDER = "_blizzard"
 STAGING_FOLDER = f"{STATE_FOLDER}/staging"
 
 

@@ -15,7 +15,7 @@ from blizzard_py.core.errors import BlizzardError
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
 from blizzard_py.processed import Change, ProcessedSet
-from blizzard_py.state import SourceState
+from blizzard_py.state import STATE_FOLDER, SourceState
 
 
 class SetTracker:
@@ -23,7 +23,7 @@ class SetTracker:
 
     def __init__(self, storage: Storage, source_id: str) -> None:
         self._storage = storage
-        self._folder = f"_blizzard/{source_id}_processed"
+        self._folder = f"{STATE_FOLDER}/{source_id}_processed"
         self._done: ProcessedSet | None = None
         self._replaced: list[Change] = []
 

@@ -27,6 +27,9 @@ from blizzard_py.processed import Segment, segments_from_json, segments_to_json
 
 Phase = Literal["running", "publishing"]
 
+# The folder of the table that all of Blizzard's own files are in.
+STATE_FOLDER = "_blizzard"
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedOutput:

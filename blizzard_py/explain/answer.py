@@ -36,9 +36,8 @@ from blizzard_py.explain.verdict import (
     waiting,
 )
 from blizzard_py.partitioning import PartitionError, partition_of
-from blizzard_py.publish import STATE_FOLDER
 from blizzard_py.settrack import SetTracker
-from blizzard_py.state import SourceState, state_from_json
+from blizzard_py.state import STATE_FOLDER, SourceState, state_from_json
 
 
 def unmatched(place: Located) -> Explanation:

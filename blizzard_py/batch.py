@@ -5,7 +5,9 @@ See `blizzard_py.pipeline` for the steps and why their order makes it exactly-on
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from blizzard_py.core.config import ErrorSettings, SourceSettings
@@ -60,6 +62,15 @@ class Parts:
         return f"{self.pipeline}_{self.source_name}{self.suffix}"
 
 
+@dataclass(frozen=True, slots=True)
+class Ingesting:
+    """A batch whose job runs in another thread since ``started``."""
+
+    batch: Batch
+    started: float
+    result: Future[IngestResult]
+
+
 class BatchRunner:
     """Runs the batches of one source; ``save`` makes a state durable before it is acted on."""
 
@@ -74,6 +85,7 @@ class BatchRunner:
         self._letters = DeadLetters(parts.stores.dlq, parts.id, parts.stores.source.uri)
         self._failures = 0
         self._job: str | None = None
+        self._thread = ThreadPoolExecutor(1, f"ingest {parts.name}")
         self.bytes_per_sec: float | None = None
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
@@ -85,13 +97,15 @@ class BatchRunner:
 
     def recover(self, state: SourceState, batch: Batch) -> SourceState:
         """Bring a batch that a crash left in the checkpoint to its end."""
+        beside = [e.path for b in state.in_flight if b.batch != batch.batch for e in b.files]
         self._log.info("recovering", batch=batch.batch, phase=batch.phase)
         if batch.phase == "running":
             self._clear_staging(batch)
             state, again = restarted(state, batch)
             self._save(state)
-            state, _ = self.run(state, again, [])
-            return state
+            state, ready, started = self.prepare(state, self.start(again))
+            self._save(state)
+            return self.finish(state, ready, started, beside)
         missing = unpublished(self._sink, batch.outputs, self._parts.concurrency)
         names = dict(zip((o.staged for o in missing), fresh_names(len(missing)), strict=True))
         state, ready = renamed(state, batch, names)
@@ -99,7 +113,7 @@ class BatchRunner:
             self._save(state)
         left = [output for output in ready.outputs if output.staged in names]
         publish(self._sink, left, self._parts.concurrency)
-        return self._advance(state, ready, [])
+        return self._advance(state, ready, beside)
 
     def sweep(self) -> None:
         """Remove what crashes and time have left: staging of no batch, old journal entries."""
@@ -110,14 +124,38 @@ class BatchRunner:
         """Put late files in the dead-letter queue."""
         self._letters.keep(f"late-{int(now)}", files, {}, now)
 
-    def run(
-        self, state: SourceState, batch: Batch, pending: list[str]
-    ) -> tuple[SourceState, tuple[FinishedFile, ...]]:
-        """Steps 2 to 5 for a batch that is in the checkpoint as ``running``."""
-        started = self._parts.clock()
+    def start(self, batch: Batch) -> Ingesting:
+        """Step 2 begins, in a thread of its own. The batch is in the checkpoint as ``running``."""
+        self._log.info(
+            "batch_started",
+            batch=batch.batch,
+            attempt=batch.attempt,
+            files=len(batch.files),
+            bytes=sum(f.size for f in batch.files),
+        )
+        parts = self._parts
+        prefix = f"{parts.pipeline}/{parts.source_name}/{batch.batch}/{batch.attempt}"
+        # One job at a time: while it runs, the caller publishes the batch before.
+        self._job = prefix
+        return Ingesting(
+            batch, parts.clock(), self._thread.submit(self._ingest_batch, batch, prefix)
+        )
+
+    def prepare(self, state: SourceState, ingesting: Ingesting) -> tuple[SourceState, Batch, float]:
+        """Wait for step 2, then step 3 up to its save, which is the caller's.
+
+        Returns the state to save, the batch as it is in it, and when it was started.
+        Raises what the job raised, and `PipelineStopped`.
+        """
+        batch = ingesting.batch
         log = self._log.bind(batch=batch.batch, attempt=batch.attempt)
-        log.info("batch_started", files=len(batch.files), bytes=sum(f.size for f in batch.files))
-        result = self._ingest_batch(batch)
+        try:
+            result = ingesting.result.result()
+        finally:
+            self._job = None
+        secs = self._parts.clock() - ingesting.started
+        if secs > 0:
+            self.bytes_per_sec = sum(f.size for f in batch.files) / secs
         finished = judged(result, state.retries, self._parts.errors.max_retries)
         self._check_failures(finished)
         letters = self._letters.keep(batch.batch, finished, state.retries, self._parts.clock())
@@ -131,26 +169,35 @@ class BatchRunner:
                     error=file.error,
                 )
         outputs = named(result.outputs, fresh_names(len(result.outputs)))
-        state, ready = prepared(state, batch, outputs, finished)
-        self._save(state)
+        log.info("batch_ingested", outputs=len(outputs), tasks=result.tasks, dead_letters=letters)
+        return (*prepared(state, batch, outputs, finished), ingesting.started)
+
+    def finish(
+        self, state: SourceState, ready: Batch, started: float, pending: list[str]
+    ) -> SourceState:
+        """Steps 4 and 5 for a batch that is in the checkpoint as ``publishing``."""
         publish(self._sink, ready.outputs, self._parts.concurrency)
         state = self._advance(state, ready, pending)
-        self._clear_staging(batch)
-        secs = self._parts.clock() - started
-        if secs > 0:
-            self.bytes_per_sec = sum(f.size for f in batch.files) / secs
-        self._failures += sum(f.outcome == "quarantined" for f in finished)
-        log.info(
+        self._clear_staging(ready)
+        self._failures += sum(f.outcome == "quarantined" for f in ready.finished)
+        self._log.info(
             "batch_done",
-            files=sum(f.outcome == "ingested" for f in finished),
-            rows=sum(o.rows for o in outputs),
-            outputs=len(outputs),
-            tasks=result.tasks,
-            dead_letters=letters,
-            secs=round(secs, 3),
+            batch=ready.batch,
+            attempt=ready.attempt,
+            files=sum(f.outcome == "ingested" for f in ready.finished),
+            rows=sum(o.rows for o in ready.outputs),
+            outputs=len(ready.outputs),
+            secs=round(self._parts.clock() - started, 3),
             watermark=state.progress.value,
         )
-        return state, finished
+        return state
+
+    def abandon(self, ingesting: Ingesting) -> None:
+        """End a job whose batch will not be finished now, so that nothing of it goes on writing."""
+        self.cancel()
+        with contextlib.suppress(BaseException):  # what the caller is raising matters more
+            ingesting.result.result()
+        self._job = None
 
     def _advance(self, state: SourceState, batch: Batch, pending: list[str]) -> SourceState:
         self._journal.write(batch, self._parts.clock())
@@ -169,22 +216,17 @@ class BatchRunner:
         self._tracker.saved()
         return saved
 
-    def _ingest_batch(self, batch: Batch) -> IngestResult:
+    def _ingest_batch(self, batch: Batch, prefix: str) -> IngestResult:
         files, lost = self._placed(batch)
         if not files:
             return IngestResult((), tuple(lost), 0)
-        prefix = f"{self._parts.pipeline}/{self._parts.source_name}/{batch.batch}/{batch.attempt}"
         job = IngestJob(
             self._parts.ingest,
             join(staging_root(self._parts.id), batch.batch, str(batch.attempt)),
             prefix,
             tuple(files),
         )
-        self._job = prefix
-        try:
-            result = self._parts.engine.ingest(job)
-        finally:
-            self._job = None
+        result = self._parts.engine.ingest(job)
         _check_complete(files, result)
         return replace(result, files=(*result.files, *lost))
 

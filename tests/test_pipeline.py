@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from blizzard_py.core.config import PartitionFilter
 from blizzard_py.core.errors import (
     BlizzardError,
+    Cancelled,
     PipelineStopped,
     StateError,
     StorageError,
@@ -22,6 +23,7 @@ from blizzard_py.core.errors import (
 )
 from blizzard_py.core.model import IngestResult
 from blizzard_py.journal import Journal, first_name
+from blizzard_py.settings import IngestJob
 from tests.memory_store import Died, Dying
 from tests.pipeline_world import World
 
@@ -388,6 +390,67 @@ def test_cancel_reaches_the_running_job() -> None:
     world.engine.ingest = cancelled  # type: ignore[method-assign]  # a shutdown that comes now
     pipeline.cycle(threading.Event())
     assert world.engine.cancelled == [job.output_prefix for job in world.engine.jobs]
+
+
+# -- two batches at once ---------------------------------------------------------
+
+
+def test_a_batch_is_published_while_the_next_is_being_ingested() -> None:
+    world = world_with_hours()
+    published = threading.Event()
+    phases: list[list[str]] = []
+    ingest = world.engine.ingest
+
+    def second_waits(job: IngestJob) -> IngestResult:
+        if world.engine.jobs:
+            phases.append([batch["phase"] for batch in world.checkpoint()["in_flight"]])
+            assert published.wait(30), "the batch before is not published beside this job"
+        return ingest(job)
+
+    def seen(change: str, path: str) -> None:
+        if change == "copy" and path.startswith("_blizzard/staging/"):
+            published.set()
+
+    world.engine.ingest = second_waits  # type: ignore[method-assign]  # a job that takes long
+    world.sink.after_mutation = seen
+    world.drain()
+    assert phases[0] == ["publishing", "running"]
+    assert world.rows() == ROWS
+
+
+def test_a_publication_that_fails_ends_the_job_beside_it_and_both_batches_come_through() -> None:
+    world = world_with_hours()
+    cancelled = threading.Event()
+    ingest, cancel = world.engine.ingest, world.engine.cancel
+    running = threading.Event()
+
+    def second_waits(job: IngestJob) -> IngestResult:
+        if len(world.engine.jobs) == 1:
+            running.set()
+            assert cancelled.wait(30), "nobody ends a job whose cycle has failed"
+            raise Cancelled("cancelled")
+        return ingest(job)
+
+    def cancelling(prefix: str) -> None:
+        cancel(prefix)
+        cancelled.set()
+
+    def refuse(change: str, path: str) -> None:
+        if change == "copy" and not cancelled.is_set():
+            assert running.wait(30)
+            raise Unavailable(f"mem://lake/{path}: 503")
+
+    world.engine.ingest = second_waits  # type: ignore[method-assign]  # a job that takes long
+    world.engine.cancel = cancelling  # type: ignore[method-assign]  # to see it called
+    world.sink.before_mutation = refuse
+    pipeline = world.pipeline()
+    with pytest.raises(Unavailable):
+        pipeline.cycle(threading.Event())
+    assert [b["phase"] for b in world.checkpoint()["in_flight"]] == ["publishing", "running"]
+    world.engine.ingest = ingest  # type: ignore[method-assign]  # the store is back
+    world.drain(pipeline)
+    assert world.rows() == ROWS
+    assert world.checkpoint()["totals"]["batches"] == 3
 
 
 # -- death ---------------------------------------------------------------------

@@ -190,6 +190,8 @@ class SourcePipeline:
         The save that makes a batch's outputs count writes the next batch down, too.
         """
         finished: list[FinishedFile] = []
+        if stop.is_set():
+            return state, finished
         state, files, batch = self._next_batch(state, files)
         self._save(state)
         ingesting: Ingesting | None = self._batches.start(batch)

@@ -9,6 +9,8 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from rich.console import Console
+
 from blizzard_py.backfill import Range, RangeRefused, check_range, is_ours
 from blizzard_py.batch import Parts, Stores
 from blizzard_py.core import checkpoint
@@ -22,6 +24,7 @@ from blizzard_py.core.storage import join, order_key
 from blizzard_py.core.stores import open_storage
 from blizzard_py.core.watermark import Gap
 from blizzard_py.discovery import Scope, accepts
+from blizzard_py.display import shown
 from blizzard_py.explain import Explanation, located, unmatched
 from blizzard_py.explain import explain as explain_file
 from blizzard_py.pipeline import SourcePipeline
@@ -127,11 +130,18 @@ def run_daemon(config: Config, *, once: bool) -> int:
     with stop_on_signals(stop):
         log.info("started", sources=[w.name for w in workers], once=once)
         try:
-            code = run(workers, loop, stop)
+            with shown({w.name: w.meter for w in workers}, _terminal() if once else None):
+                code = run(workers, loop, stop)
         finally:
             engine.stop()
         log.info("stopped", exit_code=code)
     return code
+
+
+def _terminal() -> Console | None:
+    """Where a person watches, None in a container or a pipe."""
+    console = Console(stderr=True)
+    return console if console.is_terminal else None
 
 
 def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: bool) -> int:
@@ -177,7 +187,8 @@ def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: b
     )
     with stop_on_signals(stop):
         try:
-            return run([worker], Loop(True, 0, config.global_.shutdown_grace_secs), stop)
+            with shown({worker.name: worker.meter}, _terminal()):
+                return run([worker], Loop(True, 0, config.global_.shutdown_grace_secs), stop)
         finally:
             engine.stop()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from blizzard_py.core.config import ErrorSettings, SourceSettings
 from blizzard_py.core.errors import BlizzardError, PipelineStopped
@@ -18,6 +18,7 @@ from blizzard_py.core.model import FinishedFile, IngestResult
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.dlq import DeadLetters
 from blizzard_py.journal import Journal
+from blizzard_py.meter import Meter
 from blizzard_py.partitioning import PartitionError, partition_of
 from blizzard_py.progress import advanced, judged, named, prepared, renamed, restarted
 from blizzard_py.publish import fresh_names, publish, staging_root, unpublished
@@ -50,6 +51,7 @@ class Parts:
     concurrency: int
     clock: Callable[[], float]
     suffix: str = ""
+    meter: Meter = field(default_factory=Meter)
 
     @property
     def name(self) -> str:
@@ -98,6 +100,7 @@ class BatchRunner:
     def recover(self, state: SourceState, batch: Batch) -> SourceState:
         """Bring a batch that a crash left in the checkpoint to its end."""
         beside = [e.path for b in state.in_flight if b.batch != batch.batch for e in b.files]
+        self._parts.meter.found(len(batch.files), sum(f.size for f in batch.files))
         self._log.info("recovering", batch=batch.batch, phase=batch.phase)
         if batch.phase == "running":
             self._clear_staging(batch)
@@ -180,12 +183,14 @@ class BatchRunner:
         state = self._advance(state, ready, pending)
         self._clear_staging(ready)
         self._failures += sum(f.outcome == "quarantined" for f in ready.finished)
+        rows = sum(o.rows for o in ready.outputs)
+        self._parts.meter.done(len(ready.files), sum(f.size for f in ready.files), rows)
         self._log.info(
             "batch_done",
             batch=ready.batch,
             attempt=ready.attempt,
             files=sum(f.outcome == "ingested" for f in ready.finished),
-            rows=sum(o.rows for o in ready.outputs),
+            rows=rows,
             outputs=len(ready.outputs),
             secs=round(self._parts.clock() - started, 3),
             watermark=state.progress.value,

@@ -67,6 +67,7 @@ class SourcePipeline:
     def __init__(self, parts: Parts, scope: Scope | None = None) -> None:
         self.pipeline = parts.pipeline
         self.source_name = parts.source_name
+        self.meter = parts.meter
         self._parts = parts
         self._source = parts.source
         self._stores = parts.stores
@@ -192,6 +193,7 @@ class SourcePipeline:
         finished: list[FinishedFile] = []
         if stop.is_set():
             return state, finished
+        self.meter.found(len(files), sum(entry.size for entry in files))
         state, files, batch = self._next_batch(state, files)
         self._save(state)
         ingesting: Ingesting | None = self._batches.start(batch)

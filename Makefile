@@ -17,7 +17,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check bench bench-discovery bench-penguin chaos lock clean
+.PHONY: help setup demo test check bench bench-discovery bench-penguin chaos soak lock clean
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -51,6 +51,9 @@ bench-penguin: ## what a commit and an idle poll cost, beside delta-rs alone
 
 chaos: ## 200 rounds of deaths, lost answers and rivals around one table
 	$(DEV) python -m tests.penguin_chaos --rounds 200 $(ARGS)
+
+soak: ## ten minutes of arrivals and restarts: flat memory, bounded lag, exact counts
+	$(DEV) python -m benchmarks.soak $(ARGS)
 
 # The runtime set takes its versions from the development set, so that installing one
 # over the other changes nothing.

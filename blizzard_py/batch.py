@@ -171,7 +171,9 @@ class BatchRunner:
         self._check_records(finished)
         self._check_failures(finished)
         letters = self._letters.keep(batch.batch, finished, state.retries, self._parts.clock())
-        records = self._letters.keep_records(batch.batch, self._sink, result.letters)
+        records = None
+        if result.letters or batch.attempt > 1:  # a first attempt has nothing to remove
+            records = self._letters.keep_records(batch.batch, self._sink, result.letters)
         bad = [file for file in finished if file.bad_rows]
         if bad:
             log.warning(

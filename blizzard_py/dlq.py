@@ -77,10 +77,11 @@ class DeadLetters:
         Holds a block of each task's records, however many there are.
         """
         path = join(self._source_id, f"{batch}.records.ndjson")
+        temporary = join(self._source_id, f"{batch}.records.tmp")
         if not letters:
             self._storage.delete(path)
+            self._storage.delete(temporary)
             return None
-        temporary = join(self._source_id, f"{batch}.records.tmp")
         with ExitStack() as stack:
             stream = stack.enter_context(closing(self._storage.open_output(temporary)))
             try:

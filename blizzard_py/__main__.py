@@ -151,7 +151,8 @@ def _print_status(document: dict[str, Any]) -> None:
                 ", ".join(batch["phase"] for batch in found["in_flight"]) or "-",
                 f"{totals['files']:,}"
                 + (f" (+{totals['quarantined']:,} quarantined)" if totals["quarantined"] else ""),
-                f"{totals['rows']:,}",
+                f"{totals['rows']:,}"
+                + (f" (+{totals['bad_rows']:,} bad)" if totals["bad_rows"] else ""),
             )
     Console().print(table)
 

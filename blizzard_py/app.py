@@ -47,6 +47,9 @@ def ingest_settings(pipeline: PipelineSettings, source: SourceSettings) -> Inges
         file_bytes=sink.file_size_mb * 1024 * 1024,
         partition_template=by.prefix_template if by else "",
         partition_column=by.column if by else None,
+        on_bad_record=pipeline.error_handling.on_bad_record,
+        max_bad_fraction=pipeline.error_handling.max_bad_fraction,
+        metadata_columns=sink.metadata_columns,
     )
 
 

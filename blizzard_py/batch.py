@@ -13,7 +13,12 @@ from dataclasses import dataclass, field, replace
 from blizzard_py.core.config import ErrorSettings, SourceSettings
 from blizzard_py.core.errors import BlizzardError, PipelineStopped
 from blizzard_py.core.log import get_logger
-from blizzard_py.core.metrics import FILES_FAILED, FILES_PROCESSED, RECORDS_PROCESSED
+from blizzard_py.core.metrics import (
+    BAD_RECORDS,
+    FILES_FAILED,
+    FILES_PROCESSED,
+    RECORDS_PROCESSED,
+)
 from blizzard_py.core.model import FinishedFile, IngestResult
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.dlq import DeadLetters
@@ -26,6 +31,9 @@ from blizzard_py.settings import Engine, IngestJob, IngestSettings, JobFile
 from blizzard_py.settrack import SetTracker
 from blizzard_py.state import Batch, SourceState
 from blizzard_py.sweep import grace_of
+
+# How many bad files an error or a log line names.
+_EXAMPLES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +168,21 @@ class BatchRunner:
         if secs > 0:
             self.bytes_per_sec = sum(f.size for f in batch.files) / secs
         finished = judged(result, state.retries, self._parts.errors.max_retries)
+        self._check_records(finished)
         self._check_failures(finished)
         letters = self._letters.keep(batch.batch, finished, state.retries, self._parts.clock())
+        records = None
+        if result.letters or batch.attempt > 1:  # a first attempt has nothing to remove
+            records = self._letters.keep_records(batch.batch, self._sink, result.letters)
+        bad = [file for file in finished if file.bad_rows]
+        if bad:
+            log.warning(
+                "records_quarantined",
+                records=sum(file.bad_rows for file in bad),
+                files=len(bad),
+                dead_letters=records,
+                examples=[f"{file.path}: {file.error}" for file in bad[:_EXAMPLES]],
+            )
         for file in finished:
             if file.outcome != "ingested":
                 log.warning(
@@ -191,6 +212,7 @@ class BatchRunner:
             attempt=ready.attempt,
             files=sum(f.outcome == "ingested" for f in ready.finished),
             rows=rows,
+            bad_rows=sum(f.bad_rows for f in ready.finished),
             outputs=len(ready.outputs),
             secs=round(self._parts.clock() - started, 3),
             watermark=state.progress.value,
@@ -216,6 +238,7 @@ class BatchRunner:
             FILES_PROCESSED.labels(self._parts.name, file.outcome).inc()
             if file.outcome != "ingested":
                 FILES_FAILED.labels(self._parts.name, file.stage).inc()
+        BAD_RECORDS.labels(self._parts.name).inc(sum(file.bad_rows for file in batch.finished))
         RECORDS_PROCESSED.labels(self._parts.name).inc(sum(output.rows for output in batch.outputs))
         saved = self._save(after)
         self._tracker.saved()
@@ -230,6 +253,7 @@ class BatchRunner:
             join(staging_root(self._parts.id), batch.batch, str(batch.attempt)),
             prefix,
             tuple(files),
+            batch.started_ts,
         )
         result = self._parts.engine.ingest(job)
         _check_complete(files, result)
@@ -254,12 +278,25 @@ class BatchRunner:
                 files.append(JobFile(entry.path, entry.size, place))
         return files, lost
 
+    def _check_records(self, finished: tuple[FinishedFile, ...]) -> None:
+        """Raise `PipelineStopped` for a bad record with ``on_bad_record: fail``."""
+        if self._parts.errors.on_bad_record != "fail":
+            return
+        bad = [file for file in finished if file.stage == "parse"]
+        if bad:
+            named_files = "; ".join(f"{file.path}: {file.error}" for file in bad[:_EXAMPLES])
+            raise PipelineStopped(
+                f"{self._parts.name}: stopped at a bad record (error_handling.on_bad_record is"
+                " fail), nothing was passed over; mend or remove the file, correct the schema, or"
+                f" set on_bad_record to quarantine_record: {named_files}"
+            )
+
     def _check_failures(self, finished: tuple[FinishedFile, ...]) -> None:
         """Raise `PipelineStopped` before the batch that reaches ``max_failures`` is passed."""
         bad = [file for file in finished if file.outcome == "quarantined"]
         limit = self._parts.errors.max_failures
         if limit and bad and self._failures + len(bad) >= limit:
-            named_files = "; ".join(f"{file.path}: {file.error}" for file in bad[:5])
+            named_files = "; ".join(f"{file.path}: {file.error}" for file in bad[:_EXAMPLES])
             raise PipelineStopped(
                 f"{self._parts.name}: stopped at error_handling.max_failures = {limit}, nothing was"
                 f" passed over; mend or remove the files, or raise the limit: {named_files}"

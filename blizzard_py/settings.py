@@ -10,7 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from blizzard_py.core.config import FieldType, ParquetCompression, SourceCompression
+from blizzard_py.core.config import (
+    FieldType,
+    MetadataColumn,
+    OnBadRecord,
+    ParquetCompression,
+    SourceCompression,
+)
 from blizzard_py.core.model import IngestResult
 from blizzard_py.core.storage import StorageOptions
 
@@ -50,6 +56,9 @@ class IngestSettings:
     file_bytes: int
     partition_template: str = ""
     partition_column: str | None = None
+    on_bad_record: OnBadRecord = "quarantine_record"
+    max_bad_fraction: float = 0.1
+    metadata_columns: tuple[MetadataColumn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +76,14 @@ class IngestJob:
 
     ``staging`` is the directory (relative to the table) that outputs are written
     below; ``output_prefix`` starts every output id: ``pipeline/source/batch/attempt``.
+    ``started_ts`` is when the batch began, the same for all its attempts.
     """
 
     settings: IngestSettings
     staging: str
     output_prefix: str
     files: tuple[JobFile, ...]
+    started_ts: float = 0.0
 
 
 class Engine(Protocol):

@@ -54,6 +54,43 @@ def changed(**places: Any) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.parametrize(
+    ("field", "columns", "named"),
+    [
+        ("_SOURCE_file", ["_source_file"], "_source_file"),
+        ("id", ["_source_line", "_source_line"], "_source_line"),
+    ],
+)
+def test_metadata_columns_collide_with_nothing(
+    tmp_path: Path, field: str, columns: list[str], named: str
+) -> None:
+    document = changed(
+        pipelines__events__schema__fields=[{"name": field, "type": "string"}],
+        pipelines__events__sink__metadata_columns=columns,
+    )
+    [problem] = problems(tmp_path, document)
+    assert f"sink.metadata_columns '{named}' is given twice or is also a field" in problem
+
+
+def test_metadata_columns_are_no_partition_keys(tmp_path: Path) -> None:
+    document = changed(
+        pipelines__events__sink__metadata_columns=["_source_file"],
+        pipelines__events__sink__partition_by={"prefix_template": "_source_file=%Y"},
+    )
+    [problem] = problems(tmp_path, document)
+    assert "or a partition key" in problem
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("on_bad_record", "ignore"), ("max_bad_fraction", 1.5), ("max_bad_fraction", -0.1)],
+)
+def test_what_happens_to_records_is_checked(tmp_path: Path, setting: str, value: object) -> None:
+    document = changed(**{f"pipelines__events__error_handling__{setting}": value})
+    [problem] = problems(tmp_path, document)
+    assert f"error_handling.{setting}" in problem
+
+
 def test_the_shortest_configuration_has_the_documented_defaults(tmp_path: Path) -> None:
     config = load(tmp_path, GOOD)
     source = config.pipelines["events"].sources["main"]

@@ -520,6 +520,7 @@ def test_the_command_tells_the_way_into_the_table(
         "started_ts",
         "finished_ts",
         "rows",
+        "bad_rows",
         "backfill",
     }
     assert found["batch"]["rows"] == 2

@@ -22,6 +22,8 @@ FieldType = Literal[
 ]
 SourceCompression = Literal["auto", "gzip", "zstd", "none"]
 ParquetCompression = Literal["snappy", "zstd", "lz4", "gzip", "none"]
+OnBadRecord = Literal["quarantine_record", "quarantine_file", "fail"]
+MetadataColumn = Literal["_source_file", "_source_line", "_ingested_at"]
 PartitionType = Literal["string", "int32", "int64", "date", "timestamp"]
 
 # Names become parts of file names and of Spark job groups.
@@ -138,11 +140,17 @@ class PartitionBy(_Settings):
 
 
 class SinkSettings(_Settings):
-    """The Delta table's directory, and how Parquet files in it are made."""
+    """The Delta table's directory, and how Parquet files in it are made.
+
+    ``metadata_columns`` adds columns that say where a row comes from:
+    ``_source_file`` (its URI), ``_source_line`` (from 1), ``_ingested_at`` (when
+    its batch began).
+    """
 
     table_uri: str
     file_size_mb: int = Field(default=128, ge=1)
     compression: ParquetCompression = "snappy"
+    metadata_columns: tuple[MetadataColumn, ...] = ()
     partition_by: PartitionBy | None = None
     storage_options: Options = Field(default_factory=dict, repr=False)
 
@@ -171,7 +179,14 @@ class SchemaSettings(_Settings):
 
 
 class ErrorSettings(_Settings):
-    """What happens to a file that fails.
+    """What happens to a record and to a file that fails.
+
+    ``on_bad_record``: a line that is not a record of the schema goes to the
+    dead-letter queue alone (``quarantine_record``), takes its file along
+    (``quarantine_file``) or stops the pipeline before anything of its batch is
+    passed over (``fail``). A file of which more than ``max_bad_fraction`` (of the
+    lines that are not blank) is bad is quarantined whole: one in ten, because
+    that is no slip any more but a wrong file or a wrong schema. 1 sets no limit.
 
     ``max_retries`` counts further tries after a failure that may pass (a
     time-out, a 5xx); then the file is quarantined. ``max_failures`` stops the
@@ -179,6 +194,8 @@ class ErrorSettings(_Settings):
     sets no limit. ``dlq_path`` defaults to ``_blizzard/dlq`` in the table.
     """
 
+    on_bad_record: OnBadRecord = "quarantine_record"
+    max_bad_fraction: float = Field(default=0.1, ge=0, le=1)
     max_failures: int = Field(default=0, ge=0)
     max_retries: int = Field(default=3, ge=0)
     dlq_path: str | None = None
@@ -191,6 +208,23 @@ class PipelineSettings(_Settings):
     sink: SinkSettings
     schema_: SchemaSettings = Field(alias="schema")
     error_handling: ErrorSettings = ErrorSettings()
+
+    @model_validator(mode="after")
+    def _metadata_columns_fit(self) -> Self:
+        taken = {field.name.lower() for field in self.schema_.fields}
+        taken |= (
+            {key.lower() for key in self.sink.partition_by.columns}
+            if (self.sink.partition_by)
+            else set()
+        )
+        for name in self.sink.metadata_columns:
+            if name in taken:
+                raise ValueError(
+                    f"sink.metadata_columns {name!r} is given twice or is also a field of the"
+                    " schema or a partition key; leave it out or rename the other"
+                )
+            taken.add(name)
+        return self
 
     @model_validator(mode="after")
     def _partitioning_fits(self) -> Self:

@@ -8,7 +8,8 @@ loop decides by type and never by text::
     ├── FencedError         another daemon has taken the pipeline over; exit 3
     ├── StateError          a checkpoint or table state that cannot be trusted
     ├── OrderError          names that do not sort in time, with ``order_guard: fail``
-    ├── PipelineStopped     ``max_failures`` was reached; nothing was passed over
+    ├── PipelineStopped     ``max_failures`` was reached, or a bad record with
+    │                       ``on_bad_record: fail``; nothing was passed over
     ├── EngineError         (retryable) the Spark job failed as a whole
     ├── Cancelled           work was given up because the daemon is stopping
     ├── CommitError         (retryable) a Delta commit did not land
@@ -69,7 +70,7 @@ class OrderError(BlizzardError):
 
 
 class PipelineStopped(BlizzardError):
-    """The pipeline met more failing files than ``error_handling.max_failures`` allows."""
+    """The pipeline met more failing files or records than ``error_handling`` allows."""
 
 
 class EngineError(BlizzardError):

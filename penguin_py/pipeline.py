@@ -81,6 +81,8 @@ class TablePipeline:
         self._late: set[str] = set()
         self._retried: set[str] = set()
         self._seen: int | None = None
+        # The version that our latest commit has, if nobody else's came before it.
+        self._own = -1
         # Survives `_forget`: a log that goes back would have files committed again.
         self._highest_txn = 0
         # The poll being worked off: files not tried yet, files that could not be read.
@@ -193,7 +195,7 @@ class TablePipeline:
 
     def _work(self, snapshot: Snapshot, batch: Sequence[Entry]) -> None:
         """Take a batch as far as it goes: committed, on record, or pending."""
-        footers = read_footers(self._storage, batch, self._pool)
+        footers = read_footers(self._storage, batch, None if self._table.is_local else self._pool)
         for failure in footers.failed:
             self._log.warning("file_pending", path=failure.entry.path, error=str(failure.error))
         for entry in footers.gone:
@@ -218,6 +220,7 @@ class TablePipeline:
         progress = self._floored(progress, pending, now)
         if plan.adds:
             self._memory = self._commit(plan, memory, progress, now)
+            self._own = 0 if snapshot.state is None else snapshot.state.version + 1
         else:
             self._memory = replace(memory, progress=progress, updated=int(now))
         self._save(self._memory, now)
@@ -268,8 +271,8 @@ class TablePipeline:
             self._check_partitioning(state)
         if state is None or memory is None or memory.txn_version != state.txn_version:
             memory = self._recover(state)
-        elif self._seen is not None and self._seen != state.version:
-            memory = self._updated(memory, self._seen, state)
+        elif state.version not in (self._seen, self._own):
+            memory = self._updated(memory, -1 if self._seen is None else self._seen, state)
         self._seen = None if state is None else state.version
         self._known = {
             path for path in self._known if path in self._late or is_new(memory.progress, path)
@@ -348,6 +351,7 @@ class TablePipeline:
         self._memory = None
         self._known = set()
         self._seen = None
+        self._own = -1
         self._queue.clear()
         self._late.clear()
         self._retried.clear()

@@ -18,6 +18,7 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
+from deltalake.transaction import AddAction
 
 from blizzard_py.core.errors import AccessDenied, CommitError, NotFound, StateError, Unavailable
 from blizzard_py.core.storage import Storage
@@ -577,6 +578,21 @@ def test_another_writers_commits_in_between_are_no_conflict(world: World) -> Non
     assert world.run(penguin) == 1
     assert world.run() == 0
     assert sorted(row["id"] for row in world.rows()) == [1, 2, 10]
+
+
+def test_what_others_add_right_after_the_table_was_made_is_known(world: World) -> None:
+    world.put("a.parquet", {"id": [1]})
+    penguin = world.penguin()
+    assert penguin.cycle(threading.Event())
+    # By hand and by a name like ours, so that a poll finds it above the watermark.
+    world.put("b.parquet", {"id": [2]})
+    entry = world.storage.stat("b.parquet")
+    assert entry is not None
+    delta = world.delta()
+    add = AddAction("b.parquet", entry.size, {}, 1, data_change=True, stats="{}")
+    delta.create_write_transaction([add], "append", delta.schema(), [])
+    assert world.run(penguin) == 0
+    assert sorted(world.delta_paths()) == ["a.parquet", "b.parquet"]
 
 
 def test_a_name_that_is_no_text_is_on_record_and_blocks_nothing(world: World) -> None:

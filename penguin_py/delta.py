@@ -122,9 +122,9 @@ class DeltaLog:
         """See `deltalog.news`."""
         return deltalog.news(self._storage, after, version, self._pool)
 
-    def recent_output_ids(self, version: int) -> list[str]:
+    def recent_output_ids(self, after: int, version: int) -> list[str]:
         """See `deltalog.recent_output_ids`."""
-        return deltalog.recent_output_ids(self._storage, version, self._pool)
+        return deltalog.recent_output_ids(self._storage, after, version, self._pool)
 
     def own_commit(self, state: TableState) -> OwnCommit | None:
         """Our last commit; None if there was none or its commitInfo was cleaned up."""

@@ -31,8 +31,18 @@ from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Progress, advance, is_new, mark_idle
 from penguin_py.chores import Chores
 from penguin_py.delta import DeltaLog, Marks
+from penguin_py.identities import OutputIds
 from penguin_py.incoming import Failure, accepts, read_footers
-from penguin_py.memory import Memory, commit_document, kept_ids, mirror_path, mirror_to_json
+from penguin_py.memory import (
+    Memory,
+    commit_document,
+    completed,
+    done_paths,
+    merged_ids,
+    mirror_path,
+    mirror_to_json,
+    stored,
+)
 from penguin_py.model import CommitPlan, Rejection, TableState
 from penguin_py.partitions import NOT_TEXT, is_text
 from penguin_py.plan import Rules, make_plan
@@ -80,7 +90,11 @@ class TablePipeline:
         self._known: set[str] = set()
         self._late: set[str] = set()
         self._retried: set[str] = set()
+        # Quarantined files that the progress has as done; see `memory.stored`.
+        self._refused: set[str] = set()
         self._seen: int | None = None
+        # Those that are not in the memory any more. Made anew whenever that is.
+        self._output_ids: OutputIds | None = None
         # The version that our latest commit has, if nobody else's came before it.
         self._own = -1
         # Survives `_forget`: a log that goes back would have files committed again.
@@ -156,9 +170,10 @@ class TablePipeline:
 
     def _cycle(self) -> bool:
         if self._queue:
-            snapshot = self.snapshot()
+            snapshot = self._folded(self.snapshot())
         else:
             snapshot, found = self._found()
+            snapshot = self._folded(snapshot)
             # What the log cannot spell cannot be in a watermark either: it stays on record.
             unnameable = [entry for entry in found if not is_text(entry.path)]
             now = self._clock()
@@ -202,7 +217,9 @@ class TablePipeline:
             self._log.warning("file_gone", path=entry.path)
         self._failed += footers.failed
         memory = snapshot.memory
-        plan = make_plan(snapshot.state, footers.sound, memory.output_ids, self._rules)
+        segments = self._output_ids
+        known = memory.output_ids if segments is None else segments.beside(memory.output_ids)
+        plan = make_plan(snapshot.state, footers.sound, known, self._rules)
         now = self._clock()
         rejections = [*footers.rejected, *plan.rejections]
         self._record(rejections, now)
@@ -218,6 +235,7 @@ class TablePipeline:
         ahead = [entry for entry in done if is_new(progress, entry.path)]
         progress = advance(progress, ahead, pending, now, self._table.grace_period_secs)
         progress = self._floored(progress, pending, now)
+        self._refused.update(rejection.entry.path for rejection in rejections)
         if plan.adds:
             self._memory = self._commit(plan, memory, progress, now)
             self._own = 0 if snapshot.state is None else snapshot.state.version + 1
@@ -233,7 +251,8 @@ class TablePipeline:
         commit_id = str(uuid.uuid4())
         txn_version = memory.txn_version + 1
         ids = [add.output_id for add in plan.adds if add.output_id is not None]
-        document = commit_document(self._table.app_id, progress, commit_id, ids, now)
+        slim = stored(progress, self._refused)
+        document = commit_document(self._table.app_id, slim, commit_id, ids, now)
         self._delta.commit(plan, Marks(txn_version, commit_id, document), now)
         self._known.update(add.entry.path for add in plan.adds)
         FILES_COMMITTED.labels(self.name).inc(len(plan.adds))
@@ -244,8 +263,19 @@ class TablePipeline:
             watermark=progress.value,
             new_columns=list(plan.changed),
         )
-        kept = kept_ids(memory.output_ids, ids)
-        return Memory(progress, txn_version, commit_id, kept, int(now), memory.chores)
+        recent = merged_ids(memory.output_ids, ids)
+        return Memory(progress, txn_version, commit_id, recent, int(now), memory.chores)
+
+    def _folded(self, snapshot: Snapshot) -> Snapshot:
+        """The same with its output ids in a segment, if they are many or old by now."""
+        state, memory, segments = snapshot.state, snapshot.memory, self._output_ids
+        if state is None or segments is None or not memory.txn_version:
+            return snapshot
+        if not segments.are_due(memory.output_ids, state.version):
+            return snapshot
+        segments.fold(memory.output_ids, state.version)
+        self._memory = replace(memory, output_ids=())
+        return Snapshot(state, self._memory)
 
     def _record(self, rejections: Sequence[Rejection], now: float) -> None:
         for rejection in self._quarantine.keep(rejections, now):
@@ -287,16 +317,28 @@ class TablePipeline:
             # Cleaned up past what was seen; what is left of the log is read as a whole.
             return self._recover(state)
         self._known.update(paths)
-        return replace(memory, output_ids=kept_ids(memory.output_ids, ids))
+        return replace(memory, output_ids=merged_ids(memory.output_ids, ids))
 
     def _recover(self, state: TableState | None) -> Memory:
+        segments = OutputIds(self._storage)
+        self._output_ids = segments
         memory = recover(
-            self._table, self._storage, self._delta, state, self._accept, self._clock()
+            self._table,
+            self._storage,
+            self._delta,
+            state,
+            self._accept,
+            segments.folded,
+            self._clock(),
         )
         # The paths of a large table fit into memory once, but need not stay there.
         paths = () if state is None else self._delta.known_paths(state.version)
-        self._known = {e.path for e in paths if is_new(memory.progress, e.path)}
-        return memory
+        fresh = [e for e in paths if is_new(memory.progress, e.path)]
+        self._refused = done_paths(memory.progress)
+        mine = [entry for entry in fresh if self._accept(entry.path)]
+        progress = completed(memory.progress, mine, self._clock(), self._table.grace_period_secs)
+        self._known = {entry.path for entry in fresh if is_new(progress, entry.path)}
+        return replace(memory, progress=progress)
 
     def _check_partitioning(self, state: TableState) -> None:
         configured = self._table.partition_types
@@ -342,9 +384,11 @@ class TablePipeline:
         return raised(progress, self._table.max_tracked_partitions, oldest, pending)
 
     def _save(self, memory: Memory, now: float) -> None:
+        slim = stored(memory.progress, self._refused)
+        self._refused = done_paths(slim)
         if not memory.txn_version:
             return  # without a commit of ours there is nothing that a mirror could mirror
-        document = mirror_to_json(memory, now)
+        document = mirror_to_json(replace(memory, progress=slim), now)
         checkpoint.save(self._storage, mirror_path(self._table.state_name), document)
 
     def _forget(self) -> None:

@@ -8,7 +8,7 @@ unreadable is decided here, because after the commit it cannot be taken back.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -45,13 +45,13 @@ class _Fitting:
 def make_plan(
     table: TableState | None,
     footers: Sequence[Footer],
-    known_output_ids: Collection[str],
+    known_output_ids: Container[str],
     rules: Rules,
 ) -> CommitPlan:
     """The commit for these files; ``table`` is None if there is no table yet.
 
-    ``known_output_ids`` are those of recent commits: a second file with one of
-    them holds the same rows again. A new table gets its columns from the first
+    ``known_output_ids`` are those of all commits: a second file with one of them
+    holds the same rows again. A new table gets its columns from the first
     file that fits and its partition columns from the rules or that file's path.
     """
     if table is None:
@@ -64,7 +64,7 @@ def make_plan(
 
     taken: list[tuple[Footer, dict[str, str | None]]] = []
     rejections: list[Rejection] = []
-    seen = set(known_output_ids)
+    seen: set[str] = set()
     # By directory: partition values are the same for all files of one.
     parsed: dict[str, dict[str, str | None]] = {}
     for footer in footers:
@@ -82,6 +82,7 @@ def make_plan(
             schema = _grown(fitting, footer, partitions, rules.evolution)
             stage = "output_id"
             _check_identity(footer.output_id, seen)
+            _check_identity(footer.output_id, known_output_ids)
             stage = "writer"
             _check_writer(footer, table)
         except Misfit as misfit:
@@ -128,7 +129,7 @@ def _grown(
     return merged
 
 
-def _check_identity(output_id: str | None, seen: Collection[str]) -> None:
+def _check_identity(output_id: str | None, seen: Container[str]) -> None:
     if output_id is not None and output_id in seen:
         raise Misfit(
             f"carries blizzard.output_id {output_id!r}, which is committed already:"

@@ -1,9 +1,12 @@
-"""A proxy in front of a store that fails chosen listing requests, as networks and stores do.
+"""A proxy in front of a store that fails chosen requests, as networks and stores do.
 
 Every request goes to the store behind and its answer comes back as it is, except
 for the listing requests (S3's ``list-type=2``, GCS's ``…/o?``, Azure's
 ``comp=list``) that a test names by their number, counted from 0 in the order
 they arrive. Repeated tries count, so "the second page fails twice" is {1, 2}.
+
+Any request may also be *lost*: it is applied, and then there is no answer, or one
+that says 500. All requests are counted, by ``METHOD path``.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 Fault = int | Literal["cut", "hang"]
+# How an applied request ends: without an answer, or with 500; ``refused`` is not applied.
+Lost = Literal["silence", "error", "refused"]
 
 _LISTING = re.compile(r"list-type=2|comp=list|/o\?")
 _CODES = {403: "AccessDenied", 429: "TooManyRequests", 500: "InternalError", 503: "SlowDown"}
@@ -33,6 +38,8 @@ class FaultProxy:
     endpoint: str = ""
     listings: int = 0
     fault: Callable[[int], Fault | None] = lambda _number: None
+    lose: Callable[[str], Lost | None] = lambda _method: None
+    seen: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -56,7 +63,16 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         listing = self.command == "GET" and _LISTING.search(self.path)
         fault = self.proxy.next_fault() if listing else None
-        if fault == "hang":
+        self.proxy.seen.append(f"{self.command} {self.path}")
+        lost = self.proxy.lose(self.command)
+        if lost is not None:
+            if lost != "refused":
+                self._forward(body)
+            if lost == "silence":
+                self.close_connection = True
+            else:
+                self._send(500, {"Content-Type": "application/xml"}, _error(500))
+        elif fault == "hang":
             self.proxy.over.wait()  # longer than any client of a test is patient
             self.close_connection = True
         elif isinstance(fault, int):

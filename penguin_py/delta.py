@@ -114,6 +114,18 @@ class DeltaLog:
         self._handle = handle
         return self._current
 
+    def unchanged(self) -> TableState | None:
+        """The table as of the last `refresh` if it has no later version since.
+
+        None if it has, or if there is nothing to compare with. One request, where
+        `refresh` makes two and more; it does not notice a log that went back, so
+        refresh before anything is written. Raises `StorageError`.
+        """
+        state = None if self._handle is None else self._current
+        if state is None or deltalog.has_commit(self._storage, state.version + 1):
+            return None
+        return state
+
     def known_paths(self, version: int) -> Iterator[Entry]:
         """See `deltalog.known_paths`."""
         return deltalog.known_paths(self._storage, version, self._pool)

@@ -56,6 +56,15 @@ def exists(storage: Storage) -> bool:
     return any(page.entries for page in storage.list_range(f"{LOG}/", f"{LOG}0"))
 
 
+def has_commit(storage: Storage, version: int) -> bool:
+    """Whether the log goes as far as ``version``. One GET of one byte."""
+    try:
+        storage.read_range(commit_path(version), 0, 1)
+    except NotFound:
+        return False
+    return True
+
+
 def commit_path(version: int) -> str:
     """The path of a version's commit file."""
     return f"{LOG}/{version:020d}.json"

@@ -48,7 +48,7 @@ from penguin_py.partitions import NOT_TEXT, is_text
 from penguin_py.plan import Rules, make_plan
 from penguin_py.quarantine import Quarantine, Record
 from penguin_py.reconcile import Findings
-from penguin_py.recovery import recover
+from penguin_py.recovery import check_partitioning, recover
 from penguin_py.settings import Table
 
 # Listings of one poll that run at the same time.
@@ -159,7 +159,12 @@ class TablePipeline:
         return found
 
     def _found(self) -> tuple[Snapshot, list[Entry]]:
-        snapshot = self.snapshot()
+        """The state of the table and its new files; with none of them from one request."""
+        memory, state = self._memory, self._delta.unchanged()
+        if memory is None or state is None or state.version not in (self._seen, self._own):
+            snapshot = self.snapshot()
+        else:
+            snapshot = Snapshot(state, memory)
         try:
             found = scan(self._storage, snapshot.memory.progress, self._accept, LIST_CONCURRENCY)
         except NotFound:
@@ -173,7 +178,6 @@ class TablePipeline:
             snapshot = self._folded(self.snapshot())
         else:
             snapshot, found = self._found()
-            snapshot = self._folded(snapshot)
             # What the log cannot spell cannot be in a watermark either: it stays on record.
             unnameable = [entry for entry in found if not is_text(entry.path)]
             now = self._clock()
@@ -184,7 +188,8 @@ class TablePipeline:
             due = self._chores.due(snapshot.memory.chores, now)
             if "reconcile" in due:
                 self.reconcile(dry_run=False)
-                snapshot = self.snapshot()
+            if self._queue or due:
+                snapshot = self._folded(self.snapshot())  # before anything is written
             if not self._queue:
                 self._late.clear()
                 self._retried.clear()
@@ -298,7 +303,7 @@ class TablePipeline:
             )
         self._highest_txn = txn_version
         if state is not None:
-            self._check_partitioning(state)
+            check_partitioning(self._table, state)
         if state is None or memory is None or memory.txn_version != state.txn_version:
             memory = self._recover(state)
         elif state.version not in (self._seen, self._own):
@@ -339,15 +344,6 @@ class TablePipeline:
         progress = completed(memory.progress, mine, self._clock(), self._table.grace_period_secs)
         self._known = {entry.path for entry in fresh if is_new(progress, entry.path)}
         return replace(memory, progress=progress)
-
-    def _check_partitioning(self, state: TableState) -> None:
-        configured = self._table.partition_types
-        if configured is not None and tuple(configured) != state.partition_columns:
-            raise StateError(
-                f"{self._storage.uri}: the table is partitioned by"
-                f" {list(state.partition_columns)}, the configuration says {list(configured)};"
-                " make partition_by agree with the table"
-            )
 
     def _take(self, found: Findings) -> None:
         waiting = {entry.path for entry in self._queue}

@@ -66,6 +66,17 @@ def recover(
     return replace(memory, progress=replace(memory.progress, depth=depth), output_ids=ids)
 
 
+def check_partitioning(table: Table, state: TableState) -> None:
+    """Refuse a configuration that contradicts the table. Raises `StateError`."""
+    configured = table.partition_types
+    if configured is not None and tuple(configured) != state.partition_columns:
+        raise StateError(
+            f"{table.uri}: the table is partitioned by"
+            f" {list(state.partition_columns)}, the configuration says {list(configured)};"
+            " make partition_by agree with the table"
+        )
+
+
 def _remembered(table: Table, storage: Storage, log: DeltaLog, state: TableState) -> Memory | None:
     own = log.own_commit(state)
     path = mirror_path(table.state_name)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,6 +41,7 @@ class FaultProxy:
     fault: Callable[[int], Fault | None] = lambda _number: None
     lose: Callable[[str], Lost | None] = lambda _method: None
     seen: list[str] = field(default_factory=list)
+    lost: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -66,6 +68,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.proxy.seen.append(f"{self.command} {self.path}")
         lost = self.proxy.lose(self.command)
         if lost is not None:
+            with self.proxy.lock:
+                self.proxy.lost += 1
             if lost != "refused":
                 self._forward(body)
             if lost == "silence":
@@ -118,6 +122,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that died in the middle is what tests are about, and no news."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 def _error(status: int) -> bytes:
     return f"<Error><Code>{_CODES[status]}</Code><Message>as asked</Message></Error>".encode()
 
@@ -127,7 +138,7 @@ def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
     """A proxy to the server at ``upstream`` on a free port, from a thread of this process."""
     proxy = FaultProxy(upstream)
     handler = type("Handler", (_Handler,), {"proxy": proxy})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with _Server(("127.0.0.1", 0), handler) as server:
         proxy.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()

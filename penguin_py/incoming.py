@@ -29,6 +29,8 @@ TAIL_BYTES = 1 << 16
 # Magic at both ends and the footer's length: no Parquet file is shorter.
 SHORTEST_BYTES = 12
 MAGIC = b"PAR1"
+# What to do about files that `Names` left out.
+REMEDY = "file_pattern does not take these names; if no other engine writes here, widen it"
 OUTPUT_ID_KEY = b"blizzard.output_id"
 # Where Arrow's writer notes types that Parquet has none for.
 ARROW_KEY = b"ARROW:schema"
@@ -56,6 +58,21 @@ def accepts(file_pattern: str) -> Callable[[str], bool]:
     """Whether a path's last component is a file name that the pattern takes whole."""
     pattern = re.compile(file_pattern)
     return lambda path: pattern.fullmatch(path.rpartition("/")[2]) is not None
+
+
+class Names:
+    """The same question asked of a listing; remembers the Parquet that it turned away."""
+
+    def __init__(self, accept: Callable[[str], bool]) -> None:
+        self._accept = accept
+        self.left_out: list[str] = []
+
+    def __call__(self, path: str) -> bool:
+        """Whether the path is taken."""
+        taken = self._accept(path)
+        if not taken and path.endswith(".parquet"):
+            self.left_out.append(path)
+        return taken
 
 
 class _Schemas:

@@ -28,6 +28,7 @@ from blizzard_py.core.errors import StateError
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import Progress, advance, joined, split
+from penguin_py.model import TableState
 
 # What is done once in a while; see `penguin_py.chores`.
 CHORES = ("reconcile", "optimize", "vacuum")
@@ -49,6 +50,14 @@ class Memory:
     output_ids: tuple[str, ...] = ()
     updated: int | None = None
     chores: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The table and what is remembered of it; ``state`` is None if there is no table yet."""
+
+    state: TableState | None
+    memory: Memory
 
 
 def mirror_path(state_name: str) -> str:

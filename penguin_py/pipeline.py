@@ -16,7 +16,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from blizzard_py.core import checkpoint
 from blizzard_py.core.daemon import StopEvent
@@ -32,9 +32,10 @@ from blizzard_py.core.watermark import Progress, advance, is_new, mark_idle
 from penguin_py.chores import Chores
 from penguin_py.delta import DeltaLog, Marks
 from penguin_py.identities import OutputIds
-from penguin_py.incoming import Failure, accepts, read_footers
+from penguin_py.incoming import REMEDY, Failure, Names, accepts, read_footers
 from penguin_py.memory import (
     Memory,
+    Snapshot,
     commit_document,
     completed,
     done_paths,
@@ -53,14 +54,6 @@ from penguin_py.settings import Table
 
 # Listings of one poll that run at the same time.
 LIST_CONCURRENCY = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The table and what is remembered of it; ``state`` is None if there is no table yet."""
-
-    state: TableState | None
-    memory: Memory
 
 
 class TablePipeline:
@@ -85,8 +78,7 @@ class TablePipeline:
         self._chores = Chores(table, storage, log, self._accept, LIST_CONCURRENCY)
         self._rules = Rules(table.partition_types, table.schema_evolution)
         self._memory: Memory | None = None
-        # Paths the log knows, as of version `_seen`, that watermarks do not cover or that
-        # a sweep found below them.
+        # Paths the log knows as of `_seen` that no watermark covers or a sweep found below one.
         self._known: set[str] = set()
         self._late: set[str] = set()
         self._retried: set[str] = set()
@@ -103,6 +95,7 @@ class TablePipeline:
         self._queue: deque[Entry] = deque()
         self._failed: list[Failure] = []
         self._done = 0
+        self._left_out: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -138,6 +131,11 @@ class TablePipeline:
         snapshot, found = self._found()
         return snapshot, tuple(entry for entry in found if is_text(entry.path))
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Parquet files that the last look met and ``file_pattern`` does not take."""
+        return self._left_out
+
     def quarantined(self) -> dict[str, Record]:
         """What is on record as not committed, by path."""
         return self._quarantine.records()
@@ -159,25 +157,33 @@ class TablePipeline:
         return found
 
     def _found(self) -> tuple[Snapshot, list[Entry]]:
-        """The state of the table and its new files; with none of them from one request."""
+        """The table and its new files. An unchanged table costs one request."""
         memory, state = self._memory, self._delta.unchanged()
         if memory is None or state is None or state.version not in (self._seen, self._own):
             snapshot = self.snapshot()
         else:
             snapshot = Snapshot(state, memory)
+        names = Names(self._accept)
         try:
-            found = scan(self._storage, snapshot.memory.progress, self._accept, LIST_CONCURRENCY)
+            found = scan(self._storage, snapshot.memory.progress, names, LIST_CONCURRENCY)
         except NotFound:
             if not self._table.is_local:
                 raise
             return snapshot, []
+        left_out = tuple(path for path in names.left_out if path not in self._known)
+        if snapshot.state is None and left_out and not self._left_out:
+            self._log.warning(
+                "files_left_out", files=len(left_out), path=left_out[0], remedy=REMEDY
+            )
+        self._left_out = left_out
         return snapshot, [e for e in found.entries if e.path not in self._known]
 
     def _cycle(self) -> bool:
         if self._queue:
-            snapshot = self._folded(self.snapshot())
+            snapshot = self.snapshot()
         else:
             snapshot, found = self._found()
+            snapshot = self._folded(snapshot)
             # What the log cannot spell cannot be in a watermark either: it stays on record.
             unnameable = [entry for entry in found if not is_text(entry.path)]
             now = self._clock()
@@ -189,7 +195,7 @@ class TablePipeline:
             if "reconcile" in due:
                 self.reconcile(dry_run=False)
             if self._queue or due:
-                snapshot = self._folded(self.snapshot())  # before anything is written
+                snapshot = self.snapshot()  # before anything is written
             if not self._queue:
                 self._late.clear()
                 self._retried.clear()
@@ -355,13 +361,8 @@ class TablePipeline:
     def _do_chores(self, memory: Memory, due: Sequence[str], now: float) -> None:
         """With nothing to commit: the table's care, and the progress of an idle table."""
         if memory.txn_version:
-            for name, chore in (
-                ("optimize", self._chores.optimize),
-                ("vacuum", self._chores.vacuum),
-            ):
-                if name in due:
-                    chore()
-                    memory = self._mark_done(memory, name, now)
+            for name in self._chores.care(due):
+                memory = self._mark_done(memory, name, now)
         progress = advance(memory.progress, (), (), now, self._table.grace_period_secs)
         progress = mark_idle(self._floored(progress, (), now))
         before = memory.progress

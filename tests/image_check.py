@@ -46,7 +46,7 @@ CONFIG_PATH = "/etc/blizzard/config.yaml"
 
 
 def say(text: str) -> None:
-    print(f"image-test: {text}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"image-test: {text}\n")
 
 
 def fail(text: str) -> NoReturn:
@@ -65,14 +65,13 @@ def call(*command: str | Path, cwd: Path = ROOT) -> str:
         command,
         cwd=cwd,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         timeout=1800,
         check=False,
     )
     if done.returncode != 0:
-        print(*(done.stdout + done.stderr).splitlines()[-40:], sep="\n", file=sys.stderr)
+        say("\n".join((done.stdout + done.stderr).splitlines()[-40:]))
         fail(f"exit code {done.returncode}: {' '.join(map(str, command))}")
     return done.stdout
 
@@ -167,7 +166,6 @@ class Image:
         places = [
             *("--ro-bind", self.root, "/", "--proc", "/proc", "--dev", "/dev"),
             *("--perms", "1777", "--tmpfs", "/tmp", "--bind", self.scratch, "/scratch"),
-            *("--dir", "/run"),
         ]
         for target, source in binds.items():
             places += ["--ro-bind" if target == CONFIG_PATH else "--bind", source, target]
@@ -177,9 +175,11 @@ class Image:
             *("--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"),
         )
         return subprocess.Popen(
-            ["bwrap", "--die-with-parent", *isolation, *places]
-            + ["--clearenv", *variables, "--chdir", self.config["WorkingDir"]]
-            + [*drop, *self.config["Entrypoint"], *command],
+            [
+                *("bwrap", "--die-with-parent", *isolation, *places, "--clearenv", *variables),
+                *("--chdir", self.config["WorkingDir"]),
+                *(*drop, *self.config["Entrypoint"], *command),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -242,7 +242,7 @@ def check_daemons(image: Image, place: Path) -> None:
             daemon, "run", CONFIG_PATH, "--once", binds=binds, DEMO_DIR="/data"
         )
         if code != 0:
-            print(output, file=sys.stderr)
+            say(output)
         check(code == 0, f"{daemon} run --once ({time.monotonic() - start:.1f} s)")
     table = DeltaTable(data / "lake" / "wikipedia")
     rows = sum(table.get_add_actions(flatten=True).column("num_records").to_pylist())
@@ -265,7 +265,7 @@ def check_signals(image: Image, place: Path) -> None:
         process = image.start((daemon, "run", CONFIG_PATH), binds, DEMO_DIR="/data")
         assert process.stdout is not None
         for line in process.stdout:
-            if '"started"' in line or "started" in line:
+            if "started" in line:
                 break
         else:
             fail(f"{daemon} did not start")

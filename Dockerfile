@@ -53,6 +53,7 @@ COPY deploy/image/install-packages /usr/local/sbin/
 RUN install-packages python3 ${JRE} tini ca-certificates \
     && rm /usr/local/sbin/install-packages \
     && useradd --system --uid 10001 --user-group --home-dir /scratch --no-create-home blizzard \
+    && install --directory /etc/blizzard \
     && install --directory --owner=blizzard --group=blizzard /scratch
 COPY --from=build /opt/venv /opt/venv
 COPY LICENSE NOTICE /usr/share/doc/blizzard-penguin/

@@ -42,7 +42,11 @@ CONTEXT = (
 )
 # Nothing that builds or installs software has a place in the image.
 ABSENT = ("pip", "pip3", "gcc", "cc", "g++", "make", "git", "curl", "wget")
-CONFIG_PATH = "/etc/blizzard/config.yaml"
+# Where the image has its configuration, and where the test's data is in it: nothing can be
+# mounted where no folder is.
+CONFIG_FOLDER = "/etc/blizzard"
+CONFIG_PATH = f"{CONFIG_FOLDER}/config.yaml"
+DATA = "/scratch/data"
 
 
 def say(text: str) -> None:
@@ -158,7 +162,7 @@ class Image:
     scratch: Path
 
     def start(
-        self, command: Sequence[str], binds: Mapping[str, Path], **environment: str
+        self, command: Sequence[str], config: Path | None = None, **environment: str
     ) -> subprocess.Popen[str]:
         """The command as process 1's child, the way the image asks for it."""
         pairs = dict(pair.split("=", 1) for pair in self.config["Env"]) | environment
@@ -167,8 +171,8 @@ class Image:
             *("--ro-bind", self.root, "/", "--proc", "/proc", "--dev", "/dev"),
             *("--perms", "1777", "--tmpfs", "/tmp", "--bind", self.scratch, "/scratch"),
         ]
-        for target, source in binds.items():
-            places += ["--ro-bind" if target == CONFIG_PATH else "--bind", source, target]
+        if config is not None:
+            places += ["--ro-bind", config, CONFIG_FOLDER]
         variables = [part for item in pairs.items() for part in ("--setenv", *item)]
         drop = (
             *("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"),
@@ -186,11 +190,9 @@ class Image:
             text=True,
         )
 
-    def run(
-        self, *command: str, binds: Mapping[str, Path] | None = None, **environment: str
-    ) -> tuple[int, str]:
+    def run(self, *command: str, config: Path | None = None, **environment: str) -> tuple[int, str]:
         """Exit code and output."""
-        process = self.start(command, binds or {}, **environment)
+        process = self.start(command, config, **environment)
         output, _ = process.communicate(timeout=300)
         return process.returncode, output
 
@@ -230,17 +232,23 @@ def check_executor(image: Image) -> None:
     check(code != 0 and "Failed to connect to /127.0.0.1:1" in output, "an executor of Kubernetes")
 
 
+def config_folder(place: Path, name: str, addition: str = "") -> Path:
+    """The demo's configuration, and something behind it, as an orchestrator mounts it."""
+    folder = place / name
+    folder.mkdir()
+    (folder / "config.yaml").write_text((ROOT / CONFIG).read_text() + addition)
+    return folder
+
+
 def check_daemons(image: Image, place: Path) -> None:
     """The demo's events, through both daemons, into a table that holds each exactly once."""
-    data = place / "data"
+    data = image.scratch / "data"
     split(SAMPLE, data / "raw")
     own(data)
-    binds = {"/data": data, CONFIG_PATH: ROOT / CONFIG}
+    config = config_folder(place, "plain")
     for daemon in ("blizzard", "penguin"):
         start = time.monotonic()
-        code, output = image.run(
-            daemon, "run", CONFIG_PATH, "--once", binds=binds, DEMO_DIR="/data"
-        )
+        code, output = image.run(daemon, "run", CONFIG_PATH, "--once", config=config, DEMO_DIR=DATA)
         if code != 0:
             say(output)
         check(code == 0, f"{daemon} run --once ({time.monotonic() - start:.1f} s)")
@@ -249,6 +257,9 @@ def check_daemons(image: Image, place: Path) -> None:
     check(rows == ROWS, f"the table holds {rows:,} rows of {ROWS:,}")
     owners = {path.stat().st_uid for path in (data / "lake").rglob("*")}
     check(owners == {USER}, "everything it wrote is its user's")
+    _, *health = image.config["Healthcheck"]["Test"]
+    code, _ = image.run(*health, config=config, DEMO_DIR=DATA)
+    check(code == 0, "the health check passes where metrics are off")
 
 
 def check_signals(image: Image, place: Path) -> None:
@@ -256,30 +267,22 @@ def check_signals(image: Image, place: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    config = place / "config.yaml"
-    config.write_text(f"{(ROOT / CONFIG).read_text()}\nmetrics: {{ address: 0.0.0.0:{port} }}\n")
-    config.chmod(0o644)
-    binds = {"/data": place / "data", CONFIG_PATH: config}
+    config = config_folder(place, "served", f"\nmetrics: {{ address: 0.0.0.0:{port} }}\n")
     _, *health = image.config["Healthcheck"]["Test"]
     for daemon in ("blizzard", "penguin"):
-        process = image.start((daemon, "run", CONFIG_PATH), binds, DEMO_DIR="/data")
+        process = image.start((daemon, "run", CONFIG_PATH), config, DEMO_DIR=DATA)
         assert process.stdout is not None
-        for line in process.stdout:
-            if "started" in line:
-                break
-        else:
+        if not any("started" in line for line in process.stdout):
             fail(f"{daemon} did not start")
-        code, output = image.run(*health, binds=binds, DEMO_DIR="/data")
+        code, output = image.run(*health, config=config, DEMO_DIR=DATA)
         check(code == 0, f"the health check of {daemon}: {output.strip()[:60]!r}")
         start = time.monotonic()
         os.kill(first_process_of(process.pid), signal.SIGTERM)
         process.communicate(timeout=60)
         took = time.monotonic() - start
         check(process.returncode == 0, f"{daemon} ends on SIGTERM with exit code 0 ({took:.1f} s)")
-        code, _ = image.run(*health, binds=binds, DEMO_DIR="/data")
+        code, _ = image.run(*health, config=config, DEMO_DIR=DATA)
         check(code == 1, f"the health check notices that {daemon} is gone")
-    code, _ = image.run(*health, binds={**binds, CONFIG_PATH: ROOT / CONFIG}, DEMO_DIR="/data")
-    check(code == 0, "the health check passes where metrics are off")
 
 
 def first_process_of(bwrap: int) -> int:

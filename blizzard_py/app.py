@@ -27,10 +27,10 @@ from blizzard_py.discovery import Scope, accepts
 from blizzard_py.display import shown
 from blizzard_py.explain import Explanation, located, unmatched
 from blizzard_py.explain import explain as explain_file
+from blizzard_py.lateengine import LateEngine, StoppableEngine
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.progress import advanced
 from blizzard_py.settings import Engine, FieldSpec, IngestJob, IngestSettings, Place
-from blizzard_py.spark import SparkEngine
 from blizzard_py.state import STATE_FOLDER, state_from_json
 
 
@@ -118,12 +118,18 @@ class NoEngine:
         """Nothing runs, nothing to end."""
 
 
+def _spark_engine(config: Config, app_name: str) -> StoppableEngine:
+    from blizzard_py.spark import SparkEngine  # noqa: PLC0415  # see `LateEngine`
+
+    return SparkEngine(config.spark.master, config.spark.conf, app_name)
+
+
 def run_daemon(config: Config, *, once: bool) -> int:
     """Run every source until the work is done or a signal comes. Returns the exit code."""
     if not config.pipelines:
         raise ConfigError("configuration", ["pipelines: is required to run blizzard"])
     log = get_logger()
-    engine = SparkEngine(config.spark.master, config.spark.conf, "blizzard")
+    engine = LateEngine(partial(_spark_engine, config, "blizzard"))
     stop = threading.Event()
     limits = config.global_
     loop = Loop(once, limits.poll_jitter_secs, limits.shutdown_grace_secs)
@@ -170,7 +176,7 @@ def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: b
     if state is None:
         raise StateError(f"{live.name}: its checkpoint is gone")
     scope = Scope(chosen.gap, partial(is_ours, state, replay=replay))
-    engine = SparkEngine(config.spark.master, config.spark.conf, "blizzard-backfill")
+    engine = LateEngine(partial(_spark_engine, config, "blizzard-backfill"))
     stop = threading.Event()
     worker = _source_pipeline(
         config,

@@ -29,7 +29,8 @@ from blizzard_py.explain import Explanation, located, unmatched
 from blizzard_py.explain import explain as explain_file
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.progress import advanced
-from blizzard_py.settings import Engine, FieldSpec, IngestJob, IngestSettings, Place
+from blizzard_py.schema import field_spec
+from blizzard_py.settings import Engine, IngestJob, IngestSettings, Place
 from blizzard_py.spark import SparkEngine
 from blizzard_py.state import STATE_FOLDER, state_from_json
 
@@ -41,12 +42,13 @@ def ingest_settings(pipeline: PipelineSettings, source: SourceSettings) -> Inges
     return IngestSettings(
         source=Place(source.source_uri, source.storage_options),
         sink=Place(sink.table_uri, sink.storage_options),
-        fields=tuple(FieldSpec(f.name, f.type, f.nullable) for f in pipeline.schema_.fields),
+        fields=tuple(map(field_spec, pipeline.schema_.fields)),
         compression=source.compression,
         parquet_compression=sink.compression,
         file_bytes=sink.file_size_mb * 1024 * 1024,
         partition_template=by.prefix_template if by else "",
         partition_column=by.column if by else None,
+        unexpected_fields=pipeline.schema_.unexpected_fields,
     )
 
 

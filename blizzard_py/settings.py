@@ -10,18 +10,34 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from blizzard_py.core.config import FieldType, ParquetCompression, SourceCompression
+from blizzard_py.core.config import (
+    FieldType,
+    ParquetCompression,
+    SourceCompression,
+    TimeUnit,
+    UnexpectedFields,
+)
 from blizzard_py.core.model import IngestResult
 from blizzard_py.core.storage import StorageOptions
 
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """One declared column."""
+    """One column, or a value inside one.
+
+    ``children`` are a struct's fields, a list's one item or a map's one value.
+    ``precision`` and ``scale`` count for decimals, ``unit`` for timestamps and
+    ``coerce`` (any value, as its JSON text) for strings.
+    """
 
     name: str
     type: FieldType
     nullable: bool
+    children: tuple[FieldSpec, ...] = ()
+    precision: int = 0
+    scale: int = 0
+    unit: TimeUnit = "iso"
+    coerce: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +66,7 @@ class IngestSettings:
     file_bytes: int
     partition_template: str = ""
     partition_column: str | None = None
+    unexpected_fields: UnexpectedFields = "ignore"
 
 
 @dataclass(frozen=True, slots=True)

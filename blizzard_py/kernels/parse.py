@@ -22,10 +22,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.json as pj
 
+from blizzard_py.core.config import UnexpectedFields
+from blizzard_py.kernels.columns import RecordColumns
 from blizzard_py.kernels.failure import bounded
-from blizzard_py.schema import read_schema, table_schema
 from blizzard_py.settings import FieldSpec
 
 _BLANK = b" \t\r"
@@ -55,16 +55,16 @@ class Parsed:
 class LineParser:
     """Parses chunks from `framing.framed` into tables of the declared schema."""
 
-    def __init__(self, fields: Sequence[FieldSpec]) -> None:
-        self.schema: pa.Schema = table_schema(fields)
-        self._options = pj.ParseOptions(
-            explicit_schema=read_schema(fields), unexpected_field_behavior="ignore"
-        )
+    def __init__(
+        self, fields: Sequence[FieldSpec], unexpected: UnexpectedFields = "ignore"
+    ) -> None:
+        self._columns = RecordColumns(fields, unexpected)
+        self.schema: pa.Schema = self._columns.schema
 
     def parse(self, chunk: bytes) -> Parsed:
         """All lines of the chunk, or `BadLine` for the first that is not a record.
 
-        Fields that the schema does not name are ignored, missing ones are null.
+        Missing fields are null.
         """
         try:
             return self._parse(chunk)
@@ -76,15 +76,10 @@ class LineParser:
         _check_utf8(chunk)
         if rows == 0:
             return Parsed(self.schema.empty_table(), lines)
-        table = pj.read_json(
-            pa.BufferReader(chunk),
-            read_options=pj.ReadOptions(use_threads=False, block_size=len(chunk) + 1),
-            parse_options=self._options,
-        )
+        table = self._columns.read(chunk)
         if table.num_rows != rows:
             raise ValueError("more than one JSON object in a line")
-        # The reader drops nullability; dates are strings so far.
-        return Parsed(table.cast(self.schema), lines)
+        return Parsed(self._columns.finish(table, chunk), lines)
 
     def _first_bad_line(self, chunk: bytes, error: ValueError) -> BadLine:
         """Bisect with the parser itself, so that the verdict is always the parser's.

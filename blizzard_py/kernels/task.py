@@ -150,7 +150,7 @@ class _Run:
         self._task = task
         self._source = source
         self._sink = sink
-        self._parser = LineParser(task.settings.fields)
+        self._parser = LineParser(task.settings.fields, task.settings.unexpected_fields)
         self._names = OutputNames(task.staging, task.output_prefix, task.index, attempt_id)
         self._format = ParquetFormat(
             self._parser.schema, task.settings.parquet_compression, task.settings.file_bytes

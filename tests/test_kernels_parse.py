@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from blizzard_py.kernels.columns import RecordSchema
 from blizzard_py.kernels.parse import BadLine, LineParser, count_lines
 from blizzard_py.settings import FieldSpec
 from tests.ingest_world import specs
@@ -112,14 +113,14 @@ REFUSED: list[tuple[bytes, str]] = [
 
 @pytest.fixture(scope="module")
 def parser() -> LineParser:
-    return LineParser(FIELDS)
+    return LineParser(RecordSchema(FIELDS))
 
 
 @pytest.mark.parametrize(("line", "expected"), ACCEPTED)
 def test_a_record_is_accepted(parser: LineParser, line: bytes, expected: dict[str, Any]) -> None:
     parsed = parser.parse(GOOD + line + b"\n" + GOOD)
     assert parsed.lines == 3
-    assert parsed.table.schema == parser.schema
+    assert parsed.table.schema == RecordSchema(FIELDS).table
     row = parsed.table.to_pylist()[1]
     assert {name: row[name] for name in expected} == expected
     parsed.table.validate(full=True)

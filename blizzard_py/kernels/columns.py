@@ -15,7 +15,7 @@ import binascii
 import datetime as dt
 import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -44,55 +44,47 @@ _MAX_MICROS = 253_402_300_799_999_999
 _READERS_NAME = re.compile(r"Column\(/v((?:/[^)]*)?)\)")
 
 
-class RecordColumns:
-    """The columns of one schema. ``schema`` is what `finish` returns."""
+class RecordSchema:
+    """What a line must be: how the reader is asked for it, and what becomes of that.
+
+    ``read`` is the reader's ``explicit_schema`` (fields it does not name are
+    ignored), ``table`` what `finish` returns.
+    """
 
     def __init__(
         self, fields: Sequence[FieldSpec], unexpected: UnexpectedFields = "ignore"
     ) -> None:
-        rescued = unexpected == "capture"
-        self.schema: pa.Schema = table_schema(fields, rescued=rescued)
+        self._rescued = unexpected == "capture"
+        self.read: pa.Schema = read_schema(fields)
+        self.table: pa.Schema = table_schema(fields, rescued=self._rescued)
         self._fields = tuple(fields)
-        self._rescued = rescued
-        self._options = _options(fields)
-        self._as_read = unexpected == "ignore" and not any(_is_converted(f) for f in fields)
+        self._as_read = unexpected == "ignore" and not any(map(_is_converted, fields))
         self._extractor = (
             Extractor(fields, unexpected)
-            if unexpected != "ignore" or any(is_extracted(f) for f in fields)
+            if unexpected != "ignore" or any(map(is_extracted, fields))
             else None
         )
 
-    def read(self, chunk: bytes) -> pa.Table:
-        """What the reader makes of the chunk, a row for each object.
-
-        Raises `ValueError`, which names the column if the chunk is a single line.
-        """
-        try:
-            return _read(chunk, self._options)
-        except ValueError as error:
-            if chunk.count(b"\n") == 1 and "Column(" not in str(error):
-                self._blame(chunk, error)
-            raise
-
-    def _blame(self, line: bytes, error: ValueError) -> None:
-        """Raise the error with the name of the first column that it is about, if there is one."""
-        for spec in self._fields:
-            if is_extracted(spec):
-                continue
-            try:
-                _read(line, _options([spec]))
-            except ValueError as alone:
-                if str(alone) == str(error):
-                    raise _refused(spec.name, error) from error
+    def named(self, error: ValueError, line: bytes) -> ValueError:
+        """The reader's error about a single line, with the column it is about if that is clear."""
+        # Only what was found to be an object may be given to the reader: it dies of `null`.
+        if isinstance(error, pa.ArrowInvalid) and "Column(" not in str(error):
+            for field in self.read:
+                try:
+                    read_json(line, pa.schema([field]))
+                except ValueError as alone:
+                    if str(alone) == str(error):
+                        return _refused(field.name, error)
+        return error
 
     def finish(self, table: pa.Table, chunk: bytes) -> pa.Table:
-        """The rows of `read` in the columns of ``schema``.
+        """The reader's rows in the columns of ``table``.
 
-        There must be a row for each line of the chunk that is not blank. Raises
+        There must be one for each line of the chunk that is not blank. Raises
         `ValueError` naming the column and the value.
         """
         if self._as_read:
-            return table.cast(self.schema)  # the reader drops nullability
+            return table.cast(self.table)  # the reader drops nullability
         rows = table.num_rows
         extracted = None if self._extractor is None else self._extractor.extract(chunk, rows)
         columns = []
@@ -105,18 +97,15 @@ class RecordColumns:
             columns.append(column)
         if extracted is not None and self._rescued:
             columns.append(pa.array(extracted.rescued, pa.string()))
-        return pa.Table.from_arrays(columns, schema=self.schema)
+        return pa.Table.from_arrays(columns, schema=self.table)
 
 
-def _options(fields: Iterable[FieldSpec]) -> pj.ParseOptions:
-    return pj.ParseOptions(explicit_schema=read_schema(fields), unexpected_field_behavior="ignore")
-
-
-def _read(chunk: bytes, options: pj.ParseOptions) -> pa.Table:
+def read_json(chunk: bytes, schema: pa.Schema) -> pa.Table:
+    """What the reader makes of the chunk, a row for each object. Raises `ValueError`."""
     return pj.read_json(
         pa.BufferReader(chunk),
         read_options=pj.ReadOptions(use_threads=False, block_size=len(chunk) + 1),
-        parse_options=options,
+        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
     )
 
 
@@ -299,7 +288,7 @@ def _read_again(spec: FieldSpec, raws: Sequence[bytes], path: str) -> pa.Array:
         return pa.array([], arrow_type(spec))
     chunk = b"".join(b'{"v":%b}\n' % raw for raw in raws)
     try:
-        table = _read(chunk, _options([alone]))
+        table = read_json(chunk, read_schema([alone]))
     except ValueError as error:
         text = _READERS_NAME.sub(lambda found: f"Column(/{path}{found[1]})", str(error))
         raise _refused(path, text) from error

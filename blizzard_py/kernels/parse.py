@@ -17,16 +17,13 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from blizzard_py.core.config import UnexpectedFields
-from blizzard_py.kernels.columns import RecordColumns
+from blizzard_py.kernels.columns import RecordSchema, read_json
 from blizzard_py.kernels.failure import bounded
-from blizzard_py.settings import FieldSpec
 
 _BLANK = b" \t\r"
 _NEWLINE, _OPEN, _CLOSE = b"\n{}"
@@ -53,13 +50,10 @@ class Parsed:
 
 
 class LineParser:
-    """Parses chunks from `framing.framed` into tables of the declared schema."""
+    """Parses chunks from `framing.framed` into tables of the schema."""
 
-    def __init__(
-        self, fields: Sequence[FieldSpec], unexpected: UnexpectedFields = "ignore"
-    ) -> None:
-        self._columns = RecordColumns(fields, unexpected)
-        self.schema: pa.Schema = self._columns.schema
+    def __init__(self, schema: RecordSchema) -> None:
+        self._schema = schema
 
     def parse(self, chunk: bytes) -> Parsed:
         """All lines of the chunk, or `BadLine` for the first that is not a record.
@@ -75,11 +69,11 @@ class LineParser:
         rows, lines = count_lines(chunk)
         _check_utf8(chunk)
         if rows == 0:
-            return Parsed(self.schema.empty_table(), lines)
-        table = self._columns.read(chunk)
+            return Parsed(self._schema.table.empty_table(), lines)
+        table = read_json(chunk, self._schema.read)
         if table.num_rows != rows:
             raise ValueError("more than one JSON object in a line")
-        return Parsed(self._columns.finish(table, chunk), lines)
+        return Parsed(self._schema.finish(table, chunk), lines)
 
     def _first_bad_line(self, chunk: bytes, error: ValueError) -> BadLine:
         """Bisect with the parser itself, so that the verdict is always the parser's.
@@ -99,7 +93,7 @@ class LineParser:
         try:
             self._parse(lines[low])
         except ValueError as alone:
-            error = alone
+            error = self._schema.named(alone, lines[low])
         return BadLine(low, _reason(error))
 
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from blizzard_py.core.model import FinishedFile, IngestResult, StagedOutput
 from blizzard_py.core.storage import Storage, order_key
+from blizzard_py.kernels.columns import RecordSchema
 from blizzard_py.kernels.decompress import codec_of, decompressed
 from blizzard_py.kernels.failure import FileFailed
 from blizzard_py.kernels.framing import LineTooLong, framed
@@ -150,10 +151,11 @@ class _Run:
         self._task = task
         self._source = source
         self._sink = sink
-        self._parser = LineParser(task.settings.fields, task.settings.unexpected_fields)
+        schema = RecordSchema(task.settings.fields, task.settings.unexpected_fields)
+        self._parser = LineParser(schema)
         self._names = OutputNames(task.staging, task.output_prefix, task.index, attempt_id)
         self._format = ParquetFormat(
-            self._parser.schema, task.settings.parquet_compression, task.settings.file_bytes
+            schema.table, task.settings.parquet_compression, task.settings.file_bytes
         )
         self._shared = self._output_set()
         self._outputs: list[StagedOutput] = []

@@ -171,8 +171,8 @@ class InferredSchema:
     def _check(self, found: Inferred, files: int) -> None:
         if not found.fields and not self._declared:
             raise SchemaUnknown(
-                f"{self._source.uri}: no record was found in {files} files to infer a schema"
-                " from; mend them, raise schema.sample_bytes_per_file if lines are longer, or"
+                f"{self._source.uri}: no field was found in {files} files to infer a schema from;"
+                " mend them, raise schema.sample_bytes_per_file if lines are longer, or"
                 " declare schema.fields"
             )
 

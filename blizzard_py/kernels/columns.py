@@ -68,13 +68,12 @@ class RecordSchema:
     def named(self, error: ValueError, line: bytes) -> ValueError:
         """The reader's error about a single line, with the column it is about if that is clear."""
         # Only what was found to be an object may be given to the reader: it dies of `null`.
-        if isinstance(error, pa.ArrowInvalid) and "Column(" not in str(error):
+        if not isinstance(error, pa.ArrowInvalid) or "Column(" in str(error):
+            return error
+        if not _same_error(line, pa.schema([]), error):  # else it is no JSON at all
             for field in self.read:
-                try:
-                    read_json(line, pa.schema([field]))
-                except ValueError as alone:
-                    if str(alone) == str(error):
-                        return _refused(field.name, error)
+                if _same_error(line, pa.schema([field]), error):
+                    return _refused(field.name, error)
         return error
 
     def finish(self, table: pa.Table, chunk: bytes) -> pa.Table:
@@ -107,6 +106,14 @@ def read_json(chunk: bytes, schema: pa.Schema) -> pa.Table:
         read_options=pj.ReadOptions(use_threads=False, block_size=len(chunk) + 1),
         parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
     )
+
+
+def _same_error(line: bytes, schema: pa.Schema, error: ValueError) -> bool:
+    try:
+        read_json(line, schema)
+    except ValueError as other:
+        return str(other) == str(error)
+    return False
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from blizzard_py import app
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.core.config import PipelineSettings
 from blizzard_py.core.errors import SchemaConflict, SchemaUnknown, StateError
 from blizzard_py.core.model import Entry
 from blizzard_py.schemafile import InferredSchema, KeptSchema, schema_path
+from tests.direct_engine import DirectEngine
 from tests.memory_store import MemoryStorage
 from tests.scenario import Scenario, ndjson
 from tests.test_schema import column
@@ -193,8 +197,6 @@ def shown(scenario: Scenario) -> dict[str, Any]:
 
 
 def rows(scenario: Scenario) -> list[dict[str, Any]]:
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
     folder = scenario.folder / "lake/events"
     return [
         row
@@ -312,3 +314,27 @@ def test_a_lost_batch_runs_again_with_the_kept_schema(scenario: Scenario) -> Non
     scenario.ingest()
     assert [(row["id"], row["_rescued"]) for row in rows(scenario)] == [(1, None), (2, '{"x":1}')]
     assert (scenario.folder / "lake/events" / PATH).read_bytes() == kept
+
+
+def test_a_backfill_has_the_columns_of_the_live_daemon(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Engine(DirectEngine):
+        def stop(self) -> None:
+            """Nothing to stop."""
+
+    monkeypatch.setattr(app, "SparkEngine", lambda *_: Engine())
+    scenario.put("date=2024-01-09/1.ndjson.gz", ndjson({"id": 9}))
+    scenario.main_source["partition_filter"] = {"prefix_template": "date=%Y-%m-%d", "lookback": 1}
+    scenario.write_config()
+    today = dt.datetime.now(dt.UTC)
+    scenario.put(f"date={today:%Y-%m-%d}/1.ndjson.gz", ndjson({"id": 1, "v": "x"}))
+    scenario.ingest()
+    arguments = ("--pipeline", "events", "--source", "main")
+    chosen = ("--from", "date=2024-01-09", "--to", "date=2024-01-09")
+    done = call("backfill", str(scenario.config), *arguments, *chosen)
+    assert done.exit_code == 0, done.stderr
+    assert rows(scenario) == [
+        {"id": 9, "v": None, "_rescued": None},
+        {"id": 1, "v": "x", "_rescued": None},
+    ]

@@ -30,7 +30,9 @@ from blizzard_py.explain import explain as explain_file
 from blizzard_py.lateengine import LateEngine, StoppableEngine
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.progress import advanced
-from blizzard_py.settings import Engine, FieldSpec, IngestJob, IngestSettings, Place
+from blizzard_py.schema import field_spec
+from blizzard_py.schemafile import InferredSchema, described
+from blizzard_py.settings import Engine, IngestJob, IngestSettings, Place
 from blizzard_py.state import STATE_FOLDER, state_from_json
 
 
@@ -41,7 +43,7 @@ def ingest_settings(pipeline: PipelineSettings, source: SourceSettings) -> Inges
     return IngestSettings(
         source=Place(source.source_uri, source.storage_options),
         sink=Place(sink.table_uri, sink.storage_options),
-        fields=tuple(FieldSpec(f.name, f.type, f.nullable) for f in pipeline.schema_.fields),
+        fields=tuple(map(field_spec, pipeline.schema_.fields)),
         compression=source.compression,
         parquet_compression=sink.compression,
         file_bytes=sink.file_size_mb * 1024 * 1024,
@@ -50,6 +52,7 @@ def ingest_settings(pipeline: PipelineSettings, source: SourceSettings) -> Inges
         on_bad_record=pipeline.error_handling.on_bad_record,
         max_bad_fraction=pipeline.error_handling.max_bad_fraction,
         metadata_columns=sink.metadata_columns,
+        unexpected_fields=pipeline.schema_.unexpected_fields,
     )
 
 
@@ -86,22 +89,30 @@ def _parts(
     source = pipeline.sources[source_name] if source is None else source
     sink = pipeline.sink
     dlq_uri = pipeline.error_handling.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
+    stores = Stores(
+        open_storage(source.source_uri, source.storage_options),
+        open_storage(sink.table_uri, sink.storage_options),
+        open_storage(dlq_uri, sink.storage_options),
+    )
     return Parts(
         name,
         source_name,
         source,
         pipeline.error_handling,
         ingest_settings(pipeline, source),
-        Stores(
-            open_storage(source.source_uri, source.storage_options),
-            open_storage(sink.table_uri, sink.storage_options),
-            open_storage(dlq_uri, sink.storage_options),
-        ),
+        stores,
         engine,
         config.global_.total_concurrency,
         time.time,
         suffix,
+        infer=_inferred(name, pipeline, source, stores).fields if pipeline.schema_.infer else None,
     )
+
+
+def _inferred(
+    name: str, pipeline: PipelineSettings, source: SourceSettings, stores: Stores
+) -> InferredSchema:
+    return InferredSchema(name, pipeline, stores.source, source.compression, stores.sink, time.time)
 
 
 DLQ_FOLDER = join(STATE_FOLDER, "dlq")
@@ -242,6 +253,40 @@ def _lies_in(gap: Gap, path: str) -> bool:
     return order_key(gap.after) < order_key(path) and (
         until is None or order_key(path) < order_key(until)
     )
+
+
+def schema(config: Config) -> tuple[dict[str, Any], list[str]]:
+    """Every pipeline's columns and where they come from. Writes nothing.
+
+    A sample is of the new files of the first source that has any.
+    """
+    pipelines: dict[str, Any] = {}
+    errors: list[str] = []
+    for name in config.pipelines:
+        try:
+            pipelines[name] = _schema_of(config, name)
+        except BlizzardError as error:
+            errors.append(f"{name}: {error}")
+    return {"pipelines": pipelines}, errors
+
+
+def _schema_of(config: Config, name: str) -> dict[str, Any]:
+    pipeline = config.pipelines[name]
+    declared = tuple(map(field_spec, pipeline.schema_.fields))
+    if not pipeline.schema_.infer:
+        return described("declared", declared)
+    for source_name in pipeline.sources:
+        parts = _parts(config, (name, source_name), NoEngine())
+        found = _inferred(name, pipeline, parts.source, parts.stores)
+        kept = found.kept()
+        if kept is not None:
+            return described("inferred", found.combined(kept), kept)
+        worker = SourcePipeline(parts)
+        files = worker.discover(worker.load()).files
+        if files:
+            sampled = found.inferred(files)
+            return described("sample", found.combined(sampled), sampled)
+    return described("unknown", declared)
 
 
 def plan(config: Config) -> tuple[dict[str, Any], list[str]]:

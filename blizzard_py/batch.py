@@ -6,7 +6,7 @@ See `blizzard_py.pipeline` for the steps and why their order makes it exactly-on
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +19,7 @@ from blizzard_py.core.metrics import (
     FILES_PROCESSED,
     RECORDS_PROCESSED,
 )
-from blizzard_py.core.model import FinishedFile, IngestResult
+from blizzard_py.core.model import Entry, FinishedFile, IngestResult
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.dlq import DeadLetters
 from blizzard_py.journal import Journal
@@ -27,7 +27,7 @@ from blizzard_py.meter import Meter
 from blizzard_py.partitioning import PartitionError, partition_of
 from blizzard_py.progress import advanced, judged, named, prepared, renamed, restarted
 from blizzard_py.publish import fresh_names, publish, staging_root, unpublished
-from blizzard_py.settings import Engine, IngestJob, IngestSettings, JobFile
+from blizzard_py.settings import Engine, FieldSpec, IngestJob, IngestSettings, JobFile
 from blizzard_py.settrack import SetTracker
 from blizzard_py.state import Batch, SourceState
 from blizzard_py.sweep import grace_of
@@ -47,7 +47,11 @@ class Stores:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a source is made of; ``suffix`` tells a backfill's state from the live one's."""
+    """What a source is made of; ``suffix`` tells a backfill's state from the live one's.
+
+    ``infer`` gives the fields for ``ingest`` where they are not all declared; it is
+    called with the first files to do.
+    """
 
     pipeline: str
     source_name: str
@@ -60,6 +64,7 @@ class Parts:
     clock: Callable[[], float]
     suffix: str = ""
     meter: Meter = field(default_factory=Meter)
+    infer: Callable[[Sequence[Entry]], tuple[FieldSpec, ...]] | None = None
 
     @property
     def name(self) -> str:
@@ -93,6 +98,7 @@ class BatchRunner:
         self._sink = parts.stores.sink
         self._journal = Journal(self._sink, parts.id)
         self._letters = DeadLetters(parts.stores.dlq, parts.id, parts.stores.source.uri)
+        self._settings = parts.ingest if parts.infer is None else None
         self._failures = 0
         self._job: str | None = None
         self._thread = ThreadPoolExecutor(1, f"ingest {parts.name}")
@@ -104,6 +110,17 @@ class BatchRunner:
         job = self._job
         if job is not None:
             self._parts.engine.cancel(job)
+
+    def settle(self, files: Sequence[Entry]) -> IngestSettings:
+        """What jobs are run with; fields that are not declared are found out, once.
+
+        Called with all files there are before the first batch, since they tell more
+        than the batch's own. Raises as `Parts.infer` does.
+        """
+        if self._settings is None:
+            fields = () if self._parts.infer is None else self._parts.infer(files)
+            self._settings = replace(self._parts.ingest, fields=fields)
+        return self._settings
 
     def recover(self, state: SourceState, batch: Batch) -> SourceState:
         """Bring a batch that a crash left in the checkpoint to its end."""
@@ -249,7 +266,7 @@ class BatchRunner:
         if not files:
             return IngestResult((), tuple(lost), 0)
         job = IngestJob(
-            self._parts.ingest,
+            self.settle(batch.files),
             join(staging_root(self._parts.id), batch.batch, str(batch.attempt)),
             prefix,
             tuple(files),

@@ -16,6 +16,8 @@ from blizzard_py.core.config import (
     OnBadRecord,
     ParquetCompression,
     SourceCompression,
+    TimeUnit,
+    UnexpectedFields,
 )
 from blizzard_py.core.model import IngestResult
 from blizzard_py.core.storage import StorageOptions
@@ -23,11 +25,21 @@ from blizzard_py.core.storage import StorageOptions
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """One declared column."""
+    """One column, or a value inside one.
+
+    ``children`` are a struct's fields, a list's one item or a map's one value.
+    ``precision`` and ``scale`` count for decimals, ``unit`` for timestamps and
+    ``coerce`` (any value, as its JSON text) for strings.
+    """
 
     name: str
     type: FieldType
     nullable: bool
+    children: tuple[FieldSpec, ...] = ()
+    precision: int = 0
+    scale: int = 0
+    unit: TimeUnit = "iso"
+    coerce: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +71,7 @@ class IngestSettings:
     on_bad_record: OnBadRecord = "quarantine_record"
     max_bad_fraction: float = 0.1
     metadata_columns: tuple[MetadataColumn, ...] = ()
+    unexpected_fields: UnexpectedFields = "ignore"
 
 
 @dataclass(frozen=True, slots=True)

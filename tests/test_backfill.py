@@ -27,7 +27,7 @@ class Engine(DirectEngine):
 
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.spark.SparkEngine", lambda *_: Engine())
 
 
 def test_a_range_below_the_live_start_is_free() -> None:

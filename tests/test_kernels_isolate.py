@@ -15,11 +15,11 @@ import pyarrow.json as pj
 import pytest
 
 from blizzard_py.kernels import isolate
+from blizzard_py.kernels.columns import RecordSchema
 from blizzard_py.kernels.failure import FileFailed
 from blizzard_py.kernels.isolate import IsolatedParser, check_readable
 from blizzard_py.kernels.nursery import Died, Nursery
 from blizzard_py.kernels.parse import BadLine, Parsed
-from blizzard_py.schema import RecordSchema
 from blizzard_py.settings import JobFile, Place
 from tests.ingest_world import IngestWorld, by_path, lines, specs
 

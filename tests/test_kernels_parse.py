@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from blizzard_py.kernels.columns import RecordSchema
 from blizzard_py.kernels.parse import BadLine, LineParser, record_lines
-from blizzard_py.schema import RecordSchema
 from blizzard_py.settings import FieldSpec
 from tests.ingest_world import specs
 

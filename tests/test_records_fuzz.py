@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from blizzard_py.core.config import OnBadRecord
 from blizzard_py.kernels import decompress, framing, task
-from blizzard_py.schema import RecordSchema
+from blizzard_py.kernels.columns import RecordSchema
 from tests.ingest_world import IngestWorld, specs
 
 FIELDS = specs(id="int64", s="string", t="timestamp", f="float64")

@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from blizzard_py.core.config import SourceCompression
 from blizzard_py.core.stores import open_storage
+from blizzard_py.kernels.columns import RecordSchema
 from blizzard_py.kernels.decompress import codec_of, decompressed
 from blizzard_py.kernels.failure import FileFailed
 from blizzard_py.kernels.nursery import Died, Nursery
 from blizzard_py.kernels.parse import BadLine, BadRecord, LineParser, Parsed
 from blizzard_py.kernels.source import SourceStream
-from blizzard_py.schema import RecordSchema
 from blizzard_py.settings import JobFile, Place
 
 # A line of some ten thousand is found in about fifteen; a file with more of them is given up.

@@ -29,11 +29,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.json as pj
 
+from blizzard_py.kernels.columns import RecordSchema, read_json
 from blizzard_py.kernels.failure import bounded
 from blizzard_py.kernels.plausible import plausibility
-from blizzard_py.schema import RecordSchema
 
 _BLANK = b" \t\r"
 _NEWLINE, _OPEN, _CLOSE = b"\n{}"
@@ -92,15 +91,12 @@ class LineParser:
     def __init__(self, schema: RecordSchema, *, tolerant: bool = False) -> None:
         self._schema = schema
         self._tolerant = tolerant
-        self._options = pj.ParseOptions(
-            explicit_schema=schema.read, unexpected_field_behavior="ignore"
-        )
 
     def parse(self, chunk: bytes) -> Parsed:
         """Every line that is a record as a row, every other one in ``bad``.
 
-        Without ``tolerant`` `BadLine` for the first that is not a record. Fields
-        that the schema does not name are ignored, missing ones are null.
+        Without ``tolerant`` `BadLine` for the first that is not a record. Missing
+        fields are null.
         """
         try:
             return self._parse(chunk)
@@ -114,14 +110,10 @@ class LineParser:
         _check_utf8(chunk)
         if len(rows_at) == 0:
             return Parsed(self._schema.table.empty_table(), lines, rows_at)
-        table = pj.read_json(
-            pa.BufferReader(chunk),
-            read_options=pj.ReadOptions(use_threads=False, block_size=len(chunk) + 1),
-            parse_options=self._options,
-        )
+        table = read_json(chunk, self._schema.read)
         if table.num_rows != len(rows_at):
             raise ValueError("more than one JSON object in a line")
-        return Parsed(self._schema.finish(table), lines, rows_at)
+        return Parsed(self._schema.finish(table, chunk), lines, rows_at)
 
     def _first_bad_line(self, chunk: bytes, error: ValueError) -> BadLine:
         """Bisect with the parser itself, so that the verdict is always the parser's.
@@ -141,7 +133,7 @@ class LineParser:
         try:
             self._parse(lines[low])
         except ValueError as alone:
-            error = alone
+            error = self._schema.named(alone, lines[low])
         return BadLine(low, _reason(error))
 
     @cached_property

@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from blizzard_py.core.model import FinishedFile, IngestResult, StagedLetters, StagedOutput
 from blizzard_py.core.storage import Storage, join, order_key
+from blizzard_py.kernels.columns import RecordSchema
 from blizzard_py.kernels.content import Content
 from blizzard_py.kernels.decompress import codec_of, decompressed
 from blizzard_py.kernels.failure import FileFailed
@@ -40,7 +41,6 @@ from blizzard_py.kernels.partition import split_by_time
 from blizzard_py.kernels.shares import Share, shares
 from blizzard_py.kernels.source import SourceStream
 from blizzard_py.kernels.write import OutputNames, OutputSet, ParquetFormat
-from blizzard_py.schema import RecordSchema
 from blizzard_py.settings import IngestJob, IngestSettings, JobFile
 
 # Files below the first size are parsed in groups of about the second.
@@ -158,7 +158,7 @@ class _Run:
         self._letters = letters
         self._lettered: list[tuple[str, int]] = []
         self._letters_path = join(task.staging, f"{task.index:05d}-{attempt_id}.letters.ndjson")
-        self._schema = RecordSchema(settings.fields)
+        self._schema = RecordSchema(settings.fields, settings.unexpected_fields)
         self._tolerant = settings.on_bad_record == "quarantine_record"
         self._parser = LineParser(self._schema, tolerant=self._tolerant)
         self._metadata = Metadata(settings.metadata_columns, source.uri, task.started_ts)

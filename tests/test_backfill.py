@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from blizzard_py import app
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.backfill import Range, RangeRefused, check_range
 from blizzard_py.core.watermark import Progress

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from blizzard_py import app
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.core.cli import printable
 from blizzard_py.core.config import SourceCompression

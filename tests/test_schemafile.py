@@ -14,7 +14,6 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from blizzard_py import app
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.core.config import PipelineSettings
 from blizzard_py.core.errors import SchemaConflict, SchemaUnknown, StateError

@@ -123,11 +123,10 @@ def test_a_later_attempt_has_the_verdicts_of_the_first(
         world.put(f"{number:02d}-{name}", data)
     first = world.run_task()
     letters, rows = world.letters(first), world.rows(first)
-    for attempt in (1, 2):
-        later = world.run_task(attempt=attempt)
-        assert later.files == first.files
-        assert world.letters(later) == letters
-        assert world.rows(later) == rows
+    later = world.run_task(attempt=2)
+    assert later.files == first.files
+    assert world.letters(later) == letters
+    assert world.rows(later) == rows
 
 
 def test_the_compression_setting_wins_over_the_extension(tmp_path: Path) -> None:

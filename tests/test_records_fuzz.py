@@ -83,7 +83,7 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task, "SMALL_FILE_BYTES", 300)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     st.lists(damaged(), min_size=1, max_size=4),
     st.sampled_from(["quarantine_record", "quarantine_file", "fail"]),
@@ -167,7 +167,7 @@ def deadly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("deadly")
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(
     st.lists(st.sampled_from([b'{"id":13}', b'{"id":1}', b"oops", b"", b'{"id":2}']), max_size=9)
 )

@@ -17,7 +17,7 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -54,6 +54,7 @@ class RecordSchema:
     def __init__(
         self, fields: Sequence[FieldSpec], unexpected: UnexpectedFields = "ignore"
     ) -> None:
+        self._unexpected = unexpected
         self._rescued = unexpected == "capture"
         self.read: pa.Schema = read_schema(fields)
         self.table: pa.Schema = table_schema(fields, rescued=self._rescued)
@@ -65,10 +66,17 @@ class RecordSchema:
             else None
         )
 
+    def __reduce__(self) -> tuple[type[Self], tuple[Sequence[FieldSpec], UnexpectedFields]]:
+        # It goes to child processes, and decoders do not.
+        return type(self), (self._fields, self._unexpected)
+
     def named(self, error: ValueError, line: bytes) -> ValueError:
         """The reader's error about a single line, with the column it is about if that is clear."""
         # Only what was found to be an object may be given to the reader: it dies of `null`.
-        by_reader = isinstance(error, pa.ArrowInvalid) and "Column(" not in str(error)
+        text = str(error)
+        by_reader = isinstance(error, pa.ArrowInvalid) and "Column(" not in text
+        if text.startswith("JSON parse error") and "required field" not in text:
+            return error  # about the line as a whole
         if by_reader and not _same_error(line, pa.schema([]), error):  # else it is no JSON at all
             for field in self.read:
                 if _same_error(line, pa.schema([field]), error):

@@ -14,11 +14,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from unittest import mock
 
 import zstandard
 
 from blizzard_py.core.config import OnBadRecord
 from blizzard_py.core.model import FinishedFile
+from blizzard_py.kernels import task
 from blizzard_py.settings import FieldSpec
 from tests.ingest_world import IngestWorld, by_path, specs
 
@@ -248,7 +250,9 @@ def ingest(folder: Path, on_bad_record: OnBadRecord = "quarantine_record") -> Ou
     world.on_bad_record = on_bad_record
     for number, case in enumerate(CASES):
         world.put(name_of(number), case.file)
-    report = world.run_task()
+    # Each file alone, so that all reasons name their column.
+    with mock.patch.object(task, "GROUP_BYTES", 0):
+        report = world.run_task()
     return Outcome(
         by_path(report),
         _by_name(world.letters(report), "path"),

@@ -303,6 +303,7 @@ PLAIN: list[dict[str, Any]] = [
 CAPTURED: list[tuple[str, str | None]] = [
     ('{"id":1}', None),
     ('{"id":1,"s":{"a":1},"x":{"n":1,"j":{"k":1}}}', None),
+    ('{"s":{"b":2},"id":1,"z":0}', '{"z":0,"s":{"b":2}}'),
     ('{"id":1,"b": 1.10, "a" : [1, "x y"]}', '{"b":1.10,"a":[1,"x y"]}'),
     ('{"id":1,"ID":null,"Id":2}', '{"ID":null,"Id":2}'),
     ('{"id":1,"quote\\"s \\n":"é"}', '{"quote\\"s \\n":"é"}'),

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from blizzard_py.core.config import FieldSettings, UnexpectedFields
+from blizzard_py.core.schemasettings import FieldSettings, UnexpectedFields
 from blizzard_py.kernels.columns import RecordSchema
 from blizzard_py.kernels.parse import LineParser
 from blizzard_py.kernels.task import prepare_process

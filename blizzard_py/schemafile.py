@@ -24,10 +24,11 @@ from pydantic import ValidationError
 
 from blizzard_py.core import checkpoint
 from blizzard_py.core.checkpoint import SCHEMA_VERSION, Fields
-from blizzard_py.core.config import RESCUED, FieldSettings, PipelineSettings, SourceCompression
+from blizzard_py.core.config import PipelineSettings, SourceCompression
 from blizzard_py.core.errors import Conflict, SchemaUnknown, StateError
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry
+from blizzard_py.core.schemasettings import RESCUED, FieldSettings
 from blizzard_py.core.storage import Storage
 from blizzard_py.inference import Inference, Inferred, Rules
 from blizzard_py.sampling import chosen, first_lines

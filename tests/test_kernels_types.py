@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from blizzard_py.core.config import UnexpectedFields
+from blizzard_py.core.schemasettings import UnexpectedFields
 from blizzard_py.kernels.columns import RecordSchema
 from blizzard_py.kernels.parse import BadLine, LineParser
 from blizzard_py.settings import FieldSpec

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from blizzard_py.core.config import UnexpectedFields
+from blizzard_py.core.schemasettings import UnexpectedFields
 from blizzard_py.kernels.extract import NULL, Extractor, coerced, compact, elements, members
 from blizzard_py.schema import (
     EPOCH_DIGITS,

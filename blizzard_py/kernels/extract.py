@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from blizzard_py.core.config import UnexpectedFields
+from blizzard_py.core.schemasettings import UnexpectedFields
 from blizzard_py.schema import is_extracted
 from blizzard_py.settings import FieldSpec
 

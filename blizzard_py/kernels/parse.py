@@ -182,7 +182,8 @@ class LineParser:
             return [self._parse(b"".join(lines[index] + b"\n" for index in chosen)).table]
         except ValueError as error:
             if len(chosen) == 1:
-                bad[chosen[0]] = _reason(error)
+                line = lines[chosen[0]]
+                bad[chosen[0]] = _reason(self._schema.named(error, line))
                 return []
         step = -(-len(chosen) // _FAN_OUT)
         return [

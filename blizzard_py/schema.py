@@ -18,7 +18,13 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from blizzard_py.core.config import RESCUED, FieldSettings, FieldType, TypeSettings, decimal_digits
+from blizzard_py.core.schemasettings import (
+    RESCUED,
+    FieldSettings,
+    FieldType,
+    TypeSettings,
+    decimal_digits,
+)
 from blizzard_py.settings import FieldSpec
 
 # Decimal digits behind the point of an epoch in this unit, down to microseconds. Eighteen

@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from blizzard_py.core.config import (
-    FieldType,
     MetadataColumn,
     OnBadRecord,
     ParquetCompression,
     SourceCompression,
-    TimeUnit,
-    UnexpectedFields,
 )
 from blizzard_py.core.model import IngestResult
+from blizzard_py.core.schemasettings import FieldType, TimeUnit, UnexpectedFields
 from blizzard_py.core.storage import StorageOptions
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from blizzard_py.core.config import (
-    FieldType,
     MetadataColumn,
     OnBadRecord,
     ParquetCompression,
     SourceCompression,
 )
 from blizzard_py.core.model import FinishedFile, IngestResult
+from blizzard_py.core.schemasettings import FieldType
 from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.kernels.task import Task, TaskReport, run_task
 from blizzard_py.settings import Engine, FieldSpec, IngestJob, IngestSettings, JobFile, Place

@@ -185,9 +185,9 @@ class LineParser:
             return [self._parse(b"".join(lines[index] + b"\n" for index in chosen)).table]
         except ValueError as error:
             if len(chosen) == 1:
-                if len(bad) < _NAMED:
-                    error = self._schema.named(error, lines[chosen[0]] + b"\n")
-                bad[chosen[0]] = _reason(error)
+                line = lines[chosen[0]] + b"\n"
+                named = self._schema.named(error, line) if len(bad) < _NAMED else error
+                bad[chosen[0]] = _reason(named)
                 return []
         step = -(-len(chosen) // _FAN_OUT)
         return [

@@ -24,11 +24,11 @@ from blizzard_py.core.errors import NotFound, StateError
 from blizzard_py.core.floor import raised
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.lookback import lookback_floor
-from blizzard_py.core.metrics import FILES_COMMITTED
 from blizzard_py.core.model import Entry
-from blizzard_py.core.scan import scan
+from blizzard_py.core.scan import Scan, scan
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Progress, advance, is_new, mark_idle
+from penguin_py.activity import TableActivity
 from penguin_py.chores import Chores
 from penguin_py.delta import DeltaLog, Marks
 from penguin_py.incoming import Failure, accepts, read_footers
@@ -63,7 +63,9 @@ class TablePipeline:
         log: DeltaLog,
         pool: Executor,
         clock: Callable[[], float],
+        activity: TableActivity | None = None,
     ) -> None:
+        self.activity = activity or TableActivity(table.name, storage.uri, clock)
         self._table = table
         self._storage = storage
         self._delta = log
@@ -72,7 +74,7 @@ class TablePipeline:
         self._log = get_logger(table=table.name)
         self._accept = accepts(table.file_pattern)
         self._quarantine = Quarantine(storage, table.state_name)
-        self._chores = Chores(table, storage, log, self._accept, LIST_CONCURRENCY)
+        self._chores = Chores(table, storage, log, self._accept, LIST_CONCURRENCY, self.activity)
         self._rules = Rules(table.partition_types, table.schema_evolution)
         self._memory: Memory | None = None
         # Paths the log knows, as of version `_seen`, that watermarks do not cover or that
@@ -135,7 +137,9 @@ class TablePipeline:
         if snapshot.state is None:
             return Findings((), (), ())
         now = self._clock()
-        found = self._chores.sweep(snapshot.state, snapshot.memory.progress, now)
+        with self.activity.chore("reconcile"):
+            found = self._chores.sweep(snapshot.state, snapshot.memory.progress, now)
+        self.activity.swept(len(found.orphans))
         if not dry_run:
             self._take(found)
             self._chores.tidy_log(now)
@@ -143,14 +147,22 @@ class TablePipeline:
         return found
 
     def _found(self) -> tuple[Snapshot, list[Entry]]:
+        began = self._clock()
         snapshot = self.snapshot()
+        progress = snapshot.memory.progress
         try:
-            found = scan(self._storage, snapshot.memory.progress, self._accept, LIST_CONCURRENCY)
+            found = scan(self._storage, progress, self._accept, LIST_CONCURRENCY)
         except NotFound:
             if not self._table.is_local:
                 raise
-            return snapshot, []
-        return snapshot, [e for e in found.entries if e.path not in self._known]
+            found = Scan((), 0, 0, progress)
+        new = [e for e in found.entries if e.path not in self._known]
+        self.activity.polled(
+            self._clock() - began,
+            [e for e in new if is_text(e.path)],
+            (found.requests, found.keys),
+        )
+        return snapshot, new
 
     def _cycle(self) -> bool:
         if self._queue:
@@ -177,6 +189,8 @@ class TablePipeline:
         count = min(len(self._queue), self._table.max_files_per_commit)
         batch = [self._queue.popleft() for _ in range(count)]
         self._work(snapshot, [e for e in batch if self._is_open(snapshot.memory, e.path)])
+        failed = {failure.entry.path for failure in self._failed}
+        self.activity.settled(entry for entry in batch if entry.path not in failed)
         if self._queue:
             return True
         if self._failed and not self._done:
@@ -217,9 +231,14 @@ class TablePipeline:
         progress = advance(progress, ahead, pending, now, self._table.grace_period_secs)
         progress = self._floored(progress, pending, now)
         if plan.adds:
-            self._memory = self._commit(plan, memory, progress, now)
+            added = {add.entry.path for add in plan.adds}
+            rows = sum(f.metadata.num_rows for f in footers.sound if f.path in added)
+            evolves = snapshot.state is not None and bool(plan.changed)
+            with self.activity.committing([a.entry for a in plan.adds], rows, evolves=evolves):
+                self._memory = self._commit(plan, memory, progress, now)
         else:
             self._memory = replace(memory, progress=progress, updated=int(now))
+        self.activity.progressed(progress)
         self._save(self._memory, now)
         released = self._retried.intersection(add.entry.path for add in plan.adds)
         if released:
@@ -233,7 +252,6 @@ class TablePipeline:
         document = commit_document(self._table.app_id, progress, commit_id, ids, now)
         self._delta.commit(plan, Marks(txn_version, commit_id, document), now)
         self._known.update(add.entry.path for add in plan.adds)
-        FILES_COMMITTED.labels(self.name).inc(len(plan.adds))
         self._log.info(
             "committed",
             files=len(plan.adds),
@@ -245,7 +263,9 @@ class TablePipeline:
         return Memory(progress, txn_version, commit_id, kept, int(now), memory.chores)
 
     def _record(self, rejections: Sequence[Rejection], now: float) -> None:
-        for rejection in self._quarantine.keep(rejections, now):
+        fresh = self._quarantine.keep(rejections, now)
+        self.activity.quarantined(fresh)
+        for rejection in fresh:
             self._log.warning(
                 "file_quarantined",
                 path=rejection.entry.path,
@@ -275,6 +295,7 @@ class TablePipeline:
             path for path in self._known if path in self._late or is_new(memory.progress, path)
         }
         self._memory = memory
+        self.activity.knows(state, memory)
         return Snapshot(state, memory)
 
     def _updated(self, memory: Memory, seen: int, state: TableState) -> Memory:
@@ -325,6 +346,7 @@ class TablePipeline:
         progress = mark_idle(self._floored(progress, (), now))
         before = memory.progress
         self._memory = replace(memory, progress=progress)
+        self.activity.progressed(progress)
         if (progress.state, progress.floor) != (before.state, before.floor):
             self._save(self._memory, now)
 

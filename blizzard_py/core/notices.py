@@ -70,8 +70,8 @@ def notices(
         found.append(
             Notice(
                 "warn",
-                f"{recent} file(s) were given up in the last hour",
-                "They are on record and nothing waits for them; see the list below.",
+                f"{recent} {'file was' if recent == 1 else 'files were'} given up in the last hour",
+                "On record with the reason, and nothing waits for them: see the list below.",
             )
         )
     return sorted(found, key=lambda notice: notice.level != "bad")

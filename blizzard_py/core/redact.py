@@ -47,7 +47,7 @@ _PATTERNS = (
     # Parts of presigned URLs, alone or percent-encoded inside another URL.
     (
         re.compile(
-            r"(?<![A-Za-z0-9])(sig|X-(?:Amz|Goog)-(?:Signature|Credential|Security-Token)|Signature"
+            r"(?:(?<![A-Za-z0-9])|(?<=%3F)|(?<=%26))(sig|X-(?:Amz|Goog)-(?:Signature|Credential|Security-Token)|Signature"
             r"|Credential|AWSAccessKeyId|GoogleAccessId|access_token|refresh_token|id_token)"
             r"(=|%3D)[^&\s\"'<>,;)]+",
             re.IGNORECASE,
@@ -75,7 +75,7 @@ _PATTERNS = (
 # What these are about in one look; most texts have none of it and cost one search.
 _SUSPECT = re.compile(
     r"://[^/\s]*@|=|%3D|PRIVATE KEY|Bearer|Basic|SharedKey|AWS|AKIA|ASIA|secret|passw|passphrase"
-    r"|key|token",
+    r"|key|token|StringToSign",
     re.IGNORECASE,
 )
 

@@ -253,7 +253,11 @@ class Activity:
 
     def _poll_age(self) -> float:
         with self._lock:
-            return math.nan if self._poll is None else age(self.clock(), self._poll.at)
+            if self._poll is None:
+                return math.nan
+            # Between two polls lies the work that the first one found.
+            last = max(self._poll.at, self._finished[-1].at if self._finished else 0.0)
+            return age(self.clock(), last)
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as plain data; newest first. Foreign text is not escaped yet."""

@@ -41,7 +41,9 @@ CYCLE_FAILURES = Counter(
     "blizzard_cycle_failures_total", "Cycles that an error ended, by its kind.", ["target", "kind"]
 )
 POLL_AGE = Gauge(
-    "blizzard_last_poll_age_seconds", "Seconds since the last poll that succeeded.", ["target"]
+    "blizzard_last_poll_age_seconds",
+    "Seconds since the last poll that succeeded, or the last batch or commit after it.",
+    ["target"],
 )
 
 # Blizzard: finding files.

@@ -158,10 +158,10 @@ def main(target: Path) -> None:
     assert engine.running.wait(60)
     world.now += 9
     with Server("127.0.0.1:0", panel) as server, chromium() as browser:
-        page = browser.new_page(viewport={"width": 1340, "height": 800})
+        page = browser.new_page(viewport={"width": 1340, "height": 830})
         page.goto(f"http://127.0.0.1:{server.port}/")
         page.wait_for_selector(".card")
-        page.screenshot(path=target, full_page=True)
+        page.screenshot(path=target)
     engine.looked.set()
     busy.join()
     print(f"{target}: {target.stat().st_size:,} bytes")  # noqa: T201

@@ -107,6 +107,8 @@ class Activity:
         self._lock = threading.RLock()
         now = clock()
         self._pulse = Pulse(name, "starting", now, now + QUIET_SECS)
+        # The last sign of life and when the next is due, apart: they change with every request.
+        self._since, self._due = now, now + QUIET_SECS
         self._progress = Progress()
         self._backlog = Backlog()
         self._minutes = Minutes()
@@ -130,10 +132,8 @@ class Activity:
     def waiting(self, secs: float) -> None:
         """The loop waits for its next turn."""
         with self._lock:
-            now = self.clock()
-            self._pulse = replace(
-                self._pulse, phase="waiting", since=now, due=now + secs + WAIT_SLACK_SECS
-            )
+            self._pulse = replace(self._pulse, phase="waiting")
+            self.expects(secs + WAIT_SLACK_SECS)
 
     def cycle_done(self) -> None:
         """A cycle went well."""
@@ -160,10 +160,8 @@ class Activity:
     def ended(self, exit_code: int) -> None:
         """The loop has come to its end, after `cycle_failed` if by an error."""
         with self._lock:
-            now = self.clock()
-            self._pulse = replace(
-                self._pulse, phase="ended", since=now, due=math.inf, exit_code=exit_code
-            )
+            self._pulse = replace(self._pulse, phase="ended", exit_code=exit_code)
+            self.expects(math.inf)
         metrics.WORKER_UP.labels(self.name).set(int(exit_code == 0))
 
     # Told by whoever works.
@@ -175,8 +173,8 @@ class Activity:
     def expects(self, secs: float) -> None:
         """A sign of life; the next may take ``secs``."""
         with self._lock:
-            now = self.clock()
-            self._pulse = replace(self._pulse, since=now, due=now + secs)
+            self._since = now = self.clock()
+            self._due = now + secs
 
     def progressed(self, progress: Progress) -> None:
         """Watermarks, as they are now."""
@@ -220,7 +218,7 @@ class Activity:
         """The loop's signs of life; a running job extends when the next is due."""
         with self._lock:
             due = max((batch.due for batch in self._running.values()), default=0.0)
-            return replace(self._pulse, due=max(self._pulse.due, due))
+            return replace(self._pulse, since=self._since, due=max(self._due, due))
 
     def pending(self) -> float:
         """How many files wait."""

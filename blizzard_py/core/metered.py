@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import BinaryIO, TypeVar
+
+from prometheus_client import Counter, Histogram
 
 from blizzard_py.core.errors import AccessDenied, Conflict, NotFound, Unavailable
 from blizzard_py.core.metrics import STORAGE_REQUESTS, STORAGE_SECS
@@ -19,6 +22,12 @@ _STATUS = (
     (Conflict, "conflict"),
     (Unavailable, "unavailable"),
 )
+
+
+@functools.cache
+def _series(operation: str, status: str) -> tuple[Counter, Histogram]:
+    """The two series of a request; looking them up by label each time costs as much again."""
+    return STORAGE_REQUESTS.labels(operation, status), STORAGE_SECS.labels(operation)
 
 
 def status_of(error: BaseException) -> str:
@@ -51,8 +60,9 @@ class Metered:
         return self._storage.conditional_writes
 
     def _count(self, operation: str, status: str, started: float, requests: int = 1) -> None:
-        STORAGE_REQUESTS.labels(operation, status).inc(requests)
-        STORAGE_SECS.labels(operation).observe(perf_counter() - started)
+        count, timer = _series(operation, status)
+        count.inc(requests)
+        timer.observe(perf_counter() - started)
         self._answered()
 
     def _timed(self, operation: str, action: Callable[[], T]) -> T:

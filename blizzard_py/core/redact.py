@@ -26,10 +26,13 @@ _PLACE_NAME = re.compile(r"credentials$|(path|file|provider|type|url|uri)$", re.
 # Shorter values are as likely a word of the message as a secret.
 _MIN_LEARNT = 8
 
+# What to look for, in lower case, before a pattern is tried: most texts have none of it.
+# Then the pattern, and what takes its place.
 _PATTERNS = (
     # user:password@ of a URI; the user may be the secret.
-    (re.compile(r"(?<=://)[^/@\s]+@"), f"{MASK}@"),
+    (("@",), re.compile(r"(?<=://)[^/@\s]+@"), f"{MASK}@"),
     (
+        ("private key",),
         re.compile(
             r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
             re.DOTALL,
@@ -38,45 +41,39 @@ _PATTERNS = (
     ),
     # A header's whole value: schemes differ, and all of it is credential.
     (
-        re.compile(
-            r"\b(Bearer|Basic|SharedKey(?:Lite)?)\s+[\w.~+/:=-]{16,}",
-            re.IGNORECASE,
-        ),
+        ("bearer", "basic", "sharedkey"),
+        re.compile(r"\b(Bearer|Basic|SharedKey(?:Lite)?)\s+[\w.~+/:=-]{16,}", re.IGNORECASE),
         rf"\1 {MASK}",
     ),
     # Parts of presigned URLs, alone or percent-encoded inside another URL.
     (
+        ("sig", "credential", "token", "accesskeyid", "accessid"),
         re.compile(
-            r"(?:(?<![A-Za-z0-9])|(?<=%3F)|(?<=%26))(sig|X-(?:Amz|Goog)-(?:Signature|Credential|Security-Token)|Signature"
-            r"|Credential|AWSAccessKeyId|GoogleAccessId|access_token|refresh_token|id_token)"
-            r"(=|%3D)[^&\s\"'<>,;)]+",
+            r"(?:(?<![A-Za-z0-9])|(?<=%3F)|(?<=%26))(sig|Signature|Credential"
+            r"|X-(?:Amz|Goog)-(?:Signature|Credential|Security-Token)|AWSAccessKeyId"
+            r"|GoogleAccessId|access_token|refresh_token|id_token)(=|%3D)[^&\s\"'<>,;)]+",
             re.IGNORECASE,
         ),
         rf"\1\2{MASK}",
     ),
     # name=value and "name": "value" with a telling name.
     (
+        ("secret", "passw", "passphrase", "key", "token"),
         re.compile(
-            r"(?<![A-Za-z])([\w.-]{0,40}(?:secret|password|passwd|passphrase|account_?key|access_?key"
-            r"|api_?key|private_?key|sas_?token|session_?token|security_?token|auth_?token)[\w.-]{0,40}"
-            r"[\"']?\s*[:=]\s*[\"']?)(?!\*\*\*)[^\s\"'&,;<>)}\]]+",
+            r"(?<![A-Za-z])([\w.-]{0,40}(?:secret|password|passwd|passphrase|account_?key"
+            r"|access_?key|api_?key|private_?key|sas_?token|session_?token|security_?token"
+            r"|auth_?token)[\w.-]{0,40}[\"']?\s*[:=]\s*[\"']?)(?!\*\*\*)[^\s\"'&,;<>)}\]]+",
             re.IGNORECASE,
         ),
         rf"\1{MASK}",
     ),
     (
+        ("stringtosign", "sessiontoken", "accesskey"),
         re.compile(r"<(SessionToken|SecretAccessKey|AWSAccessKeyId|StringToSign)>[^<]*"),
         rf"<\1>{MASK}",
     ),
     # Ids of AWS keys, wherever they stand.
-    (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b"), MASK),
-)
-
-# What these are about in one look; most texts have none of it and cost one search.
-_SUSPECT = re.compile(
-    r"://[^/\s]*@|=|%3D|PRIVATE KEY|Bearer|Basic|SharedKey|AWS|AKIA|ASIA|secret|passw|passphrase"
-    r"|key|token|StringToSign",
-    re.IGNORECASE,
+    (("akia", "asia"), re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b"), MASK),
 )
 
 _learnt: set[str] = set()
@@ -101,7 +98,8 @@ def redacted(text: str) -> str:
     for secret in sorted(_learnt, key=len, reverse=True):
         if secret in text:
             text = text.replace(secret, MASK)
-    if _SUSPECT.search(text):
-        for pattern, replacement in _PATTERNS:
+    lowered = text.lower()
+    for signs, pattern, replacement in _PATTERNS:
+        if any(sign in lowered for sign in signs):
             text = pattern.sub(replacement, text)
     return text

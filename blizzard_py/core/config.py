@@ -296,7 +296,7 @@ class GlobalSettings(_Settings):
 
 
 class MetricsSettings(_Settings):
-    """Where ``/metrics`` is served: ``host:port``."""
+    """Where the status page, ``/metrics``, ``/health`` and ``/ready`` are served: ``host:port``."""
 
     address: str = Field(pattern=r"^[^:\s]+:\d{1,5}$")
 

@@ -166,6 +166,7 @@ class SourceActivity(Activity):
         for stage, files in failed.items():
             metrics.FILES_FAILED.labels(name, stage).inc(files)
         metrics.RECORDS_PROCESSED.labels(name).inc(rows)
+        metrics.BAD_RECORDS.labels(name).inc(sum(file.bad_rows for file in batch.finished))
         metrics.BYTES_DECOMPRESSED.labels(name).inc(
             sum(file.bytes_read for file in batch.finished if file.outcome == "ingested")
         )

@@ -170,6 +170,7 @@ class SourcePipeline:
             self._state = idle
             return False
 
+        self._batches.settle(files)
         state, finished = self._work_off(state, files, young, stop)
         waiting = [f for f in finished if f.outcome == "retry"]
         done = len(finished) - len(waiting)

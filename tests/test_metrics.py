@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,21 @@ def test_a_drained_source_has_counted_everything() -> None:
     assert value("blizzard_checkpoint_age_seconds", **of) == 30
     assert value("blizzard_last_poll_age_seconds", **of) == 30
     assert worker.activity.pulse.polls == 2
+
+
+def test_bad_records_of_ingested_files_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.put("a.json", "1", "2")
+    read = world.engine._read
+
+    def with_bad_rows(path: str) -> Any:
+        finished, lines = read(path)
+        return replace(finished, bad_rows=2, error="line 3: bad"), lines
+
+    monkeypatch.setattr(world.engine, "_read", with_bad_rows)
+    counts = Counts(("blizzard_bad_records_total", {"target": "events/main"}))
+    world.drain()
+    assert counts.moved() == [2]
 
 
 def test_every_step_of_a_batch_is_timed() -> None:

@@ -81,6 +81,7 @@ def test_every_line_is_accounted_for() -> None:
     [
         {"worker": "q/s"},
         {"path": "b"},
+        {"field": "b"},
         {"error": "denied"},
         {"event": "worker_failed"},
         {"level": "error"},
@@ -92,6 +93,13 @@ def test_what_differs_in_a_fact_is_printed(other: dict[str, str]) -> None:
     told.log(**facts)
     told.log(**{**facts, **other})
     assert len(told.lines) == 2
+
+
+def test_the_same_file_failing_in_the_next_batch_is_the_same() -> None:
+    told = Told()
+    for number in range(3):
+        told.log("file_failed", path="1-a", error="no answer", batch=f"b{number}", attempt=number)
+    assert len(told.lines) == 1
 
 
 def test_facts_that_are_no_problem_are_never_held_back() -> None:

@@ -6,9 +6,9 @@ window is printed with ``repeated``, how many were not. When none follows, the l
 is printed with its own time as soon as anything else is logged, or at the end: the
 last state of a problem is never lost.
 
-Equal means: the same event, target, file and error, with numbers and ids in the error
-left out of account (request ids differ each time). Only warnings and errors are held
-back; an info line is a fact of its own.
+Equal means: the same facts, the batch, numbers, and numbers and ids in the error left
+out of account (request ids differ each time). Only warnings and errors are held back;
+an info line is a fact of its own.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ WINDOW_SECS = 600.0
 MAX_KINDS = 1000
 
 _LIMITED = frozenset({"warning", "error", "critical"})
-_EXACT = ("pipeline", "source", "table", "worker", "path", "kind", "chore", "outcome", "logger")
-_FUZZY = ("error", "problem", "line", "message")
+# A file that fails again does so in another batch.
+_PASSING = frozenset({"timestamp", "batch", "attempt"})
+_FUZZY = frozenset({"error", "problem", "line", "message", "exception"})
 _VARYING = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
 
 Render = Callable[[Any, str, Any], str]
@@ -103,7 +104,9 @@ def _counted(event: Any, others: int) -> Any:
 
 
 def key_of(event: Any) -> tuple[str, ...]:
-    """What makes two events the same."""
-    exact = [str(event.get(name, "")) for name in _EXACT]
-    fuzzy = [_VARYING.sub("#", str(event.get(name, ""))) for name in _FUZZY]
-    return (str(event.get("event")), str(event.get("level")), *exact, *fuzzy)
+    """What makes two events the same: every fact that is no number and does not pass."""
+    return tuple(
+        f"{name}={_VARYING.sub('#', str(value)) if name in _FUZZY else value}"
+        for name, value in sorted(event.items())
+        if name not in _PASSING and not isinstance(value, int | float)
+    )

@@ -22,9 +22,9 @@ from blizzard_py.core.cli import (
     log_level_option,
     once_option,
     print_json,
-    printable,
 )
 from blizzard_py.core.configfile import load_config
+from blizzard_py.core.text import printable
 from blizzard_py.explain import lines
 
 

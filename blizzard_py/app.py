@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from blizzard_py.activity import SourceActivity
 from blizzard_py.backfill import Range, RangeRefused, check_range, is_ours
 from blizzard_py.batch import Parts, Stores
 from blizzard_py.core import checkpoint
@@ -18,11 +19,13 @@ from blizzard_py.core.config import Config, PipelineSettings, SourceSettings
 from blizzard_py.core.daemon import Loop, run, stop_on_signals
 from blizzard_py.core.errors import BlizzardError, ConfigError, NotFound, StateError
 from blizzard_py.core.log import get_logger
-from blizzard_py.core.metrics import serve
+from blizzard_py.core.metered import Metered
 from blizzard_py.core.model import IngestResult
+from blizzard_py.core.status import Panel
 from blizzard_py.core.storage import join, order_key
 from blizzard_py.core.stores import open_storage
 from blizzard_py.core.watermark import Gap
+from blizzard_py.core.web import served
 from blizzard_py.discovery import Scope, accepts
 from blizzard_py.display import shown
 from blizzard_py.explain import Explanation, located, unmatched
@@ -88,11 +91,12 @@ def _parts(
     pipeline = config.pipelines[name]
     source = pipeline.sources[source_name] if source is None else source
     sink = pipeline.sink
+    activity = SourceActivity(f"{name}/{source_name}", source.source_uri, time.time)
     dlq_uri = pipeline.error_handling.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
     stores = Stores(
-        open_storage(source.source_uri, source.storage_options),
-        open_storage(sink.table_uri, sink.storage_options),
-        open_storage(dlq_uri, sink.storage_options),
+        Metered(open_storage(source.source_uri, source.storage_options), activity.beat),
+        Metered(open_storage(sink.table_uri, sink.storage_options), activity.beat),
+        Metered(open_storage(dlq_uri, sink.storage_options), activity.beat),
     )
     return Parts(
         name,
@@ -105,6 +109,7 @@ def _parts(
         config.global_.total_concurrency,
         time.time,
         suffix,
+        activity=activity,
         infer=_inferred(name, pipeline, source, stores).fields if pipeline.schema_.infer else None,
     )
 
@@ -145,9 +150,8 @@ def run_daemon(config: Config, *, once: bool) -> int:
     limits = config.global_
     loop = Loop(once, limits.poll_jitter_secs, limits.shutdown_grace_secs)
     workers = build(config, engine)
-    if config.metrics is not None:
-        serve(config.metrics.address)
-    with stop_on_signals(stop):
+    panel = Panel("blizzard", [w.activity for w in workers], time.time)
+    with stop_on_signals(stop), served(config.metrics, panel):
         log.info("started", sources=[w.name for w in workers], once=once)
         try:
             with shown({w.name: w.meter for w in workers}, _terminal() if once else None):

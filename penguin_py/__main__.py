@@ -18,9 +18,9 @@ from blizzard_py.core.cli import (
     json_option,
     log_level_option,
     once_option,
-    printable,
 )
 from blizzard_py.core.configfile import load_config
+from blizzard_py.core.text import printable
 from penguin_py import app
 from penguin_py.settings import tables_of
 

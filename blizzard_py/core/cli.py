@@ -19,6 +19,7 @@ from rich.markup import escape
 
 from blizzard_py.core import log
 from blizzard_py.core.errors import BlizzardError
+from blizzard_py.core.text import printable
 
 P = ParamSpec("P")
 
@@ -74,14 +75,6 @@ def answer(
     for error in errors:
         click.echo(f"error: {error}", err=True)
     return 1 if errors else 0
-
-
-def printable(text: str) -> str:
-    """The text with control characters, direction marks and undecodable bytes escaped.
-
-    File names and errors are foreign text; a terminal obeys what it is sent.
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def cell(text: str | None) -> str:

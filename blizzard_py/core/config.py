@@ -298,7 +298,7 @@ class GlobalSettings(Settings):
 
 
 class MetricsSettings(Settings):
-    """Where ``/metrics`` is served: ``host:port``."""
+    """Where the status page, ``/metrics``, ``/health`` and ``/ready`` are served: ``host:port``."""
 
     address: str = Field(pattern=r"^[^:\s]+:\d{1,5}$")
 

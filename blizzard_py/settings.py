@@ -60,7 +60,7 @@ class IngestSettings:
     along in `JobFile.partition`.
 
     ``deduplicate_by`` and ``transform`` (a Spark SQL query over ``source``) are applied
-    records of a batch in that order.
+    to the records of a batch in that order.
     """
 
     source: Place

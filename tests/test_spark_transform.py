@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from blizzard_py import app
 from blizzard_py.__main__ import main
 from blizzard_py.core.errors import ConfigError, EngineError
 from blizzard_py.spark import SparkEngine
@@ -299,13 +298,13 @@ def test_validate_asks_spark_about_every_transform_and_only_then(
 ) -> None:
     started: list[str] = []
 
-    def engine(master: str, _conf: dict[str, str], _name: str) -> SparkEngine:
+    def engine(master: str, _conf: dict[str, str]) -> SparkEngine:
         """The session of this test run: a process has one driver."""
         started.append(master)
         monkeypatch.setattr(spark_engine, "stop", lambda: None)
         return spark_engine
 
-    monkeypatch.setattr(app, "SparkEngine", engine)
+    monkeypatch.setattr("blizzard_py.spark.checking_engine", engine)
     config = tmp_path / "config.yaml"
 
     def validate(*statements: str | None) -> Result:
@@ -322,13 +321,12 @@ def test_validate_asks_spark_about_every_transform_and_only_then(
         return CliRunner().invoke(main, ["validate", str(config)])
 
     assert validate("SELECT id FROM source", None).exit_code == 0
-    assert started == ["local[1]"]
+    assert started == ["local[*]"]
     done = validate("SELECT nope FROM source", "SELECT max(id) AS id FROM source")
     assert done.exit_code == 2
     assert "configuration: 2 problems" in done.stderr
     assert "pipelines.p0.transform: [UNRESOLVED_COLUMN" in done.stderr
     assert "line 1" in done.stderr
     assert "pipelines.p1.transform: must not use an aggregate" in done.stderr
-    # Without a transform nothing is asked, and no session started.
-    monkeypatch.undo()
     assert validate(None).exit_code == 0
+    assert len(started) == 2  # without a transform nobody is asked

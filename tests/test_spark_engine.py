@@ -291,6 +291,25 @@ def test_the_package_is_packed_for_executors(tmp_path: Path) -> None:
             "KeyError: 'x'",
         ),
         (
+            (
+                "Traceback (most recent call last):\n  File\n"
+                "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH]"
+                " Python in worker has different version: 3.12 than that in driver: 3.11,"
+                " PySpark cannot run with different minor versions.\n"
+            ),
+            (
+                "the executors run Python 3.12 and this driver runs 3.11; both must be the"
+                " same: use one image for both, or set spark.pyspark.python in spark.conf"
+            ),
+        ),
+        (
+            "Traceback (most recent call last):\n  F\nModuleNotFoundError: No module named 'x'\n",
+            (
+                "the executors' Python cannot run this package (No module named 'x'); install its"
+                " dependencies in their image, or set spark.pyspark.python in spark.conf"
+            ),
+        ),
+        (
             "[JAVA_GATEWAY_EXITED] Java gateway process exited",
             (
                 "the JVM did not start; Java 17 or newer must be on PATH or in JAVA_HOME"

@@ -12,11 +12,7 @@ _NO_JVM = (
     " (what it printed is in the log, event `jvm`)"
 )
 _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (No module named '[^']+'|.*)")
-_VERSIONS = re.compile(
-    r"PYTHON_VERSION_MISMATCH\].*?version:?\s*\(?['\"]?(\d+[.,]\s*\d+)['\"]?\)?"
-    r".*?driver:?\s*\(?['\"]?(\d+[.,]\s*\d+)",
-    re.DOTALL,
-)
+_VERSIONS = re.compile(r"different version: (\d+\.\d+) than that in driver: (\d+\.\d+)")
 _STATE = re.compile(r"SQLSTATE: (\w{5})")
 
 
@@ -30,9 +26,8 @@ def reason_of(error: Exception) -> str:
     if "JAVA_GATEWAY_EXITED" in text:
         return _NO_JVM
     if found := _VERSIONS.search(text):
-        theirs, ours = (version.replace(",", ".").replace(" ", "") for version in found.groups())
         return (
-            f"the executors run Python {theirs} and this driver runs {ours}; both must be the"
+            f"the executors run Python {found[1]} and this driver runs {found[2]}; both must be the"
             " same: use one image for both, or set spark.pyspark.python in spark.conf"
         )
     _, traceback, tail = text.rpartition("Traceback (most recent call last):")

@@ -52,8 +52,13 @@ def run(config: Path, once: bool) -> int:
 @config_argument
 @command
 def validate(config: Path) -> int:
-    """Check CONFIG and report every problem at once (exit code 2)."""
+    """Check CONFIG and report every problem at once (exit code 2).
+
+    If a pipeline has a transform, a Spark of this machine (or the Spark Connect server)
+    is asked about it, which takes some seconds; nothing is read or written.
+    """
     loaded = load_config(config)
+    app.validate_transforms(loaded)
     click.echo(f"{config}: ok, {len(loaded.pipelines)} pipelines, {len(loaded.tables)} tables")
     return 0
 

@@ -56,6 +56,8 @@ def ingest_settings(pipeline: PipelineSettings, source: SourceSettings) -> Inges
         max_bad_fraction=pipeline.error_handling.max_bad_fraction,
         metadata_columns=sink.metadata_columns,
         unexpected_fields=pipeline.schema_.unexpected_fields,
+        transform=pipeline.transform or "",
+        deduplicate_by=tuple(pipeline.deduplicate_by),
     )
 
 
@@ -166,6 +168,37 @@ def _terminal() -> Console | None:
     """Where a person watches, None in a container or a pipe."""
     console = Console(stderr=True)
     return console if console.is_terminal else None
+
+
+def validate_transforms(config: Config) -> None:
+    """Raise `ConfigError` for transforms that cannot be used; no Spark starts without any.
+
+    A Spark of this machine judges them, so that no cluster needs to be there; a
+    Connect client may have no Java, so there it is its server. Where columns are
+    inferred, nobody can say before the first batch, which is preceded by the same check.
+    """
+    chosen = {
+        name: pipeline
+        for name, pipeline in config.pipelines.items()
+        if pipeline.transform is not None and not pipeline.schema_.infer
+    }
+    if not chosen:
+        return
+    from blizzard_py.spark import checking_engine  # noqa: PLC0415  # see `LateEngine`
+
+    engine = checking_engine(config.spark.master, config.spark.conf)
+    problems: list[str] = []
+    try:
+        for name, pipeline in chosen.items():
+            source = next(iter(pipeline.sources.values()))  # all sources have one schema
+            try:
+                engine.check(name, ingest_settings(pipeline, source))
+            except ConfigError as error:
+                problems += [f"{error.source}: {problem}" for problem in error.problems]
+    finally:
+        engine.stop()
+    if problems:
+        raise ConfigError("configuration", problems)
 
 
 def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: bool) -> int:

@@ -279,6 +279,8 @@ class BatchRunner:
         )
         result = self._parts.engine.ingest(job)
         _check_complete(files, result)
+        if result.rows_dropped:
+            self._log.info("rows_dropped", batch=batch.batch, rows=result.rows_dropped)
         return replace(result, files=(*result.files, *lost))
 
     def _placed(self, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:

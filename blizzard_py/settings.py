@@ -56,6 +56,9 @@ class IngestSettings:
     (strftime, UTC) gives for that timestamp column, null to
     ``key=__HIVE_DEFAULT_PARTITION__``. Without it every file brings its directory
     along in `JobFile.partition`.
+
+    ``deduplicate_by`` and ``transform`` (a Spark SQL query over ``source``) are applied
+    to the records of a batch in that order.
     """
 
     source: Place
@@ -70,6 +73,8 @@ class IngestSettings:
     max_bad_fraction: float = 0.1
     metadata_columns: tuple[MetadataColumn, ...] = ()
     unexpected_fields: UnexpectedFields = "ignore"
+    transform: str = ""
+    deduplicate_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,8 @@ class IngestWorld:
     max_bad_fraction: float = 1.0
     metadata: tuple[MetadataColumn, ...] = ()
     partitions: Mapping[str, str] = field(default_factory=dict)
+    transform: str = ""
+    deduplicate_by: tuple[str, ...] = ()
 
     @property
     def source(self) -> Path:
@@ -86,6 +88,8 @@ class IngestWorld:
                 on_bad_record=self.on_bad_record,
                 max_bad_fraction=self.max_bad_fraction,
                 metadata_columns=self.metadata,
+                transform=self.transform,
+                deduplicate_by=self.deduplicate_by,
             ),
             STAGING,
             PREFIX,

@@ -169,11 +169,20 @@ class ErrorSettings(Settings):
 
 
 class PipelineSettings(Settings):
-    """Sources that feed one table."""
+    """Sources that feed one table.
+
+    ``deduplicate_by`` keeps one record of each batch for every value of these fields,
+    the first by path and line; a record with a null in them is always kept.
+    ``transform`` is a Spark SQL query over ``source``, the records that are left. What
+    a row becomes may depend on that row alone, since batches are cut anywhere; its
+    columns are the table's.
+    """
 
     sources: dict[Name, SourceSettings] = Field(min_length=1)
     sink: SinkSettings
     schema_: SchemaSettings = Field(alias="schema")
+    deduplicate_by: list[str] = Field(default_factory=list)
+    transform: str | None = Field(default=None, min_length=1)
     error_handling: ErrorSettings = ErrorSettings()
 
     @model_validator(mode="after")
@@ -194,9 +203,25 @@ class PipelineSettings(Settings):
         return self
 
     @model_validator(mode="after")
+    def _keys_are_fields(self) -> Self:
+        types = {field.name: field.type for field in self.schema_.fields}
+        for place, name in enumerate(self.deduplicate_by):
+            if types.get(name) == "map":
+                raise ValueError(f"deduplicate_by names {name!r}: maps cannot be compared")
+            if name not in types and not self.schema_.infer:
+                raise ValueError(
+                    f"deduplicate_by names {name!r}, which is not a field of the schema"
+                    " (duplicates are removed before the transform)"
+                )
+            if name in self.deduplicate_by[:place]:
+                raise ValueError(f"deduplicate_by names {name!r} twice")
+        return self
+
+    @model_validator(mode="after")
     def _partitioning_fits(self) -> Self:
         by = self.sink.partition_by
-        if by is None:
+        if by is None or self.transform is not None:
+            # What a transform gives is for Spark to say: `blizzard validate` asks it.
             return self
         types = {field.name: field.type for field in self.schema_.fields}
         if by.column is not None and types.get(by.column) != "timestamp":
@@ -279,7 +304,12 @@ class TableSettings(Settings):
 
 
 class SparkSettings(Settings):
-    """The Spark session: master URL and extra configuration."""
+    """The Spark session.
+
+    ``master`` is ``local[N]``, ``spark://host:7077``, ``k8s://https://host:443`` or, for
+    Spark Connect, ``sc://host:15002``; see docs/engine.md. ``conf`` is Spark's own
+    configuration and wins over ours.
+    """
 
     master: str = "local[*]"
     conf: dict[str, str] = Field(default_factory=dict, repr=False)

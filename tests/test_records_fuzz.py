@@ -154,10 +154,10 @@ def test_a_damaged_gzip_is_quarantined_whole_or_read_whole(
 class DeadlySchema(RecordSchema):
     """Some values kill the process that converts them."""
 
-    def finish(self, table: pa.Table) -> pa.Table:
+    def finish(self, table: pa.Table, chunk: bytes) -> pa.Table:
         if 13 in table.column("id").to_pylist():
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().finish(table)
+        return super().finish(table, chunk)
 
 
 @pytest.fixture

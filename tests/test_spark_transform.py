@@ -143,7 +143,7 @@ def test_rows_go_through_the_statement_and_our_writer(
 ) -> None:
     world.put("a.ndjson", records_of((1, "one"), (2, "two"), (3, "three")))
     world.put("b.ndjson", b"")
-    world.put("c.ndjson", b"not json\n")
+    world.put("c.gz", b"not gzip")
     world.transform = (
         "SELECT id * 10 AS ten, upper(name) AS name, cast(id AS decimal(9,2)) AS d,"
         " timestamp'2024-01-02 03:04:05Z' AS at FROM source WHERE id <> 2"
@@ -158,7 +158,7 @@ def test_rows_go_through_the_statement_and_our_writer(
     assert {path: (f.outcome, f.rows) for path, f in by_path(result).items()} == {
         "a.ndjson": ("ingested", 3),
         "b.ndjson": ("ingested", 0),
-        "c.ndjson": ("quarantined", 0),
+        "c.gz": ("quarantined", 0),
     }
     (output,) = result.outputs
     assert output.staged.startswith(f"{STAGING}/00000-")
@@ -274,23 +274,19 @@ def test_the_directory_of_a_path_passes_through_the_statement(
 def test_a_file_that_the_statement_fails_on_is_quarantined_and_no_other(
     world: IngestWorld, spark_engine: SparkEngine
 ) -> None:
-    for number in range(5):
-        world.put(f"{number}.ndjson", records_of((number, str(number))))
+    world.put("1.ndjson", records_of((1, "1")))
     world.put("3.ndjson", records_of((3, "three")))
     world.deduplicate_by = ("id",)
     world.transform = "SELECT cast(name AS int) AS n FROM source"
     result = world.ingest(engine=spark_engine)
-    assert sorted(row["n"] for row in world.rows(result)) == [0, 1, 2, 4]
+    assert [row["n"] for row in world.rows(result)] == [1]
     files = by_path(result)
-    assert list(files) == [f"{number}.ndjson" for number in range(5)]
-    assert {path for path, file in files.items() if file.outcome == "quarantined"} == {"3.ndjson"}
-    assert files["3.ndjson"].stage == "transform"
+    assert {path: (file.outcome, file.stage) for path, file in files.items()} == {
+        "1.ndjson": ("ingested", ""),
+        "3.ndjson": ("quarantined", "transform"),
+    }
     assert "'three'" in files["3.ndjson"].error
     assert "try_cast" in files["3.ndjson"].error
-    world.transform = "SELECT cast(concat(name, 'x') AS int) AS n FROM source"
-    result = world.ingest(engine=spark_engine)
-    assert result.outputs == ()
-    assert {file.outcome for file in result.files} == {"quarantined"}
 
 
 def test_validate_asks_spark_about_every_transform_and_only_then(

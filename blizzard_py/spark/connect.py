@@ -119,5 +119,5 @@ def _configure(remote: ConnectSparkSession, conf: Mapping[str, str]) -> None:
 
 def _parallelism(remote: ConnectSparkSession) -> int:
     """How many tasks the server makes of a range, which is how many it can run at once."""
-    rows = remote.range(1 << 16).selectExpr("max(spark_partition_id()) AS last").collect()
-    return int(rows[0]["last"]) + 1
+    places = remote.range(1 << 16).selectExpr("spark_partition_id() AS place")
+    return int(places.selectExpr("max(place) AS last").collect()[0]["last"]) + 1

@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -107,7 +108,9 @@ class DriverSession:
 
     def stop(self) -> None:
         """Stop Spark; if its JVM is gone, forget it, so that the next session starts one."""
-        with contextlib.suppress(Py4JError, OSError):
+        with contextlib.suppress(Py4JError, OSError), warnings.catch_warnings():
+            # pyspark warns of a JVM that is gone, which is what is dealt with here.
+            warnings.simplefilter("ignore", RuntimeWarning)
             self.spark.stop()
         if not _answers():
             _forget_gateway()

@@ -32,6 +32,7 @@ class InBatch:
     finished_ts: float
     rows: int
     backfill: str | None
+    replay: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class Explanation:
     compared_with: Compared | None = None
     batch: InBatch | None = None
     outputs: tuple[Output, ...] | None = None
+    records_replayed: int | None = None
     dead_letter: Letter | None = None
     pending: Waiting | None = None
     late: Lateness | None = None

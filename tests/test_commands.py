@@ -457,3 +457,85 @@ def test_status_of_a_source_out_of_reach_still_tells_the_rest(
     assert done.exit_code == 0
     assert "Idle" in done.stdout
     assert "lag is not known: out of reach \\x1b" in done.stderr
+
+
+# -- wrong turns of a new user ---------------------------------------------------
+
+GOOD = """\
+pipelines:
+  events:
+    sources:
+      main: { source_uri: ./raw }
+    sink: { table_uri: ./lake/events }
+    schema: { fields: [ { name: id, type: int64 } ] }
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "remedies"),
+    [
+        (GOOD.replace("]", ""), ["is not YAML: line", "expected ',' or ']'"]),
+        (GOOD.replace("./raw", "${RAW}"), ['put quotes around "${VAR}"']),
+        ("\tpipelines: {}\n", ["line 1, column 1", "indent with spaces, not tabs"]),
+        ("", ["must be a mapping with at least `pipelines` or `tables`"]),
+        (GOOD.replace("./raw", "'${RAW_IS_NOT_SET}'"), ["variable RAW_IS_NOT_SET is not set"]),
+        (
+            GOOD.replace("./raw", "./raw, poll_interval: often"),
+            ["main.poll_interval (line 4): unknown key; did you mean poll_interval_secs?"],
+        ),
+        (
+            GOOD.replace("name: id", "nam: id"),
+            [
+                "fields[0].nam (line 6): unknown key; did you mean name?",
+                "name (line 6): is required",
+            ],
+        ),
+        (GOOD.replace("./raw", "./raw, poll_interval_secs: often"), ["a valid number"]),
+        (GOOD.replace("int64", "integer"), ["fields[0].type (line 6)", "'int32', 'int64'"]),
+        (
+            GOOD.replace("    schema", "    shema"),
+            ["did you mean schema?", "schema (line 2): is req"],
+        ),
+        (
+            GOOD.replace("./raw", "./lake/events/raw"),
+            ["overlaps with the table", "keep them apart"],
+        ),
+        (GOOD.replace("./lake/events", "./raw/t"), ["overlaps with the table", "keep them apart"]),
+        (GOOD.replace("./raw", "ftp://h/raw"), ["unknown scheme 'ftp'", "s3"]),
+        (GOOD.replace("./raw", "s3://"), ["names no bucket"]),
+    ],
+)
+def test_a_wrong_configuration_is_answered_with_the_remedy(
+    tmp_path: Path, text: str, remedies: list[str]
+) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(text)
+    for program in (blizzard, penguin):
+        done = invoke("validate", str(config), program=program)
+        assert done.exit_code == 2
+        for remedy in remedies:
+            assert remedy in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_places_that_are_not_there_are_answered_with_the_remedy(
+    tmp_path: Path, s3: S3Server
+) -> None:
+    absent = invoke("plan", str(tmp_path / "nowhere.yaml"))
+    assert (absent.exit_code, "`blizzard init` writes" in absent.stderr) == (2, True)
+
+    scenario = Scenario(tmp_path, str(tmp_path))
+    no_source = invoke("plan", str(scenario.config))
+    assert no_source.exit_code == 1
+    assert "raw: no such directory; create it, or correct the path" in no_source.stderr
+
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "lake").write_text("a file")
+    with pytest.raises(StorageError, match="choose another directory"):
+        scenario.table.put_if("x", b"", None)
+
+    bucket = Scenario(tmp_path, "s3://there-is-none/base", s3.options)
+    for program in (blizzard, penguin):
+        no_bucket = invoke("plan", str(bucket.config), program=program)
+        assert no_bucket.exit_code == 1
+        assert "the bucket does not exist; create it, or correct the URI" in no_bucket.stderr

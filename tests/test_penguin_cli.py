@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from blizzard_py.core.cli import printable, printable_lines
+from blizzard_py.core.cli import cell, printable, printable_lines
 from penguin_py.__main__ import main
 from tests.penguin_world import parquet
 
@@ -107,4 +107,6 @@ def test_validate_says_all_that_is_wrong(tmp_path: Path, config: Path) -> None:
 
 def test_foreign_text_cannot_drive_a_terminal() -> None:
     assert printable("a\x1b[31m\nb\u202e") == "a\\x1b[31m\\nb\\u202e"
+    assert cell("[red]x") == "\\[red]x"
+    assert cell(None) == "-"
     assert printable_lines("a\nb\x1b") == "a\nb\\x1b"

@@ -21,6 +21,7 @@ import click
 from click.shell_completion import get_completion_class
 from rich.cells import cell_len
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -200,6 +201,11 @@ def printable(text: str) -> str:
     File names and errors are foreign text; a terminal obeys what it is sent.
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def cell(text: str | None) -> str:
+    """Foreign text as a cell of a table of rich: printable, and no markup; ``-`` for none."""
+    return escape(printable(text)) if text else "-"
 
 
 def printable_lines(text: str) -> str:

@@ -188,10 +188,18 @@ class Replay:
         """
         before = self._totals()
         outcomes: list[Outcome] = []
+        begun = self._letters_left()
         code = self._drain_all()
+        begun -= self._letters_left()
         waiting = iter(chosen)
         while not code and (group := list(islice(waiting, LETTERS_AT_ONCE))):
-            taken = [self._take(found) for found in group]
+            taken = [
+                # An earlier run took it and died; it is put away now.
+                Outcome(found.id, found.kind, "replayed")
+                if found.id in begun
+                else self._take(found)
+                for found in group
+            ]
             code = self._drain_all()
             left = self._letters_left()
             outcomes += [

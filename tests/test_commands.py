@@ -539,3 +539,39 @@ def test_places_that_are_not_there_are_answered_with_the_remedy(
         no_bucket = invoke("plan", str(bucket.config), program=program)
         assert no_bucket.exit_code == 1
         assert "the bucket does not exist; create it, or correct the URI" in no_bucket.stderr
+
+
+@pytest.mark.parametrize("step", [0, 5, 9, 14, 19])
+def test_a_replay_that_is_killed_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.put_rows("date=2024-01-01/1.json.gz", 1)
+    scenario.put("date=2024-01-01/2.json.gz", b"not gzip")
+    scenario.ingest()
+    scenario.put_rows("date=2024-01-01/2.json.gz", 2, 3)
+    record = {
+        "path": str(tmp_path / "raw/date=2024-01-01/1.json.gz"),
+        "line": 2,
+        "offset": 9,
+        "length": 9,
+        "error": "it was bad under the old schema",
+        "stage": "parse",
+        "timestamp": "2024-01-01T00:00:00+00:00",
+        "raw": '{"id": 4}',
+    }
+    batch = "019aa000-0000-7000-8000-000000000001"
+    scenario.table.put_atomic(
+        f"_blizzard/dlq/events_main/{batch}.records.ndjson", json.dumps(record).encode()
+    )
+    replay = ("dlq", "replay", str(scenario.config), *WHERE, "--all")
+    killed = scenario.call("tests.dying_replay", str(step), *replay)
+    assert killed.returncode == -9, killed.stderr
+    penguin_once = ("run", str(scenario.config), "--once")
+    assert invoke(*penguin_once, program=penguin).exit_code == 0
+    monkeypatch.setattr(operations, "SparkEngine", lambda *_: Engine())
+    for _ in range(2):
+        assert invoke(*replay).exit_code == 0
+    assert invoke(*penguin_once, program=penguin).exit_code == 0
+    assert scenario.ids() == [1, 2, 3, 4]
+    assert invoke("dlq", "list", str(scenario.config), "--json").stdout == ""

@@ -401,6 +401,18 @@ def test_two_replays_at_once_fence_each_other() -> None:
     assert world.run().rows == 0
 
 
+def test_letters_of_a_run_that_died_are_replayed_and_not_refused() -> None:
+    world = quarantined()
+    mend(world)
+    replay = world.replay()
+    replay.drain = lambda _worker: 1  # it takes the letters and gets no further
+    taken = replay.run(world.open_letters())
+    assert (taken.exit_code, {o.state for o in taken.outcomes}) == (1, {"taken"})
+    report = world.run()
+    assert (report.exit_code, report.rows) == (0, 2)
+    assert {o.state for o in report.outcomes} == {"replayed"}
+
+
 def survive(world: ReplayWorld) -> list[Outcome]:
     """Run until it ends without dying, as an operator would."""
     while True:

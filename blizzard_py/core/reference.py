@@ -75,8 +75,13 @@ def _without_names(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _sections(
-    model: type[BaseModel], path: tuple[str, ...], remarks: dict[tuple[str, ...], str]
+    model: type[BaseModel],
+    path: tuple[str, ...],
+    remarks: dict[tuple[str, ...], str],
+    outer: frozenset[type[BaseModel]] = frozenset(),
 ) -> Iterator[str]:
+    """The model's section and those of the blocks in it; one inside itself is told once."""
+    outer |= {model}
     if path:
         yield f"\n## `{'.'.join('NAME' if part == '*' else part for part in path)}`\n"
     yield _prose(model) + "\n"
@@ -89,10 +94,11 @@ def _sections(
         if found is not None:
             nested, keyed = found
             keyed_path = (*here, "*") if keyed and get_origin(field.annotation) is dict else here
-            inner.append((nested, keyed_path))
+            if nested not in outer:
+                inner.append((nested, keyed_path))
         yield _row(key, field, remarks.get(here, ""), linked=found is not None)
     for nested, where in inner:
-        yield from _sections(nested, where, remarks)
+        yield from _sections(nested, where, remarks, outer)
 
 
 def _prose(model: type[BaseModel]) -> str:

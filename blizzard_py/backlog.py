@@ -10,9 +10,10 @@ from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Progress, gaps, is_hidden, is_new, with_depth
 
-# Pages looked at in each range, and in all of them together.
-PAGES_PER_GAP = 2
-PAGES = 200
+# Names after which a range is left, and requests after which all are: on an object
+# store that is two requests a range at most, on a disk a request is a directory.
+NAMES_PER_GAP = 1000
+REQUESTS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +34,26 @@ def backlog(
     accept: Callable[[str], bool],
     queued: Iterable[Entry],
 ) -> Backlog:
-    """What is above the watermarks or ``queued``, from the first pages of each range.
+    """What is above the watermarks or ``queued``, from the beginning of each range.
 
     Raises `StorageError`.
     """
     found: list[Entry] = []
     complete = True
-    left = PAGES
+    left = REQUESTS
     for gap in gaps(progress):
-        for number, page in enumerate(storage.list_range(gap.after, gap.until)):
-            if number == PAGES_PER_GAP or not left:
+        if left <= 0:
+            complete = False
+            break
+        names = 0
+        for page in storage.list_range(gap.after, gap.until):
+            found += (e for e in page.entries if not is_hidden(e.path) and accept(e.path))
+            names += page.keys
+            left -= page.requests
+            # There may be nothing behind this page; then it says too much, and never too little.
+            if names > NAMES_PER_GAP or left <= 0:
                 complete = False
                 break
-            left -= 1
-            found += (e for e in page.entries if not is_hidden(e.path) and accept(e.path))
     settled = with_depth(progress, (entry.path for entry in found)) if found else progress
     waiting = {
         entry.path: entry.modified

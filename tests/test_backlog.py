@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from blizzard_py import backlog as bounds
 from blizzard_py import rereading
 from blizzard_py.backlog import backlog
 from blizzard_py.core.model import Entry
+from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.core.watermark import PartitionProgress, Progress
 from blizzard_py.rereading import read_lines
 from tests.memory_store import MemoryStorage
@@ -40,17 +42,17 @@ def test_what_waits_is_counted_and_the_oldest_named() -> None:
     assert (nothing.files, nothing.oldest_ts, nothing.complete) == (0, None, True)
 
 
-def test_a_long_backlog_costs_two_pages_a_range_and_says_that_there_is_more() -> None:
+def test_a_long_backlog_costs_a_bounded_number_of_names_and_says_that_there_is_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "NAMES_PER_GAP", 5)
     storage = stored(*(f"{number:03}.json" for number in range(50)))
-    pages = []
-    storage.between_pages = lambda: pages.append(1)
     found = backlog(storage, EVERYTHING, is_data, [])
     assert (found.files, found.complete) == (2 * storage.page_keys, False)
-    assert len(pages) == 2
 
 
 def test_many_ranges_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "PAGES", 3)
+    monkeypatch.setattr(bounds, "REQUESTS", 3)
     days = [f"d={day:02}" for day in range(10)]
     storage = stored(*(f"{day}/{n}.json" for day in days for n in range(2)))
     progress = Progress(
@@ -59,6 +61,15 @@ def test_many_ranges_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> No
     found = backlog(storage, progress, is_data, [])
     assert not found.complete
     assert 0 < found.files < 10
+
+
+def test_directories_of_a_disk_are_all_looked_at(tmp_path: Path) -> None:
+    for day in range(20):
+        folder = tmp_path / f"d={day:02}"
+        folder.mkdir()
+        (folder / "1.json").write_text("x")
+    found = backlog(LocalStorage(str(tmp_path)), EVERYTHING, is_data, [])
+    assert (found.files, found.complete) == (20, True)
 
 
 def test_lines_are_found_wherever_blocks_end() -> None:

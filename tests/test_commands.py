@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 
 from blizzard_py import operations
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.core.cli import GuidedCommand, GuidedGroup, print_table
+from blizzard_py.core.cli import SECTIONS, GuidedCommand, GuidedGroup, print_table
 from blizzard_py.core.configfile import load_config
 from blizzard_py.core.errors import StorageError
 from penguin_py.__main__ import main as penguin
@@ -108,12 +108,15 @@ def test_every_command_teaches_with_examples_that_parse(
         parsed.make_context(parsed.name, list(rest), resilient_parsing=False)
 
 
-def test_help_groups_commands_by_purpose() -> None:
-    text = invoke("--help").output
-    assert [h for h in ("Run:", "Set up:", "Look:", "Mend:") if h not in text] == []
-    for _, path, _ in EVERY:
-        if path and _ == "blizzard":
-            assert path[0] in text
+def test_help_groups_commands_by_purpose_and_forgets_none() -> None:
+    for program, group in (("blizzard", blizzard), ("penguin", penguin)):
+        text = invoke("--help", program=group).output
+        headings = [line for line in text.splitlines() if re.fullmatch(r"[A-Z][a-z ]+:", line)]
+        assert headings == ["Options:", "Set up:", "Run:", "Look:", "Mend:", "Examples:"]
+        for found, path, command in EVERY:
+            if found == program and path:
+                assert getattr(command, "section", "") in SECTIONS
+                assert re.search(rf"^  {path[0]}\s", text, re.MULTILINE), path
 
 
 # -- tables, pipes, hostile text -----------------------------------------------

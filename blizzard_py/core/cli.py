@@ -35,6 +35,8 @@ P = ParamSpec("P")
 _VERBOSE = "blizzard_py.verbose"
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 SHELLS = ("bash", "zsh", "fish")
+# The headings of commands, as someone new needs them.
+SECTIONS = ("Set up", "Run", "Look", "Mend", "Commands")
 
 config_argument = click.argument(
     "config", type=click.Path(path_type=Path, dir_okay=False), metavar="CONFIG"
@@ -110,9 +112,10 @@ class GuidedGroup(click.Group):
         for name, found in self.commands.items():
             heading = getattr(found, "section", "Commands")
             sections.setdefault(heading, []).append((name, found.get_short_help_str(limit=90)))
-        for heading, commands in sections.items():
-            with formatter.section(heading):
-                formatter.write_dl(commands)
+        for heading in SECTIONS:
+            if heading in sections:
+                with formatter.section(heading):
+                    formatter.write_dl(sections[heading])
 
     def format_epilog(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
         """The examples, as they are typed."""

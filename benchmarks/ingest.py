@@ -28,7 +28,8 @@ from pathlib import Path
 
 from blizzard_py.core.stores import open_storage
 from blizzard_py.kernels.packing import pack, task_count
-from blizzard_py.kernels.task import Task, prepare_process, run_task, tasks_of
+from blizzard_py.kernels.process import prepare_process
+from blizzard_py.kernels.task import Task, run_task, tasks_of
 from blizzard_py.settings import FieldSpec, IngestJob, IngestSettings, JobFile, Place
 from blizzard_py.spark import SparkEngine
 

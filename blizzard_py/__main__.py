@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
 from blizzard_py import app
 from blizzard_py.backfill import Range
@@ -26,6 +27,7 @@ from blizzard_py.core.cli import (
     print_error,
     print_json,
     print_table,
+    printable,
     verbose_option,
 )
 from blizzard_py.core.configfile import load_config
@@ -128,6 +130,25 @@ def status(config: Path, as_json: bool) -> int:
 @main.command(
     section="Look",
     examples=(
+        "blizzard schema config.yaml",
+        "blizzard schema config.yaml --json | jq '.pipelines[].fields'",
+    ),
+)
+@config_argument
+@json_option
+@log_level_option
+@command
+def schema(config: Path, as_json: bool) -> int:
+    """Show every pipeline's columns: declared, inferred and kept, or from a sample now.
+
+    What is printed is YAML for schema.fields. Writes nothing.
+    """
+    return answer(app.schema(load_config(config)), _print_schema, as_json=as_json)
+
+
+@main.command(
+    section="Look",
+    examples=(
         "blizzard explain config.yaml s3://raw/events/date=2024-01-28/1.ndjson.gz",
         "blizzard explain config.yaml ./raw/1.ndjson.gz --json | jq -r .verdict",
     ),
@@ -205,6 +226,45 @@ def _print_plan(document: dict[str, Any]) -> None:
     )
 
 
+_ORIGINS = {
+    "declared": "as declared in the configuration",
+    "inferred": "as inferred and kept beside the checkpoint",
+    "sample": "as it would be inferred now",
+    "unknown": "nothing to infer the rest from yet: the sources have no new files",
+}
+
+
+def _print_schema(document: dict[str, Any]) -> None:
+    for pipeline, found in document["pipelines"].items():
+        click.echo(f"# {pipeline}: {_ORIGINS[found['origin']]}")
+        if found["sample"]:
+            sample = found["sample"]
+            click.echo(
+                f"# from {sample['records']:,} records of {len(sample['files']):,} files,"
+                f" {sample['skipped_lines']:,} lines skipped"
+            )
+        for name, reason in found["left_out"].items():
+            click.echo(f"# left out: {printable(name)!r}: {printable(reason)}")
+        click.echo("fields:" if found["fields"] else "fields: []")
+        for field in found["fields"]:
+            click.echo(f"  - {_flow(field)}")
+
+
+def _flow(value: Any) -> str:
+    """YAML on one line; what a terminal would obey is escaped."""
+    for readable in (True, False):
+        text = yaml.safe_dump(
+            value,
+            default_flow_style=True,
+            sort_keys=False,
+            allow_unicode=readable,
+            width=float("inf"),
+        ).strip()
+        if text.isprintable():
+            break
+    return text
+
+
 def _print_status(document: dict[str, Any]) -> None:
     print_table(
         (
@@ -246,7 +306,7 @@ def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
         ", ".join(batch["phase"] for batch in found["in_flight"]),
         f"{totals['files']:,}"
         + (f" (+{totals['quarantined']:,} quarantined)" if totals["quarantined"] else ""),
-        f"{totals['rows']:,}",
+        f"{totals['rows']:,}" + (f" (+{totals['bad_rows']:,} bad)" if totals["bad_rows"] else ""),
     ]
 
 

@@ -6,15 +6,20 @@ See `blizzard_py.pipeline` for the steps and why their order makes it exactly-on
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from blizzard_py.core.config import ErrorSettings, SourceSettings
 from blizzard_py.core.errors import BlizzardError, PipelineStopped
 from blizzard_py.core.log import get_logger
-from blizzard_py.core.metrics import FILES_FAILED, FILES_PROCESSED, RECORDS_PROCESSED
-from blizzard_py.core.model import FinishedFile, IngestResult
+from blizzard_py.core.metrics import (
+    BAD_RECORDS,
+    FILES_FAILED,
+    FILES_PROCESSED,
+    RECORDS_PROCESSED,
+)
+from blizzard_py.core.model import Entry, FinishedFile, IngestResult
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.dlq import DeadLetters
 from blizzard_py.journal import Journal
@@ -22,11 +27,13 @@ from blizzard_py.meter import Meter
 from blizzard_py.partitioning import PartitionError, partition_of
 from blizzard_py.progress import advanced, judged, named, prepared, renamed, restarted
 from blizzard_py.publish import fresh_names, publish, staging_root, unpublished
-from blizzard_py.settings import Engine, IngestJob, IngestSettings, JobFile
+from blizzard_py.settings import Engine, FieldSpec, IngestJob, IngestSettings, JobFile
 from blizzard_py.settrack import SetTracker
 from blizzard_py.state import Batch, SourceState
 from blizzard_py.sweep import grace_of
 
+# How many bad files an error or a log line names.
+_EXAMPLES = 5
 # No name in a configuration has a ~, so no other source's state can be called the same.
 REPLAY_SUFFIX = "~replay"
 RECORDS_SUFFIX = "~records"
@@ -43,7 +50,11 @@ class Stores:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a source is made of; ``suffix`` tells other runs of it from the live one."""
+    """What a source is made of; ``suffix`` tells other runs of it from the live one.
+
+    ``infer`` gives the fields for ``ingest`` where they are not all declared; it is
+    called with the first files to do.
+    """
 
     pipeline: str
     source_name: str
@@ -56,6 +67,7 @@ class Parts:
     clock: Callable[[], float]
     suffix: str = ""
     meter: Meter = field(default_factory=Meter)
+    infer: Callable[[Sequence[Entry]], tuple[FieldSpec, ...]] | None = None
 
     @property
     def name(self) -> str:
@@ -99,6 +111,7 @@ class BatchRunner:
         self._sink = parts.stores.sink
         self._journal = Journal(self._sink, parts.id)
         self._letters = DeadLetters(parts.stores.dlq, parts.letters_id, parts.stores.source.uri)
+        self._settings = parts.ingest if parts.infer is None else None
         self._failures = 0
         self._job: str | None = None
         self._thread = ThreadPoolExecutor(1, f"ingest {parts.name}")
@@ -110,6 +123,17 @@ class BatchRunner:
         job = self._job
         if job is not None:
             self._parts.engine.cancel(job)
+
+    def settle(self, files: Sequence[Entry]) -> IngestSettings:
+        """What jobs are run with; fields that are not declared are found out, once.
+
+        Called with all files there are before the first batch, since they tell more
+        than the batch's own. Raises as `Parts.infer` does.
+        """
+        if self._settings is None:
+            fields = () if self._parts.infer is None else self._parts.infer(files)
+            self._settings = replace(self._parts.ingest, fields=fields)
+        return self._settings
 
     def recover(self, state: SourceState, batch: Batch) -> SourceState:
         """Bring a batch that a crash left in the checkpoint to its end."""
@@ -176,8 +200,21 @@ class BatchRunner:
         if secs > 0:
             self.bytes_per_sec = sum(f.size for f in batch.files) / secs
         finished = judged(result, state.retries, self._parts.errors.max_retries)
+        self._check_records(finished)
         self._check_failures(finished)
         letters = self._letters.keep(batch.batch, finished, state.retries, self._parts.clock())
+        records = None
+        if result.letters or batch.attempt > 1:  # a first attempt has nothing to remove
+            records = self._letters.keep_records(batch.batch, self._sink, result.letters)
+        bad = [file for file in finished if file.bad_rows]
+        if bad:
+            log.warning(
+                "records_quarantined",
+                records=sum(file.bad_rows for file in bad),
+                files=len(bad),
+                dead_letters=records,
+                examples=[f"{file.path}: {file.error}" for file in bad[:_EXAMPLES]],
+            )
         for file in finished:
             if file.outcome != "ingested":
                 log.warning(
@@ -207,6 +244,7 @@ class BatchRunner:
             attempt=ready.attempt,
             files=sum(f.outcome == "ingested" for f in ready.finished),
             rows=rows,
+            bad_rows=sum(f.bad_rows for f in ready.finished),
             outputs=len(ready.outputs),
             secs=round(self._parts.clock() - started, 3),
             watermark=state.progress.value,
@@ -232,6 +270,7 @@ class BatchRunner:
             FILES_PROCESSED.labels(self._parts.name, file.outcome).inc()
             if file.outcome != "ingested":
                 FILES_FAILED.labels(self._parts.name, file.stage).inc()
+        BAD_RECORDS.labels(self._parts.name).inc(sum(file.bad_rows for file in batch.finished))
         RECORDS_PROCESSED.labels(self._parts.name).inc(sum(output.rows for output in batch.outputs))
         saved = self._save(after)
         self._tracker.saved()
@@ -242,10 +281,11 @@ class BatchRunner:
         if not files:
             return IngestResult((), tuple(lost), 0)
         job = IngestJob(
-            self._parts.ingest,
+            self.settle(batch.files),
             join(staging_root(self._parts.id), batch.batch, str(batch.attempt)),
             prefix,
             tuple(files),
+            batch.started_ts,
         )
         result = self._parts.engine.ingest(job)
         _check_complete(files, result)
@@ -270,12 +310,25 @@ class BatchRunner:
                 files.append(JobFile(entry.path, entry.size, place))
         return files, lost
 
+    def _check_records(self, finished: tuple[FinishedFile, ...]) -> None:
+        """Raise `PipelineStopped` for a bad record with ``on_bad_record: fail``."""
+        if self._parts.errors.on_bad_record != "fail":
+            return
+        bad = [file for file in finished if file.stage == "parse"]
+        if bad:
+            named_files = "; ".join(f"{file.path}: {file.error}" for file in bad[:_EXAMPLES])
+            raise PipelineStopped(
+                f"{self._parts.name}: stopped at a bad record (error_handling.on_bad_record is"
+                " fail), nothing was passed over; mend or remove the file, correct the schema, or"
+                f" set on_bad_record to quarantine_record: {named_files}"
+            )
+
     def _check_failures(self, finished: tuple[FinishedFile, ...]) -> None:
         """Raise `PipelineStopped` before the batch that reaches ``max_failures`` is passed."""
         bad = [file for file in finished if file.outcome == "quarantined"]
         limit = self._parts.errors.max_failures
         if limit and bad and self._failures + len(bad) >= limit:
-            named_files = "; ".join(f"{file.path}: {file.error}" for file in bad[:5])
+            named_files = "; ".join(f"{file.path}: {file.error}" for file in bad[:_EXAMPLES])
             raise PipelineStopped(
                 f"{self._parts.name}: stopped at error_handling.max_failures = {limit}, nothing was"
                 f" passed over; mend or remove the files, or raise the limit: {named_files}"

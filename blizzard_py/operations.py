@@ -5,19 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from blizzard_py import letters
-from blizzard_py.app import NoEngine, parts_of, source_of
+from blizzard_py.app import NoEngine, parts_of, source_of, spark_engine
 from blizzard_py.batch import Parts
 from blizzard_py.core.config import Config
 from blizzard_py.core.daemon import Loop, run, stop_on_signals
 from blizzard_py.core.errors import ConfigError
 from blizzard_py.core.stores import open_storage
+from blizzard_py.lateengine import LateEngine
 from blizzard_py.letters import DeadLetter, LetterObject, UnreadableLetter
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.replay import Drain, Outcome, Replay, Report, file_parts, record_parts, records_uri
 from blizzard_py.settings import Engine
-from blizzard_py.spark import SparkEngine
 
 
 def sources_of(config: Config, pipeline: str | None, source: str | None) -> list[tuple[str, str]]:
@@ -75,7 +76,7 @@ def replay(
 
 @contextmanager
 def _draining(config: Config) -> Iterator[tuple[Engine, threading.Event]]:
-    engine = SparkEngine(config.spark.master, config.spark.conf, "blizzard-replay")
+    engine = LateEngine(partial(spark_engine, config, "blizzard-replay"))
     stop = threading.Event()
     with stop_on_signals(stop):
         try:

@@ -189,6 +189,7 @@ class SourcePipeline:
             self._state = idle
             return False
 
+        self._batches.settle(files)
         FILES_DISCOVERED.labels(self.name).inc(len(files))
         state, finished = self._work_off(state, files, young, stop)
         waiting = [f for f in finished if f.outcome == "retry"]

@@ -34,6 +34,7 @@ from blizzard_py import letters
 from blizzard_py.batch import RECORDS_SUFFIX, REPLAY_SUFFIX, Parts
 from blizzard_py.claims import BatchInFlight, Claims
 from blizzard_py.core import checkpoint
+from blizzard_py.core.config import OnBadRecord
 from blizzard_py.core.errors import BlizzardError, NotFound
 from blizzard_py.core.fence import FencedFile
 from blizzard_py.core.log import get_logger
@@ -115,10 +116,15 @@ class Report:
 
 def file_parts(live: Parts, engine: Engine) -> Parts:
     """The source that reads whole files again."""
+    # A replay is not stopped by what fails again: it has its letter, and others wait.
+    on_bad: OnBadRecord = (
+        "quarantine_file" if live.errors.on_bad_record == "fail" else live.errors.on_bad_record
+    )
     return replace(
         live,
         suffix=REPLAY_SUFFIX,
         engine=engine,
+        ingest=replace(live.ingest, on_bad_record=on_bad),
         # The letters are the only bound, and every one is to get its answer.
         source=live.source.model_copy(
             update={
@@ -129,7 +135,7 @@ def file_parts(live: Parts, engine: Engine) -> Parts:
                 "order_guard": "off",
             }
         ),
-        errors=live.errors.model_copy(update={"max_failures": 0}),
+        errors=live.errors.model_copy(update={"max_failures": 0, "on_bad_record": on_bad}),
     )
 
 
@@ -141,8 +147,14 @@ def record_parts(live: Parts, engine: Engine, storage: Storage) -> Parts:
         suffix=RECORDS_SUFFIX,
         source=files.source.model_copy(update={"compression": "none"}),
         ingest=replace(
-            live.ingest, source=Place(storage.uri, live.ingest.sink.options), compression="none"
+            live.ingest,
+            source=Place(storage.uri, live.ingest.sink.options),
+            compression="none",
+            # Those that are good now are not to wait for those that are not.
+            on_bad_record="quarantine_record",
+            max_bad_fraction=1.0,
         ),
+        errors=files.errors.model_copy(update={"on_bad_record": "quarantine_record"}),
         stores=replace(live.stores, source=storage),
     )
 

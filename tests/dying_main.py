@@ -15,8 +15,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from blizzard_py import app
 from blizzard_py import batch as blizzard_batch
+from blizzard_py import spark
 from blizzard_py.__main__ import main as blizzard_main
 from blizzard_py.core.fence import FencedFile
 from blizzard_py.core.store_local import LocalStorage
@@ -131,6 +131,6 @@ if __name__ == "__main__":
     if colon:
         _chosen["signal"] = signal.SIGTERM
     if how == "TERM-DIRECT":
-        app.SparkEngine = StoppableDirectEngine  # type: ignore[assignment, misc]  # its stand-in
+        spark.SparkEngine = StoppableDirectEngine  # type: ignore[assignment, misc]  # its stand-in
     ARM[point]()
     {"blizzard": blizzard_main, "penguin": penguin_main}[program](arguments)

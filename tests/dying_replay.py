@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import Any
 
-from blizzard_py import operations
+from blizzard_py import spark
 from blizzard_py.__main__ import main
 from blizzard_py.core.store_local import LocalStorage
 from tests.direct_engine import DirectEngine
@@ -41,5 +41,5 @@ def arm(number: int) -> None:
 
 if __name__ == "__main__":
     arm(int(sys.argv[1]))
-    operations.SparkEngine = lambda *_: Engine()  # type: ignore[assignment,misc]
+    spark.SparkEngine = lambda *_: Engine()  # type: ignore[assignment,misc]
     main(sys.argv[2:])

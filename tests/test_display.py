@@ -137,7 +137,7 @@ def test_run_once_draws_on_a_terminal_only(
     folder = f"{tmp_path}/raw"
     stream = Stream()
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(app, "SparkEngine", Engine)
+    monkeypatch.setattr("blizzard_py.spark.SparkEngine", Engine)
     monkeypatch.setattr(sys, "stderr", stream)
     log.configure("warning")
     (tmp_path / "raw").mkdir()

@@ -471,6 +471,12 @@ def test_settings_of_a_replay_bound_nothing_but_the_letters() -> None:
     replay = world.replay()
     assert isinstance(replay.files.source, SourceSettings)
     assert replay.files.errors == ErrorSettings(max_failures=0)
+    assert replay.records.ingest.max_bad_fraction == 1
+    world.errors = {"on_bad_record": "fail"}
+    stopped = world.replay()
+    assert stopped.files.errors.on_bad_record == "quarantine_file"
+    assert stopped.files.ingest.on_bad_record == "quarantine_file"
+    assert stopped.records.errors.on_bad_record == "quarantine_record"
     assert replay.records.source.compression == "none"
     assert isinstance(replay.records.stores, Stores)
     assert replay.records.stores.source is world.records

@@ -172,7 +172,14 @@ def _settled(
     named = backfills.get(found.source_id)
     replayed = found.source_id.endswith(REPLAY_SUFFIX)
     batch = InBatch(
-        found.batch, found.attempt, found.started_ts, found.finished_ts, found.rows, named, replayed
+        found.batch,
+        found.attempt,
+        found.started_ts,
+        found.finished_ts,
+        found.rows,
+        found.bad_rows,
+        named,
+        replayed,
     )
     notes = "" if named is None else f" of the backfill {named}"
     if replayed:
@@ -192,6 +199,9 @@ def _settled(
         reason = f"given up in batch {found.batch}{notes}; {why}"
         return replace(base, verdict="quarantined", reason=reason, dead_letter=dead)
     reason = f"{found.rows:,} rows in batch {found.batch}{notes}"
+    if found.bad_rows:
+        letters = f"{parts.stores.dlq.uri}/{parts.letters_id}/{found.batch}.records.ndjson"
+        reason += f"; {found.bad_rows:,} bad records in {letters}"
     records = records_replayed(
         parts.stores.sink, f"{parts.id}{RECORDS_SUFFIX}", path, parts.concurrency
     )

@@ -194,8 +194,8 @@ def _low_cardinality(table: pa.Table) -> Iterator[str]:
     sample = table.slice(0, _SAMPLE_ROWS)
     for name in sample.schema.names:
         column = sample.column(name)
-        if pa.types.is_boolean(column.type):
-            continue  # one bit a value already
+        if pa.types.is_boolean(column.type) or pa.types.is_nested(column.type):
+            continue  # one bit a value already, or several columns
         if 2 * pc.count_distinct(column).as_py() <= sample.num_rows:
             yield name
 

@@ -351,9 +351,7 @@ class Replay:
             if letter.truncated or self.from_source:
                 cut.setdefault(letter.uri, []).append(letter)
         again = {uri: self._from_file(uri, found) for uri, found in cut.items()}
-        return [
-            again[letter.uri][letter.line] if letter.uri in again else letter.raw for letter in held
-        ]
+        return [again.get(letter.uri, {}).get(letter.line, letter.raw) for letter in held]
 
     def _from_file(self, uri: str, cut: Sequence[DeadLetter]) -> dict[int, bytes]:
         parts = self._home_of(cut[0])

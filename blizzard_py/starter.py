@@ -121,8 +121,7 @@ pipelines:
       #   prefix_template: date=%Y-%m-%d
       #   column: time           # a timestamp column; default: from the source file's path
     schema:
-      fields:                    # fields of the JSON that are not named here are ignored
-{_fields(found)}
+{_schema(found)}
     # error_handling:
     #   max_failures: 0          # stop at so many bad files; 0: quarantine them and go on
 
@@ -130,25 +129,30 @@ pipelines:
 """
 
 
-def _fields(found: Sample) -> str:
-    note = (
-        f"From the beginning of {found.path}; check the types and add what is missing."
-        if found.columns
-        else f"No sample: {found.problem}."
-    )
-    lines = [f"# {_commented(note)}"]
-    if not found.columns:
-        lines.append("# Name your own fields, or run `blizzard init --force` once there are files.")
+def _schema(found: Sample) -> str:
+    """The columns of the sample; without any they are found out when there are files."""
     known = [column for column in found.columns if column.type is not None]
-    lines += [_field(column) for column in known]
+    odd = [column for column in found.columns if column.type is None]
     if not known:
-        lines.append("- { name: id, type: string }")
-    lines += [
-        f"# - {{ name: {_quoted(column.name)}, type: string }}    # seen: {_commented(column.seen)}"
-        for column in found.columns
-        if column.type is None
-    ]
-    return "\n".join(f"        {line}" for line in lines)
+        lines = [
+            f"# No sample: {_commented(found.problem or 'no field of a plain type')}.",
+            "infer: true                # from the first files; `blizzard schema` shows the result",
+            "# fields:                  # what is declared here is not inferred",
+            "#   - { name: time, type: timestamp, nullable: false }",
+        ]
+    else:
+        lines = [
+            f"# From the beginning of {_commented(str(found.path))}; check the types.",
+            "# infer: true              # find out what is not declared",
+            "fields:                    # other fields of the JSON are ignored",
+            *(f"  {_field(column)}" for column in known),
+        ]
+    lines += [f"#   {_odd(column)}" for column in odd]
+    return "\n".join(f"      {line}" for line in lines)
+
+
+def _odd(column: Column) -> str:
+    return f"- {{ name: {_quoted(column.name)}, type: json }}    # seen: {_commented(column.seen)}"
 
 
 def _field(column: Column) -> str:

@@ -375,8 +375,8 @@ def test_init_writes_a_configuration_that_validates(
     monkeypatch.chdir(tmp_path)
     done = invoke("init")
     assert done.exit_code == 0, done.output
-    assert "placeholder" in done.stdout
-    assert invoke("validate", "blizzard.yaml").exit_code == 0
+    assert "will be inferred from the first files" in done.stdout
+    assert load_config(tmp_path / "blizzard.yaml").pipelines["events"].schema_.infer
     refused = invoke("init")
     assert (refused.exit_code, "--force" in refused.stderr) == (2, True)
     raw = tmp_path / "raw" / "date=2024-01-01"
@@ -493,7 +493,10 @@ pipelines:
             ],
         ),
         (GOOD.replace("./raw", "./raw, poll_interval_secs: often"), ["a valid number"]),
-        (GOOD.replace("int64", "integer"), ["fields[0].type (line 6): there is no type 'integer'", "int32, int64"]),
+        (
+            GOOD.replace("int64", "integer"),
+            ["fields[0].type (line 6): there is no type 'integer'", "int32, int64"],
+        ),
         (
             GOOD.replace("    schema", "    shema"),
             ["did you mean schema?", "schema (line 2): is req"],

@@ -63,7 +63,7 @@ def init(path: Path, source_uri: str, table_uri: str, force: bool) -> int:
     schema = (
         f"The schema has {columns_told(found.columns)}, from {found.path}."
         if found.columns
-        else f"The schema is a placeholder: {found.problem}."
+        else f"The schema will be inferred from the first files ({found.problem})."
     )
     click.echo(printable(f"Wrote {path}. {schema}"))
     click.echo(

@@ -27,10 +27,10 @@ from blizzard_py.core.cli import (
     print_error,
     print_json,
     print_table,
-    printable,
     verbose_option,
 )
 from blizzard_py.core.configfile import load_config
+from blizzard_py.core.text import printable
 from blizzard_py.explain import lines
 
 
@@ -81,9 +81,12 @@ def run(config: Path, once: bool) -> int:
 def validate(config: Path) -> int:
     """Check CONFIG and report every problem at once (exit code 2).
 
-    Opens no connection: `plan` tells whether the stores can be reached.
+    Opens no connection to a store: `plan` tells whether they can be reached.
+    If a pipeline has a transform, a Spark of this machine (or the Spark Connect server)
+    is asked about it, which takes some seconds; nothing is read or written.
     """
     loaded = load_config(config)
+    app.validate_transforms(loaded)
     click.echo(f"{config}: ok, {len(loaded.pipelines)} pipelines, {len(loaded.tables)} tables")
     sinks = (pipeline.sink for pipeline in loaded.pipelines.values())
     for note in fencing_notes((sink.table_uri, sink.storage_options) for sink in sinks):

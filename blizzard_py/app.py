@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
+from blizzard_py.activity import SourceActivity
 from blizzard_py.backfill import BACKFILL, Range, RangeRefused, check_range, is_ours
 from blizzard_py.batch import Parts, Stores
 from blizzard_py.core import checkpoint
@@ -19,11 +20,13 @@ from blizzard_py.core.config import Config, PipelineSettings, SourceSettings
 from blizzard_py.core.daemon import Loop, run, stop_on_signals
 from blizzard_py.core.errors import BlizzardError, ConfigError, NotFound, StateError, StorageError
 from blizzard_py.core.log import get_logger
-from blizzard_py.core.metrics import serve
+from blizzard_py.core.metered import Metered
 from blizzard_py.core.model import IngestResult
+from blizzard_py.core.status import Panel
 from blizzard_py.core.storage import join, order_key
 from blizzard_py.core.stores import open_storage
 from blizzard_py.core.watermark import Gap
+from blizzard_py.core.web import served
 from blizzard_py.discovery import Scope, accepts
 from blizzard_py.display import shown
 from blizzard_py.explain import Explanation, located, unmatched
@@ -54,6 +57,8 @@ def ingest_settings(pipeline: PipelineSettings, source: SourceSettings) -> Inges
         max_bad_fraction=pipeline.error_handling.max_bad_fraction,
         metadata_columns=sink.metadata_columns,
         unexpected_fields=pipeline.schema_.unexpected_fields,
+        transform=pipeline.transform or "",
+        deduplicate_by=tuple(pipeline.deduplicate_by),
     )
 
 
@@ -90,11 +95,12 @@ def parts_of(
     pipeline = config.pipelines[name]
     source = pipeline.sources[source_name] if source is None else source
     sink = pipeline.sink
+    activity = SourceActivity(f"{name}/{source_name}", source.source_uri, time.time)
     dlq_uri = pipeline.error_handling.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
     stores = Stores(
-        open_storage(source.source_uri, source.storage_options),
-        open_storage(sink.table_uri, sink.storage_options),
-        open_storage(dlq_uri, sink.storage_options),
+        Metered(open_storage(source.source_uri, source.storage_options), activity.beat),
+        Metered(open_storage(sink.table_uri, sink.storage_options), activity.beat),
+        Metered(open_storage(dlq_uri, sink.storage_options), activity.beat),
     )
     return Parts(
         name,
@@ -107,6 +113,7 @@ def parts_of(
         config.global_.total_concurrency,
         time.time,
         suffix,
+        activity=activity,
         infer=_inferred(name, pipeline, source, stores).fields if pipeline.schema_.infer else None,
     )
 
@@ -148,9 +155,8 @@ def run_daemon(config: Config, *, once: bool) -> int:
     limits = config.global_
     loop = Loop(once, limits.poll_jitter_secs, limits.shutdown_grace_secs)
     workers = build(config, engine)
-    if config.metrics is not None:
-        serve(config.metrics.address)
-    with stop_on_signals(stop):
+    panel = Panel("blizzard", [w.activity for w in workers], time.time)
+    with stop_on_signals(stop), served(config.metrics, panel):
         log.info("started", sources=[w.name for w in workers], once=once)
         try:
             with shown({w.name: w.meter for w in workers}, _terminal() if once else None):
@@ -165,6 +171,37 @@ def _terminal() -> Console | None:
     """Where a person watches, None in a container or a pipe."""
     console = Console(stderr=True)
     return console if console.is_terminal else None
+
+
+def validate_transforms(config: Config) -> None:
+    """Raise `ConfigError` for transforms that cannot be used; no Spark starts without any.
+
+    A Spark of this machine judges them, so that no cluster needs to be there; a
+    Connect client may have no Java, so there it is its server. Where columns are
+    inferred, nobody can say before the first batch, which is preceded by the same check.
+    """
+    chosen = {
+        name: pipeline
+        for name, pipeline in config.pipelines.items()
+        if pipeline.transform is not None and not pipeline.schema_.infer
+    }
+    if not chosen:
+        return
+    from blizzard_py.spark import checking_engine  # noqa: PLC0415  # see `LateEngine`
+
+    engine = checking_engine(config.spark.master, config.spark.conf)
+    problems: list[str] = []
+    try:
+        for name, pipeline in chosen.items():
+            source = next(iter(pipeline.sources.values()))  # all sources have one schema
+            try:
+                engine.check(name, ingest_settings(pipeline, source))
+            except ConfigError as error:
+                problems += [f"{error.source}: {problem}" for problem in error.problems]
+    finally:
+        engine.stop()
+    if problems:
+        raise ConfigError("configuration", problems)
 
 
 def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: bool) -> int:

@@ -10,15 +10,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from blizzard_py.activity import SourceActivity
 from blizzard_py.core.config import ErrorSettings, SourceSettings
 from blizzard_py.core.errors import BlizzardError, PipelineStopped
 from blizzard_py.core.log import get_logger
-from blizzard_py.core.metrics import (
-    BAD_RECORDS,
-    FILES_FAILED,
-    FILES_PROCESSED,
-    RECORDS_PROCESSED,
-)
 from blizzard_py.core.model import Entry, FinishedFile, IngestResult
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.dlq import DeadLetters
@@ -67,6 +62,7 @@ class Parts:
     clock: Callable[[], float]
     suffix: str = ""
     meter: Meter = field(default_factory=Meter)
+    activity: SourceActivity | None = None
     infer: Callable[[Sequence[Entry]], tuple[FieldSpec, ...]] | None = None
 
     @property
@@ -103,9 +99,14 @@ class BatchRunner:
     """Runs the batches of one source; ``save`` makes a state durable before it is acted on."""
 
     def __init__(
-        self, parts: Parts, tracker: SetTracker, save: Callable[[SourceState], SourceState]
+        self,
+        parts: Parts,
+        activity: SourceActivity,
+        tracker: SetTracker,
+        save: Callable[[SourceState], SourceState],
     ) -> None:
         self._parts = parts
+        self._activity = activity
         self._tracker = tracker
         self._save = save
         self._sink = parts.stores.sink
@@ -166,6 +167,7 @@ class BatchRunner:
     def letters_for_late(self, files: list[FinishedFile], now: float) -> None:
         """Put late files in the dead-letter queue."""
         self._letters.keep(f"late-{int(now)}", files, {}, now)
+        self._activity.gave_up(files)
 
     def start(self, batch: Batch) -> Ingesting:
         """Step 2 begins, in a thread of its own. The batch is in the checkpoint as ``running``."""
@@ -176,6 +178,7 @@ class BatchRunner:
             files=len(batch.files),
             bytes=sum(f.size for f in batch.files),
         )
+        self._activity.batch_began(batch)
         parts = self._parts
         prefix = f"{parts.pipeline}/{parts.source_name}/{batch.batch}/{batch.attempt}"
         # One job at a time: while it runs, the caller publishes the batch before.
@@ -232,6 +235,7 @@ class BatchRunner:
         self, state: SourceState, ready: Batch, started: float, pending: list[str]
     ) -> SourceState:
         """Steps 4 and 5 for a batch that is in the checkpoint as ``publishing``."""
+        self._activity.batch_enters(ready, "publish")
         publish(self._sink, ready.outputs, self._parts.concurrency)
         state = self._advance(state, ready, pending)
         self._clear_staging(ready)
@@ -259,6 +263,7 @@ class BatchRunner:
         self._job = None
 
     def _advance(self, state: SourceState, batch: Batch, pending: list[str]) -> SourceState:
+        self._activity.batch_enters(batch, "advance")
         self._journal.write(batch, self._parts.clock())
         after = advanced(
             state, batch, pending, self._parts.clock(), grace_of(self._parts.source, state)
@@ -266,17 +271,17 @@ class BatchRunner:
         if after.processed is not None:
             done = [file.path for file in batch.finished if file.outcome != "retry"]
             after = self._tracker.adding(after, done)
-        for file in batch.finished:
-            FILES_PROCESSED.labels(self._parts.name, file.outcome).inc()
-            if file.outcome != "ingested":
-                FILES_FAILED.labels(self._parts.name, file.stage).inc()
-        BAD_RECORDS.labels(self._parts.name).inc(sum(file.bad_rows for file in batch.finished))
-        RECORDS_PROCESSED.labels(self._parts.name).inc(sum(output.rows for output in batch.outputs))
         saved = self._save(after)
+        self._activity.batch_done(batch)
         self._tracker.saved()
         return saved
 
     def _ingest_batch(self, batch: Batch, prefix: str) -> IngestResult:
+        result = self._ingest(batch, prefix)
+        self._activity.batch_enters(batch, "prepare")
+        return result
+
+    def _ingest(self, batch: Batch, prefix: str) -> IngestResult:
         files, lost = self._placed(batch)
         if not files:
             return IngestResult((), tuple(lost), 0)
@@ -289,6 +294,8 @@ class BatchRunner:
         )
         result = self._parts.engine.ingest(job)
         _check_complete(files, result)
+        if result.rows_dropped:
+            self._log.info("rows_dropped", batch=batch.batch, rows=result.rows_dropped)
         return replace(result, files=(*result.files, *lost))
 
     def _placed(self, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:

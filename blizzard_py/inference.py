@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from blizzard_py.core.config import FieldType
 from blizzard_py.core.errors import SchemaConflict
+from blizzard_py.core.schemasettings import FieldType
 from blizzard_py.settings import FieldSpec
 
 # An object with more names than this is a mapping of data, not a record.

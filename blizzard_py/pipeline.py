@@ -23,6 +23,7 @@ from dataclasses import replace
 
 from uuid_utils import uuid7
 
+from blizzard_py.activity import SourceActivity
 from blizzard_py.backlog import Backlog, backlog
 from blizzard_py.batch import BatchRunner, Ingesting, Parts
 from blizzard_py.core import checkpoint
@@ -31,12 +32,6 @@ from blizzard_py.core.errors import OrderError, Unavailable
 from blizzard_py.core.fence import FencedFile
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.lookback import lookback_floor
-from blizzard_py.core.metrics import (
-    FILES_DISCOVERED,
-    LATE_FILES,
-    LATE_PARTITIONS,
-    LATE_SECS,
-)
 from blizzard_py.core.model import Entry, FinishedFile
 from blizzard_py.core.storage import Storage, order_key
 from blizzard_py.core.watermark import mark_idle
@@ -71,6 +66,9 @@ class SourcePipeline:
         self.pipeline = parts.pipeline
         self.source_name = parts.source_name
         self.meter = parts.meter
+        self.activity = parts.activity or SourceActivity(
+            parts.name, parts.stores.source.uri, parts.clock
+        )
         self._parts = parts
         self._source = parts.source
         self._stores = parts.stores
@@ -79,7 +77,7 @@ class SourcePipeline:
         self.checkpoint_path = f"{STATE_FOLDER}/{parts.id}_checkpoint.json"
         self._file = FencedFile(parts.stores.sink, self.checkpoint_path)
         self._tracker = SetTracker(parts.stores.sink, parts.id)
-        self._batches = BatchRunner(parts, self._tracker, self._save)
+        self._batches = BatchRunner(parts, self.activity, self._tracker, self._save)
         limits = parts.source.checkpoint
         self._limits = BatchLimits(
             limits.interval_files, limits.max_bytes_per_batch, limits.interval_secs
@@ -165,6 +163,7 @@ class SourcePipeline:
 
     def _cycle(self, stop: StopEvent) -> bool:
         state = self._state if self._state is not None else self._recover()
+        began = self._clock()
         found = self.discover(state)
         self._log.debug(
             "discovered", files=len(found.files), requests=found.requests, keys=found.keys
@@ -181,6 +180,7 @@ class SourcePipeline:
         elif is_due(state, self._source, now):
             state = self._sweep(state, now)
         files = (*state.passed.queue, *found.files)
+        self.activity.polled(now - began, files, found.young, (found.requests, found.keys))
         if not files:
             idle = replace(state, progress=mark_idle(state.progress))
             if idle.progress.state != state.progress.state:
@@ -190,7 +190,6 @@ class SourcePipeline:
             return False
 
         self._batches.settle(files)
-        FILES_DISCOVERED.labels(self.name).inc(len(files))
         state, finished = self._work_off(state, files, young, stop)
         waiting = [f for f in finished if f.outcome == "retry"]
         done = len(finished) - len(waiting)
@@ -290,9 +289,7 @@ class SourcePipeline:
                 late_secs=round(file.late_secs),
                 late_files=self._source.late_files,
             )
-            LATE_FILES.labels(self.name).inc()
-            LATE_SECS.labels(self.name).observe(file.late_secs)
-            LATE_PARTITIONS.labels(self.name).observe(partitions_behind(state.progress, file))
+            self.activity.late(file.late_secs, partitions_behind(state.progress, file))
         if self._source.late_files == "quarantine":
             self._batches.letters_for_late([quarantined_late(file) for file in late], now)
         passed = swept(
@@ -305,7 +302,12 @@ class SourcePipeline:
         return self._save(replace(state, passed=passed))
 
     def _save(self, state: SourceState) -> SourceState:
-        self._file.save(state_to_json(state, self._clock()))
+        try:
+            self._file.save(state_to_json(state, self._clock()))
+        except BaseException:
+            self.activity.save_failed()
+            raise
+        self.activity.saved(state)
         return state
 
     def _recover(self) -> SourceState:
@@ -313,6 +315,7 @@ class SourcePipeline:
         cold = SourceState()
         found = self._file.take(state_from_json, state_to_json(cold, self._clock()))
         state = cold if found is None else found
+        self.activity.knows(state)
         where = f"{self._stores.sink.uri}/{self.checkpoint_path}"
         check_tracking(state, self._source, where)
         self._tracker.load(state, sweep=True)

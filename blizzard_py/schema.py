@@ -18,7 +18,13 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from blizzard_py.core.config import RESCUED, FieldSettings, FieldType, TypeSettings, decimal_digits
+from blizzard_py.core.schemasettings import (
+    RESCUED,
+    FieldSettings,
+    FieldType,
+    TypeSettings,
+    decimal_digits,
+)
 from blizzard_py.settings import FieldSpec
 
 # Decimal digits behind the point of an epoch in this unit, down to microseconds. Eighteen
@@ -160,19 +166,3 @@ def read_schema(fields: Iterable[FieldSpec]) -> pa.Schema:
             if not is_extracted(spec)
         ]
     )
-
-
-class RecordSchema:
-    """What a line must be: how it is read, and how what was read becomes rows."""
-
-    def __init__(self, fields: Iterable[FieldSpec]) -> None:
-        specs = tuple(fields)
-        self.read: pa.Schema = read_schema(specs)
-        self.table: pa.Schema = table_schema(specs)
-
-    def finish(self, table: pa.Table) -> pa.Table:
-        """The rows as they are written. Raises `ValueError` for a value that does not convert.
-
-        The reader drops nullability; dates are strings so far.
-        """
-        return table.cast(self.table)

@@ -24,10 +24,11 @@ from pydantic import ValidationError
 
 from blizzard_py.core import checkpoint
 from blizzard_py.core.checkpoint import SCHEMA_VERSION, Fields
-from blizzard_py.core.config import RESCUED, FieldSettings, PipelineSettings, SourceCompression
+from blizzard_py.core.config import PipelineSettings, SourceCompression
 from blizzard_py.core.errors import Conflict, SchemaUnknown, StateError
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry
+from blizzard_py.core.schemasettings import RESCUED, FieldSettings
 from blizzard_py.core.storage import Storage
 from blizzard_py.inference import Inference, Inferred, Rules
 from blizzard_py.sampling import chosen, first_lines
@@ -119,6 +120,7 @@ class InferredSchema:
         self._declared = tuple(map(field_spec, self._settings.fields))
         by = settings.sink.partition_by
         taken = [*(spec.name for spec in self._declared), *(by.columns if by else ())]
+        taken += settings.sink.metadata_columns
         if self._settings.unexpected_fields == "capture":
             taken.append(RESCUED)
         self._rules = Rules(

@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from blizzard_py.core.config import (
-    FieldType,
     MetadataColumn,
     OnBadRecord,
     ParquetCompression,
     SourceCompression,
-    TimeUnit,
-    UnexpectedFields,
 )
 from blizzard_py.core.model import IngestResult
+from blizzard_py.core.schemasettings import FieldType, TimeUnit, UnexpectedFields
 from blizzard_py.core.storage import StorageOptions
 
 
@@ -58,6 +56,9 @@ class IngestSettings:
     (strftime, UTC) gives for that timestamp column, null to
     ``key=__HIVE_DEFAULT_PARTITION__``. Without it every file brings its directory
     along in `JobFile.partition`.
+
+    ``deduplicate_by`` and ``transform`` (a Spark SQL query over ``source``) are applied
+    to the records of a batch in that order.
     """
 
     source: Place
@@ -72,6 +73,8 @@ class IngestSettings:
     max_bad_fraction: float = 0.1
     metadata_columns: tuple[MetadataColumn, ...] = ()
     unexpected_fields: UnexpectedFields = "ignore"
+    transform: str = ""
+    deduplicate_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ from blizzard_py.core.cli import (
     log_level_option,
     once_option,
     print_table,
-    printable,
     verbose_option,
 )
 from blizzard_py.core.configfile import load_config
+from blizzard_py.core.text import printable
 from penguin_py import app
 from penguin_py.settings import tables_of
 

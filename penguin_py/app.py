@@ -14,8 +14,11 @@ from blizzard_py.core.config import Config
 from blizzard_py.core.daemon import Loop, run, stop_on_signals
 from blizzard_py.core.errors import BlizzardError
 from blizzard_py.core.log import get_logger
-from blizzard_py.core.metrics import serve
+from blizzard_py.core.metered import Metered
+from blizzard_py.core.status import Panel
 from blizzard_py.core.stores import open_storage
+from blizzard_py.core.web import served
+from penguin_py.activity import TableActivity
 from penguin_py.delta import DeltaLog
 from penguin_py.incoming import REMEDY
 from penguin_py.memory import Snapshot
@@ -37,8 +40,10 @@ def build(config: Config) -> Iterator[list[TablePipeline]]:
 
 def table_pipeline(table: Table, pool: Executor) -> TablePipeline:
     """One table's pipeline with the product's own storage and Delta log."""
-    storage = open_storage(table.uri, table.storage_options)
-    return TablePipeline(table, storage, DeltaLog(table, storage, pool), pool, time.time)
+    activity = TableActivity(table.name, table.uri, time.time)
+    storage = Metered(open_storage(table.uri, table.storage_options), activity.beat)
+    log = DeltaLog(table, storage, pool)
+    return TablePipeline(table, storage, log, pool, time.time, activity)
 
 
 def run_daemon(config: Config, *, once: bool) -> int:
@@ -47,9 +52,11 @@ def run_daemon(config: Config, *, once: bool) -> int:
     stop = threading.Event()
     limits = config.global_
     loop = Loop(once, limits.poll_jitter_secs, limits.shutdown_grace_secs)
-    if config.metrics is not None:
-        serve(config.metrics.address)
-    with stop_on_signals(stop), build(config) as workers:
+    with (
+        stop_on_signals(stop),
+        build(config) as workers,
+        served(config.metrics, Panel("penguin", [w.activity for w in workers], time.time)),
+    ):
         log.info("started", tables=[worker.name for worker in workers], once=once)
         code = run(workers, loop, stop)
         log.info("stopped", exit_code=code)

@@ -16,6 +16,7 @@ from blizzard_py.core.scan import scan
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Progress, is_new
 from penguin_py import deltalog
+from penguin_py.activity import TableActivity
 from penguin_py.delta import DeltaLog
 from penguin_py.model import TableState
 from penguin_py.partitions import is_text
@@ -39,12 +40,14 @@ class Chores:
         log: DeltaLog,
         accept: Callable[[str], bool],
         list_concurrency: int,
+        activity: TableActivity,
     ) -> None:
         self._table = table
         self._storage = storage
         self._delta = log
         self._accept = accept
         self._list_concurrency = list_concurrency
+        self._activity = activity
         self._quarantine = Quarantine(storage, table.state_name)
         self._log = get_logger(table=table.name)
 
@@ -125,7 +128,8 @@ class Chores:
 
     def _tried(self, name: str, action: Callable[[], Mapping[str, object]]) -> None:
         try:
-            found = action()
+            with self._activity.chore(name):
+                found = action()
         except BlizzardError as error:
             self._log.warning("chore_failed", chore=name, error=str(error))
         else:

@@ -32,15 +32,23 @@ from deltalake import (
     TableFeatures,
     Transaction,
 )
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from blizzard_py.core.errors import BlizzardError, CommitError, NotFound, StateError, Unavailable
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry
+from blizzard_py.core.redact import redacted
 from blizzard_py.core.storage import Storage
 from penguin_py import deltalog
-from penguin_py.model import REMOVED_KEPT_SECS, Add, CommitPlan, OwnCommit, TableState
+from penguin_py.model import (
+    REMOVED_KEPT_SECS,
+    Add,
+    CommitConflict,
+    CommitPlan,
+    OwnCommit,
+    TableState,
+)
 from penguin_py.settings import Table, delta_options
 
 # Table properties under which a commit of ours would go wrong: name, value that is
@@ -171,7 +179,7 @@ class DeltaLog:
     def commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
         """Make the plan's adds visible, and what they change in the schema with them.
 
-        Raises `CommitError` unless it landed for sure.
+        Raises `CommitError` unless it landed for sure, `CommitConflict` if another came first.
         """
         before = -1 if self._current is None else self._current.version
         try:
@@ -181,7 +189,8 @@ class DeltaLog:
                 taken = self._current is not None and (
                     self._current.txn_version >= marks.txn_version
                 )
-                raise CommitError(
+                lost_race = taken or isinstance(error, CommitFailedError)
+                raise (CommitConflict if lost_race else CommitError)(
                     f"{self._table.uri}: commit {marks.txn_version} did not land: "
                     + (
                         f"another Penguin made commit {marks.txn_version} of"
@@ -375,6 +384,6 @@ def interval_secs(text: str | None) -> float:
 
 
 def _told(error: Exception) -> str:
-    """delta-rs's message without colours and without the stack frames it appends."""
+    """delta-rs's message without colours, credentials and the stack frames it appends."""
     text = _ANSI.sub("", str(error)).partition("\n   0: ")[0]
-    return " ".join(text.split())
+    return redacted(" ".join(text.split()))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from blizzard_py.core.errors import CommitError
 from blizzard_py.core.model import Entry
 
 # Delta's default of `delta.deletedFileRetentionDuration`: one week.
@@ -21,6 +22,10 @@ class Misfit(ValueError):
     Raised and caught inside the pure layers only. It is the file that is wrong,
     so it ends in quarantine and never stops the table.
     """
+
+
+class CommitConflict(CommitError):
+    """Another writer's commit came first; the next cycle plans anew on top of it."""
 
 
 @dataclass(frozen=True, slots=True)

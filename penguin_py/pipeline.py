@@ -24,11 +24,11 @@ from blizzard_py.core.errors import NotFound, StateError
 from blizzard_py.core.floor import raised
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.lookback import lookback_floor
-from blizzard_py.core.metrics import FILES_COMMITTED
 from blizzard_py.core.model import Entry
-from blizzard_py.core.scan import scan
+from blizzard_py.core.scan import Scan, scan
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Progress, advance, is_new, mark_idle
+from penguin_py.activity import TableActivity
 from penguin_py.chores import Chores
 from penguin_py.delta import DeltaLog, Marks
 from penguin_py.identities import OutputIds
@@ -66,7 +66,9 @@ class TablePipeline:
         log: DeltaLog,
         pool: Executor,
         clock: Callable[[], float],
+        activity: TableActivity | None = None,
     ) -> None:
+        self.activity = activity or TableActivity(table.name, storage.uri, clock)
         self._table = table
         self._storage = storage
         self._delta = log
@@ -75,7 +77,7 @@ class TablePipeline:
         self._log = get_logger(table=table.name)
         self._accept = accepts(table.file_pattern)
         self._quarantine = Quarantine(storage, table.state_name)
-        self._chores = Chores(table, storage, log, self._accept, LIST_CONCURRENCY)
+        self._chores = Chores(table, storage, log, self._accept, LIST_CONCURRENCY, self.activity)
         self._rules = Rules(table.partition_types, table.schema_evolution)
         self._memory: Memory | None = None
         # Paths the log knows as of `_seen` that no watermark covers or a sweep found below one.
@@ -149,7 +151,9 @@ class TablePipeline:
         if snapshot.state is None:
             return Findings((), (), ())
         now = self._clock()
-        found = self._chores.sweep(snapshot.state, snapshot.memory.progress, now)
+        with self.activity.chore("reconcile"):
+            found = self._chores.sweep(snapshot.state, snapshot.memory.progress, now)
+        self.activity.swept(len(found.orphans))
         if not dry_run:
             self._take(found)
             self._chores.tidy_log(now)
@@ -158,25 +162,33 @@ class TablePipeline:
 
     def _found(self) -> tuple[Snapshot, list[Entry]]:
         """The table and its new files. An unchanged table costs one request."""
+        began = self._clock()
         memory, state = self._memory, self._delta.unchanged()
         if memory is None or state is None or state.version not in (self._seen, self._own):
             snapshot = self.snapshot()
         else:
             snapshot = Snapshot(state, memory)
         names = Names(self._accept)
+        progress = snapshot.memory.progress
         try:
-            found = scan(self._storage, snapshot.memory.progress, names, LIST_CONCURRENCY)
+            found = scan(self._storage, progress, names, LIST_CONCURRENCY)
         except NotFound:
             if not self._table.is_local:
                 raise
-            return snapshot, []
+            found = Scan((), 0, 0, progress)
         left_out = tuple(path for path in names.left_out if path not in self._known)
         if snapshot.state is None and left_out and not self._left_out:
             self._log.warning(
                 "files_left_out", files=len(left_out), path=left_out[0], remedy=REMEDY
             )
         self._left_out = left_out
-        return snapshot, [e for e in found.entries if e.path not in self._known]
+        new = [e for e in found.entries if e.path not in self._known]
+        self.activity.polled(
+            self._clock() - began,
+            [e for e in new if is_text(e.path)],
+            (found.requests, found.keys),
+        )
+        return snapshot, new
 
     def _cycle(self) -> bool:
         if self._queue:
@@ -205,6 +217,8 @@ class TablePipeline:
         count = min(len(self._queue), self._table.max_files_per_commit)
         batch = [self._queue.popleft() for _ in range(count)]
         self._work(snapshot, [e for e in batch if self._is_open(snapshot.memory, e.path)])
+        failed = {failure.entry.path for failure in self._failed}
+        self.activity.settled(entry for entry in batch if entry.path not in failed)
         if self._queue:
             return True
         if self._failed and not self._done:
@@ -248,10 +262,15 @@ class TablePipeline:
         progress = self._floored(progress, pending, now)
         self._refused.update(rejection.entry.path for rejection in rejections)
         if plan.adds:
-            self._memory = self._commit(plan, memory, progress, now)
+            added = {add.entry.path for add in plan.adds}
+            rows = sum(f.metadata.num_rows for f in footers.sound if f.path in added)
+            evolves = snapshot.state is not None and bool(plan.changed)
+            with self.activity.committing([a.entry for a in plan.adds], rows, evolves=evolves):
+                self._memory = self._commit(plan, memory, progress, now)
             self._own = 0 if snapshot.state is None else snapshot.state.version + 1
         else:
             self._memory = replace(memory, progress=progress, updated=int(now))
+        self.activity.progressed(progress)
         self._save(self._memory, now)
         released = self._retried.intersection(add.entry.path for add in plan.adds)
         if released:
@@ -266,7 +285,6 @@ class TablePipeline:
         document = commit_document(self._table.app_id, slim, commit_id, ids, now)
         self._delta.commit(plan, Marks(txn_version, commit_id, document), now)
         self._known.update(add.entry.path for add in plan.adds)
-        FILES_COMMITTED.labels(self.name).inc(len(plan.adds))
         self._log.info(
             "committed",
             files=len(plan.adds),
@@ -289,7 +307,9 @@ class TablePipeline:
         return Snapshot(state, self._memory)
 
     def _record(self, rejections: Sequence[Rejection], now: float) -> None:
-        for rejection in self._quarantine.keep(rejections, now):
+        fresh = self._quarantine.keep(rejections, now)
+        self.activity.quarantined(fresh)
+        for rejection in fresh:
             self._log.warning(
                 "file_quarantined",
                 path=rejection.entry.path,
@@ -319,6 +339,7 @@ class TablePipeline:
             path for path in self._known if path in self._late or is_new(memory.progress, path)
         }
         self._memory = memory
+        self.activity.knows(state, memory)
         return Snapshot(state, memory)
 
     def _updated(self, memory: Memory, seen: int, state: TableState) -> Memory:
@@ -367,6 +388,7 @@ class TablePipeline:
         progress = mark_idle(self._floored(progress, (), now))
         before = memory.progress
         self._memory = replace(memory, progress=progress)
+        self.activity.progressed(progress)
         if (progress.state, progress.floor) != (before.state, before.floor):
             self._save(self._memory, now)
 

@@ -14,11 +14,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from unittest import mock
 
 import zstandard
 
 from blizzard_py.core.config import OnBadRecord
 from blizzard_py.core.model import FinishedFile
+from blizzard_py.kernels import task
 from blizzard_py.settings import FieldSpec
 from tests.ingest_world import IngestWorld, by_path, specs
 
@@ -37,8 +39,7 @@ _SHOWN = 60
 class Case:
     """An input: one line between two good ones, or (``suffix`` given) a whole file.
 
-    ``values`` are those of the row where Python's ``json`` has others; ``records``
-    and ``bad`` count rows and bad records of a whole file.
+    ``records`` and ``bad`` count rows and bad records of a whole file.
     """
 
     title: str
@@ -47,7 +48,6 @@ class Case:
     suffix: str = ""
     records: int = 2
     bad: int = 0
-    values: tuple[tuple[str, Any], ...] = ()
 
     @property
     def file(self) -> bytes:
@@ -66,8 +66,8 @@ class Case:
         return 1 if self.fate == "record" else 0
 
 
-def good(title: str, line: bytes, **values: Any) -> Case:
-    return Case(title, line, "ingested", values=tuple(values.items()))
+def good(title: str, line: bytes) -> Case:
+    return Case(title, line, "ingested")
 
 
 def bad(title: str, line: bytes) -> Case:
@@ -116,7 +116,6 @@ LINES = (
     good("a float that underflows", b'{"id":1,"f":1e-400}'),
     good("NaN", b'{"id":1,"f":NaN}'),
     good("infinities", b'{"id":1,"f":-Infinity,"g":Infinity}'),
-    good("a float beyond float32", b'{"id":1,"g":1e39}', g=float("inf")),
     good("booleans", b'{"id":1,"b":true}'),
     good("a time in UTC", b'{"id":1,"t":"2024-05-06T12:00:00Z"}'),
     good("a time with an offset", b'{"id":1,"t":"2024-05-06T14:00:00+02:00"}'),
@@ -153,6 +152,7 @@ LINES = (
     bad("an encoded surrogate (CESU-8)", b'{"id":1,"s":"\xed\xa0\xbd\xed\xb8\x80"}'),
     bad("an overlong encoding", b'{"id":1,"s":"\xc0\xaf"}'),
     bad("a float out of range", b'{"id":1,"f":1e400}'),
+    bad("a float beyond float32", b'{"id":1,"g":1e39}'),
     bad("a string for a float", b'{"id":1,"f":"1"}'),
     bad("a number for a boolean", b'{"id":1,"b":1}'),
     bad("a string for a boolean", b'{"id":1,"b":"true"}'),
@@ -250,7 +250,9 @@ def ingest(folder: Path, on_bad_record: OnBadRecord = "quarantine_record") -> Ou
     world.on_bad_record = on_bad_record
     for number, case in enumerate(CASES):
         world.put(name_of(number), case.file)
-    report = world.run_task()
+    # Each file alone, so that all reasons name their column.
+    with mock.patch.object(task, "GROUP_BYTES", 0):
+        report = world.run_task()
     return Outcome(
         by_path(report),
         _by_name(world.letters(report), "path"),

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from blizzard_py.core.config import (
-    FieldType,
     MetadataColumn,
     OnBadRecord,
     ParquetCompression,
     SourceCompression,
 )
 from blizzard_py.core.model import FinishedFile, IngestResult
+from blizzard_py.core.schemasettings import FieldType
 from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.kernels.task import Task, TaskReport, run_task
 from blizzard_py.settings import Engine, FieldSpec, IngestJob, IngestSettings, JobFile, Place
@@ -50,6 +50,8 @@ class IngestWorld:
     max_bad_fraction: float = 1.0
     metadata: tuple[MetadataColumn, ...] = ()
     partitions: Mapping[str, str] = field(default_factory=dict)
+    transform: str = ""
+    deduplicate_by: tuple[str, ...] = ()
 
     @property
     def source(self) -> Path:
@@ -86,6 +88,8 @@ class IngestWorld:
                 on_bad_record=self.on_bad_record,
                 max_bad_fraction=self.max_bad_fraction,
                 metadata_columns=self.metadata,
+                transform=self.transform,
+                deduplicate_by=self.deduplicate_by,
             ),
             STAGING,
             PREFIX,

@@ -72,7 +72,9 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
         "last_update_ts": None,
         "dead_letters": {"objects": 0, "bytes": 0, "newest_ts": None, "complete": True},
         "in_flight": [],
-        "totals": dict.fromkeys(("batches", "files", "quarantined", "rows", "bytes", "outputs"), 0),
+        "totals": dict.fromkeys(
+            ("batches", "files", "quarantined", "rows", "bytes", "outputs", "bad_rows"), 0
+        ),
     }
     assert scenario.table.stat("_blizzard/events_main_checkpoint.json") is None
 
@@ -288,6 +290,14 @@ def test_metrics_are_served_where_the_configuration_says(tmp_path: Path) -> None
         text = answer.read().decode()
     assert 'penguin_files_committed_total{target="events"} 1.0' in text
     assert "blizzard_late_files_total" in text
+    for path in ("health", "ready"):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}") as answer:
+            assert json.load(answer) == {"status": "ok", "reasons": []}
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/status.json") as answer:
+        [table] = json.load(answer)["targets"]
+    assert (table["name"], table["version"], table["level"]) == ("events", 0, "ok")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
+        assert "<!doctype html>" in answer.read().decode()
     taken = scenario.call("blizzard", "run", str(scenario.config), "--once")
     assert taken.returncode == 2
     assert f"cannot listen on 127.0.0.1:{port}" in taken.stderr

@@ -381,3 +381,21 @@ EXAMPLES = sorted((Path(__file__).parents[1] / "configs").glob("*.yaml"))
 def test_the_shipped_examples_are_valid(path: Path) -> None:
     environment = {"BUCKET": "s3://example", "DEMO_DIR": "/demo"}
     assert load_config(path, environment).pipelines
+
+
+def test_deduplication_keys_are_fields_and_a_transform_may_rename_what_partitions(
+    tmp_path: Path,
+) -> None:
+    keyed = changed(pipelines__events__deduplicate_by=["time"])
+    assert load(tmp_path, keyed).pipelines["events"].deduplicate_by == ["time"]
+    for keys, problem in ((["nope"], "is not a field of the schema"), (["time"] * 2, "twice")):
+        (found,) = problems(tmp_path, changed(pipelines__events__deduplicate_by=keys))
+        assert problem in found
+    by = {"prefix_template": "date=%Y-%m-%d", "column": "at"}
+    renamed = changed(
+        pipelines__events__sink__partition_by=by,
+        pipelines__events__transform="SELECT time AS at FROM source",
+    )
+    assert load(tmp_path, renamed).pipelines["events"].transform is not None
+    del renamed["pipelines"]["events"]["transform"]
+    assert any("must be a timestamp field" in problem for problem in problems(tmp_path, renamed))

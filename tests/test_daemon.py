@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from blizzard_py.core import errors
+from blizzard_py.core.activity import Activity
 from blizzard_py.core.daemon import (
     ONCE_TRIES,
     Loop,
@@ -60,6 +61,7 @@ class Scripted:
     name: str = "w"
     poll_interval_secs: float = 60.0
     cancelled: threading.Event = field(default_factory=threading.Event)
+    activity: Activity = field(default_factory=lambda: Activity("w", "", lambda: 0.0))
 
     def cycle(self, stop: StopEvent) -> bool:  # noqa: ARG002 (the protocol's)
         step = next(self.script)

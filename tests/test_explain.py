@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.core.cli import printable
 from blizzard_py.core.config import SourceCompression
 from blizzard_py.core.errors import ConfigError, StateError, Unavailable
+from blizzard_py.core.text import printable
 from blizzard_py.explain import Explanation, explain, lines, located
 from blizzard_py.explain.evidence import LOG_FILES, delta_versions
 from blizzard_py.explain.location import Located, ignored

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from blizzard_py.core.config import FieldSettings
 from blizzard_py.core.errors import SchemaConflict, Unavailable
 from blizzard_py.core.model import Entry
+from blizzard_py.core.schemasettings import FieldSettings
 from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.inference import MAX_STRUCT_FIELDS, Inference, Inferred, Rules
 from blizzard_py.kernels.columns import RecordSchema

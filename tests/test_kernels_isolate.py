@@ -30,10 +30,10 @@ POISON = b'{"id":0,"s":"POISON"}\n'
 class DeadlySchema(RecordSchema):
     """A conversion that some values kill the process in."""
 
-    def finish(self, table: pa.Table) -> pa.Table:
+    def finish(self, table: pa.Table, chunk: bytes) -> pa.Table:
         if pc.any(pc.match_substring(table["s"], "POISON")).as_py():
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().finish(table)
+        return super().finish(table, chunk)
 
 
 def segfault() -> int:

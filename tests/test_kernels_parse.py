@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from blizzard_py.kernels.columns import RecordSchema
+from blizzard_py.kernels.isolate import IsolatedParser
+from blizzard_py.kernels.nursery import Nursery
 from blizzard_py.kernels.parse import BadLine, LineParser, record_lines
 from blizzard_py.settings import FieldSpec
 from tests.ingest_world import specs
@@ -192,3 +194,49 @@ def test_lines_are_counted_alike_on_the_fast_and_the_slow_path() -> None:
     assert counted(fast) == (1000, 1000)
     assert counted(fast + b"\n") == (1000, 1001)
     assert counted(fast.replace(b"\n", b"\r\n")) == (1000, 1000)
+
+
+WIDE = RecordSchema(
+    (
+        *FIELDS,
+        FieldSpec("j", "json", nullable=True),
+        FieldSpec("m", "map", nullable=True, children=specs(value="int64")),
+        FieldSpec("l", "list", nullable=True, children=specs(item="int32")),
+        FieldSpec("o", "struct", nullable=True, children=specs(a="int64", b="date")),
+        FieldSpec("n", "decimal", nullable=True, precision=9, scale=2),
+        FieldSpec("y", "binary", nullable=True),
+    ),
+    "capture",
+)
+WIDE_LINE = (
+    b'{"id":%d,"j":{"a": [1]},"m":{"k":1},"l":[1,null],"o":{"a":1,"b":"2024-01-01"},'
+    b'"n":"1.25","y":"AAE=","extra":{"z":%d}}\n'
+)
+WIDE_BAD = (
+    b'{"id":1,"j":{"a":}}\n',
+    b'{"id":1,"m":{"k":"x"}}\n',
+    b'{"id":1,"m":3}\n',
+    b'{"id":1,"l":["x"]}\n',
+    b'{"id":1,"o":{"b":"2024-13-01"}}\n',
+    b'{"id":1,"n":"1.255"}\n',
+    b'{"id":1,"y":"?"}\n',
+)
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_of_every_type_the_exact_path_keeps_the_good_and_finds_the_bad(isolated: bool) -> None:
+    good = [WIDE_LINE % (n, n) for n in range(300)]
+    fast = LineParser(WIDE).parse(b"".join(good))
+    mixed = list(good)
+    for number, line in enumerate(WIDE_BAD):
+        mixed.insert(40 * number, line)
+    with Nursery() as nursery:
+        parser = IsolatedParser(nursery, WIDE, tolerant=True)
+        found = (parser if isolated else LineParser(WIDE, tolerant=True)).parse(b"".join(mixed))
+    assert found.table.equals(fast.table)
+    assert [bad.head + b"\n" for bad in found.bad] == list(WIDE_BAD)
+    assert [bad.index for bad in found.bad] == [40 * n for n in range(len(WIDE_BAD))]
+    for bad in found.bad:
+        with pytest.raises(BadLine) as caught:
+            LineParser(WIDE).parse(bad.head + b"\n")
+        assert caught.value.reason == bad.reason

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from blizzard_py.core.config import UnexpectedFields
+from blizzard_py.core.schemasettings import UnexpectedFields
 from blizzard_py.kernels.columns import RecordSchema
 from blizzard_py.kernels.parse import BadLine, LineParser
 from blizzard_py.settings import FieldSpec
@@ -303,6 +303,7 @@ PLAIN: list[dict[str, Any]] = [
 CAPTURED: list[tuple[str, str | None]] = [
     ('{"id":1}', None),
     ('{"id":1,"s":{"a":1},"x":{"n":1,"j":{"k":1}}}', None),
+    ('{"s":{"b":2},"id":1,"z":0}', '{"z":0,"s":{"b":2}}'),
     ('{"id":1,"b": 1.10, "a" : [1, "x y"]}', '{"b":1.10,"a":[1,"x y"]}'),
     ('{"id":1,"ID":null,"Id":2}', '{"ID":null,"Id":2}'),
     ('{"id":1,"quote\\"s \\n":"é"}', '{"quote\\"s \\n":"é"}'),

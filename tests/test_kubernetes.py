@@ -6,10 +6,12 @@ import json
 import re
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
+import pyspark
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -296,6 +298,17 @@ def test_executors_run_the_daemons_image_and_its_template(spark: Objects, tmp_pa
     assert ("ServiceAccount", pod["spec"]["serviceAccountName"]) in spark
     # The network policies find them by their labels.
     assert pod["metadata"]["labels"]["app.kubernetes.io/name"] == "blizzard-executor"
+
+
+def test_spark_knows_every_setting_of_kubernetes(spark: Objects, tmp_path: Path) -> None:
+    """It ignores what it does not know, so a slip of the pen would only show on a cluster."""
+    (archive,) = (Path(pyspark.__file__).parent / "jars").glob("spark-kubernetes_*.jar")
+    with zipfile.ZipFile(archive) as jar:
+        known = jar.read("org/apache/spark/deploy/k8s/Config$.class")
+    names = [n for n in config_of(spark, tmp_path).spark.conf if n.startswith("spark.kubernetes.")]
+    assert len(names) >= 8
+    assert [name for name in names if name.encode() not in known] == []
+    assert b"spark.kubernetes.executor.disableConfigmap" not in known
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp", "azure"])

@@ -86,6 +86,12 @@ def test_every_rule_that_wakes_somebody_is_seen_firing() -> None:
 
 def test_every_rule_says_what_to_do() -> None:
     names = [rule["alert"] for rule in rules()]
+    runbook = (ROOT / "docs" / "operations.md").read_text()
+    sections = dict(re.findall(r"^### (\w+)$\n(\w+)\.", runbook, re.MULTILINE))
+    severities = {"Page": "critical", "Ticket": "warning"}
+    assert {name: severities[word] for name, word in sections.items()} == {
+        rule["alert"]: rule["labels"]["severity"] for rule in rules()
+    }
     assert len(set(names)) == len(names)
     for rule in rules():
         assert rule["labels"]["severity"] in {"critical", "warning"}

@@ -13,7 +13,8 @@ import yaml
 from click.testing import CliRunner, Result
 from deltalake import DeltaTable
 
-from blizzard_py.core.cli import cell, printable, printable_lines
+from blizzard_py.core.cli import cell, printable_lines
+from blizzard_py.core.text import printable
 from penguin_py.__main__ import main
 from tests.penguin_world import parquet
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from blizzard_py.core.config import FieldSettings
+from blizzard_py.core.schemasettings import FieldSettings
 from blizzard_py.schema import (
     arrow_type,
     field_document,

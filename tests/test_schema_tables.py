@@ -108,7 +108,7 @@ EXPECTED: dict[str, Any] = {
     "places": {"m": {"lat": 1.25}, "n": None},
     "payload": '{"z":"x y","a":[null]}',
     "anything": "17",
-    "_rescued": '{"user":{"more":true},"new":{"k":1}}',
+    "_rescued": '{"new":{"k":1},"user":{"more":true}}',
 }
 NOTHING = {**dict.fromkeys(EXPECTED), "id": 2}
 EMPTY = {

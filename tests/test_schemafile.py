@@ -99,9 +99,13 @@ def test_declared_columns_win_and_are_not_kept() -> None:
             "coerce_conflicts_to_utf8": False,
             "fields": [{"name": "Price", "type": "decimal(9,2)"}],
         },
-        sink={"partition_by": {"prefix_template": "date=%Y-%m-%d"}},
+        sink={
+            "partition_by": {"prefix_template": "date=%Y-%m-%d"},
+            "metadata_columns": ["_source_file"],
+        },
     )
-    files = place.put("a.ndjson", '{"price":1,"date":"x","_rescued":1,"id":2}', '{"price":"x"}')
+    first = '{"price":1,"date":"x","_rescued":1,"id":2,"_source_file":true}'
+    files = place.put("a.ndjson", first, '{"price":"x"}')
     assert names(place.view().fields(files)) == [("Price", "decimal"), ("id", "int64")]
     assert [f["name"] for f in json.loads(place.table.read(PATH))["fields"]] == ["id"]
     place.schema["fields"].append({"name": "id", "type": "string"})

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gzip
-import os
-import signal
 import zipfile
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Self
+from typing import Any
 
 import pytest
 
 from blizzard_py.core.errors import Cancelled, EngineError
-from blizzard_py.core.model import IngestResult
+from blizzard_py.core.model import StagedOutput
 from blizzard_py.settings import IngestJob, Place
 from blizzard_py.spark import SparkEngine
-from blizzard_py.spark.engine import reason_of
-from blizzard_py.spark.session import _packed, retrying, settings
+from blizzard_py.spark.failures import reason_of
+from blizzard_py.spark.masters import retrying, settings
+from blizzard_py.spark.package import packed
 from tests.ingest_world import IngestWorld, by_path, lines
+from tests.pipe import Pipe
 
 
 @pytest.fixture
@@ -40,75 +41,19 @@ def large(world: IngestWorld) -> IngestJob:
     )
 
 
-class Pipe:
-    """A source file that keeps its task waiting until the test writes to it.
-
-    The test holds both ends, so no attempt ever sees an end of file too early.
-    """
-
-    def __init__(self, world: IngestWorld, name: str) -> None:
-        world.source.mkdir(exist_ok=True)
-        self._path = world.source / name
-        os.mkfifo(self._path)
-        self._file = os.fdopen(os.open(self._path, os.O_RDWR), "wb", buffering=0)
-        self._killed: set[int] = set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def wait_for_reader(self, running: Future[IngestResult]) -> set[int]:
-        """The processes that read from it, once there are any that were not killed."""
-        while not (found := self._readers() - self._killed):
-            assert not running.done()
-        return found
-
-    def kill_reader(self, running: Future[IngestResult]) -> None:
-        found = self.wait_for_reader(running)
-        for pid in found:
-            os.kill(pid, signal.SIGKILL)
-        self._killed |= found
-
-    def write(self, data: bytes) -> None:
-        self._file.write(data)
-
-    def _readers(self) -> set[int]:
-        found = set()
-        for link in Path("/proc").glob("[0-9]*/fd/*"):
-            try:
-                # A child of ours that is about to become the JVM has our descriptors, too.
-                if link.readlink() == self._path and (worker := _worker_of(link.parts[2])):
-                    found.add(worker)
-            except OSError:
-                continue  # the process or the descriptor is gone by now
-        return found
-
-
-def _worker_of(pid: str) -> int | None:
-    """The worker that the process is or reads for, None for one of this test's own."""
-    for _ in range(3):  # a nursery's child, the nursery, the worker
-        if b"pyspark.daemon" in Path("/proc", pid, "cmdline").read_bytes():
-            return int(pid)
-        pid = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[1]
-    return None
-
-
 def test_the_work_is_done_by_several_tasks_on_workers(
     world: IngestWorld, spark_engine: SparkEngine
 ) -> None:
     job = dataclasses.replace(large(world), output_prefix="visible/work")
-    reports = spark_engine._reports(job)
-    assert len(reports) > 1
-    assert os.getpid() not in {report.pid for report in reports}
+    result = spark_engine.ingest(job)
+    assert result.tasks > 1
 
     tracker = spark_engine.session().sparkContext.statusTracker()
     (job_id,) = tracker.getJobIdsForGroup("visible/work")
     info = tracker.getJobInfo(job_id)
     assert info is not None
     stages = [tracker.getStageInfo(stage) for stage in info.stageIds]
-    assert [stage.numTasks for stage in stages if stage] == [len(reports)]
+    assert [stage.numTasks for stage in stages if stage] == [result.tasks]
 
 
 def test_a_batch_has_the_rows_and_verdicts_of_the_kernels(
@@ -233,6 +178,60 @@ def test_a_line_that_kills_its_worker_costs_a_retry_and_that_line(
     }
 
 
+def test_a_driver_that_was_killed_is_replaced(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    world.put("a.ndjson", lines(1))
+    gateway: Any = spark_engine.session().sparkContext._gateway
+    with ThreadPoolExecutor(1) as pool, Pipe(world, "b.ndjson") as pipe:
+        running = pool.submit(spark_engine.ingest, world.job("b.ndjson"))
+        pipe.wait_for_reader(running)
+        gateway.proc.kill()
+        with pytest.raises(EngineError):
+            running.result()
+    (world.source / "b.ndjson").unlink()
+    assert world.ids(world.ingest(engine=spark_engine)) == [1]
+
+
+def test_a_short_job_does_not_wait_for_a_long_one_of_another_pipeline(
+    world: IngestWorld, tmp_path: Path, spark_engine: SparkEngine
+) -> None:
+    """Two slots, both taken by four tasks that wait: the first slot to be free is the other's."""
+    other = IngestWorld(tmp_path / "other")
+    other.put("a.ndjson", lines(9))
+    short_job = dataclasses.replace(other.job(), output_prefix="short/s/1/1")
+    names = [f"{number}.ndjson" for number in range(4)]
+    with ThreadPoolExecutor(2) as pool, contextlib.ExitStack() as stack:
+        pipes = [stack.enter_context(Pipe(world, name)) for name in names]
+        job = world.job(*names)
+        files = tuple(dataclasses.replace(file, size=2 << 20) for file in job.files)
+        long = pool.submit(
+            spark_engine.ingest, dataclasses.replace(job, files=files, output_prefix="long/s/1/1")
+        )
+        while len(waiting := [pipe for pipe in pipes if pipe.readers()]) < 2:
+            assert not long.done()
+        context = spark_engine.session().sparkContext._jsc.sc()
+        short = pool.submit(spark_engine.ingest, short_job)
+        while (pool_of := context.getPoolForName("short")).isEmpty() or (
+            pool_of.get().schedulableQueue().isEmpty()
+        ):
+            assert not short.done()
+        for number, pipe in enumerate(sorted(pipes, key=lambda pipe: pipe not in waiting)):
+            pipe.write(lines(number))
+            pipe.__exit__()
+            if number == 0:
+                assert other.ids(short.result()) == [9]
+        assert world.ids(long.result()) == [0, 1, 2, 3]
+    started = sorted(_attempt(output) for output in long.result().outputs)
+    (between,) = (_attempt(output) for output in short.result().outputs)
+    assert started[1] < between < started[2]
+
+
+def _attempt(output: StagedOutput) -> int:
+    """The number of the task's attempt, which counts starts over all jobs."""
+    return int(Path(output.staged).name.split("-")[1])
+
+
 def test_one_job_runs_once_at_a_time(world: IngestWorld, spark_engine: SparkEngine) -> None:
     job = world.job("slow.ndjson")
     with ThreadPoolExecutor(1) as pool:
@@ -266,7 +265,7 @@ def test_the_users_settings_win_and_clusters_keep_their_addresses() -> None:
 
 
 def test_the_package_is_packed_for_executors(tmp_path: Path) -> None:
-    with zipfile.ZipFile(_packed(tmp_path)) as archive:
+    with zipfile.ZipFile(packed(tmp_path)) as archive:
         names = archive.namelist()
     assert {"blizzard_py/__init__.py", "blizzard_py/kernels/task.py"} <= set(names)
 
@@ -290,6 +289,25 @@ def test_the_package_is_packed_for_executors(tmp_path: Path) -> None:
         (
             "Traceback (most recent call last):\n  File\nKeyError: 'x'\n",
             "KeyError: 'x'",
+        ),
+        (
+            (
+                "Traceback (most recent call last):\n  File\n"
+                "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH]"
+                " Python in worker has different version: 3.12 than that in driver: 3.11,"
+                " PySpark cannot run with different minor versions.\n"
+            ),
+            (
+                "the executors run Python 3.12 and this driver runs 3.11; both must be the"
+                " same: use one image for both, or set spark.pyspark.python in spark.conf"
+            ),
+        ),
+        (
+            "Traceback (most recent call last):\n  F\nModuleNotFoundError: No module named 'x'\n",
+            (
+                "the executors' Python cannot run this package (No module named 'x'); install its"
+                " dependencies in their image, or set spark.pyspark.python in spark.conf"
+            ),
         ),
         (
             "[JAVA_GATEWAY_EXITED] Java gateway process exited",

@@ -20,9 +20,9 @@ from blizzard_py.core.cli import (
     log_level_option,
     print_json,
     print_table,
-    printable,
 )
 from blizzard_py.core.configfile import load_config
+from blizzard_py.core.text import printable
 from blizzard_py.operations import pipeline_of
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.rewind import Effect, Stored

@@ -21,9 +21,9 @@ from blizzard_py.core.cli import (
     print_error,
     print_json,
     print_table,
-    printable,
 )
 from blizzard_py.core.configfile import load_config
+from blizzard_py.core.text import printable
 from blizzard_py.letters import DeadLetter, LetterObject, UnreadableLetter
 from blizzard_py.replay import Outcome, Report
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
-from blizzard_py.core.cli import GuidedCommand, command, log_level_option, printable
+from blizzard_py.core.cli import GuidedCommand, command, log_level_option
 from blizzard_py.core.configfile import load_config
 from blizzard_py.core.errors import ConfigError, StorageError
 from blizzard_py.core.stores import open_storage, problems_of
+from blizzard_py.core.text import printable
 from blizzard_py.starter import Sample, columns_told, configuration, sample
 
 

@@ -29,6 +29,7 @@ from blizzard_py.core import log
 from blizzard_py.core.errors import BlizzardError, StorageError
 from blizzard_py.core.storage import StorageOptions
 from blizzard_py.core.stores import open_storage
+from blizzard_py.core.text import printable
 
 P = ParamSpec("P")
 
@@ -196,14 +197,6 @@ def answer(
     for error in errors:
         print_error(error)
     return 1 if errors else 0
-
-
-def printable(text: str) -> str:
-    """The text with control characters, direction marks and undecodable bytes escaped.
-
-    File names and errors are foreign text; a terminal obeys what it is sent.
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def cell(text: str | None) -> str:

@@ -7,35 +7,13 @@ file; what a single setting or block can get wrong is checked here.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import Field, StringConstraints, model_validator
 
-FieldType = Literal[
-    "string",
-    "int32",
-    "int64",
-    "float32",
-    "float64",
-    "boolean",
-    "timestamp",
-    "date",
-    "json",
-    "binary",
-    "decimal",
-    "struct",
-    "list",
-    "map",
-]
-TimeUnit = Literal["iso", "s", "ms", "us"]
-UnexpectedFields = Literal["ignore", "capture", "fail"]
+from blizzard_py.core.schemasettings import SchemaSettings
+from blizzard_py.core.settingsbase import Settings
+
 SourceCompression = Literal["auto", "gzip", "zstd", "none"]
 ParquetCompression = Literal["snappy", "zstd", "lz4", "gzip", "none"]
 OnBadRecord = Literal["quarantine_record", "quarantine_file", "fail"]
@@ -51,11 +29,7 @@ Options = dict[str, str]
 _SORTABLE_CODES = frozenset({"%Y", "%m", "%d", "%j", "%F", "%H", "%%"})
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class PartitionFilter(_Settings):
+class PartitionFilter(Settings):
     """Which partitions a cold start looks at.
 
     ``prefix_template`` is a strftime template such as ``date=%Y-%m-%d/hour=%H``;
@@ -79,7 +53,7 @@ class PartitionFilter(_Settings):
         return self
 
 
-class CheckpointSettings(_Settings):
+class CheckpointSettings(Settings):
     """How much work may lie between two saves; a batch never exceeds any of the three.
 
     ``interval_secs`` bounds a batch by the throughput of the one before it.
@@ -90,7 +64,7 @@ class CheckpointSettings(_Settings):
     max_bytes_per_batch: int = Field(default=1 << 30, ge=1)
 
 
-class SourceSettings(_Settings):
+class SourceSettings(Settings):
     """One directory that NDJSON files arrive in."""
 
     source_uri: str = Field(validation_alias="source_uri")
@@ -119,7 +93,7 @@ class SourceSettings(_Settings):
         return data
 
 
-class PartitionBy(_Settings):
+class PartitionBy(Settings):
     """How the table is partitioned.
 
     ``prefix_template`` is a strftime template of ``key=value`` components. The
@@ -155,7 +129,7 @@ class PartitionBy(_Settings):
         return found
 
 
-class SinkSettings(_Settings):
+class SinkSettings(Settings):
     """The Delta table's directory, and how Parquet files in it are made.
 
     ``metadata_columns`` adds columns that say where a row comes from:
@@ -171,122 +145,7 @@ class SinkSettings(_Settings):
     storage_options: Options = Field(default_factory=dict, repr=False)
 
 
-RESCUED = "_rescued"  # the column that ``unexpected_fields: capture`` adds
-
-_DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*(?:,\s*(\d{1,2})\s*)?\)")
-_MAX_DECIMAL_DIGITS = 38
-
-
-def decimal_digits(text: str) -> tuple[int, int]:
-    """Precision and scale of ``decimal(p,s)``. Raises `ValueError` for anything else."""
-    found = _DECIMAL.fullmatch(text)
-    precision, scale = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
-    if not 1 <= precision <= _MAX_DECIMAL_DIGITS or scale > precision:
-        raise ValueError(
-            f"{text!r} is not decimal(p,s) with 1 to {_MAX_DECIMAL_DIGITS} digits, s of them"
-            " behind the point"
-        )
-    return precision, scale
-
-
-def _known_type(text: str) -> str:
-    if text.startswith("decimal"):
-        decimal_digits(text)
-    elif text not in get_args(FieldType):
-        known = ", ".join(name for name in get_args(FieldType) if name != "decimal")
-        raise ValueError(f"there is no type {text!r}; known: {known}, decimal(p,s)")
-    return text
-
-
-class TypeSettings(_Settings):
-    """What a value may be; as plain text it is the ``type`` alone.
-
-    ``fields`` belong to a struct, ``items`` to a list and ``values`` to a map,
-    whose keys are text. ``unit`` makes a timestamp a number of seconds,
-    milliseconds or microseconds since 1970 instead of ISO 8601 text. ``coerce``
-    makes a string take any value: what is not text is kept as its JSON text.
-    A ``nullable: false`` value is required at every level.
-    """
-
-    type: Annotated[str, AfterValidator(_known_type)]
-    nullable: bool = True
-    fields: list[FieldSettings] | None = None
-    items: TypeSettings | None = None
-    values: TypeSettings | None = None
-    unit: TimeUnit = "iso"
-    coerce: bool = False
-
-    @model_validator(mode="before")
-    @classmethod
-    def _text_is_a_type(cls, data: Any) -> Any:
-        return {"type": data} if isinstance(data, str) else data
-
-    @model_validator(mode="after")
-    def _parts_fit(self) -> Self:
-        for key, owner in (("fields", "struct"), ("items", "list"), ("values", "map")):
-            given = getattr(self, key)
-            if self.type == owner and not given:
-                raise ValueError(f"type {owner} needs `{key}`")
-            if self.type != owner and given is not None:
-                raise ValueError(f"`{key}` belongs to type {owner}, not to {self.type}")
-        if self.unit != "iso" and self.type != "timestamp":
-            raise ValueError(f"`unit` belongs to type timestamp, not to {self.type}")
-        if self.coerce and self.type != "string":
-            raise ValueError(f"`coerce` belongs to type string, not to {self.type}")
-        _check_unique(self.fields or [])
-        return self
-
-
-class FieldSettings(TypeSettings):
-    """One column of the declared schema, or one field of a struct."""
-
-    name: str = Field(min_length=1)
-
-
-def _check_unique(fields: list[FieldSettings]) -> None:
-    seen: dict[str, str] = {}
-    for field in fields:
-        other = seen.setdefault(field.name.lower(), field.name)
-        if other is not field.name:
-            raise ValueError(f"field {field.name!r} is given twice or differs only in case")
-
-
-class SchemaSettings(_Settings):
-    """The table's columns: ``fields`` are declared, with ``infer`` the rest is found out.
-
-    Inference reads up to ``sample_bytes_per_file`` (decompressed) of up to
-    ``sample_files`` files, the oldest, the newest and some between; 16 MiB in all
-    take a second or two and see what a day of files has in common. It happens
-    once, and the result is kept beside the checkpoint. Values of different types
-    become a string that takes anything, or with ``coerce_conflicts_to_utf8:
-    false`` an error that names the field; text stays text, although it looks like
-    a time, unless ``infer_timestamps`` is set.
-
-    ``unexpected_fields`` says what happens to JSON fields without a column:
-    ``ignore`` drops them, which costs nothing; ``capture`` keeps them as one JSON
-    object in the column ``_rescued``; ``fail`` makes the line a bad record.
-    """
-
-    fields: list[FieldSettings] = Field(default_factory=list)
-    unexpected_fields: UnexpectedFields = "ignore"
-    infer: bool = False
-    sample_files: int = Field(default=16, ge=1, le=1000)
-    sample_bytes_per_file: int = Field(default=1 << 20, ge=1024)
-    coerce_conflicts_to_utf8: bool = True
-    infer_timestamps: bool = False
-
-    @model_validator(mode="after")
-    def _says_what_the_columns_are(self) -> Self:
-        if not self.fields and not self.infer:
-            raise ValueError("give `fields`, or `infer: true`, or both")
-        _check_unique(self.fields)
-        taken = {field.name.lower() for field in self.fields}
-        if self.unexpected_fields == "capture" and RESCUED in taken:
-            raise ValueError(f"field {RESCUED!r} is what unexpected_fields: capture adds")
-        return self
-
-
-class ErrorSettings(_Settings):
+class ErrorSettings(Settings):
     """What happens to a record and to a file that fails.
 
     ``on_bad_record``: a line that is not a record of the schema goes to the
@@ -309,12 +168,21 @@ class ErrorSettings(_Settings):
     dlq_path: str | None = None
 
 
-class PipelineSettings(_Settings):
-    """Sources that feed one table."""
+class PipelineSettings(Settings):
+    """Sources that feed one table.
+
+    ``deduplicate_by`` keeps one record of each batch for every value of these fields,
+    the first by path and line; a record with a null in them is always kept.
+    ``transform`` is a Spark SQL query over ``source``, the records that are left. What
+    a row becomes may depend on that row alone, since batches are cut anywhere; its
+    columns are the table's.
+    """
 
     sources: dict[Name, SourceSettings] = Field(min_length=1)
     sink: SinkSettings
     schema_: SchemaSettings = Field(alias="schema")
+    deduplicate_by: list[str] = Field(default_factory=list)
+    transform: str | None = Field(default=None, min_length=1)
     error_handling: ErrorSettings = ErrorSettings()
 
     @model_validator(mode="after")
@@ -335,9 +203,25 @@ class PipelineSettings(_Settings):
         return self
 
     @model_validator(mode="after")
+    def _keys_are_fields(self) -> Self:
+        types = {field.name: field.type for field in self.schema_.fields}
+        for place, name in enumerate(self.deduplicate_by):
+            if types.get(name) == "map":
+                raise ValueError(f"deduplicate_by names {name!r}: maps cannot be compared")
+            if name not in types and not self.schema_.infer:
+                raise ValueError(
+                    f"deduplicate_by names {name!r}, which is not a field of the schema"
+                    " (duplicates are removed before the transform)"
+                )
+            if name in self.deduplicate_by[:place]:
+                raise ValueError(f"deduplicate_by names {name!r} twice")
+        return self
+
+    @model_validator(mode="after")
     def _partitioning_fits(self) -> Self:
         by = self.sink.partition_by
-        if by is None:
+        if by is None or self.transform is not None:
+            # What a transform gives is for Spark to say: `blizzard validate` asks it.
             return self
         types = {field.name: field.type for field in self.schema_.fields}
         if by.column is not None and types.get(by.column) != "timestamp":
@@ -354,14 +238,14 @@ class PipelineSettings(_Settings):
         return self
 
 
-class OptimizeSettings(_Settings):
+class OptimizeSettings(Settings):
     """Compaction of small files, every ``interval_secs``, to about ``target_size_mb``."""
 
     interval_secs: float = Field(default=3600, gt=0)
     target_size_mb: int = Field(default=128, ge=1)
 
 
-class VacuumSettings(_Settings):
+class VacuumSettings(Settings):
     """Deletion of files that the table let go, every ``interval_secs``.
 
     ``retention_hours`` is how long such a file is kept for readers of older
@@ -374,7 +258,7 @@ class VacuumSettings(_Settings):
     retention_hours: int | None = Field(default=None, ge=0)
 
 
-class TableSettings(_Settings):
+class TableSettings(Settings):
     """One Delta table that Penguin commits to.
 
     ``file_pattern`` is a regular expression on the file name. By default every
@@ -419,14 +303,19 @@ class TableSettings(_Settings):
         return self
 
 
-class SparkSettings(_Settings):
-    """The Spark session: master URL and extra configuration."""
+class SparkSettings(Settings):
+    """The Spark session.
+
+    ``master`` is ``local[N]``, ``spark://host:7077``, ``k8s://https://host:443`` or, for
+    Spark Connect, ``sc://host:15002``; see docs/engine.md. ``conf`` is Spark's own
+    configuration and wins over ours.
+    """
 
     master: str = "local[*]"
     conf: dict[str, str] = Field(default_factory=dict, repr=False)
 
 
-class GlobalSettings(_Settings):
+class GlobalSettings(Settings):
     """Limits that all pipelines of a process share.
 
     ``shutdown_grace_secs`` is how long a batch may go on after SIGTERM before
@@ -438,13 +327,13 @@ class GlobalSettings(_Settings):
     shutdown_grace_secs: float = Field(default=25, ge=0)
 
 
-class MetricsSettings(_Settings):
-    """Where ``/metrics`` is served: ``host:port``."""
+class MetricsSettings(Settings):
+    """Where the status page, ``/metrics``, ``/health`` and ``/ready`` are served: ``host:port``."""
 
     address: str = Field(pattern=r"^[^:\s]+:\d{1,5}$")
 
 
-class Config(_Settings):
+class Config(Settings):
     """The whole file."""
 
     pipelines: dict[Name, PipelineSettings] = Field(default_factory=dict)

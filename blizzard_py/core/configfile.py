@@ -20,6 +20,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from blizzard_py.core import redact
 from blizzard_py.core.config import Config
 from blizzard_py.core.errors import ConfigError
 from blizzard_py.core.stores import normalize_uri, problems_of
@@ -54,7 +55,19 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
         problems.append("(top level): give at least one entry under `pipelines` or `tables`")
     if problems or config is None:
         raise ConfigError(document.source, problems)
+    _learn_secrets(config)
     return config
+
+
+def _learn_secrets(config: Config) -> None:
+    """Have every message masked from now on, whoever writes it."""
+    redact.learn(config.spark.conf)
+    for pipeline in config.pipelines.values():
+        redact.learn(pipeline.sink.storage_options)
+        for source in pipeline.sources.values():
+            redact.learn(source.storage_options)
+    for table in config.tables.values():
+        redact.learn(table.storage_options)
 
 
 def _place(location: tuple[str | int, ...]) -> Key:

@@ -25,6 +25,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from blizzard_py.core import log as logs
+from blizzard_py.core.activity import Activity
 from blizzard_py.core.errors import BlizzardError, Cancelled, StorageError
 from blizzard_py.core.log import get_logger
 
@@ -44,6 +46,10 @@ class Worker(Protocol):
     @property
     def poll_interval_secs(self) -> float:
         """How long to wait after a cycle that found nothing."""
+
+    @property
+    def activity(self) -> Activity:
+        """What is told of it; the loop adds its turns."""
 
     def cycle(self, stop: StopEvent) -> bool:
         """Do what is there to do; True if there was anything.
@@ -100,6 +106,7 @@ def run(workers: Sequence[Worker], loop: Loop, stop: StopEvent) -> int:
         while thread.is_alive():
             thread.join(_JOIN_SECS)
     done.set()
+    logs.flush()
     return max(codes, default=0)
 
 
@@ -117,9 +124,20 @@ def _cancel_after_grace(
 
 def run_worker(worker: Worker, loop: Loop, stop: StopEvent) -> int:
     """One worker's life. Returns its exit code."""
+    code = 1
+    try:
+        code = _turn(worker, loop, stop)
+    finally:
+        worker.activity.ended(code)
+    return code
+
+
+def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
     log = get_logger(worker=worker.name)
+    activity = worker.activity
     failures = 0
     while not stop.is_set():
+        activity.cycle_began()
         try:
             busy = worker.cycle(stop)
         except Cancelled:
@@ -127,6 +145,7 @@ def run_worker(worker: Worker, loop: Loop, stop: StopEvent) -> int:
             return 0
         except BlizzardError as error:
             failures += 1
+            activity.cycle_failed(error)
             # A store that refuses may be mended from outside; only a person who
             # waits for --once is told at once.
             passing = error.retryable or (isinstance(error, StorageError) and not loop.once)
@@ -136,18 +155,25 @@ def run_worker(worker: Worker, loop: Loop, stop: StopEvent) -> int:
                 return error.exit_code
             pause = backoff(failures, worker.poll_interval_secs)
             log.warning("cycle_failed", error=str(error), failures=failures, retry_in_secs=pause)
+            activity.waiting(pause)
             stop.wait(pause)
             continue
-        except Exception:
+        except Exception as error:
             # A bug of ours: the trace is the message, and the other workers go on.
+            activity.cycle_failed(error)
             log.exception("worker_crashed")
             return 1
+        if failures:
+            log.info("cycle_recovered", failures=failures)
         failures = 0
+        activity.cycle_done()
         if busy:
             continue
         if loop.once:
             return 0
-        stop.wait(worker.poll_interval_secs + loop.jitter_secs * loop.chance())
+        pause = worker.poll_interval_secs + loop.jitter_secs * loop.chance()
+        activity.waiting(pause)
+        stop.wait(pause)
     return 0
 
 

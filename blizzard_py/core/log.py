@@ -1,23 +1,34 @@
 """Structured logs: for people on a terminal, JSON lines everywhere else.
 
-One event per fact, with pipeline, source and batch bound to it. Values under
-names that look like secrets and credentials inside URIs are masked here, as
-the last step before printing, so no caller can forget it.
+One event per fact, with pipeline, source and batch bound to it. What every line goes
+through, in this order, so that no caller can forget it:
+
+1. credentials are masked, in values under telling names and inside any text;
+2. warnings that repeat are summed up (`blizzard_py.core.repeats`);
+3. what could command a terminal or deceive a reader is escaped: control characters,
+   direction marks, bytes that are no text. JSON lines read back as the same values.
+
+Levels: *debug* what every poll does; *info* work that was done; *warning* something is
+wrong and the daemon deals with it (it tries again, it puts a file aside); *error* it
+cannot go on by itself. ``docs/operations.md`` lists every event.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import logging
-import re
+import os
 import sys
+import time
 from typing import Any, TextIO
 
 import structlog
 
-_SECRET = re.compile(r"secret|token|password|account_key|access_key|sas|credential", re.IGNORECASE)
-_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
-MASK = "***"
+from blizzard_py.core import redact
+from blizzard_py.core.redact import MASK, SECRET_NAME, redacted
+from blizzard_py.core.repeats import Render, Repeats
+from blizzard_py.core.text import json_safe, printable, printable_lines
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -26,11 +37,10 @@ def configure(level: str, stream: TextIO | None = None) -> None:
     """Set up logging for the process. Logs go to stderr; stdout belongs to results."""
     out: Any = _Stderr() if stream is None else stream
     number = getattr(logging, level.upper())
-    renderer: Any
-    if out.isatty():
-        renderer = structlog.dev.ConsoleRenderer()
-    else:
-        renderer = structlog.processors.JSONRenderer(ensure_ascii=False, default=str)
+    redact.learn(os.environ)
+    render: Render = _Console() if out.isatty() else _json_line
+    repeats = Repeats(render, time.monotonic)
+    _held.update(repeats=repeats, out=out)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -38,14 +48,63 @@ def configure(level: str, stream: TextIO | None = None) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             mask_secrets,
-            renderer,
+            repeats,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.PrintLoggerFactory(out),
         cache_logger_on_first_use=False,
     )
-    # Libraries log through the standard module; only their warnings matter here.
-    logging.basicConfig(stream=out, level=logging.WARNING, format="%(name)s: %(message)s")
+    root = logging.getLogger()
+    for handler in [h for h in root.handlers if isinstance(h, _Libraries)]:
+        root.removeHandler(handler)
+    root.addHandler(_Libraries(logging.WARNING))
+
+
+# Where lines are held back, and where they are printed in the end.
+_held: dict[str, Any] = {}
+
+
+def flush() -> None:
+    """Print what is held back as a repetition, before the process ends."""
+    if _held:
+        lines = _held["repeats"].flush()
+        if lines:
+            print(lines, file=_held["out"], flush=True)  # as structlog's own logger
+
+
+def _json_line(_logger: Any, _method: str, event: Any) -> str:
+    return json_safe(json.dumps(event, ensure_ascii=False, default=str))
+
+
+class _Console:
+    """For people: columns and colours around text that cannot add its own."""
+
+    def __init__(self) -> None:
+        self._render = structlog.dev.ConsoleRenderer()
+
+    def __call__(self, logger: Any, method: str, event: Any) -> str:
+        shown = {
+            printable(str(key)): printable_lines(value)
+            if key == "exception"
+            else printable(value)
+            if isinstance(value, str)
+            else value
+            for key, value in event.items()
+        }
+        return str(self._render(logger, method, shown))
+
+
+class _Libraries(logging.Handler):
+    """Libraries log through the standard module; only their warnings matter here."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass a library's line on as an event of ours."""
+        facts = {"logger": record.name, "message": record.getMessage()}
+        # Filters and levels of structlog apply, so what is not wanted is dropped there.
+        if record.levelno >= logging.ERROR:
+            get_logger().error("library", **facts, exc_info=record.exc_info)
+        else:
+            get_logger().warning("library", **facts, exc_info=record.exc_info)
 
 
 class _Stderr(io.TextIOBase):
@@ -68,17 +127,17 @@ def get_logger(**bound: Any) -> structlog.typing.FilteringBoundLogger:
 
 
 def mask_secrets(_logger: Any, _method: str, event: Any) -> Any:
-    """Mask secret-looking keys and credentials inside URIs, in nested values too."""
+    """Mask secret-looking keys and credentials inside text, in nested values too."""
     return {key: _masked(key, value) for key, value in event.items()}
 
 
 def _masked(key: str, value: Any) -> Any:
-    if _SECRET.search(key):
+    if SECRET_NAME.search(key):
         return MASK
-    if isinstance(value, str):
-        return _USERINFO.sub(f"{MASK}@", value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
     if isinstance(value, dict):
         return {str(k): _masked(str(k), v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_masked("", v) for v in value]
-    return value
+    return redacted(str(value))

@@ -35,8 +35,8 @@ class FinishedFile:
     * ``retry``: none of its rows are, and trying again may help.
 
     ``bytes_read`` counts decompressed bytes. ``stage`` says where it failed:
-    ``read``, ``decompress``, ``parse``, ``partition``. ``error`` of an ingested
-    file is that of its first bad line.
+    ``read``, ``decompress``, ``parse``, ``partition``, ``transform``. ``error`` of an
+    ingested file is that of its first bad line.
     """
 
     path: str
@@ -80,10 +80,13 @@ class IngestResult:
     """The successful task attempts' reports, and nothing else.
 
     Objects in staging that no report names do not count: a dying task can
-    leave a valid but incomplete file behind.
+    leave a valid but incomplete file behind. ``rows_dropped`` is by how many rows
+    a transform and the removal of duplicates made the outputs fewer than the
+    records of ``files``; below zero if the transform made more of them.
     """
 
     outputs: tuple[StagedOutput, ...]
     files: tuple[FinishedFile, ...]
     tasks: int
     letters: tuple[StagedLetters, ...] = ()
+    rows_dropped: int = 0

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Protocol, Self, TypeVar, cast
 
 from blizzard_py.core.errors import AccessDenied, Conflict, NotFound, StorageError, Unavailable
 from blizzard_py.core.model import Entry
+from blizzard_py.core.redact import redacted
 from blizzard_py.core.storage import PAGE_KEYS, Page, join, order_key
 
 T = TypeVar("T")
@@ -283,8 +284,8 @@ def wrap_error(uri: str, error: Exception) -> StorageError:
     forbidden = _status(error) in {401, 403} or str(error).startswith("Forbidden")  # gcsfs' 403
     if code in _DENIED or forbidden or isinstance(error, PermissionError):
         return AccessDenied(
-            f"{uri}: access denied ({code or error}); check the credentials, and that they may"
-            " list, read and write there"
+            f"{uri}: access denied ({code or redacted(str(error))}); check the credentials, and"
+            " that they may list, read and write there"
         )
     if name in _NO_CREDENTIALS:
         return AccessDenied(
@@ -292,7 +293,7 @@ def wrap_error(uri: str, error: Exception) -> StorageError:
         )
     if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
         return Unavailable(f"{uri}: timed out")
-    return Unavailable(f"{uri}: {code or name}: {error}")
+    return Unavailable(f"{uri}: {code or name}: {redacted(str(error))}")
 
 
 def _error_code(error: BaseException) -> str:

@@ -17,13 +17,13 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from blizzard_py.core.config import UnexpectedFields
+from blizzard_py.core.schemasettings import UnexpectedFields
 from blizzard_py.kernels.extract import NULL, Extractor, coerced, compact, elements, members
 from blizzard_py.schema import (
     EPOCH_DIGITS,
@@ -54,6 +54,7 @@ class RecordSchema:
     def __init__(
         self, fields: Sequence[FieldSpec], unexpected: UnexpectedFields = "ignore"
     ) -> None:
+        self._unexpected = unexpected
         self._rescued = unexpected == "capture"
         self.read: pa.Schema = read_schema(fields)
         self.table: pa.Schema = table_schema(fields, rescued=self._rescued)
@@ -65,15 +66,24 @@ class RecordSchema:
             else None
         )
 
+    def __reduce__(self) -> tuple[type[Self], tuple[Sequence[FieldSpec], UnexpectedFields]]:
+        # It goes to child processes, and decoders do not.
+        return type(self), (self._fields, self._unexpected)
+
     def named(self, error: ValueError, line: bytes) -> ValueError:
         """The reader's error about a single line, with the column it is about if that is clear."""
         # Only what was found to be an object may be given to the reader: it dies of `null`.
-        by_reader = isinstance(error, pa.ArrowInvalid) and "Column(" not in str(error)
-        if by_reader and not _same_error(line, pa.schema([]), error):  # else it is no JSON at all
-            for field in self.read:
-                if _same_error(line, pa.schema([field]), error):
-                    return _refused(field.name, error)
-        return error
+        text = str(error)
+        if text.startswith("JSON parse error") and "required field" not in text:
+            return error  # about the line as a whole
+        by_reader = isinstance(error, pa.ArrowInvalid) and "Column(" not in text
+        if not by_reader or _same_error(line, [], error):  # the latter is no JSON at all
+            return error
+        fields = list(self.read)
+        while len(fields) > 1:
+            half, rest = fields[: len(fields) // 2], fields[len(fields) // 2 :]
+            fields = half if _same_error(line, half, error) else rest
+        return _refused(fields[0].name, error) if _same_error(line, fields, error) else error
 
     def finish(self, table: pa.Table, chunk: bytes) -> pa.Table:
         """The reader's rows in the columns of ``table``.
@@ -107,9 +117,9 @@ def read_json(chunk: bytes, schema: pa.Schema) -> pa.Table:
     )
 
 
-def _same_error(line: bytes, schema: pa.Schema, error: ValueError) -> bool:
+def _same_error(line: bytes, fields: Sequence[pa.Field], error: ValueError) -> bool:
     try:
-        read_json(line, schema)
+        read_json(line, pa.schema(fields))
     except ValueError as other:
         return str(other) == str(error)
     return False

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from blizzard_py.core.config import UnexpectedFields
+from blizzard_py.core.schemasettings import UnexpectedFields
 from blizzard_py.schema import is_extracted
 from blizzard_py.settings import FieldSpec
 
@@ -29,13 +29,22 @@ NULL = b"null"
 
 _NULL = msgspec.Raw(NULL)
 _PLACE = re.compile(r" \(byte \d+\)| - at `.*`")
-_STRING_OR_SPACE = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _TEXT = msgspec.json.Decoder(str)
 
-# Names of a level; those of structs lead to their own.
-_Known = Mapping[str, "_Known | None"]
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The names that the schema has at one level, and below those that are structs."""
+
+    names: frozenset[str]
+    structs: Mapping[str, _Known]
+
+    @classmethod
+    def of(cls, fields: Sequence[FieldSpec]) -> _Known:
+        structs = {spec.name: cls.of(spec.children) for spec in fields if spec.type == "struct"}
+        return cls(frozenset(spec.name for spec in fields), structs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,7 @@ class Extractor:
         self._unexpected = unexpected
         self._names = [spec.name for spec in fields if is_extracted(spec)]
         self._attributes = {name: f"f{index}" for index, name in enumerate(self._names)}
-        self._known = _known(fields)
+        self._known = _Known.of(fields)
         self._values = _decoder(self._names) if unexpected == "ignore" else None
         # Tells at once that a chunk has nothing unexpected, unless it would have to look
         # into values that are taken whole.
@@ -119,8 +128,11 @@ def elements(raw: bytes) -> list[bytes]:
 
 def compact(raw: bytes) -> str:
     """The JSON text without the space between its tokens, otherwise as it was written."""
-    if b" " in raw or b"\t" in raw or b"\r" in raw:
-        raw = _STRING_OR_SPACE.sub(rb"\1", raw)
+    if raw.startswith((b"{", b"[")) and (b" " in raw or b"\t" in raw or b"\r" in raw):
+        try:
+            raw = msgspec.json.format(raw, indent=-1)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise ValueError(str(error)) from error
     return raw.decode()
 
 
@@ -166,24 +178,19 @@ def _strict(fields: Sequence[FieldSpec], attributes: Mapping[str, str]) -> Any:
     return msgspec.defstruct("Line", columns, rename=renamed, gc=False, forbid_unknown_fields=True)
 
 
-def _known(fields: Sequence[FieldSpec]) -> _Known:
-    return {spec.name: _known(spec.children) if spec.type == "struct" else None for spec in fields}
-
-
 # Raw JSON by name, or what is left over of a struct.
 _LeftOver = dict[str, "msgspec.Raw | _LeftOver"]
 
 
 def _unexpected(document: Mapping[str, msgspec.Raw], known: _Known) -> _LeftOver:
     found: _LeftOver = {}
-    for name, raw in document.items():
-        if name not in known:
-            found[name] = raw
-            continue
-        inner = known[name]
+    if not document.keys() <= known.names:
+        found.update((n, raw) for n, raw in document.items() if n not in known.names)
+    for name, inner in known.structs.items():
+        raw = bytes(document.get(name, _NULL))
         # What should be an object and is none is refused where the column is made.
-        if inner is not None and bytes(raw).startswith(b"{"):
-            deeper = _unexpected(_decoded(_OBJECT, bytes(raw), "an object"), inner)
+        if raw.startswith(b"{"):
+            deeper = _unexpected(_decoded(_OBJECT, raw, "an object"), inner)
             if deeper:
                 found[name] = deeper
     return found

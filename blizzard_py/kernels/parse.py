@@ -39,6 +39,9 @@ _NEWLINE, _OPEN, _CLOSE = b"\n{}"
 _ROW_NUMBER = re.compile(r"\.? in row \d+$")
 # A value that the parser quotes may be as long as the line.
 _MAX_QUOTE = 200
+# Finding the column that an error is about takes calls of its own, which the first
+# bad lines of a chunk are worth.
+_NAMED = 10
 # Into how many parts the lines are divided that hold a bad one.
 _FAN_OUT = 16
 
@@ -182,7 +185,9 @@ class LineParser:
             return [self._parse(b"".join(lines[index] + b"\n" for index in chosen)).table]
         except ValueError as error:
             if len(chosen) == 1:
-                bad[chosen[0]] = _reason(error)
+                line = lines[chosen[0]] + b"\n"
+                named = self._schema.named(error, line) if len(bad) < _NAMED else error
+                bad[chosen[0]] = _reason(named)
                 return []
         step = -(-len(chosen) // _FAN_OUT)
         return [

@@ -1,32 +1,59 @@
-"""The `Engine` of the product: one Spark job per batch, one kernel call per task."""
+"""The `Engine` of the product: a Spark job per batch, one kernel call per task.
+
+With a transform or ``deduplicate_by`` a batch is two jobs: the first does what it
+always does, to a directory of its own, and so keeps every promise about files and
+records; the second takes what it reported through Spark SQL to the outputs.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from blizzard_py.core.errors import Cancelled, EngineError
-from blizzard_py.core.model import IngestResult
-from blizzard_py.kernels.failure import bounded
+from blizzard_py.core.model import FinishedFile, IngestResult
+from blizzard_py.core.storage import join, order_key
 from blizzard_py.kernels.packing import pack, task_count
+from blizzard_py.kernels.second import Second
 from blizzard_py.kernels.task import TaskReport, merged, tasks_of
-from blizzard_py.settings import IngestJob
-from blizzard_py.spark.session import open_session
-from blizzard_py.spark.worker import run_partition
+from blizzard_py.settings import IngestJob, IngestSettings, JobFile
+from blizzard_py.spark.connect import open_connect
+from blizzard_py.spark.culprits import FailedOnData, culprits
+from blizzard_py.spark.failures import is_of_the_data, reason_of
+from blizzard_py.spark.masters import is_connect
+from blizzard_py.spark.session import Session, open_driver
+from blizzard_py.spark.transform import (
+    check,
+    needs_second,
+    records,
+    staged_metadata,
+    transformed,
+    without_duplicates,
+)
+from blizzard_py.spark.worker import REPORTS, run_partition, write_partition
 
 _CANCEL_INTERVAL_SECS = 0.1
+# The first of two jobs: below the batch's staging, and fast to read again.
+_FIRST = "first"
+_FIRST_FILE_BYTES = 32 << 20
+
+_Failure = (PySparkException, Py4JError, OSError, RuntimeError)
 
 
 class SparkEngine:
     """Runs ingest jobs on one Spark session, from any number of threads.
 
     The session starts with the first job, so commands that ingest nothing never
-    start a JVM. ``conf`` goes to Spark as it is and wins over our settings.
+    start a JVM. ``conf`` goes to Spark as it is and wins over our settings. A
+    session that died is replaced by the next job.
     """
 
     def __init__(
@@ -36,33 +63,47 @@ class SparkEngine:
         self._conf = dict(conf or {})
         self._app_name = app_name
         self._lock = threading.Lock()
-        self._session: SparkSession | None = None
+        self._session: Session | None = None
         self._running: dict[str, _Running] = {}
+        self._checked: dict[str, pa.Schema] = {}
 
     def ingest(self, job: IngestJob) -> IngestResult:
-        """Run the job; see `Engine.ingest`.
+        """Run the job; see `Engine.ingest`. Raises `ConfigError` for a transform as `check` does.
 
         Tasks of a cancelled or failed job may go on writing to its staging
         directory for some seconds; nothing that they write is reported.
         """
         if not job.files:
             return IngestResult((), (), 0)
-        return merged(self._reports(job))
+        with self._job(job) as running:
+            if needs_second(job.settings):
+                return self._settled(job, running)
+            return merged(self._first(job, running))
+
+    def check(self, pipeline: str, settings: IngestSettings) -> None:
+        """Raise `ConfigError` if the pipeline's transform cannot be used. Starts Spark for that."""
+        if needs_second(settings):
+            session = self._opened()
+            try:
+                self._output_schema(session, pipeline, settings)
+            except _Failure as error:
+                self._drop_if_dead(session)
+                raise EngineError(f"{pipeline}: {reason_of(error)}") from None
 
     def cancel(self, output_prefix: str) -> None:
         """End the job with that prefix and wait until `ingest` has returned."""
         with self._lock:
             running = self._running.get(output_prefix)
-            session = self._session
         if running is None:
             return
         running.cancelled.set()
         # A job can be cancelled only once Spark has it: repeat until it is gone.
         while not running.ended.wait(_CANCEL_INTERVAL_SECS):
-            if session is not None:
-                session.sparkContext.cancelJobGroup(output_prefix)
             with self._lock:
                 session = self._session
+            if session is not None:
+                with contextlib.suppress(*_Failure):  # it may be ending just now
+                    session.interrupt(output_prefix)
 
     def stop(self) -> None:
         """Stop Spark; running jobs fail. A later job starts a new session."""
@@ -73,33 +114,43 @@ class SparkEngine:
 
     def session(self) -> SparkSession:
         """The session, started if there is none."""
+        return self._opened().spark
+
+    def _opened(self) -> Session:
         with self._lock:
             if self._session is None:
-                self._session = open_session(self._master, self._conf, self._app_name)
+                self._session = (
+                    open_connect(self._master, self._conf)
+                    if is_connect(self._master)
+                    else open_driver(self._master, self._conf, self._app_name)
+                )
             return self._session
 
-    def _reports(self, job: IngestJob) -> list[TaskReport]:
+    def _drop_if_dead(self, session: Session) -> None:
+        if session.alive():
+            return
+        with self._lock:
+            if self._session is not session:
+                return
+            self._session = None
+        session.stop()
+
+    @contextlib.contextmanager
+    def _job(self, job: IngestJob) -> Iterator[_Running]:
+        """Registers the job for `cancel` and turns whatever fails into an error of ours."""
         group = job.output_prefix
-        running = _Running()
         with self._lock:
             if group in self._running:
                 raise EngineError(f"{group}: this job is running already")
-            self._running[group] = running
+            running = self._running[group] = _Running(group)
+        session: Session | None = None
         try:
-            spark = self.session()
-            context = spark.sparkContext
-            packed = pack(job.files, task_count(job.files, context.defaultParallelism))
-            run = functools.partial(run_partition, tasks_of(job, packed))
-            context.setJobGroup(group, f"ingest {group}", interruptOnCancel=True)
-            if running.cancelled.is_set():
-                raise Cancelled(f"{group}: cancelled before it started")
-            rows = (
-                spark.range(0, len(packed), 1, len(packed))
-                .mapInArrow(run, "result string")
-                .collect()
-            )
-            return [TaskReport.from_json(row["result"]) for row in rows]
-        except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+            session = running.session = self._opened()
+            with session.job(group, _pool(group)):
+                yield running
+        except _Failure as error:
+            if session is not None:
+                self._drop_if_dead(session)
             if running.cancelled.is_set():
                 raise Cancelled(f"{group}: cancelled") from None
             # The cause repeats the whole JVM trace and may hold what was sent to it.
@@ -109,38 +160,136 @@ class SparkEngine:
                 del self._running[group]
             running.ended.set()
 
+    def _first(self, job: IngestJob, running: _Running) -> list[TaskReport]:
+        packed = pack(job.files, task_count(job.files, running.session.parallelism()))
+        run = functools.partial(run_partition, tasks_of(job, packed))
+        return _collected(
+            running,
+            running.session.spark.range(0, len(packed), 1, len(packed)).mapInArrow(run, REPORTS),
+        )
+
+    def _settled(self, job: IngestJob, running: _Running) -> IngestResult:
+        """Both jobs; files that the statement fails on are quarantined, and cost the rest nothing.
+
+        Each attempt is complete or worth nothing, so trying is free of consequences.
+        """
+
+        def attempt(files: Sequence[JobFile]) -> IngestResult:
+            return self._both(dataclasses.replace(job, files=tuple(files)), running)
+
+        files: Sequence[JobFile] = job.files
+        bad: dict[str, str] = {}
+        while files:
+            try:
+                result = attempt(files)
+            except FailedOnData as error:
+                found = culprits(files, error.reason, attempt)
+                if not found:
+                    raise EngineError(f"{job.output_prefix}: {error.reason}") from None
+                bad |= found
+                # Without them other duplicates are first, so the rest is tried as a whole.
+                files = [file for file in files if file.path not in found]
+            else:
+                break
+        else:
+            result = IngestResult((), (), 0)
+        lost = tuple(
+            FinishedFile(path, "quarantined", error=reason, stage="transform")
+            for path, reason in bad.items()
+        )
+        by_path = sorted((*result.files, *lost), key=lambda file: order_key(file.path))
+        return dataclasses.replace(result, files=tuple(by_path))
+
+    def _both(self, job: IngestJob, running: _Running) -> IngestResult:
+        """Raises `FailedOnData` if a row made the statement fail."""
+        session = running.session
+        schema = self._output_schema(session, _pool(job.output_prefix), job.settings)
+        first = merged(self._first(_first_job(job), running))
+        if not first.outputs:
+            return first
+        staged = [JobFile(o.staged, o.size, o.partition) for o in first.outputs]
+        packed = pack(staged, task_count(staged, session.parallelism()))
+        frame = records(session.spark, job.settings, packed)
+        frame = without_duplicates(frame, job.settings, len(packed))
+        second = Second(
+            job.settings,
+            job.staging,
+            job.output_prefix,
+            schema,
+            frozenset(file.partition for file in job.files),
+        )
+        write = functools.partial(write_partition, second)
+        try:
+            with transformed(session.spark, frame, job.settings) as rows:
+                written = merged(_collected(running, rows.mapInArrow(write, REPORTS)))
+        except _Failure as error:
+            if running.cancelled.is_set() or not is_of_the_data(error):
+                raise
+            raise FailedOnData(reason_of(error)) from None
+        accepted = sum(file.rows for file in first.files)
+        kept = sum(output.rows for output in written.outputs)
+        return dataclasses.replace(
+            first,
+            outputs=written.outputs,
+            tasks=first.tasks + written.tasks,
+            rows_dropped=accepted - kept,
+        )
+
+    def _output_schema(
+        self, session: Session, pipeline: str, settings: IngestSettings
+    ) -> pa.Schema:
+        key = f"{pipeline} {settings!r}"  # storage options, which have no part in it, are left out
+        with self._lock:
+            known = self._checked.get(key)
+        if known is None:
+            known = check(session.spark, pipeline, settings)
+            with self._lock:
+                self._checked[key] = known
+        return known
+
+
+def checking_engine(master: str, conf: Mapping[str, str]) -> SparkEngine:
+    """An engine to `SparkEngine.check` with: this machine's, or the Connect server."""
+    if is_connect(master):
+        return SparkEngine(master, conf, "blizzard-validate")
+    own = {key: value for key, value in conf.items() if key.startswith("spark.sql.")}
+    return SparkEngine("local[1]", own, "blizzard-validate")
+
 
 class _Running:
     """A job between its submission and its end."""
 
-    def __init__(self) -> None:
+    session: Session
+
+    def __init__(self, group: str) -> None:
+        self.group = group
         self.cancelled = threading.Event()
         self.ended = threading.Event()
 
 
-def reason_of(error: Exception) -> str:
-    """One line out of a Spark failure: the Python exception of the task, if there is one.
+def _collected(running: _Running, frame: DataFrame) -> list[TaskReport]:
+    if running.cancelled.is_set():
+        raise Cancelled(f"{running.group}: cancelled")
+    return [TaskReport.from_json(row["result"]) for row in frame.collect()]
 
-    Spark wraps a worker's exception in a JVM stack trace that holds the Python
-    traceback as text. Its last line is the only one that tells something.
-    """
-    text = str(error)
-    if "JAVA_GATEWAY_EXITED" in text:
-        return (
-            "the JVM did not start; Java 17 or newer must be on PATH or in JAVA_HOME"
-            " (what it printed is in the log, event `jvm`)"
-        )
-    _, traceback, tail = text.rpartition("Traceback (most recent call last):")
-    if traceback:
-        unindented = (line for line in tail.splitlines()[1:] if line and not line[0].isspace())
-        if found := next(unindented, ""):
-            kind, _, message = found.partition(": ")
-            if kind.startswith("blizzard_py.") and message:
-                return bounded(message)
-            return bounded(found)
-    for marker in ("Most recent failure: ", "SparkException: "):
-        if marker in text:
-            text = text.partition(marker)[2]
-            break
-    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    return bounded(first)
+
+def _first_job(job: IngestJob) -> IngestJob:
+    """The job up to what is accepted: as declared, into files that nobody will ever publish."""
+    return dataclasses.replace(
+        job,
+        settings=dataclasses.replace(
+            job.settings,
+            parquet_compression="lz4",
+            file_bytes=_FIRST_FILE_BYTES,
+            partition_template="",
+            partition_column=None,
+            metadata_columns=staged_metadata(job.settings),
+        ),
+        staging=join(job.staging, _FIRST),
+        output_prefix=f"{job.output_prefix}/{_FIRST}",
+    )
+
+
+def _pool(group: str) -> str:
+    """The pipeline's name, which is what scheduling is fair between."""
+    return group.partition("/")[0]

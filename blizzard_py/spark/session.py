@@ -1,54 +1,48 @@
-"""How the Spark session is set up, and why each setting differs from Spark's default."""
+"""A Spark session whose driver is this process's own JVM: local, standalone, Kubernetes."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import os
-import re
 import signal
 import sys
 import tempfile
 import threading
-import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-import blizzard_py
+from blizzard_py.core.errors import EngineError
 from blizzard_py.core.log import get_logger
+from blizzard_py.spark.failures import reason_of
+from blizzard_py.spark.masters import is_local, require_reachable, retrying, settings
+from blizzard_py.spark.package import packed
+from blizzard_py.spark.scratch import Scratch
 
-# A crashed worker costs a retry; plain local[N] never retries.
-_LOCAL_ATTEMPTS = 3
-_LOCAL = re.compile(r"local(?:\[(?P<cores>\d+|\*)\])?")
-
-_DEFAULTS = {
-    # Plans have one stage; adapting them costs milliseconds and gains nothing.
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    # Between the JVM and its workers; TCP makes an empty job four times as long.
-    "spark.python.unix.domain.socket.enabled": "true",
-}
+_LOCAL_DIR = "spark.local.dir"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-_LOCAL_DEFAULTS = {
-    # Nobody outside this machine needs to reach the driver.
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-}
-
+_PYTHON = "spark.pyspark.python"
+_POOL = "spark.scheduler.pool"
 
 # A task's failure comes back as an exception; Spark would print its trace as well, once
 # per attempt. ``spark.log.level: WARN`` in the configuration's ``spark.conf`` shows it all.
-# The gateway's logger is named because Spark would raise the level to the one it has.
+# The gateway's logger is named because Spark would raise the level to the one it has; the
+# scheduler's tells of executors that were lost, and of a job that waits because there are none.
 _LOG4J = """\
 rootLogger.level = fatal
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = fatal
+logger.scheduler.name = org.apache.spark.scheduler.TaskSchedulerImpl
+logger.scheduler.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr
@@ -58,48 +52,121 @@ appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c: %m%n
 """
 
 
-def is_local(master: str) -> bool:
-    """Whether the driver's JVM runs the tasks."""
-    return master == "local" or master.startswith("local[")
+class Session(Protocol):
+    """What the engine asks of a Spark session, wherever its driver is."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that queries are made with."""
+
+    def parallelism(self) -> int:
+        """How many tasks run at the same time, as far as the master tells."""
+
+    def job(self, group: str, pool: str) -> contextlib.AbstractContextManager[None]:
+        """What this thread starts inside is ended by `interrupt` and scheduled in ``pool``."""
+
+    def interrupt(self, group: str) -> None:
+        """End what runs in that group now; nothing that starts later."""
+
+    def alive(self) -> bool:
+        """Whether another job may succeed. False: only a new session can."""
+
+    def stop(self) -> None:
+        """Let go of everything."""
 
 
-def retrying(master: str) -> str:
-    """``local[N]`` as ``local[N,3]``; any other master unchanged."""
-    found = _LOCAL.fullmatch(master)
-    return f"local[{found['cores'] or 1},{_LOCAL_ATTEMPTS}]" if found else master
+class DriverSession:
+    """A `Session` with its driver in a JVM of this process."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    def parallelism(self) -> int:
+        """From the executors there are now."""
+        return self.spark.sparkContext.defaultParallelism
+
+    @contextlib.contextmanager
+    def job(self, group: str, pool: str) -> Iterator[None]:
+        """Job group and pool are properties of the thread."""
+        context = self.spark.sparkContext
+        context.setJobGroup(group, f"ingest {group}", interruptOnCancel=True)
+        context.setLocalProperty(_POOL, pool)
+        yield
+
+    def interrupt(self, group: str) -> None:
+        """Tasks are interrupted, which ends their Python workers."""
+        self.spark.sparkContext.cancelJobGroup(group)
+
+    def alive(self) -> bool:
+        """A JVM that was killed answers nothing; a context that failed says so."""
+        try:
+            # Spark's own flag; the Python one knows only of stop().
+            return not self.spark.sparkContext._jsc.sc().isStopped()  # noqa: SLF001
+        except (Py4JError, OSError, AttributeError):
+            return False
+
+    def stop(self) -> None:
+        """Stop Spark; if its JVM is gone, forget it, so that the next session starts one."""
+        with contextlib.suppress(Py4JError, OSError):
+            self.spark.stop()
+        if not _answers():
+            _forget_gateway()
 
 
-def settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Spark's configuration: ours, then what the user set, which wins."""
-    return {**_DEFAULTS, **(_LOCAL_DEFAULTS if is_local(master) else {}), **conf}
-
-
-def open_session(master: str, conf: Mapping[str, str], app_name: str) -> SparkSession:
-    """A new session with this package on its executors.
+def open_driver(master: str, conf: Mapping[str, str], app_name: str) -> DriverSession:
+    """A new session with this package on its executors. Raises `ConfigError`, `EngineError`.
 
     Local workers run this interpreter. Executors of a cluster need Python with
     this package's dependencies (an image); the package itself is sent along.
     """
+    if python := conf.get(_PYTHON):
+        os.environ["PYSPARK_PYTHON"] = python  # which only spark-submit would do
     if is_local(master):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         # The JVM resolves this machine's name before it reads any setting of ours,
         # and dies on a container whose name does not resolve.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    wanted = settings(master, conf, os.environ)
+    require_reachable(master)
+    silence_query_logs()
     conf_of_all = SparkConf(loadDefaults=False).setMaster(retrying(master)).setAppName(app_name)
+    # An executor's disk is its own business, and so is what the user chose.
+    if is_local(master) and _LOCAL_DIR not in wanted:
+        wanted[_LOCAL_DIR] = str(_scratch().path)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         log4j = folder / "log4j2.properties"
         log4j.write_text(_LOG4J)
-        for key, value in settings(master, conf).items():
+        for key, value in wanted.items():
             conf_of_all.set(key, value)
         # The user's options come last and win.
         quiet = f"-Dlog4j2.configurationFile={log4j.as_uri()}"
         conf_of_all.set(_JAVA_OPTIONS, f"{quiet} {conf.get(_JAVA_OPTIONS, '')}".strip())
-        with _interrupt_handler_kept():
-            session = SparkSession(SparkContext(conf=conf_of_all, gateway=_gateway(conf_of_all)))
-        if not is_local(master):
-            session.sparkContext.addPyFile(str(_packed(folder)))
+        try:
+            with _interrupt_handler_kept():
+                context = SparkContext(conf=conf_of_all, gateway=_gateway(conf_of_all))
+                session = DriverSession(SparkSession(context))
+            if not is_local(master):
+                context.addPyFile(str(packed(folder)))
+        except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+            if not _answers():
+                _forget_gateway()
+            raise EngineError(f"spark.master {master}: {reason_of(error)}") from None
     return session
+
+
+@functools.cache
+def _scratch() -> Scratch:
+    """One for the life of the process: its JVM outlives sessions and remembers the directory."""
+    scratch = Scratch()
+    atexit.register(scratch.close)
+    return scratch
+
+
+def silence_query_logs() -> None:
+    """Spark prints every failed query to stderr, as JSON of its own with all of the trace."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _gateway(conf: SparkConf) -> Any:
@@ -117,6 +184,32 @@ def _gateway(conf: SparkConf) -> Any:
         os.close(write_end)
         threading.Thread(target=_log_lines, args=(read_end,), name="jvm-log", daemon=True).start()
     return gateway
+
+
+def _answers() -> bool:
+    """Whether the JVM of this process is there."""
+    jvm = SparkContext._jvm  # noqa: SLF001 (pyspark has no other name for it)
+    if jvm is None:
+        return SparkContext._gateway is None  # noqa: SLF001
+    try:
+        jvm.java.lang.System.nanoTime()
+    except (Py4JError, OSError):
+        return False
+    return True
+
+
+def _forget_gateway() -> None:
+    """Make pyspark start a new JVM: it keeps a dead one for the life of the process."""
+    gateway = SparkContext._gateway  # noqa: SLF001
+    if gateway is not None:
+        with contextlib.suppress(Py4JError, OSError):
+            gateway.shutdown()
+        gateway.proc.kill()
+        gateway.proc.wait()
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
+    SparkContext._active_spark_context = None  # noqa: SLF001
+    SparkSession._instantiatedSession = None  # noqa: SLF001
 
 
 def _log_lines(descriptor: int) -> None:
@@ -140,13 +233,3 @@ def _interrupt_handler_kept() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-
-
-def _packed(folder: Path) -> Path:
-    """The package as a zip file that Python can import from."""
-    root = Path(blizzard_py.__file__).parent
-    target = folder / f"{root.name}.zip"
-    with zipfile.ZipFile(target, "w") as archive:
-        for module in sorted(root.rglob("*.py")):
-            archive.write(module, module.relative_to(root.parent))
-    return target

@@ -1,4 +1,4 @@
-"""What runs in Spark's Python workers: a thin shell around `kernels.task`."""
+"""What runs in Spark's Python workers: thin shells around the kernels."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from pyspark import TaskContext
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.stores import open_storage
 from blizzard_py.kernels.process import prepare_process
-from blizzard_py.kernels.task import Task, run_task
-from blizzard_py.settings import Place
+from blizzard_py.kernels.second import Second, read_records, write_rows
+from blizzard_py.kernels.task import Task, TaskReport, run_task
+from blizzard_py.settings import JobFile, Place
+
+# What every job's frame of reports looks like, as Spark writes a schema.
+REPORTS = "result string"
 
 
 def run_partition(
@@ -24,21 +28,68 @@ def run_partition(
     The attempt's number goes along: a later one means that the worker of the
     one before may have died of its input.
     """
-    _prepare_worker()
-    context = TaskContext.get()
-    if context is None:
-        raise RuntimeError("run_partition runs in a Spark task only")
-    for batch in batches:
-        for index in batch.column("id").to_pylist():
-            task = tasks[index]
-            report = run_task(
+    context = _context()
+    for index in _ids(batches):
+        task = tasks[index]
+        yield _reported(
+            run_task(
                 task,
                 _storage(task.settings.source),
                 _storage(task.settings.sink),
                 context.taskAttemptId(),
                 attempt=context.attemptNumber(),
             )
-            yield pa.RecordBatch.from_pydict({"result": [report.to_json()]})
+        )
+
+
+def read_partition(
+    sink: Place,
+    packed: Sequence[tuple[JobFile, ...]],
+    schema: pa.Schema,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """As `run_partition`, for the second job's input: ids in, accepted records out."""
+    _context()
+    for index in _ids(batches):
+        yield from read_records(_storage(sink), packed[index], schema)
+
+
+def write_partition(second: Second, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """As `run_partition`, for the second job's output: rows in, a report out."""
+    context = _context()
+    yield _reported(
+        write_rows(
+            second,
+            context.partitionId(),
+            context.taskAttemptId(),
+            batches,
+            _storage(second.settings.sink),
+        )
+    )
+
+
+def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """No rows: what stands in for the records where a transform is only looked at."""
+    for _ in batches:
+        pass
+    yield from ()
+
+
+def _context() -> TaskContext:
+    _prepare_worker()
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("this runs in a Spark task only")
+    return context
+
+
+def _ids(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column("id").to_pylist()
+
+
+def _reported(report: TaskReport) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"result": [report.to_json()]})
 
 
 @functools.cache

@@ -1,0 +1,105 @@
+"""Secrets out of text: of our own values, and of messages that others wrote.
+
+Two nets. `redacted` knows how credentials look in the messages of stores and their
+clients: signatures in URLs (Azure's ``sig``, the query of presigned AWS and Google
+URLs), ``Authorization`` headers, connection strings, ``name=value`` pairs with a
+telling name, private keys. `learn` adds the secret values of this process's own
+configuration, which are then masked wherever they turn up, however they are dressed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import quote
+
+MASK = "***"
+
+# Names whose values are secret, as keys of logged facts and as storage options.
+SECRET_NAME = re.compile(
+    r"secret|token|password|passwd|passphrase|account[._-]?key|access[._-]?key|api[._-]?key"
+    r"|sas|credential|private[._-]?key|authorization|signature",
+    re.IGNORECASE,
+)
+# Names that say where credentials are, not what.
+_PLACE_NAME = re.compile(r"credentials$|(path|file|provider|type|url|uri)$", re.IGNORECASE)
+# Shorter values are as likely a word of the message as a secret.
+_MIN_LEARNT = 8
+
+# What to look for, in lower case, before a pattern is tried: most texts have none of it.
+# Then the pattern, and what takes its place.
+_PATTERNS = (
+    # user:password@ of a URI; the user may be the secret.
+    (("@",), re.compile(r"(?<=://)[^/@\s]+@"), f"{MASK}@"),
+    (
+        ("private key",),
+        re.compile(
+            r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+            re.DOTALL,
+        ),
+        MASK,
+    ),
+    # A header's whole value: schemes differ, and all of it is credential.
+    (
+        ("bearer", "basic", "sharedkey"),
+        re.compile(r"\b(Bearer|Basic|SharedKey(?:Lite)?)\s+[\w.~+/:=-]{16,}", re.IGNORECASE),
+        rf"\1 {MASK}",
+    ),
+    # Parts of presigned URLs, alone or percent-encoded inside another URL.
+    (
+        ("sig", "credential", "token", "accesskeyid", "accessid"),
+        re.compile(
+            r"(?:(?<![A-Za-z0-9])|(?<=%3F)|(?<=%26))(sig|Signature|Credential"
+            r"|X-(?:Amz|Goog)-(?:Signature|Credential|Security-Token)|AWSAccessKeyId"
+            r"|GoogleAccessId|access_token|refresh_token|id_token)(=|%3D)[^&\s\"'<>,;)]+",
+            re.IGNORECASE,
+        ),
+        rf"\1\2{MASK}",
+    ),
+    # name=value and "name": "value" with a telling name.
+    (
+        ("secret", "passw", "passphrase", "key", "token"),
+        re.compile(
+            r"(?<![A-Za-z])([\w.-]{0,40}(?:secret|password|passwd|passphrase|account_?key"
+            r"|access_?key|api_?key|private_?key|sas_?token|session_?token|security_?token"
+            r"|auth_?token)[\w.-]{0,40}[\"']?\s*[:=]\s*[\"']?)(?!\*\*\*)[^\s\"'&,;<>)}\]]+",
+            re.IGNORECASE,
+        ),
+        rf"\1{MASK}",
+    ),
+    (
+        ("stringtosign", "sessiontoken", "accesskey"),
+        re.compile(r"<(SessionToken|SecretAccessKey|AWSAccessKeyId|StringToSign)>[^<]*"),
+        rf"<\1>{MASK}",
+    ),
+    # Ids of AWS keys, wherever they stand.
+    (("akia", "asia"), re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b"), MASK),
+)
+
+_learnt: set[str] = set()
+
+
+def learn(options: Mapping[str, str]) -> None:
+    """Mask the values of secret-looking options in every text from now on."""
+    for name, value in options.items():
+        named = SECRET_NAME.search(name) and not _PLACE_NAME.search(name)
+        if named and len(value) >= _MIN_LEARNT:
+            _learnt.update({value, quote(value, safe=""), quote(value)})
+
+
+def forget() -> None:
+    """Unlearn all values; for tests, which share a process."""
+    _learnt.clear()
+
+
+def redacted(text: str) -> str:
+    """The text without credentials."""
+    # The longest first: one secret may be a part of another.
+    for secret in sorted(_learnt, key=len, reverse=True):
+        if secret in text:
+            text = text.replace(secret, MASK)
+    lowered = text.lower()
+    for signs, pattern, replacement in _PATTERNS:
+        if any(sign in lowered for sign in signs):
+            text = pattern.sub(replacement, text)
+    return text

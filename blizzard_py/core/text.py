@@ -1,0 +1,53 @@
+"""Foreign text made safe to show: names, errors and lines that somebody else wrote.
+
+A terminal obeys what it is sent, a direction mark makes a name read backwards, and
+a local name that is not UTF-8 cannot be printed at all.
+"""
+
+from __future__ import annotations
+
+import re
+
+# How much of one foreign text is shown; a log line or a page is not the place for more.
+MAX_SHOWN = 2000
+
+
+def printable(text: str) -> str:
+    """The text with control characters, direction marks and undecodable bytes escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """As `printable`, but line breaks stay: for traces."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def json_safe(document: str) -> str:
+    r"""JSON text with what cannot be printed as ``\uXXXX``: it reads back as the same values.
+
+    Outside of its strings JSON has no such characters but line breaks, which stay.
+    """
+    if document.isprintable():
+        return document
+    return "".join(c if c.isprintable() or c == "\n" else _unit_escapes(c) for c in document)
+
+
+def _unit_escapes(character: str) -> str:
+    """A character as JSON spells it: one UTF-16 unit or, outside of the BMP, two."""
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
+
+
+def shortened(text: str, limit: int = MAX_SHOWN) -> str:
+    """The text, cut in its middle if it is longer than ``limit`` characters."""
+    if len(text) <= limit:
+        return text
+    half = (limit - 1) // 2
+    return f"{text[:half]}…{text[-half:]}"
+
+
+def one_line(text: str) -> str:
+    """The text on one line, runs of white space as one space."""
+    return re.sub(r"\s+", " ", text).strip()

@@ -1,0 +1,154 @@
+"""What a table's pipeline tells while it works: `Activity` in Penguin's words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from blizzard_py.core import metrics
+from blizzard_py.core.activity import Activity, Finished, Letter, Poll, age
+from blizzard_py.core.errors import CommitError
+from blizzard_py.core.model import Entry
+from penguin_py.memory import Memory
+from penguin_py.model import CommitConflict, Rejection, TableState
+
+CHORES = ("reconcile", "optimize", "vacuum")
+
+# What delta-rs gives no sign of life in: a commit, which may write a log checkpoint of a
+# large table, and a chore, which may rewrite much of the table.
+COMMIT_SECS = 1800.0
+CHORE_SECS = 6 * 3600.0
+
+
+class TableActivity(Activity):
+    """One table's live view."""
+
+    daemon = "penguin"
+
+    def __init__(self, name: str, place: str, clock: Callable[[], float]) -> None:
+        super().__init__(name, place, clock)
+        self._version: int | None = None
+        self._committed: float | None = None
+        self._orphans: int | None = None
+        metrics.PENGUIN_PENDING_FILES.labels(name).set_function(self.pending)
+        metrics.PENGUIN_LAG_SECS.labels(name).set_function(self.lag)
+        metrics.COMMIT_AGE.labels(name).set_function(self._commit_age)
+        metrics.TABLE_VERSION.labels(name).set_function(lambda: _or_nan(self._version))
+        metrics.ORPHAN_FILES.labels(name).set_function(lambda: _or_nan(self._orphans))
+        # Series that exist from the start let a rule see the first event.
+        for status in ("landed", "failed"):
+            metrics.COMMITS.labels(name, status)
+        for chore in CHORES:
+            for status in ("done", "failed"):
+                metrics.CHORES.labels(name, chore, status)
+        for metric in (
+            metrics.PENGUIN_FILES_DISCOVERED,
+            metrics.PENGUIN_LIST_REQUESTS,
+            metrics.PENGUIN_KEYS_LISTED,
+            metrics.PENGUIN_POLL_SECS,
+            metrics.CONFLICTS,
+            metrics.COMMIT_SECS,
+            metrics.FILES_COMMITTED,
+            metrics.RECORDS_COMMITTED,
+            metrics.BYTES_COMMITTED,
+            metrics.SCHEMA_EVOLUTIONS,
+        ):
+            metric.labels(name)
+
+    def polled(self, secs: float, found: Sequence[Entry], cost: tuple[int, int]) -> None:
+        """A poll of ``secs`` found files that are not in the log; ``cost``: requests, keys."""
+        now = self.clock()
+        requests, keys = cost
+        metrics.PENGUIN_POLL_SECS.labels(self.name).observe(secs)
+        metrics.PENGUIN_LIST_REQUESTS.labels(self.name).inc(requests)
+        metrics.PENGUIN_KEYS_LISTED.labels(self.name).inc(keys)
+        metrics.PENGUIN_FILES_DISCOVERED.labels(self.name).inc(len(found))
+        self._polled(Poll(now, secs, len(found), requests, keys), found)
+
+    def settled(self, entries: Iterable[Entry]) -> None:
+        """Files that are committed, on record or gone."""
+        with self._lock:
+            self._backlog.settle(entry.modified for entry in entries)
+
+    def knows(self, state: TableState | None, memory: Memory) -> None:
+        """The table as the log has it now, and what is remembered of it."""
+        with self._lock:
+            self._version = None if state is None else state.version
+            if self._committed is None and memory.txn_version and memory.updated is not None:
+                self._committed = float(memory.updated)
+            self._progress = memory.progress
+            self.beat()
+
+    @contextmanager
+    def committing(self, files: Sequence[Entry], rows: int, *, evolves: bool) -> Iterator[None]:
+        """Around one commit; an error that leaves it says that it did not land."""
+        started = self.clock()
+        self.expects(COMMIT_SECS)
+        status = "failed"
+        try:
+            yield
+            status = "landed"
+        except CommitError as error:
+            if isinstance(error, CommitConflict):
+                metrics.CONFLICTS.labels(self.name).inc()
+            raise
+        finally:
+            secs = age(self.clock(), started)
+            metrics.COMMITS.labels(self.name, status).inc()
+            metrics.COMMIT_SECS.labels(self.name).observe(secs)
+            self.beat()
+        size = sum(entry.size for entry in files)
+        metrics.FILES_COMMITTED.labels(self.name).inc(len(files))
+        metrics.RECORDS_COMMITTED.labels(self.name).inc(rows)
+        metrics.BYTES_COMMITTED.labels(self.name).inc(size)
+        if evolves:
+            metrics.SCHEMA_EVOLUTIONS.labels(self.name).inc()
+        with self._lock:
+            self._committed = now = self.clock()
+            # The commit takes the next version; a rival's in between shows with the next poll.
+            self._version = 0 if self._version is None else self._version + 1
+            self._did(Finished(now, str(self._version), len(files), rows, size, secs))
+
+    def quarantined(self, rejections: Sequence[Rejection]) -> None:
+        """Files that are on record as refused."""
+        now = self.clock()
+        for rejection in rejections:
+            metrics.FILES_QUARANTINED.labels(self.name, rejection.stage).inc()
+        self._given_up(Letter(now, r.entry.path, r.stage, r.reason) for r in rejections)
+
+    def swept(self, orphans: int) -> None:
+        """A sweep is done and found so many files too old to commit."""
+        with self._lock:
+            self._orphans = orphans
+
+    @contextmanager
+    def chore(self, name: str) -> Iterator[None]:
+        """Around a chore; one that raises has failed."""
+        self.expects(CHORE_SECS)
+        status = "failed"
+        try:
+            yield
+            status = "done"
+        finally:
+            metrics.CHORES.labels(self.name, name, status).inc()
+            self.beat()
+
+    def _commit_age(self) -> float:
+        with self._lock:
+            return math.nan if self._committed is None else age(self.clock(), self._committed)
+
+    def to_json(self) -> dict[str, Any]:
+        """As `Activity`, with the table's version."""
+        with self._lock:
+            return {
+                **super().to_json(),
+                "version": self._version,
+                "orphans": self._orphans,
+                "committed_at": self._committed,
+            }
+
+
+def _or_nan(number: int | None) -> float:
+    return math.nan if number is None else number

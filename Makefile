@@ -17,7 +17,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check bench bench-discovery bench-penguin chaos soak image image-test lock clean
+.PHONY: help setup demo test check bench bench-discovery bench-penguin chaos soak image image-test docs lock clean
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -72,6 +72,9 @@ lock: ## compile pyproject.toml into the requirements*.lock files
 	$(DEV) $(COMPILE) pyproject.toml --extra azure --extra dev -c requirements-build.lock -o requirements-dev.lock
 	$(DEV) $(COMPILE) pyproject.toml -c requirements-dev.lock -o requirements.lock
 	$(DEV) $(COMPILE) pyproject.toml --extra azure -c requirements-dev.lock -o requirements-image.lock
+
+docs: ## write docs/configuration.md from the settings
+	$(DEV) python -m blizzard_py.core.reference
 
 clean: ## remove .venv and everything generated
 	rm -rf .venv .tools .demo .bench .build-requires.in build dist spark-warehouse artifacts .coverage

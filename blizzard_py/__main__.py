@@ -8,33 +8,60 @@ from typing import Any
 
 import click
 import yaml
-from rich.console import Console
-from rich.table import Table
 
 from blizzard_py import app
 from blizzard_py.backfill import Range
+from blizzard_py.commands import checkpoint, dlq, init
+from blizzard_py.commands.options import source_options
 from blizzard_py.core.cli import (
+    CONTEXT,
+    GuidedGroup,
     answer,
-    cell,
     command,
+    completion_of,
     config_argument,
+    fencing_notes,
     json_option,
     log_level_option,
     once_option,
+    print_error,
     print_json,
+    print_table,
+    verbose_option,
 )
 from blizzard_py.core.configfile import load_config
 from blizzard_py.core.text import printable
 from blizzard_py.explain import lines
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=GuidedGroup,
+    context_settings=CONTEXT,
+    examples=(
+        "blizzard init --source-uri ./raw --table-uri ./lake/events",
+        "blizzard validate blizzard.yaml      # every problem at once, with its line",
+        "blizzard plan blizzard.yaml          # what the next poll would ingest",
+        "blizzard run blizzard.yaml           # until SIGTERM; `penguin run` commits",
+    ),
+)
 @click.version_option(package_name="blizzard-penguin")
+@verbose_option
 def main() -> None:
-    """Ingest NDJSON files that keep arriving: none skipped, none twice."""
+    """Ingest NDJSON files that keep arriving: none skipped, none twice.
+
+    CONFIG is the YAML file that both daemons read. Exit codes: 0 done, 1 a pipeline
+    failed, 2 bad configuration or usage, 3 another daemon has taken over.
+    """
 
 
-@main.command()
+@main.command(
+    section="Run",
+    examples=(
+        "blizzard run config.yaml                     # until SIGTERM or SIGINT",
+        "blizzard run config.yaml --once              # drain what is there, then exit",
+        "blizzard run config.yaml --log-level debug 2>&1 | jq .event",
+    ),
+)
 @config_argument
 @once_option
 @log_level_option
@@ -43,27 +70,37 @@ def run(config: Path, once: bool) -> int:
     """Poll every source and ingest what is new.
 
     Without --once it runs until SIGTERM or SIGINT. Exit codes: 0 done, 1 a
-    pipeline failed, 2 bad configuration.
+    pipeline failed, 2 bad configuration, 3 another daemon has taken over.
     """
     return app.run_daemon(load_config(config), once=once)
 
 
-@main.command()
+@main.command(section="Set up", examples=("blizzard validate config.yaml",))
 @config_argument
 @command
 def validate(config: Path) -> int:
     """Check CONFIG and report every problem at once (exit code 2).
 
+    Opens no connection to a store: `plan` tells whether they can be reached.
     If a pipeline has a transform, a Spark of this machine (or the Spark Connect server)
     is asked about it, which takes some seconds; nothing is read or written.
     """
     loaded = load_config(config)
     app.validate_transforms(loaded)
     click.echo(f"{config}: ok, {len(loaded.pipelines)} pipelines, {len(loaded.tables)} tables")
+    sinks = (pipeline.sink for pipeline in loaded.pipelines.values())
+    for note in fencing_notes((sink.table_uri, sink.storage_options) for sink in sinks):
+        click.echo(f"note: {note}", err=True)
     return 0
 
 
-@main.command()
+@main.command(
+    section="Look",
+    examples=(
+        "blizzard plan config.yaml",
+        "blizzard plan config.yaml --json | jq -r '.pipelines[].sources[].files[].path'",
+    ),
+)
 @config_argument
 @json_option
 @log_level_option
@@ -73,17 +110,33 @@ def plan(config: Path, as_json: bool) -> int:
     return answer(app.plan(load_config(config)), _print_plan, as_json=as_json)
 
 
-@main.command()
+@main.command(
+    section="Look",
+    examples=(
+        "blizzard status config.yaml",
+        "blizzard status config.yaml --json | jq '.pipelines[].sources[].lag.secs'",
+    ),
+)
 @config_argument
 @json_option
 @log_level_option
 @command
 def status(config: Path, as_json: bool) -> int:
-    """Show the state of every source, from storage alone."""
+    """Show the state of every source, from storage alone.
+
+    Works from any machine that reaches the stores, whether the daemon runs or not.
+    A + behind a number says that there is more than was looked at.
+    """
     return answer(app.status(load_config(config)), _print_status, as_json=as_json)
 
 
-@main.command()
+@main.command(
+    section="Look",
+    examples=(
+        "blizzard schema config.yaml",
+        "blizzard schema config.yaml --json | jq '.pipelines[].fields'",
+    ),
+)
 @config_argument
 @json_option
 @log_level_option
@@ -96,27 +149,13 @@ def schema(config: Path, as_json: bool) -> int:
     return answer(app.schema(load_config(config)), _print_schema, as_json=as_json)
 
 
-@main.command()
-@config_argument
-@click.option("--pipeline", required=True, help="The pipeline's name.")
-@click.option("--source", required=True, help="The source's name.")
-@click.option("--from", "first", required=True, metavar="PREFIX", help="First partition.")
-@click.option("--to", "last", required=True, metavar="PREFIX", help="Last partition, included.")
-@click.option("--replay", is_flag=True, help="Ingest again what the live daemon has done.")
-@log_level_option
-@command
-def backfill(config: Path, pipeline: str, source: str, first: str, last: str, replay: bool) -> int:
-    """Ingest a closed range of partitions beside the live daemon.
-
-    It has a checkpoint of its own, so it can be stopped and started again, and
-    never touches the live watermarks. A range that is the live daemon's is
-    refused unless --replay is given.
-    """
-    chosen = Range(first.strip("/"), last.strip("/"))
-    return app.backfill(load_config(config), (pipeline, source), chosen, replay=replay)
-
-
-@main.command()
+@main.command(
+    section="Look",
+    examples=(
+        "blizzard explain config.yaml s3://raw/events/date=2024-01-28/1.ndjson.gz",
+        "blizzard explain config.yaml ./raw/1.ndjson.gz --json | jq -r .verdict",
+    ),
+)
 @config_argument
 @click.argument("uri", metavar="URI")
 @json_option
@@ -138,21 +177,56 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
     return 0
 
 
+@main.command(
+    section="Mend",
+    examples=(
+        (
+            "blizzard backfill config.yaml --pipeline events --source main "
+            "--from date=2023-01-01 --to date=2023-12-31"
+        ),
+    ),
+)
+@config_argument
+@source_options(required=True)
+@click.option("--from", "first", required=True, metavar="PREFIX", help="First partition.")
+@click.option("--to", "last", required=True, metavar="PREFIX", help="Last partition, included.")
+@click.option("--replay", is_flag=True, help="Ingest again what the live daemon has done.")
+@log_level_option
+@command
+def backfill(config: Path, pipeline: str, source: str, first: str, last: str, replay: bool) -> int:
+    """Ingest a closed range of partitions beside the live daemon.
+
+    It has a checkpoint of its own, so it can be stopped and started again, and
+    never touches the live watermarks. A range that is the live daemon's is
+    refused unless --replay is given.
+    """
+    chosen = Range(first.strip("/"), last.strip("/"))
+    return app.backfill(load_config(config), (pipeline, source), chosen, replay=replay)
+
+
+main.add_command(dlq)
+main.add_command(checkpoint)
+main.add_command(init)
+main.add_command(completion_of(main, "blizzard"))
+
+
 def _print_plan(document: dict[str, Any]) -> None:
-    table = Table("source", "state", "watermark", "new files", "bytes", "LISTs", "keys")
-    for pipeline, block in document["pipelines"].items():
-        for source, found in block["sources"].items():
-            files = found["files"]
-            table.add_row(
-                cell(f"{pipeline}/{source}"),
+    print_table(
+        ("source", "state", "watermark", "new files", "bytes", "LISTs", "keys"),
+        (
+            [
+                f"{pipeline}/{source}",
                 found["state"],
-                cell(found["watermark"]),
-                f"{len(files):,}",
-                f"{sum(f['size'] for f in files):,}",
+                found["watermark"],
+                f"{len(found['files']):,}",
+                f"{sum(f['size'] for f in found['files']):,}",
                 str(found["list_requests"]),
                 f"{found['keys_listed']:,}",
-            )
-    Console().print(table)
+            ]
+            for pipeline, block in document["pipelines"].items()
+            for source, found in block["sources"].items()
+        ),
+    )
 
 
 _ORIGINS = {
@@ -195,26 +269,49 @@ def _flow(value: Any) -> str:
 
 
 def _print_status(document: dict[str, Any]) -> None:
-    table = Table("source", "state", "watermark", "last update (UTC)", "in flight", "files", "rows")
+    print_table(
+        (
+            "source",
+            "state",
+            "watermark",
+            "lag",
+            "waiting",
+            "dead letters",
+            "updated (UTC)",
+            "in flight",
+            "files",
+            "rows",
+        ),
+        (
+            _status_row(f"{pipeline}/{source}", found)
+            for pipeline, block in document["pipelines"].items()
+            for source, found in block["sources"].items()
+        ),
+    )
     for pipeline, block in document["pipelines"].items():
         for source, found in block["sources"].items():
-            updated = found["last_update_ts"]
-            totals = found["totals"]
-            table.add_row(
-                cell(f"{pipeline}/{source}"),
-                found["state"],
-                cell(found["watermark"]),
-                f"{dt.datetime.fromtimestamp(updated, dt.UTC):%Y-%m-%d %H:%M:%S}"
-                if updated
-                else "-",
-                ", ".join(batch["phase"] for batch in found["in_flight"]) or "-",
-                f"{totals['files']:,}"
-                + (f" (+{totals['quarantined']:,} quarantined)" if totals["quarantined"] else ""),
-                f"{totals['rows']:,}"
-                + (f" (+{totals['bad_rows']:,} bad)" if totals["bad_rows"] else ""),
-            )
-    Console().print(table)
+            if found["lag"]["error"]:
+                print_error(f"{pipeline}/{source}: lag is not known: {found['lag']['error']}")
+
+
+def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
+    updated, lag, dead, totals = (
+        found[key] for key in ("last_update_ts", "lag", "dead_letters", "totals")
+    )
+    return [
+        name,
+        found["state"],
+        found["watermark"],
+        None if lag["secs"] is None else f"{dt.timedelta(seconds=round(lag['secs']))}",
+        None if lag["files"] is None else f"{lag['files']:,}{'' if lag['complete'] else '+'}",
+        f"{dead['objects']:,}{'' if dead['complete'] else '+'}",
+        f"{dt.datetime.fromtimestamp(updated, dt.UTC):%F %T}" if updated else None,
+        ", ".join(batch["phase"] for batch in found["in_flight"]),
+        f"{totals['files']:,}"
+        + (f" (+{totals['quarantined']:,} quarantined)" if totals["quarantined"] else ""),
+        f"{totals['rows']:,}" + (f" (+{totals['bad_rows']:,} bad)" if totals["bad_rows"] else ""),
+    ]
 
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="blizzard")

@@ -7,17 +7,18 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from rich.console import Console
 
 from blizzard_py.activity import SourceActivity
-from blizzard_py.backfill import Range, RangeRefused, check_range, is_ours
+from blizzard_py.backfill import BACKFILL, Range, RangeRefused, check_range, is_ours
 from blizzard_py.batch import Parts, Stores
 from blizzard_py.core import checkpoint
 from blizzard_py.core.config import Config, PipelineSettings, SourceSettings
 from blizzard_py.core.daemon import Loop, run, stop_on_signals
-from blizzard_py.core.errors import BlizzardError, ConfigError, NotFound, StateError
+from blizzard_py.core.errors import BlizzardError, ConfigError, NotFound, StateError, StorageError
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.metered import Metered
 from blizzard_py.core.model import IngestResult
@@ -36,7 +37,7 @@ from blizzard_py.progress import advanced
 from blizzard_py.schema import field_spec
 from blizzard_py.schemafile import InferredSchema, described
 from blizzard_py.settings import Engine, IngestJob, IngestSettings, Place
-from blizzard_py.state import STATE_FOLDER, state_from_json
+from blizzard_py.state import STATE_FOLDER, SourceState, state_from_json
 
 
 def ingest_settings(pipeline: PipelineSettings, source: SourceSettings) -> IngestSettings:
@@ -79,16 +80,17 @@ def _source_pipeline(
     scope: Scope | None = None,
     suffix: str = "",
 ) -> SourcePipeline:
-    return SourcePipeline(_parts(config, where, engine, source, suffix), scope)
+    return SourcePipeline(parts_of(config, where, engine, source, suffix), scope)
 
 
-def _parts(
+def parts_of(
     config: Config,
     where: tuple[str, str],
     engine: Engine,
     source: SourceSettings | None = None,
     suffix: str = "",
 ) -> Parts:
+    """What a source is made of. Opens no connection."""
     name, source_name = where
     pipeline = config.pipelines[name]
     source = pipeline.sources[source_name] if source is None else source
@@ -136,7 +138,8 @@ class NoEngine:
         """Nothing runs, nothing to end."""
 
 
-def _spark_engine(config: Config, app_name: str) -> StoppableEngine:
+def spark_engine(config: Config, app_name: str) -> StoppableEngine:
+    """Spark as it is configured. Starts nothing before the first job."""
     from blizzard_py.spark import SparkEngine  # noqa: PLC0415  # see `LateEngine`
 
     return SparkEngine(config.spark.master, config.spark.conf, app_name)
@@ -147,7 +150,7 @@ def run_daemon(config: Config, *, once: bool) -> int:
     if not config.pipelines:
         raise ConfigError("configuration", ["pipelines: is required to run blizzard"])
     log = get_logger()
-    engine = LateEngine(partial(_spark_engine, config, "blizzard"))
+    engine = LateEngine(partial(spark_engine, config, "blizzard"))
     stop = threading.Event()
     limits = config.global_
     loop = Loop(once, limits.poll_jitter_secs, limits.shutdown_grace_secs)
@@ -206,29 +209,21 @@ def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: b
 
     Raises `ConfigError` for an unknown source and `RangeRefused`.
     """
-    pipeline_name, source_name = where
-    pipeline = config.pipelines.get(pipeline_name)
-    source = None if pipeline is None else pipeline.sources.get(source_name)
-    if pipeline is None or source is None:
-        known = ", ".join(
-            f"{p}/{s}" for p, found in config.pipelines.items() for s in found.sources
-        )
-        name = f"{pipeline_name}/{source_name}"
-        raise ConfigError("--pipeline, --source", [f"there is no {name}; known: {known}"])
+    source = source_of(config, where)
     for prefix in (chosen.first, chosen.last):
         if accepts(source.compression)(prefix):
             raise RangeRefused(f"{prefix!r} is a file; --from and --to are partitions")
-    live = _source_pipeline(config, (pipeline_name, source_name), NoEngine())
+    live = _source_pipeline(config, where, NoEngine())
     state = checkpoint.load(live.sink, live.checkpoint_path, state_from_json)
     check_range(chosen, state, _backfills_of(live), replay=replay)
     if state is None:
         raise StateError(f"{live.name}: its checkpoint is gone")
     scope = Scope(chosen.gap, partial(is_ours, state, replay=replay))
-    engine = LateEngine(partial(_spark_engine, config, "blizzard-backfill"))
+    engine = LateEngine(partial(spark_engine, config, "blizzard-backfill"))
     stop = threading.Event()
     worker = _source_pipeline(
         config,
-        (pipeline_name, source_name),
+        where,
         engine,
         # The range is the only bound: the same depth, no lookback and no late files.
         source=source.model_copy(
@@ -250,7 +245,17 @@ def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: b
             engine.stop()
 
 
-BACKFILL = "_backfill_"
+def source_of(config: Config, where: tuple[str, str]) -> SourceSettings:
+    """The settings of a source by the names of its pipeline and itself. Raises `ConfigError`."""
+    pipeline = config.pipelines.get(where[0])
+    source = None if pipeline is None else pipeline.sources.get(where[1])
+    if source is None:
+        known = ", ".join(
+            f"{p}/{s}" for p, found in config.pipelines.items() for s in found.sources
+        )
+        name = "/".join(where)
+        raise ConfigError("--pipeline, --source", [f"there is no {name}; known: {known}"])
+    return source
 
 
 def _backfills_of(live: SourcePipeline) -> list[Range]:
@@ -276,7 +281,7 @@ def explain(config: Config, uri: str) -> Explanation:
     if place.source is None or place.path is None:
         return unmatched(place)
     pipeline_name, _, source_name = place.source.partition("/")
-    parts = _parts(config, (pipeline_name, source_name), NoEngine())
+    parts = parts_of(config, (pipeline_name, source_name), NoEngine())
     try:
         found = _backfills_of(SourcePipeline(parts))
     except NotFound:  # a local table that nothing was written to yet
@@ -313,7 +318,7 @@ def _schema_of(config: Config, name: str) -> dict[str, Any]:
     if not pipeline.schema_.infer:
         return described("declared", declared)
     for source_name in pipeline.sources:
-        parts = _parts(config, (name, source_name), NoEngine())
+        parts = parts_of(config, (name, source_name), NoEngine())
         found = _inferred(name, pipeline, parts.source, parts.stores)
         kept = found.kept()
         if kept is not None:
@@ -350,12 +355,16 @@ def _collect(
     return {"pipelines": pipelines}, errors
 
 
-def _plan_source(source: SourcePipeline) -> dict[str, Any]:
-    state = source.load()
+def _as_good_as(state: SourceState) -> SourceState:
+    """The state with what is being published done, since it will be."""
     for batch in state.in_flight:
-        # Its outputs will be published, so its files are as good as done.
         if batch.phase == "publishing":
             state = advanced(state, batch, (), batch.started_ts, 0)
+    return state
+
+
+def _plan_source(source: SourcePipeline) -> dict[str, Any]:
+    state = _as_good_as(source.load())
     found = source.discover(state)
     return {
         "state": state.progress.state,
@@ -378,6 +387,8 @@ def _status_of(source: SourcePipeline) -> dict[str, Any]:
         },
         "grace_period_secs": source.grace_period_secs(state),
         "last_update_ts": state.last_update_ts,
+        "lag": _lag_of(source, state),
+        "dead_letters": _letters_of(source),
         "in_flight": [
             {
                 "batch": batch.batch,
@@ -390,4 +401,36 @@ def _status_of(source: SourcePipeline) -> dict[str, Any]:
             for batch in state.in_flight
         ],
         "totals": asdict(state.totals),
+    }
+
+
+# Objects of a dead-letter queue that `status` counts: a request for each thousand.
+LETTERS_COUNTED = 10_000
+
+
+def _lag_of(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
+    """How long the oldest waiting file has waited. A source out of reach is no error here."""
+    try:
+        found = source.backlog(_as_good_as(state))
+    except StorageError as error:
+        return {"secs": None, "files": None, "complete": False, "error": str(error)}
+    if found is None:
+        return {"secs": None, "files": None, "complete": False, "error": None}
+    waited = None if found.oldest_ts is None else max(0.0, time.time() - found.oldest_ts)
+    return {
+        "secs": 0.0 if waited is None and found.complete else waited,
+        "files": found.files,
+        "complete": found.complete,
+        "error": None,
+    }
+
+
+def _letters_of(source: SourcePipeline) -> dict[str, Any]:
+    found = list(islice(source.dead_letters(), LETTERS_COUNTED + 1))
+    counted = found[:LETTERS_COUNTED]
+    return {
+        "objects": len(counted),
+        "bytes": sum(letter.size for letter in counted),
+        "newest_ts": max((letter.modified for letter in counted), default=None),
+        "complete": len(found) == len(counted),
     }

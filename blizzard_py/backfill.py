@@ -28,6 +28,9 @@ from blizzard_py.core.watermark import Gap, is_new
 from blizzard_py.late import find_late
 from blizzard_py.state import SourceState
 
+# Between a source's name and the range in the name of a backfill's state.
+BACKFILL = "_backfill_"
+
 # Sorts above everything that can follow a prefix.
 _LAST = "\U0010ffff"
 

@@ -29,6 +29,9 @@ from blizzard_py.sweep import grace_of
 
 # How many bad files an error or a log line names.
 _EXAMPLES = 5
+# No name in a configuration has a ~, so no other source's state can be called the same.
+REPLAY_SUFFIX = "~replay"
+RECORDS_SUFFIX = "~records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Stores:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a source is made of; ``suffix`` tells a backfill's state from the live one's.
+    """What a source is made of; ``suffix`` tells other runs of it from the live one.
 
     ``infer`` gives the fields for ``ingest`` where they are not all declared; it is
     called with the first files to do.
@@ -72,6 +75,16 @@ class Parts:
         """``{pipeline}_{source}``, for files and folders."""
         return f"{self.pipeline}_{self.source_name}{self.suffix}"
 
+    @property
+    def letters_id(self) -> str:
+        """The folder of the source's dead letters, whichever of its runs wrote them."""
+        return f"{self.pipeline}_{self.source_name}"
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether this is a replay of dead letters."""
+        return self.suffix in {REPLAY_SUFFIX, RECORDS_SUFFIX}
+
 
 @dataclass(frozen=True, slots=True)
 class Ingesting:
@@ -98,7 +111,7 @@ class BatchRunner:
         self._save = save
         self._sink = parts.stores.sink
         self._journal = Journal(self._sink, parts.id)
-        self._letters = DeadLetters(parts.stores.dlq, parts.id, parts.stores.source.uri)
+        self._letters = DeadLetters(parts.stores.dlq, parts.letters_id, parts.stores.source.uri)
         self._settings = parts.ingest if parts.infer is None else None
         self._failures = 0
         self._job: str | None = None
@@ -147,7 +160,9 @@ class BatchRunner:
     def sweep(self) -> None:
         """Remove what crashes and time have left: staging of no batch, old journal entries."""
         self._sink.delete_tree(staging_root(self._parts.id))
-        self._journal.prune(self._parts.clock())
+        # What was replayed once must not be replayed from another letter, however late.
+        if not self._parts.is_replay:
+            self._journal.prune(self._parts.clock())
 
     def letters_for_late(self, files: list[FinishedFile], now: float) -> None:
         """Put late files in the dead-letter queue."""

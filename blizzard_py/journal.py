@@ -17,7 +17,10 @@ from __future__ import annotations
 
 import json
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
+from blizzard_py.core.checkpoint import Fields, parsed
+from blizzard_py.core.errors import NotFound
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.state import STATE_FOLDER, Batch
 
@@ -65,3 +68,54 @@ class Journal:
 def first_name(moment: float) -> str:
     """What every UUIDv7 made at ``moment`` or later sorts above (RFC 9562: 48 bits of ms)."""
     return str(uuid.UUID(int=max(0, int(moment * 1000)) << 80))[:13]
+
+
+class Ingested:
+    """Which paths a source's journal says were ingested, read as it grows."""
+
+    def __init__(self, storage: Storage, source_id: str, concurrency: int) -> None:
+        self._storage = storage
+        self._folder = join(JOURNAL_FOLDER, source_id)
+        self._concurrency = concurrency
+        self._last = f"{self._folder}/"
+        self._batches: dict[str, str] = {}
+
+    def since(self, moment: float) -> Ingested:
+        """The same, for batches begun at ``moment`` (epoch seconds) or later only."""
+        self._last = join(self._folder, first_name(moment))
+        return self
+
+    def batches(self) -> dict[str, str]:
+        """Paths with the batch that ingested them, up to what the journal holds now.
+
+        Reads what is new since the last call. Raises `StateError`, `StorageError`.
+        """
+        try:
+            names = [
+                entry.path
+                for page in self._storage.list_range(self._last, f"{self._folder}0")
+                for entry in page.entries
+                if entry.path.endswith(".json")
+            ]
+        except NotFound:  # a local table that nothing was written to yet
+            return self._batches
+        with ThreadPoolExecutor(max_workers=self._concurrency) as pool:
+            for name, raw in zip(names, pool.map(self._read, names), strict=True):
+                self._last = name
+                if raw is not None:
+                    where = f"{self._storage.uri}/{name}"
+                    self._note(Fields(parsed(raw, where), where), where)
+        return self._batches
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            return self._storage.read(name)
+        except NotFound:  # pruned meanwhile
+            return None
+
+    def _note(self, read: Fields, where: str) -> None:
+        batch = read("batch", str)
+        for document in read("files", list):
+            file = Fields(document, where)
+            if file("outcome", str) == "ingested":
+                self._batches[file("path", str)] = batch

@@ -18,12 +18,13 @@ the checkpoint, so an error is handled by the same code as a crash.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from uuid_utils import uuid7
 
 from blizzard_py.activity import SourceActivity
+from blizzard_py.backlog import Backlog, backlog
 from blizzard_py.batch import BatchRunner, Ingesting, Parts
 from blizzard_py.core import checkpoint
 from blizzard_py.core.daemon import StopEvent
@@ -37,12 +38,14 @@ from blizzard_py.core.watermark import mark_idle
 from blizzard_py.discovery import (
     Discovery,
     Scope,
+    accepts,
     check_tracking,
     discover,
     discover_unseen,
     starting_point,
 )
 from blizzard_py.late import late_by, observed, partitions_behind, quarantined_late, swept
+from blizzard_py.letters import LetterObject, objects
 from blizzard_py.order import TOLERANCE_SECS, inspect
 from blizzard_py.progress import (
     BatchLimits,
@@ -132,6 +135,22 @@ class SourcePipeline:
             self._parts.concurrency,
             self._scope,
         )
+
+    def backlog(self, state: SourceState) -> Backlog | None:
+        """What waits, for a bounded number of requests; None without a watermark to start at.
+
+        Raises `StorageError`, `StateError`.
+        """
+        if not self._source.use_watermark:
+            return None
+        where = f"{self._stores.sink.uri}/{self.checkpoint_path}"
+        start = starting_point(state.progress, self._source, self._clock(), where)
+        accept = accepts(self._source.compression)
+        return backlog(self._stores.source, start, accept, state.passed.queue)
+
+    def dead_letters(self) -> Iterator[LetterObject]:
+        """The open objects of its dead-letter queue. Raises `StorageError`."""
+        return objects(self._stores.dlq, self._parts.letters_id)
 
     def cycle(self, stop: StopEvent) -> bool:
         """Ingest everything that is there now, batch by batch; True if any file was done."""

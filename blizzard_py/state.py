@@ -9,6 +9,7 @@ On top of the shared format (`blizzard_py.core.checkpoint`) come:
 * ``passed``: what scans have passed and when, to tell late files (`blizzard_py.late`);
 * ``origin``: the floor that the cold start had, ``""`` if it read everything;
 * ``processed``: the segments of the processed set, for a source without watermark;
+* ``letters``: dead-letter objects that a replay has taken and not put away yet;
 * ``totals``: counts since the pipeline's first batch.
 """
 
@@ -83,6 +84,7 @@ class SourceState:
     passed: Passed = field(default_factory=Passed)
     origin: str | None = None
     processed: tuple[Segment, ...] | None = None
+    letters: tuple[str, ...] = ()
 
 
 def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
@@ -97,6 +99,8 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         document["processed"] = segments_to_json(state.processed)
     if state.origin is not None:
         document["origin"] = state.origin
+    if state.letters:
+        document["letters"] = list(state.letters)
     if state.passed != Passed():
         document["passed"] = asdict(state.passed)
     return document
@@ -126,6 +130,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
         None
         if document.get("processed") is None
         else segments_from_json(document["processed"], f"{where}: processed"),
+        tuple(str(letter) for letter in read.get("letters", list) or []),
     )
 
 

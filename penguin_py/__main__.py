@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from blizzard_py.core.cli import (
+    CONTEXT,
+    GuidedGroup,
     answer,
-    cell,
     command,
+    completion_of,
     config_argument,
+    fencing_notes,
     json_option,
     log_level_option,
     once_option,
+    print_table,
+    verbose_option,
 )
 from blizzard_py.core.configfile import load_config
 from blizzard_py.core.text import printable
@@ -25,13 +28,32 @@ from penguin_py import app
 from penguin_py.settings import tables_of
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=GuidedGroup,
+    context_settings=CONTEXT,
+    examples=(
+        "penguin plan config.yaml             # which files the next poll would look at",
+        "penguin run config.yaml              # until SIGTERM; --once drains and exits",
+        "penguin status config.yaml           # from storage alone",
+    ),
+)
 @click.version_option(package_name="blizzard-penguin")
+@verbose_option
 def main() -> None:
-    """Commit the Parquet files that arrive in table directories to their Delta logs."""
+    """Commit the Parquet files that arrive in table directories to their Delta logs.
+
+    CONFIG is the YAML file that both daemons read. Exit codes: 0 done, 1 a table
+    failed, 2 bad configuration or usage.
+    """
 
 
-@main.command()
+@main.command(
+    section="Run",
+    examples=(
+        "penguin run config.yaml                      # until SIGTERM or SIGINT",
+        "penguin run config.yaml --once               # commit what is there, then exit",
+    ),
+)
 @config_argument
 @once_option
 @log_level_option
@@ -45,16 +67,22 @@ def run(config: Path, once: bool) -> int:
     return app.run_daemon(load_config(config), once=once)
 
 
-@main.command()
+@main.command(section="Set up", examples=("penguin validate config.yaml",))
 @config_argument
 @command
 def validate(config: Path) -> int:
     """Check CONFIG and report every problem at once (exit code 2)."""
-    click.echo(f"{config}: ok, {len(tables_of(load_config(config)))} tables")
+    tables = tables_of(load_config(config))
+    click.echo(f"{config}: ok, {len(tables)} tables")
+    for note in fencing_notes((table.uri, table.storage_options) for table in tables):
+        click.echo(f"note: {note}", err=True)
     return 0
 
 
-@main.command()
+@main.command(
+    section="Look",
+    examples=("penguin plan config.yaml", "penguin plan config.yaml --json | jq .tables"),
+)
 @config_argument
 @json_option
 @log_level_option
@@ -64,7 +92,10 @@ def plan(config: Path, as_json: bool) -> int:
     return answer(app.plan(load_config(config)), _print_plan, as_json=as_json)
 
 
-@main.command()
+@main.command(
+    section="Look",
+    examples=("penguin status config.yaml", "penguin status config.yaml --json | jq .tables"),
+)
 @config_argument
 @json_option
 @log_level_option
@@ -74,7 +105,13 @@ def status(config: Path, as_json: bool) -> int:
     return answer(app.status(load_config(config)), _print_status, as_json=as_json)
 
 
-@main.command()
+@main.command(
+    section="Mend",
+    examples=(
+        "penguin reconcile config.yaml --dry-run      # what was left behind",
+        "penguin reconcile config.yaml",
+    ),
+)
 @config_argument
 @click.option("--dry-run", is_flag=True, help="Only report; commit nothing.")
 @json_option
@@ -92,15 +129,13 @@ def reconcile(config: Path, dry_run: bool, as_json: bool) -> int:
 
 
 def _print_plan(document: dict[str, Any]) -> None:
-    table = Table("table", "txn", "watermark", "new files")
-    for name, found in document["tables"].items():
-        table.add_row(
-            cell(name),
-            _shown(found["txn_version"]),
-            cell(found["watermark"]),
-            f"{len(found['files']):,}",
-        )
-    Console().print(table)
+    print_table(
+        ("table", "txn", "watermark", "new files"),
+        (
+            [name, _shown(found["txn_version"]), found["watermark"], f"{len(found['files']):,}"]
+            for name, found in document["tables"].items()
+        ),
+    )
     for name, found in document["tables"].items():
         left_out = found["left_out"]
         if left_out["count"]:
@@ -109,21 +144,10 @@ def _print_plan(document: dict[str, Any]) -> None:
 
 
 def _print_status(document: dict[str, Any]) -> None:
-    table = Table(
-        "table", "state", "watermark", "last update (UTC)", "Delta version", "txn", "quarantined"
+    print_table(
+        ("table", "state", "watermark", "last update (UTC)", "Delta version", "txn", "quarantined"),
+        (_status_row(name, found) for name, found in document["tables"].items()),
     )
-    for name, found in document["tables"].items():
-        updated = found["last_update_ts"]
-        table.add_row(
-            cell(name),
-            found["state"],
-            cell(found["watermark"]),
-            "-" if updated is None else f"{dt.datetime.fromtimestamp(updated, dt.UTC):%F %T}",
-            _shown(found["delta_version"]),
-            _shown(found["txn_version"]),
-            f"{found['quarantine']['count']:,}",
-        )
-    Console().print(table)
     for name, found in document["tables"].items():
         newest = found["quarantine"]["newest"]
         if newest is not None:
@@ -131,12 +155,27 @@ def _print_status(document: dict[str, Any]) -> None:
             click.echo(printable(text))
 
 
+def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
+    updated = found["last_update_ts"]
+    return [
+        name,
+        found["state"],
+        found["watermark"],
+        None if updated is None else f"{dt.datetime.fromtimestamp(updated, dt.UTC):%F %T}",
+        _shown(found["delta_version"]),
+        _shown(found["txn_version"]),
+        f"{found['quarantine']['count']:,}",
+    ]
+
+
 def _print_reconcile(document: dict[str, Any]) -> None:
-    table = Table("table", "stragglers", "retried", "orphans")
-    for name, found in document["tables"].items():
-        counts = (f"{len(found[kind]):,}" for kind in ("stragglers", "retries", "orphans"))
-        table.add_row(cell(name), *counts)
-    Console().print(table)
+    print_table(
+        ("table", "stragglers", "retried", "orphans"),
+        (
+            [name, *(f"{len(found[kind]):,}" for kind in ("stragglers", "retries", "orphans"))]
+            for name, found in document["tables"].items()
+        ),
+    )
     for name, found in document["tables"].items():
         for path in found["orphans"]:
             click.echo(printable(f"{name}: orphan: {path}"))
@@ -146,5 +185,8 @@ def _shown(number: int | None) -> str:
     return "-" if number is None else f"{number:,}"
 
 
+main.add_command(completion_of(main, "penguin"))
+
+
 if __name__ == "__main__":
-    main()
+    main(prog_name="penguin")

@@ -61,14 +61,20 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
     assert plan["list_requests"] >= 1
     assert plan["keys_listed"] >= 4
     status = source_of(json.loads(invoke("status", config, "--json").stdout))
+    lag = status.pop("lag")
+    assert (lag["files"], lag["complete"], lag["error"]) == (2, True, None)
+    assert 0 <= lag["secs"] < 300
     assert status == {
         "state": "Initial",
         "watermark": None,
         "partition_watermarks": {},
         "grace_period_secs": 300,
         "last_update_ts": None,
+        "dead_letters": {"objects": 0, "bytes": 0, "newest_ts": None, "complete": True},
         "in_flight": [],
-        "totals": dict.fromkeys(("batches", "files", "quarantined", "rows", "bytes", "outputs"), 0),
+        "totals": dict.fromkeys(
+            ("batches", "files", "quarantined", "rows", "bytes", "outputs", "bad_rows"), 0
+        ),
     }
     assert scenario.table.stat("_blizzard/events_main_checkpoint.json") is None
 
@@ -84,6 +90,7 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
     }
     assert abs(status["last_update_ts"] - time.time()) < 300
     assert (status["totals"]["files"], status["totals"]["rows"]) == (2, 3)
+    assert status["lag"] == {"secs": 0, "files": 0, "complete": True, "error": None}
 
 
 def test_tables_are_printed_for_people(scenario: Scenario) -> None:

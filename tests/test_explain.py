@@ -42,6 +42,7 @@ KEYS = {
     "compared_with",
     "batch",
     "outputs",
+    "records_replayed",
     "dead_letter",
     "pending",
     "late",
@@ -521,6 +522,7 @@ def test_the_command_tells_the_way_into_the_table(
         "rows",
         "bad_rows",
         "backfill",
+        "replay",
     }
     assert found["batch"]["rows"] == 2
     assert found["batch"]["started_ts"] <= found["batch"]["finished_ts"]

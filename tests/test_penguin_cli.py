@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner, Result
 from deltalake import DeltaTable
 
-from blizzard_py.core.cli import cell
+from blizzard_py.core.cli import cell, printable_lines
 from blizzard_py.core.text import printable
 from penguin_py.__main__ import main
 from tests.penguin_world import parquet
@@ -160,3 +160,4 @@ def test_foreign_text_cannot_drive_a_terminal() -> None:
     assert printable("a\x1b[31m\nb\u202e") == "a\\x1b[31m\\nb\\u202e"
     assert cell("[red]x") == "\\[red]x"
     assert cell(None) == "-"
+    assert printable_lines("a\nb\x1b") == "a\nb\\x1b"

@@ -12,12 +12,13 @@ inside a table or a table inside a source.
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from blizzard_py.core import redact
 from blizzard_py.core.config import Config
@@ -77,12 +78,39 @@ def _place(location: tuple[str | int, ...]) -> Key:
 def _message(item: Any) -> str:
     kind = item["type"]
     if kind == "extra_forbidden":
-        return "unknown key"
+        return f"unknown key{_near(item['loc'])}"
     if kind == "missing":
         return "is required"
     if kind == "string_pattern_mismatch" and "[key]" in item["loc"]:
         return "names consist of letters, digits, `_`, `.` and `-`"
     return str(item["msg"]).removeprefix("Value error, ")
+
+
+def _near(location: tuple[str | int, ...]) -> str:
+    """The known key that an unknown one was probably meant to be."""
+    known = keys_at(Config, location[:-1])
+    close = difflib.get_close_matches(str(location[-1]), known, 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def keys_at(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
+    """The keys that a block may have, as they are written in the file."""
+    if not location:
+        return [field.alias or name for name, field in model.model_fields.items()]
+    for name, field in model.model_fields.items():
+        if location[0] in {name, field.alias}:
+            for inner, keyed in models_in(field.annotation):
+                return keys_at(inner, location[2 if keyed else 1 :])
+    return []
+
+
+def models_in(annotation: Any) -> Iterator[tuple[type[BaseModel], bool]]:
+    """The settings inside a type, and whether names or numbers lie between (a map, a list)."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation, False
+    keyed = get_origin(annotation) in {dict, list}
+    for argument in get_args(annotation):
+        yield from ((model, keyed or inner) for model, inner in models_in(argument))
 
 
 def _mapping(data: Any) -> dict[Any, Any]:
@@ -121,7 +149,7 @@ def _conflicts(document: Document) -> list[str]:
     problems += _shared(sources, sources, "is read by {other} as well")
     problems += _shared(sinks, sinks, "is written by {other} as well")
     problems += _shared(tables, tables, "is the table of {other} as well")
-    problems += _shared(sources, sinks, "overlaps with the table of {other}")
+    problems += _shared(sources, sinks, "overlaps with the table of {other}; keep them apart")
     return problems
 
 

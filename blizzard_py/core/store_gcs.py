@@ -100,7 +100,8 @@ class GCSStorage(ObjectStorage):
                 "GET", "b/{}/o", self._bucket, json_out=True, **arguments
             )
         except FileNotFoundError as error:
-            raise NotFound(f"{self.uri}/: the bucket does not exist") from error
+            missing = "the bucket does not exist; create it, or correct the URI"
+            raise NotFound(f"{self.uri}/: {missing}") from error
         return answer
 
     def _get_versioned(self, key: str) -> tuple[bytes, str]:

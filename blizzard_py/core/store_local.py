@@ -44,7 +44,7 @@ class LocalStorage:
     def list_range(self, after: str, until: str | None) -> Iterator[Page]:
         """One page per directory read; directories outside the range are not read."""
         if not self._root.is_dir():
-            raise NotFound(f"{self.uri}: no such directory")
+            raise NotFound(f"{self.uri}: no such directory; create it, or correct the path")
         low = order_key(after)
         high = None if until is None else order_key(until)
         yield from self._walk("", low, high)
@@ -242,9 +242,11 @@ def _sync_directory(folder: Path) -> None:
 def _wrapped(root: str, path: str, error: OSError) -> StorageError:
     message = f"{root}/{path}: {error.strerror or error}"
     match error:
-        case FileNotFoundError() | NotADirectoryError():
+        case NotADirectoryError():
+            return NotFound(f"{message}; a part of the path is a file: choose another directory")
+        case FileNotFoundError():
             return NotFound(message)
         case PermissionError():
-            return AccessDenied(message)
+            return AccessDenied(f"{message}; let this process's user read and write there")
         case _:
             return Unavailable(message)

@@ -276,13 +276,17 @@ def wrap_error(uri: str, error: Exception) -> StorageError:
     code = _error_code(error)
     name = type(error.__cause__ or error).__name__
     if isinstance(error, FileNotFoundError) or code in _MISSING:
-        what = "the bucket does not exist" if code in _MISSING_BUCKET else "not found"
+        missing = "the bucket does not exist; create it, or correct the URI"
+        what = missing if code in _MISSING_BUCKET else "not found"
         return NotFound(f"{uri}: {what}")
     if code in _CONFLICT:
         return Conflict(f"{uri}: changed by another writer")
     forbidden = _status(error) in {401, 403} or str(error).startswith("Forbidden")  # gcsfs' 403
     if code in _DENIED or forbidden or isinstance(error, PermissionError):
-        return AccessDenied(f"{uri}: access denied ({code or redacted(str(error))})")
+        return AccessDenied(
+            f"{uri}: access denied ({code or redacted(str(error))}); check the credentials, and"
+            " that they may list, read and write there"
+        )
     if name in _NO_CREDENTIALS:
         return AccessDenied(
             f"{uri}: no credentials found; set them in storage_options or the environment"

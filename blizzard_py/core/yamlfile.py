@@ -59,14 +59,14 @@ def load_yaml(path: Path, environment: Mapping[str, str]) -> Document:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(source, ["no such file"]) from None
+        raise ConfigError(source, ["no such file; `blizzard init` writes a first one"]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(source, [f"cannot be read: {error}"]) from error
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfigError(source, [f"is not YAML: {' '.join(str(error).split())}"]) from error
+        raise ConfigError(source, [f"is not YAML: {_told(error, text)}"]) from error
     if not isinstance(data, dict):
         raise ConfigError(source, ["must be a mapping with at least `pipelines` or `tables`"])
     lines: dict[Key, int] = {}
@@ -75,6 +75,20 @@ def load_yaml(path: Path, environment: Mapping[str, str]) -> Document:
     document = Document(source, data, (), lines)
     filled = _fill(data, (), environment, document, problems)
     return Document(source, filled, tuple(problems), lines)
+
+
+def _told(error: yaml.YAMLError, text: str) -> str:
+    """Where the parser gave up and why, and the remedy for what goes wrong most."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(error).split())
+    line = text.splitlines()[mark.line] if mark.line < text.count("\n") + bool(text) else ""
+    hint = ""
+    if line.startswith("\t"):
+        hint = "; indent with spaces, not tabs"
+    elif "${" in line:
+        hint = '; put quotes around "${VAR}" inside { } and [ ]'
+    return f"line {mark.line + 1}, column {mark.column + 1}: {getattr(error, 'problem', '')}{hint}"
 
 
 def _walk(node: yaml.Node | None, path: Key, lines: dict[Key, int], problems: list[str]) -> None:

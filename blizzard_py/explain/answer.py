@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from blizzard_py.batch import Parts
+from blizzard_py.batch import RECORDS_SUFFIX, REPLAY_SUFFIX, Parts
 from blizzard_py.core import checkpoint
 from blizzard_py.core.model import Entry
 from blizzard_py.core.watermark import Progress, is_new, split
@@ -20,8 +20,10 @@ from blizzard_py.explain.evidence import (
     delta_versions,
     journal_start,
     journaled,
+    last_journaled,
     late_letter,
     letter,
+    records_replayed,
 )
 from blizzard_py.explain.explanation import DeltaStatus, Explanation, File, InBatch, Output
 from blizzard_py.explain.location import Located, ignored
@@ -110,6 +112,9 @@ def _in_work(
     found = waiting(state, path, limit)
     if found is not None:
         return found
+    found = waiting(_state(parts, f"{parts.id}{REPLAY_SUFFIX}"), path, limit)
+    if found is not None:
+        return replace(found, reason=f"replay of dead letters: {found.reason}")
     for source_id, named in backfills.items():
         found = waiting(_state(parts, source_id), path, limit)
         if found is not None:
@@ -134,11 +139,14 @@ def _journaled(
     *,
     thorough: bool,
 ) -> Journaled | None:
-    """The journal's entry, looked for from the file's modification on.
+    """The journal's entry, looked for from the file's modification on; a replay's before all.
 
     If ``thorough`` then before it as well: a file that was rewritten after it was
     ingested has a later time.
     """
+    again = last_journaled(parts.stores.sink, f"{parts.id}{REPLAY_SUFFIX}", path, parts.concurrency)
+    if again is not None:
+        return again
     since = entry.modified - slack(state.passed) if entry else 0.0
     spans = [(since, None), (0.0, since)] if thorough and since > 0 else [(since, None)]
     sink = parts.stores.sink
@@ -162,6 +170,7 @@ def _settled(
 ) -> Explanation:
     """The answer for a file that a batch has settled."""
     named = backfills.get(found.source_id)
+    replayed = found.source_id.endswith(REPLAY_SUFFIX)
     batch = InBatch(
         found.batch,
         found.attempt,
@@ -170,28 +179,38 @@ def _settled(
         found.rows,
         found.bad_rows,
         named,
+        replayed,
     )
     notes = "" if named is None else f" of the backfill {named}"
+    if replayed:
+        notes = " of a replay of its dead letter"
     if entry is None:
         notes += "; the file is gone since"
     elif entry.modified > found.finished_ts + slack(state.passed):
         notes += f"; rewritten at {moment(entry.modified)}, which is not taken again"
-    if again and named is None:
+    if again and named is None and not replayed:
         notes += "; the checkpoint does not know it, so the next poll takes it again"
     base = replace(base, batch=batch)
     path = base.path or ""
     if found.outcome == "quarantined":
         stores = parts.stores
-        dead = letter(stores.dlq, found.source_id, found.batch, f"{stores.source.uri}/{path}")
+        dead = letter(stores.dlq, parts.letters_id, found.batch, f"{stores.source.uri}/{path}")
         why = f"{dead.stage}: {dead.error}" if dead.stage else "its dead letter is gone"
         reason = f"given up in batch {found.batch}{notes}; {why}"
         return replace(base, verdict="quarantined", reason=reason, dead_letter=dead)
     reason = f"{found.rows:,} rows in batch {found.batch}{notes}"
     if found.bad_rows:
-        letters = f"{parts.stores.dlq.uri}/{found.source_id}/{found.batch}.records.ndjson"
+        letters = f"{parts.stores.dlq.uri}/{parts.letters_id}/{found.batch}.records.ndjson"
         reason += f"; {found.bad_rows:,} bad records in {letters}"
+    records = records_replayed(
+        parts.stores.sink, f"{parts.id}{RECORDS_SUFFIX}", path, parts.concurrency
+    )
+    if records:
+        reason += f"; {records:,} more rows by replays of its dead records"
     outputs = _outputs(parts, path, found)
-    return replace(base, verdict="ingested", reason=reason, outputs=outputs)
+    return replace(
+        base, verdict="ingested", reason=reason, outputs=outputs, records_replayed=records
+    )
 
 
 def _outputs(parts: Parts, path: str, found: Journaled) -> tuple[Output, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections import deque
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from blizzard_py.core.errors import NotFound, StateError
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.journal import JOURNAL_FOLDER, first_name
+from blizzard_py.letters import original_of, put_away
 
 # How many commits of the Delta log are read at most.
 LOG_FILES = 1000
@@ -82,12 +84,19 @@ def journaled(
     Batches in which it was left for another try do not count. Costs a read per
     batch up to the hit, ``concurrency`` at a time.
     """
-    folder = join(JOURNAL_FOLDER, source_id)
-    end = f"{folder}0" if until is None else join(folder, first_name(until))
-    start = join(folder, first_name(since)) if since > 0 else f"{folder}/"
-    names = (e.path for e in _listed(sink, start, end) if e.path.endswith(".json"))
-    for where, raw in _read_each(sink, names, concurrency):
-        read = Fields(parsed(raw, where), where)
+    return next(_journaled(sink, source_id, path, since, until, concurrency), None)
+
+
+def last_journaled(sink: Storage, source_id: str, path: str, concurrency: int) -> Journaled | None:
+    """As `journaled`, for the last batch of all: what is replayed may be replayed again."""
+    found = deque(_journaled(sink, source_id, path, 0.0, None, concurrency), maxlen=1)
+    return found[0] if found else None
+
+
+def _journaled(
+    sink: Storage, source_id: str, path: str, since: float, until: float | None, concurrency: int
+) -> Iterator[Journaled]:
+    for read, where in _journal(sink, source_id, since, until, concurrency):
         for file in read("files", list):
             if not isinstance(file, dict) or file.get("path") != path:
                 continue
@@ -95,7 +104,7 @@ def journaled(
             outcome = found("outcome", str)
             if outcome == "retry":
                 break
-            return Journaled(
+            yield Journaled(
                 source_id,
                 read("batch", str),
                 read("attempt", int),
@@ -106,7 +115,29 @@ def journaled(
                 found.get("bad_rows", int) or 0,
                 tuple(_output(output, where) for output in read("outputs", list)),
             )
-    return None
+
+
+def records_replayed(sink: Storage, source_id: str, path: str, concurrency: int) -> int:
+    """How many rows replays have ingested from single records of the file at ``path``."""
+    return sum(
+        Fields(file, where)("rows", int)
+        for read, where in _journal(sink, source_id, 0.0, None, concurrency)
+        for file in read("files", list)
+        if isinstance(file, dict)
+        and file.get("outcome") == "ingested"
+        and original_of(str(file.get("path"))) == path
+    )
+
+
+def _journal(
+    sink: Storage, source_id: str, since: float, until: float | None, concurrency: int
+) -> Iterator[tuple[Fields, str]]:
+    folder = join(JOURNAL_FOLDER, source_id)
+    end = f"{folder}0" if until is None else join(folder, first_name(until))
+    start = join(folder, first_name(since)) if since > 0 else f"{folder}/"
+    names = (e.path for e in _listed(sink, start, end) if e.path.endswith(".json"))
+    for where, raw in _read_each(sink, names, concurrency):
+        yield Fields(parsed(raw, where), where), where
 
 
 def _output(document: Any, where: str) -> tuple[str, int]:
@@ -115,9 +146,9 @@ def _output(document: Any, where: str) -> tuple[str, int]:
 
 
 def letter(dlq: Storage, source_id: str, batch: str, uri: str) -> Letter:
-    """The dead letter that a batch wrote for a file."""
-    path = join(source_id, f"{batch}.ndjson")
-    found = _letter_in(dlq, path, uri)
+    """The dead letter that a batch wrote for a file, also if a replay has put it away."""
+    path, away = put_away(source_id, batch)
+    found = _letter_in(dlq, path, uri) or _letter_in(dlq, away, uri)
     return found or Letter(f"{dlq.uri}/{path}", None, None, None, None)
 
 

@@ -33,6 +33,7 @@ class InBatch:
     rows: int
     bad_rows: int
     backfill: str | None
+    replay: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class Explanation:
     compared_with: Compared | None = None
     batch: InBatch | None = None
     outputs: tuple[Output, ...] | None = None
+    records_replayed: int | None = None
     dead_letter: Letter | None = None
     pending: Waiting | None = None
     late: Lateness | None = None

@@ -1,0 +1,7 @@
+"""Commands of ``blizzard`` that people run by hand, a module for each group."""
+
+from blizzard_py.commands.checkpoint import checkpoint
+from blizzard_py.commands.dlq import dlq
+from blizzard_py.commands.setup import init
+
+__all__ = ["checkpoint", "dlq", "init"]

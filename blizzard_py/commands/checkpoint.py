@@ -1,0 +1,221 @@
+"""``blizzard checkpoint``: look at a source's state, and change it with care."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from blizzard_py import rewind
+from blizzard_py.commands.options import confirmed, source_options
+from blizzard_py.core.cli import (
+    GuidedGroup,
+    command,
+    config_argument,
+    json_option,
+    log_level_option,
+    print_json,
+    print_table,
+)
+from blizzard_py.core.configfile import load_config
+from blizzard_py.core.text import printable
+from blizzard_py.operations import pipeline_of
+from blizzard_py.pipeline import SourcePipeline
+from blizzard_py.rewind import Effect, Stored
+from blizzard_py.state import SourceState
+
+_SHOWN_FILES = 10
+
+_yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+_dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Say what would change; write nothing."
+)
+
+
+@click.group(
+    cls=GuidedGroup,
+    section="Mend",
+    examples=(
+        "blizzard checkpoint show config.yaml --pipeline events --source main",
+        (
+            "blizzard checkpoint set config.yaml --pipeline events --source main "
+            "--partition date=2024-01-28 --watermark 1706450400-a.ndjson.gz --dry-run"
+        ),
+    ),
+)
+def checkpoint() -> None:
+    """A source's saved state: show it, move a watermark, start over."""
+
+
+@checkpoint.command(
+    "show",
+    examples=(
+        "blizzard checkpoint show config.yaml --pipeline events --source main",
+        "blizzard checkpoint show config.yaml --pipeline events --source main --json",
+    ),
+)
+@config_argument
+@source_options(required=True)
+@json_option
+@log_level_option
+@command
+def show(config: Path, pipeline: str, source: str, as_json: bool) -> int:
+    """Show everything that is known of one source. Writes nothing."""
+    found = pipeline_of(load_config(config), (pipeline, source))
+    seen = rewind.stored(found)
+    copies = [entry.path for entry in rewind.backups(found)]
+    where = f"{found.sink.uri}/{found.checkpoint_path}"
+    if as_json:
+        print_json({"uri": where, "checkpoint": seen.document, "backups": copies})
+    else:
+        _print_state(where, seen, copies)
+    return 0
+
+
+def _print_state(where: str, seen: Stored, copies: list[str]) -> None:
+    state, progress = seen.state, seen.state.progress
+    writer = "-" if seen.writer is None else f"{seen.writer.id}, epoch {seen.writer.epoch}"
+    lines = [
+        ("checkpoint", where if seen.raw is not None else f"{where} (does not exist)"),
+        ("writer", writer),
+        ("state", progress.state),
+        ("watermark", progress.value),
+        ("floor", progress.floor),
+        ("depth", None if progress.depth is None else str(progress.depth)),
+        ("updated", _moment(state.last_update_ts)),
+        ("waiting", f"{len(state.retries):,} for another try, {len(state.passed.queue):,} queued"),
+        *(
+            ("in flight", f"{b.batch}, {b.phase}, attempt {b.attempt}, {len(b.files):,} files")
+            for b in state.in_flight
+        ),
+        *(("backup", path) for path in copies),
+    ]
+    if state.processed is not None:
+        lines.append(("done", f"{sum(s.count for s in state.processed):,} names in a set"))
+    for name, value in lines:
+        click.echo(printable(f"{name:<12}{value or '-'}"))
+    if progress.partitions:
+        print_table(
+            ("partition", "watermark", "scan start", "done above it"),
+            (
+                [p or "(none)", known.watermark, known.before, f"{len(known.done):,}"]
+                for p, known in sorted(progress.partitions.items())
+            ),
+        )
+
+
+def _moment(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%F %T} UTC"
+
+
+@checkpoint.command(
+    "set",
+    examples=(
+        (
+            "blizzard checkpoint set config.yaml --pipeline events --source main "
+            "--partition date=2024-01-28 --watermark 1706450400-a.ndjson.gz --dry-run"
+        ),
+        (
+            "blizzard checkpoint set config.yaml --pipeline events --source main "
+            "--partition date=2024-01-28 --watermark ''     # ingest the partition again"
+        ),
+    ),
+)
+@config_argument
+@source_options(required=True)
+@click.option("--partition", default="", help="The partition; none for a source without them.")
+@click.option(
+    "--watermark",
+    required=True,
+    metavar="NAME",
+    help="The last name done, relative to the partition; '' for none.",
+)
+@_yes_option
+@_dry_run_option
+@log_level_option
+@command
+def set_watermark(
+    config: Path,
+    pipeline: str,
+    source: str,
+    partition: str,
+    watermark: str,
+    yes: bool,
+    dry_run: bool,
+) -> int:
+    """Move a partition's watermark: up to NAME everything counts as done.
+
+    Forward, files in between are skipped; back, they are ingested again. What it
+    does to the files that are there is shown first. A daemon that runs stops
+    with exit code 3 at its next save; start it again afterwards.
+    """
+    return _edit(
+        config,
+        (pipeline, source),
+        lambda state: rewind.moved(state, partition.strip("/"), watermark),
+        yes=yes,
+        dry_run=dry_run,
+    )
+
+
+@checkpoint.command(
+    "reset",
+    examples=(
+        "blizzard checkpoint reset config.yaml --pipeline events --source main --dry-run",
+        "blizzard checkpoint reset config.yaml --pipeline events --source main",
+    ),
+)
+@config_argument
+@source_options(required=True)
+@_yes_option
+@_dry_run_option
+@log_level_option
+@command
+def reset(config: Path, pipeline: str, source: str, yes: bool, dry_run: bool) -> int:
+    """Start a source over, as if nothing had been ingested.
+
+    The table keeps its rows, so they come twice unless they are deleted. A daemon
+    that runs stops with exit code 3 at its next save.
+    """
+    return _edit(config, (pipeline, source), rewind.over, yes=yes, dry_run=dry_run)
+
+
+def _edit(
+    config: Path,
+    where: tuple[str, str],
+    edit: Callable[[SourceState], SourceState],
+    *,
+    yes: bool,
+    dry_run: bool,
+) -> int:
+    found = pipeline_of(load_config(config), where)
+    seen = rewind.stored(found)
+    rewind.check_settled(seen.state)
+    _print_effect(found, seen.state, edit(seen.state))
+    if dry_run:
+        return 0
+    if not confirmed(found.name, yes=yes):
+        click.echo("That is not its name; nothing was changed.", err=True)
+        return 1
+    backup = rewind.change(found, seen, edit, time.time())
+    click.echo(
+        f"Changed. The old checkpoint is {found.sink.uri}/{backup}" if backup else "Changed."
+    )
+    return 0
+
+
+def _print_effect(found: SourcePipeline, before: SourceState, after: SourceState) -> None:
+    told: Effect = rewind.effect(found, before, after)
+    watermark: Any = before.progress.value, after.progress.value
+    click.echo(printable(f"watermark: {watermark[0] or '-'} -> {watermark[1] or '-'}"))
+    for paths, text in (
+        (told.skipped, "new files would be skipped and not be ingested"),
+        (told.again, "files that were passed would be ingested, those done before twice"),
+    ):
+        click.echo(f"{len(paths):,} {text}" + (", among them:" if paths else ""))
+        for path in paths[:_SHOWN_FILES]:
+            click.echo(f"  {printable(path)}")

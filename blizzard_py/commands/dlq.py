@@ -1,0 +1,217 @@
+"""``blizzard dlq``: what was given up, and how it gets in after all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+
+import click
+
+from blizzard_py import operations
+from blizzard_py.commands.options import source_options
+from blizzard_py.core.cli import (
+    GuidedGroup,
+    command,
+    config_argument,
+    json_option,
+    log_level_option,
+    print_error,
+    print_json,
+    print_table,
+)
+from blizzard_py.core.configfile import load_config
+from blizzard_py.core.text import printable
+from blizzard_py.letters import DeadLetter, LetterObject, UnreadableLetter
+from blizzard_py.replay import Outcome, Report
+
+Listed = tuple[str, LetterObject, DeadLetter | UnreadableLetter]
+
+
+@click.group(
+    cls=GuidedGroup,
+    section="Mend",
+    examples=(
+        "blizzard dlq list config.yaml                     # what was given up, and why",
+        "blizzard dlq replay config.yaml --pipeline events --source main --all --dry-run",
+        "blizzard dlq replay config.yaml --pipeline events --source main --all",
+    ),
+)
+def dlq() -> None:
+    """Dead letters: list what was given up, ingest it after a fix."""
+
+
+@dlq.command(
+    "list",
+    examples=(
+        "blizzard dlq list config.yaml",
+        "blizzard dlq list config.yaml --pipeline events --source main --limit 1000",
+        "blizzard dlq list config.yaml --json --limit 0 | jq -r .error | sort | uniq -c",
+    ),
+)
+@config_argument
+@source_options(required=False)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=100,
+    show_default=True,
+    help="Show at most so many letters; 0 shows all.",
+)
+@click.option("--replayed", is_flag=True, help="Also those that a replay has dealt with.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per letter and line.")
+@log_level_option
+@command
+def list_letters(
+    config: Path,
+    pipeline: str | None,
+    source: str | None,
+    limit: int,
+    replayed: bool,
+    as_json: bool,
+) -> int:
+    """Show dead letters: whole files, late files and single records.
+
+    The id names the object that a letter is in, for `dlq replay --letter`. Letters
+    are read one at a time, however many there are. Exit code 1: there are
+    objects in the queue that hold something else.
+    """
+    loaded = load_config(config)
+    where = operations.sources_of(loaded, pipeline, source)
+    found: Iterator[Listed] = operations.listed(loaded, where, replayed=replayed)
+    shown = found if not limit else islice(found, limit)
+    broken: list[str] = []
+    if as_json or not limit:
+        _stream(shown, broken, as_json=as_json)
+    else:
+        print_table(_COLUMNS, (_row(each) for each in _sound(shown, broken)))
+    if limit and next(found, None) is not None:
+        click.echo(f"There are more than {limit:,}; --limit 0 shows all.", err=True)
+    for text in broken:
+        print_error(text)
+    return 1 if broken else 0
+
+
+_COLUMNS = ("source", "id", "file", "line", "stage", "error", "time (UTC)")
+
+
+def _sound(
+    found: Iterable[Listed], broken: list[str]
+) -> Iterator[tuple[str, LetterObject, DeadLetter]]:
+    for name, where, letter in found:
+        if isinstance(letter, UnreadableLetter):
+            broken.append(str(letter))
+        else:
+            yield name, where, letter
+
+
+def _row(found: tuple[str, LetterObject, DeadLetter]) -> list[str]:
+    name, where, letter = found
+    return [
+        name,
+        where.id + (" (replayed)" if where.replayed else ""),
+        letter.uri,
+        str(letter.line or ""),
+        letter.stage,
+        letter.error,
+        letter.timestamp[:19].replace("T", " "),
+    ]
+
+
+def _stream(found: Iterable[Listed], broken: list[str], *, as_json: bool) -> None:
+    """One line per letter, tabs between the columns: nothing is held back to be aligned."""
+    for name, where, letter in _sound(found, broken):
+        if as_json:
+            text = json.dumps({"source": name, **letter.to_json(where)}, ensure_ascii=False)
+            click.echo(text.encode("utf-8", "backslashreplace").decode())
+        else:
+            click.echo("\t".join(printable(text) or "-" for text in _row((name, where, letter))))
+
+
+@dlq.command(
+    "replay",
+    examples=(
+        "blizzard dlq replay config.yaml --pipeline events --source main --all --dry-run",
+        "blizzard dlq replay config.yaml --pipeline events --source main --all",
+        "blizzard dlq replay config.yaml --pipeline events --source main --letter LETTER_ID",
+        "blizzard dlq replay config.yaml --pipeline events --source main --all --from-source",
+    ),
+)
+@config_argument
+@source_options(required=True)
+@click.option("--letter", metavar="ID", help="One object, as `dlq list` names it.")
+@click.option("--all", "everything", is_flag=True, help="Every object that is there now.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
+@click.option(
+    "--from-source",
+    is_flag=True,
+    help="Take records from their line in the source file as it is now, not from the letter.",
+)
+@json_option
+@log_level_option
+@command
+def replay(
+    config: Path,
+    pipeline: str,
+    source: str,
+    letter: str | None,
+    everything: bool,
+    dry_run: bool,
+    from_source: bool,
+    as_json: bool,
+) -> int:
+    """Ingest dead letters after a fix, exactly once, beside the live daemon.
+
+    Change the schema, or mend the files at the source under their old names, and
+    replay. Whole files are read where they lie, records are taken from their
+    letters. What fails again has a new letter. Killed at any moment, it goes on where
+    it was when it is started again. The live watermarks are not touched. Exit
+    codes: 0 done, 1 some letters were refused, 3 another replay has taken over.
+    """
+    if (letter is None) != everything:
+        raise click.UsageError("give either --letter ID or --all")
+    loaded, where = load_config(config), (pipeline, source)
+    if dry_run:
+        outcomes = operations.preview(loaded, where, letter, from_source=from_source)
+        if as_json:
+            print_json({"outcomes": [asdict(outcome) for outcome in outcomes]})
+        else:
+            _print_outcomes(outcomes)
+        return int(any(outcome.state == "refused" for outcome in outcomes))
+    report = operations.replay(loaded, where, letter, from_source=from_source)
+    if as_json:
+        print_json(asdict(report))
+    else:
+        _print_report(report)
+    return report.exit_code
+
+
+def _print_outcomes(outcomes: Iterable[Outcome]) -> None:
+    told: list[Outcome] = list(outcomes)
+    if not told:
+        click.echo("No open dead letters.")
+        return
+    print_table(
+        ("id", "kind", "state", "files", "records", "left to others"),
+        (
+            [o.id, o.kind, o.state, *map(str, (o.files, o.records, len(o.left_to_others)))]
+            for o in told
+        ),
+    )
+    for outcome in told:
+        for path, reason in outcome.left_to_others:
+            click.echo(printable(f"{outcome.id}: {path}: {reason}"))
+        if outcome.error:
+            print_error(f"{outcome.id}: {outcome.error}")
+
+
+def _print_report(report: Report) -> None:
+    _print_outcomes(report.outcomes)
+    click.echo(
+        f"{report.rows:,} rows of {report.ingested:,} files are in; {report.failed_again:,} failed"
+        " again and have new letters."
+    )
+    if any(outcome.state == "taken" for outcome in report.outcomes):
+        click.echo("Some are taken and not finished: run the same command again.")

@@ -1,0 +1,93 @@
+"""Options that name a source, completed from the configuration that was typed before them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import split_arg_string
+
+from blizzard_py.core.config import Config
+from blizzard_py.core.configfile import load_config
+from blizzard_py.core.errors import BlizzardError
+
+Body = Callable[..., Any]
+
+
+def _typed(context: click.Context) -> Config | None:
+    """The configuration that the command line names, if it can be read.
+
+    While an option's value is being typed, click has not got to the arguments, so the
+    words of the line are looked through for a file.
+    """
+    words = split_arg_string(os.environ.get("COMP_WORDS", ""))
+    for path in (context.params.get("config"), *map(Path, words[1:])):
+        if path is not None and path.is_file():
+            try:
+                return load_config(path)
+            except BlizzardError:
+                continue
+    return None
+
+
+def _pipelines(context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+    config = _typed(context)
+    return [] if config is None else [name for name in config.pipelines if name.startswith(typed)]
+
+
+def _sources(context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+    config = _typed(context)
+    if config is None:
+        return []
+    wanted = context.params.get("pipeline")
+    return sorted(
+        {
+            source
+            for name, pipeline in config.pipelines.items()
+            if wanted in {None, name}
+            for source in pipeline.sources
+            if source.startswith(typed)
+        }
+    )
+
+
+def source_options(*, required: bool) -> Callable[[Body], Body]:
+    """``--pipeline`` and ``--source``; without ``required`` none means all."""
+    every = "" if required else " All by default."
+
+    # Options are applied from the last to the first, as decorators are.
+    options: list[Any] = [
+        click.option(
+            "--source",
+            required=required,
+            shell_complete=_sources,
+            help=f"The source's name.{every}",
+        ),
+        click.option(
+            "--pipeline",
+            required=required,
+            shell_complete=_pipelines,
+            help=f"The pipeline's name.{every}",
+        ),
+    ]
+
+    def decorate(function: Body) -> Body:
+        for option in options:
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def confirmed(name: str, *, yes: bool) -> bool:
+    """Whether someone typed ``name``, or said ``--yes`` beforehand."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise click.UsageError("nobody can be asked here; give --yes if you mean it")
+    typed = click.prompt(f"Type {name} to do it", default="", show_default=False)
+    return bool(typed == name)

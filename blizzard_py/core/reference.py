@@ -1,0 +1,160 @@
+"""``docs/configuration.md`` from the settings themselves: ``python -m blizzard_py.core.reference``.
+
+Types, defaults and bounds come from the models, the prose from their docstrings,
+and the short remarks from the comments of ``configs/example.yaml``. So none of them
+can be out of date without a test telling.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from blizzard_py.core.config import Config
+from blizzard_py.core.configfile import models_in
+
+_HEAD = """\
+# Configuration
+
+One YAML file for both daemons. Generated from the settings by `make docs`; edit
+their docstrings in `blizzard_py/core/config.py` and the comments in `configs/example.yaml`.
+
+- `${VAR}` and `${VAR:-default}` are filled in from the environment, `$${` is a literal `${`.
+  Inside `{ }` and `[ ]` such a value needs quotes.
+- `blizzard validate FILE` reports every problem at once, with its line. Unknown keys are errors.
+- `blizzard init` writes a first file, `configs/example.yaml` shows every key.
+- Names of pipelines, sources and tables consist of letters, digits, `_`, `.` and `-`.
+- `storage_options` take the names that object_store and delta-rs use (`AWS_REGION`,
+  `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`, …). What is not given comes from
+  the standard credential chain of the store.
+"""
+
+_KEY = re.compile(r"^(\s*)(?:# )?(?:- )?(?:\{ )?([a-z_]+):(?=\s|$)")
+
+
+def configuration_reference(example: str) -> str:
+    """The whole document; ``example`` is the text of ``configs/example.yaml``."""
+    remarks = dict(_remarks(example))
+    return "\n".join([_HEAD, *_sections(Config, (), remarks)])
+
+
+def _remarks(example: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The comment behind each key, by its path; the names of maps stand as ``*``."""
+    path: list[tuple[int, str]] = []
+    for line in example.splitlines():
+        named = _KEY.match(line)
+        if named is None:
+            continue
+        indent = len(named[1])
+        path = [(at, key) for at, key in path if at < indent]
+        path.append((indent, named[2]))
+        comment = re.search(r"\s# (.+)$", line[named.end() :])
+        # A list item shows several keys in one line, and what its comment is about is open.
+        if comment and "- {" not in line:
+            yield _without_names(tuple(key for _, key in path)), _remark(comment[1])
+
+
+def _remark(comment: str) -> str:
+    """Without what the other columns say: choices, and that there is no default."""
+    text = re.sub(r"^(required|not set by default)[:;,]? ?", "", comment.strip())
+    return re.sub(r"^\w+( \| \w+)+( \(|: ?|$)", lambda m: m[2].strip(": "), text).strip()
+
+
+def _without_names(path: tuple[str, ...]) -> tuple[str, ...]:
+    """``pipelines.events.sources.main.x`` as ``pipelines.*.sources.*.x``."""
+    maps = {"pipelines", "sources", "tables"}
+    return tuple("*" if i and path[i - 1] in maps else key for i, key in enumerate(path))
+
+
+def _sections(
+    model: type[BaseModel],
+    path: tuple[str, ...],
+    remarks: dict[tuple[str, ...], str],
+    outer: frozenset[type[BaseModel]] = frozenset(),
+) -> Iterator[str]:
+    """The model's section and those of the blocks in it; one inside itself is told once."""
+    outer |= {model}
+    if path:
+        yield f"\n## `{'.'.join('NAME' if part == '*' else part for part in path)}`\n"
+    yield _prose(model) + "\n"
+    yield "| key | type | default | |\n|---|---|---|---|"
+    inner: list[tuple[type[BaseModel], tuple[str, ...]]] = []
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        here = (*path, key)
+        found = next(iter(models_in(field.annotation)), None)
+        if found is not None:
+            nested, keyed = found
+            keyed_path = (*here, "*") if keyed and get_origin(field.annotation) is dict else here
+            if nested not in outer:
+                inner.append((nested, keyed_path))
+        yield _row(key, field, remarks.get(here, ""), linked=found is not None)
+    for nested, where in inner:
+        yield from _sections(nested, where, remarks, outer)
+
+
+def _prose(model: type[BaseModel]) -> str:
+    text = re.sub(r"\n[ ]+", "\n", (model.__doc__ or "").strip())
+    return text.replace("``", "`")
+
+
+def _row(key: str, field: FieldInfo, remark: str, *, linked: bool) -> str:
+    kind = "see below" if linked else _type(field.annotation)
+    bounds = ", ".join(filter(None, map(_bound, field.metadata)))
+    if bounds:
+        kind = f"{kind}, {bounds}"
+    return f"| `{key}` | {_cell(kind)} | {_cell(_default(field))} | {_cell(remark)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "**required**"
+    value = field.get_default(call_default_factory=True, validated_data={})
+    if isinstance(value, BaseModel):
+        return "as below"
+    if value is None:
+        return "not set"
+    return f"`{json.dumps(value)}`"
+
+
+def _type(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        bounds = ", ".join(filter(None, map(_bound, getattr(arguments[1], "metadata", ()))))
+        return f"{_type(arguments[0])}{f', {bounds}' if bounds else ''}"
+    if origin is Literal:
+        return " ".join(f"`{choice}`" for choice in arguments)
+    if origin in {Union, UnionType}:
+        return " or ".join(_type(each) for each in arguments if each is not NoneType)
+    if origin is dict:
+        return f"map to {_type(arguments[1])}"
+    if origin is list:
+        return f"list of {_type(arguments[0])}"
+    names = {str: "text", int: "whole number", float: "number", bool: "`true` `false`"}
+    return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+def _bound(found: Any) -> str:
+    for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<")):
+        value = getattr(found, name, None)
+        if value is not None:
+            return f"{sign} {value}"
+    return ""
+
+
+if __name__ == "__main__":
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    text = configuration_reference((root / "configs/example.yaml").read_text(encoding="utf-8"))
+    (root / "docs/configuration.md").write_text(text, encoding="utf-8")

@@ -1,0 +1,122 @@
+"""What people do by hand, wired: dead letters and checkpoints. Beside `blizzard_py.app`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from blizzard_py import letters
+from blizzard_py.app import NoEngine, parts_of, source_of, spark_engine
+from blizzard_py.batch import Parts
+from blizzard_py.core.config import Config
+from blizzard_py.core.daemon import Loop, run, stop_on_signals
+from blizzard_py.core.errors import ConfigError
+from blizzard_py.core.stores import open_storage
+from blizzard_py.lateengine import LateEngine
+from blizzard_py.letters import DeadLetter, LetterObject, UnreadableLetter
+from blizzard_py.pipeline import SourcePipeline
+from blizzard_py.replay import Drain, Outcome, Replay, Report, file_parts, record_parts, records_uri
+from blizzard_py.settings import Engine
+
+
+def sources_of(config: Config, pipeline: str | None, source: str | None) -> list[tuple[str, str]]:
+    """The sources that the names choose, all where they are None. Raises `ConfigError`."""
+    found = [
+        (name, source_name)
+        for name, settings in config.pipelines.items()
+        for source_name in settings.sources
+        if pipeline in {None, name} and source in {None, source_name}
+    ]
+    if not found:
+        source_of(config, (pipeline or "*", source or "*"))
+    return found
+
+
+def listed(
+    config: Config, where: list[tuple[str, str]], *, replayed: bool
+) -> Iterator[tuple[str, LetterObject, DeadLetter | UnreadableLetter]]:
+    """Every dead letter with its source's name and its object; one in memory at a time."""
+    for place in where:
+        parts = parts_of(config, place, NoEngine())
+        for found in letters.objects(parts.stores.dlq, parts.letters_id, replayed=replayed):
+            try:
+                for letter in letters.read(parts.stores.dlq, found):
+                    yield parts.name, found, letter
+            except UnreadableLetter as error:
+                yield parts.name, found, error
+
+
+def preview(
+    config: Config, where: tuple[str, str], letter_id: str | None, *, from_source: bool
+) -> list[Outcome]:
+    """What `replay` would do. Writes nothing. Raises `ConfigError`."""
+    live = _live(config, where)
+    found = _replay(live, NoEngine(), _never, from_source=from_source)
+    return list(found.preview(_chosen(live, letter_id)))
+
+
+def replay(
+    config: Config, where: tuple[str, str], letter_id: str | None, *, from_source: bool
+) -> Report:
+    """Ingest the files and records of one dead-letter object, or of all. Raises `ConfigError`."""
+    live = _live(config, where)
+    # Before anything starts: a wrong id is told at once.
+    chosen = _chosen(live, letter_id)
+    with _draining(config) as (engine, stop):
+
+        def drain(worker: SourcePipeline) -> int:
+            return run([worker], Loop(True, 0, config.global_.shutdown_grace_secs), stop)
+
+        return _replay(live, engine, drain, from_source=from_source).run(
+            found for found in chosen if not stop.is_set()
+        )
+
+
+@contextmanager
+def _draining(config: Config) -> Iterator[tuple[Engine, threading.Event]]:
+    engine = LateEngine(partial(spark_engine, config, "blizzard-replay"))
+    stop = threading.Event()
+    with stop_on_signals(stop):
+        try:
+            yield engine, stop
+        finally:
+            engine.stop()
+
+
+def _never(_worker: SourcePipeline) -> int:
+    raise AssertionError("a preview ingests nothing")
+
+
+def _live(config: Config, where: tuple[str, str]) -> Parts:
+    source_of(config, where)
+    return parts_of(config, where, NoEngine())
+
+
+def _replay(live: Parts, engine: Engine, drain: Drain, *, from_source: bool) -> Replay:
+    records = open_storage(records_uri(live), live.ingest.sink.options)
+    return Replay(
+        live,
+        file_parts(live, engine),
+        record_parts(live, engine, records),
+        drain,
+        from_source=from_source,
+    )
+
+
+def _chosen(live: Parts, letter_id: str | None) -> list[LetterObject]:
+    """The objects there are now: what a replay itself writes must not be replayed by it."""
+    found = list(letters.objects(live.stores.dlq, live.letters_id))
+    if letter_id is None:
+        return found
+    found = [each for each in found if each.id == letter_id]
+    if not found:
+        hint = "`blizzard dlq list` shows the ids, with --replayed also those that are done"
+        raise ConfigError("--letter", [f"{live.name} has no open letters of that name; {hint}"])
+    return found
+
+
+def pipeline_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
+    """One source, to look at or to change its state. Raises `ConfigError`."""
+    return SourcePipeline(_live(config, where))

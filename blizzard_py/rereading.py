@@ -1,0 +1,55 @@
+"""Single lines of a source file, read again: for dead letters that hold only a line's beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import closing
+
+from blizzard_py.core.config import SourceCompression
+from blizzard_py.core.storage import Storage
+from blizzard_py.kernels.decompress import codec_of, decompressed
+from blizzard_py.kernels.framing import MAX_LINE_BYTES
+from blizzard_py.kernels.source import SourceStream
+from blizzard_py.settings import JobFile
+
+
+def read_lines(
+    storage: Storage, path: str, size: int, compression: SourceCompression, wanted: Collection[int]
+) -> dict[int, bytes]:
+    """The wanted lines (numbered from 1) without their ends; those beyond the end are missing.
+
+    Reads up to the last of them and keeps no other line. ``size`` is the
+    object's, in bytes as stored. Raises `FileFailed` if the file cannot be
+    read or decompressed that far, `ValueError` if a wanted line is too long to
+    be ingested.
+    """
+    found: dict[int, bytes] = {}
+    left = sorted(set(wanted))
+    number = 1  # of the line that the next byte is of
+    parts: list[bytes] = []
+    with closing(SourceStream(storage, JobFile(path, size))) as stream:
+        for block in decompressed(stream, codec_of(path, compression)):
+            start = 0
+            newlines = block.count(b"\n")
+            if left and number + newlines < left[0]:
+                number += newlines
+                continue
+            while left:
+                end = block.find(b"\n", start)
+                piece = block[start:] if end < 0 else block[start:end]
+                if number == left[0]:
+                    parts.append(piece)
+                    if sum(map(len, parts)) > MAX_LINE_BYTES:
+                        raise ValueError(f"line {number} is longer than {MAX_LINE_BYTES} bytes")
+                if end < 0:
+                    break
+                if number == left[0]:
+                    found[left.pop(0)] = b"".join(parts)
+                    parts = []
+                number += 1
+                start = end + 1
+            if not left:
+                return found
+    if left and number == left[0] and parts:
+        found[number] = b"".join(parts)
+    return found

@@ -1,0 +1,211 @@
+"""Changing a checkpoint by hand: the effect is told, the daemon fenced, the old state kept."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from blizzard_py import rewind
+from blizzard_py.core.errors import FencedError
+from blizzard_py.core.watermark import Progress
+from blizzard_py.pipeline import SourcePipeline
+from blizzard_py.rewind import EditRefused, Effect
+from blizzard_py.state import Batch, SourceState, state_to_json
+from tests.pipeline_world import World
+
+DAY = "date=2024-01-01"
+BACKUP = "_blizzard/events_main_checkpoint.json.epoch-1.bak"
+
+
+def ingested() -> World:
+    world = World(grace_period_secs=1)
+    for name in ("1", "2", "3"):
+        world.put(f"{DAY}/{name}.json", name)
+    world.put("date=2024-01-02/1.json", "x")
+    world.drain()
+    return world
+
+
+def set_to(world: World, name: str, partition: str = DAY) -> Effect:
+    source = world.pipeline()
+    seen = rewind.stored(source)
+    after = rewind.moved(seen.state, partition, name)
+    told = rewind.effect(source, seen.state, after)
+    rewind.change(source, seen, lambda s: rewind.moved(s, partition, name), world.now)
+    return told
+
+
+def test_back_is_ingested_again_and_forward_is_skipped_and_both_are_told() -> None:
+    world = ingested()
+    assert set_to(world, "1.json") == Effect((), (f"{DAY}/2.json", f"{DAY}/3.json"))
+    assert world.checkpoint()["partition_watermarks"][DAY] == "1.json"
+    world.drain()
+    assert world.rows() == ["1", "2", "2", "3", "3", "x"]
+    world.put(f"{DAY}/4.json", "4")
+    world.put(f"{DAY}/6.json", "6")
+    assert set_to(world, "5.json") == Effect((f"{DAY}/4.json",), ())
+    world.drain()
+    assert world.rows() == ["1", "2", "2", "3", "3", "6", "x"]
+
+
+def test_a_whole_partition_is_ingested_again_without_a_watermark() -> None:
+    world = ingested()
+    told = set_to(world, "")
+    assert len(told.again) == 3
+    assert DAY not in world.checkpoint()["partition_watermarks"]
+    assert world.checkpoint()["watermark"]["value"] == "date=2024-01-02/1.json"
+    world.drain()
+    assert world.rows() == ["1", "1", "2", "2", "3", "3", "x"]
+
+
+def test_what_is_ingested_again_is_not_called_late_by_the_sweep() -> None:
+    world = World(grace_period_secs=1, late_files="ingest", late_sweep_interval_secs=1000.0)
+    for name in ("1", "2", "9"):
+        world.put(f"{DAY}/{name}.json", name)
+    world.drain()
+    world.now += 100
+    world.put(f"{DAY}/91.json", "91")
+    world.drain()
+    world.now += 100
+    world.put(f"{DAY}/3.json", "late")  # below the scan start: the sweep's
+    set_to(world, "2.json")  # but now a poll's
+    world.now += 100
+    world.drain()
+    assert world.rows().count("late") == 1
+    world.now += 5000
+    world.drain()
+    world.now += 5000
+    world.drain()
+    assert world.rows().count("late") == 1
+
+
+def test_a_running_daemon_is_fenced_and_the_old_checkpoint_is_kept() -> None:
+    world = ingested()
+    daemon = world.drain()
+    before = world.sink.read("_blizzard/events_main_checkpoint.json")
+    set_to(world, "2.json")
+    copies = rewind.backups(world.pipeline())
+    assert [world.sink.read(copy.path) for copy in copies] == [before]
+    world.put(f"{DAY}/4.json", "4")
+    with pytest.raises(FencedError):
+        daemon.cycle(threading.Event())
+    assert "4" not in world.rows()
+    set_to(world, "1.json")
+    assert len(rewind.backups(world.pipeline())) == 2
+
+
+def test_reset_starts_over_and_keeps_the_counts() -> None:
+    world = ingested()
+    source = world.pipeline()
+    seen = rewind.stored(source)
+    told = rewind.effect(source, seen.state, rewind.over(seen.state))
+    assert (len(told.again), told.skipped) == (4, ())
+    backup = rewind.change(source, seen, rewind.over, world.now)
+    assert backup is not None
+    assert world.checkpoint()["watermark"] == {"state": "Initial"}
+    assert world.checkpoint()["writer"]["epoch"] > 1
+    world.drain()
+    assert len(world.rows()) == 8
+    assert world.checkpoint()["totals"]["files"] == 8
+
+
+def test_reset_without_a_watermark_and_without_a_checkpoint() -> None:
+    world = World(use_watermark=False)
+    assert rewind.change(world.pipeline(), rewind.stored(world.pipeline()), rewind.over, 1) is None
+    world.put("b.json", "b")
+    world.drain()
+    source = world.pipeline()
+    seen = rewind.stored(source)
+    with pytest.raises(EditRefused, match="keeps a set of names"):
+        rewind.moved(seen.state, "", "a.json")
+    rewind.change(source, seen, rewind.over, world.now)
+    world.drain()
+    assert world.rows() == ["b", "b"]
+
+
+def test_nothing_is_changed_in_the_middle_of_publishing() -> None:
+    world = ingested()
+    source = world.pipeline()
+    seen = rewind.stored(source)
+    flying = replace(seen.state, in_flight=(Batch("b", 1, "publishing", 1.0, ()),))
+    source._file.take(lambda d, _w: d, {})
+    source._file.save(state_to_json(flying, world.now))
+    before = world.sink.read("_blizzard/events_main_checkpoint.json")
+    with pytest.raises(EditRefused, match="being published"):
+        rewind.change(world.pipeline(), seen, rewind.over, world.now)
+    assert world.sink.read("_blizzard/events_main_checkpoint.json") == before
+
+
+def test_a_batch_that_runs_is_dropped_and_found_again() -> None:
+    world = ingested()
+    world.put(f"{DAY}/4.json", "4")
+    source = world.pipeline()
+    entry = world.source.stat(f"{DAY}/4.json")
+    assert entry is not None
+    flying = replace(
+        rewind.stored(source).state, in_flight=(Batch("b", 1, "running", 1.0, (entry,)),)
+    )
+    source._file.take(lambda d, _w: d, {})
+    source._file.save(state_to_json(flying, world.now))
+    set_to(world, "3.json")
+    assert "in_flight" not in world.checkpoint()
+    world.drain()
+    assert world.rows() == ["1", "2", "3", "4", "x"]
+
+
+def test_a_checkpoint_that_moved_meanwhile_is_left_alone() -> None:
+    world = ingested()
+    seen = rewind.stored(world.pipeline())
+    world.put(f"{DAY}/4.json", "4")
+    world.drain()
+    after = world.sink.read("_blizzard/events_main_checkpoint.json")
+    with pytest.raises(EditRefused, match="has changed since it was shown"):
+        rewind.change(world.pipeline(), seen, rewind.over, world.now)
+    assert world.sink.read("_blizzard/events_main_checkpoint.json") == after
+
+
+def test_a_save_at_the_same_moment_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ingested()
+    source = world.pipeline()
+    seen = rewind.stored(source)
+    keep = rewind._keep
+
+    def daemon_saves_first(*arguments: object) -> str | None:
+        world.put(f"{DAY}/4.json", "4")
+        world.drain()
+        return keep(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rewind, "_keep", daemon_saves_first)
+    with pytest.raises(EditRefused, match="saved at the same moment"):
+        rewind.change(source, seen, rewind.over, world.now)
+    assert world.checkpoint()["partition_watermarks"][DAY] == "4.json"
+
+
+@pytest.mark.parametrize(
+    ("partition", "name", "message"),
+    [
+        ("date=2024-01-01/hour=00", "x", "is deeper than"),
+        ("date=2023-01-01", "x", "lies below the floor"),
+        (DAY, f"{DAY}/1.json", "must be relative to the partition"),
+        (DAY, "/1.json", "must be relative"),
+    ],
+)
+def test_a_change_that_makes_no_sense_is_refused(partition: str, name: str, message: str) -> None:
+    state = rewind.stored(ingested().pipeline()).state
+    state = replace(state, progress=replace(state.progress, floor="date=2024-01-01"))
+    with pytest.raises(EditRefused, match=message):
+        rewind.moved(state, partition, name)
+
+
+def test_a_source_without_any_watermark_left_is_to_be_reset() -> None:
+    with pytest.raises(EditRefused, match="nothing was ingested yet"):
+        rewind.moved(SourceState(), "", "x")
+    world = World()
+    world.put("1.json", "1")
+    world.drain()
+    with pytest.raises(EditRefused, match="reset it instead"):
+        rewind.moved(rewind.stored(world.pipeline()).state, "", "")
+    assert rewind.moved(SourceState(Progress("Idle", "9", depth=0)), "", "1").progress.value == "1"
+    assert isinstance(world.pipeline(), SourcePipeline)

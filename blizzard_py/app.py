@@ -18,6 +18,7 @@ from blizzard_py.core.errors import BlizzardError, ConfigError, NotFound, StateE
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.metrics import serve
 from blizzard_py.core.model import IngestResult
+from blizzard_py.core.partitionby import TEMPLATES, PartitionBy
 from blizzard_py.core.storage import join, order_key
 from blizzard_py.core.stores import open_storage
 from blizzard_py.core.watermark import Gap
@@ -26,7 +27,15 @@ from blizzard_py.explain import Explanation, located, unmatched
 from blizzard_py.explain import explain as explain_file
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.progress import advanced
-from blizzard_py.settings import Engine, FieldSpec, IngestJob, IngestSettings, Place
+from blizzard_py.settings import (
+    Engine,
+    FieldSpec,
+    IngestJob,
+    IngestSettings,
+    PartitionRule,
+    Place,
+    SortKey,
+)
 from blizzard_py.spark import SparkEngine
 from blizzard_py.state import STATE_FOLDER, state_from_json
 
@@ -42,8 +51,22 @@ def ingest_settings(pipeline: PipelineSettings, source: SourceSettings) -> Inges
         compression=source.compression,
         parquet_compression=sink.compression,
         file_bytes=sink.file_size_mb * 1024 * 1024,
-        partition_template=by.prefix_template if by else "",
-        partition_column=by.column if by else None,
+        row_group_bytes=sink.row_group_size_bytes,
+        partition_template=by.prefix_template or "" if by and by.column is None else "",
+        partition_rules=_partition_rules(by) if by else (),
+        sort_by=tuple(SortKey(key.column, key.descending) for key in sink.sort_by),
+    )
+
+
+def _partition_rules(by: PartitionBy) -> tuple[PartitionRule, ...]:
+    """What rows decide about their directory; nothing if the source path does."""
+    if by.column is not None:
+        return (PartitionRule(by.column, template=by.prefix_template or ""),)
+    return tuple(
+        PartitionRule(column.column, key=column.name)
+        if column.transform == "identity"
+        else PartitionRule(column.column, template=f"{column.name}={TEMPLATES[column.transform]}")
+        for column in by.columns
     )
 
 

@@ -13,7 +13,16 @@ from blizzard_py.core.config import FieldType, ParquetCompression, SourceCompres
 from blizzard_py.core.model import FinishedFile, IngestResult
 from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.kernels.task import Task, TaskReport, run_task
-from blizzard_py.settings import Engine, FieldSpec, IngestJob, IngestSettings, JobFile, Place
+from blizzard_py.settings import (
+    Engine,
+    FieldSpec,
+    IngestJob,
+    IngestSettings,
+    JobFile,
+    PartitionRule,
+    Place,
+    SortKey,
+)
 from tests.direct_engine import DirectEngine
 
 STAGING = "_blizzard/staging/p_s/1/1"
@@ -36,8 +45,9 @@ class IngestWorld:
     compression: SourceCompression = "auto"
     parquet: ParquetCompression = "snappy"
     file_bytes: int = 128 << 20
-    template: str = ""
-    column: str | None = None
+    row_group_bytes: int = 64 << 20
+    rules: tuple[PartitionRule, ...] = ()
+    sort_by: tuple[SortKey, ...] = ()
     partitions: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -70,8 +80,9 @@ class IngestWorld:
                 compression=self.compression,
                 parquet_compression=self.parquet,
                 file_bytes=self.file_bytes,
-                partition_template=self.template,
-                partition_column=self.column,
+                row_group_bytes=self.row_group_bytes,
+                partition_rules=self.rules,
+                sort_by=self.sort_by,
             ),
             STAGING,
             PREFIX,

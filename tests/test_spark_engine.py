@@ -94,7 +94,8 @@ def test_the_work_is_done_by_several_tasks_on_workers(
     world: IngestWorld, spark_engine: SparkEngine
 ) -> None:
     job = dataclasses.replace(large(world), output_prefix="visible/work")
-    reports = spark_engine._reports(job)
+    with spark_engine._registered(job.output_prefix) as running:
+        reports = spark_engine._reports(job, running)
     assert len(reports) > 1
     assert os.getpid() not in {report.pid for report in reports}
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import Field, StringConstraints, model_validator
+
+from blizzard_py.core.partitionby import PartitionBy
+from blizzard_py.core.settingsbase import Settings
 
 FieldType = Literal[
     "string", "int32", "int64", "float32", "float64", "boolean", "timestamp", "date"
 ]
 SourceCompression = Literal["auto", "gzip", "zstd", "none"]
-ParquetCompression = Literal["snappy", "zstd", "lz4", "gzip", "none"]
-PartitionType = Literal["string", "int32", "int64", "date", "timestamp"]
+ParquetCompression = Literal["snappy", "zstd", "lz4", "gzip", "uncompressed"]
+
+_SORTABLE_TYPES = frozenset(
+    {"string", "int32", "int64", "float32", "float64", "boolean", "timestamp", "date"}
+)
 
 # Names become parts of file names and of Spark job groups.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
@@ -33,11 +33,7 @@ Options = dict[str, str]
 _SORTABLE_CODES = frozenset({"%Y", "%m", "%d", "%j", "%F", "%H", "%%"})
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class PartitionFilter(_Settings):
+class PartitionFilter(Settings):
     """Which partitions a cold start looks at.
 
     ``prefix_template`` is a strftime template such as ``date=%Y-%m-%d/hour=%H``;
@@ -61,7 +57,7 @@ class PartitionFilter(_Settings):
         return self
 
 
-class CheckpointSettings(_Settings):
+class CheckpointSettings(Settings):
     """How much work may lie between two saves; a batch never exceeds any of the three.
 
     ``interval_secs`` bounds a batch by the throughput of the one before it.
@@ -72,7 +68,7 @@ class CheckpointSettings(_Settings):
     max_bytes_per_batch: int = Field(default=1 << 30, ge=1)
 
 
-class SourceSettings(_Settings):
+class SourceSettings(Settings):
     """One directory that NDJSON files arrive in."""
 
     source_uri: str = Field(validation_alias="source_uri")
@@ -101,53 +97,47 @@ class SourceSettings(_Settings):
         return data
 
 
-class PartitionBy(_Settings):
-    """How the table is partitioned.
+class SortColumn(Settings):
+    """One column that files are sorted by; in YAML ``-column`` means descending."""
 
-    ``prefix_template`` is a strftime template of ``key=value`` components. The
-    time comes from the timestamp column ``column`` of each row or, without it,
-    from the source file's own partition. ``types`` gives partition columns a
-    Delta type; by default ``%Y-%m-%d`` is a date and anything else a string.
+    column: str = Field(min_length=1)
+    descending: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, data: Any) -> Any:
+        if isinstance(data, str):
+            return {"column": data.removeprefix("-"), "descending": data.startswith("-")}
+        return data
+
+
+class SinkSettings(Settings):
+    """The Delta table's directory, and how Parquet files in it are made.
+
+    A file is closed when another row group would take it further from
+    ``file_size_mb`` than it is. ``row_group_size_bytes`` counts rows as they lie in
+    memory (Arrow), not as they are stored, since it is what bounds a task's memory:
+    64 MiB there are 10 to 25 MB of snappy Parquet. Each file is sorted by ``sort_by``
+    as a whole, at the price of local disk and about a third more time.
     """
 
-    prefix_template: str
-    column: str | None = None
-    types: dict[str, PartitionType] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _is_hive_style(self) -> Self:
-        parts = self.prefix_template.split("/")
-        keys = [part.partition("=")[0] for part in parts]
-        if not all(part.partition("=")[0] and part.partition("=")[2] for part in parts):
-            raise ValueError("prefix_template must be key=value components joined by /")
-        if len(set(keys)) != len(keys):
-            raise ValueError("prefix_template names a key twice")
-        unknown = sorted(set(self.types) - set(keys))
-        if unknown:
-            raise ValueError(f"types names {unknown[0]!r}, which is not in prefix_template")
-        return self
-
-    @property
-    def columns(self) -> dict[str, PartitionType]:
-        """Partition column names in order, with their types."""
-        found: dict[str, PartitionType] = {}
-        for part in self.prefix_template.split("/"):
-            key, _, value = part.partition("=")
-            found[key] = self.types.get(key, "date" if value in ("%Y-%m-%d", "%F") else "string")
-        return found
-
-
-class SinkSettings(_Settings):
-    """The Delta table's directory, and how Parquet files in it are made."""
-
     table_uri: str
-    file_size_mb: int = Field(default=128, ge=1)
+    file_size_mb: int = Field(default=128, ge=1, le=16_384)
+    row_group_size_bytes: int = Field(default=64 << 20, ge=64 << 10, le=1 << 30)
     compression: ParquetCompression = "snappy"
     partition_by: PartitionBy | None = None
+    sort_by: list[SortColumn] = Field(default_factory=list, max_length=8)
     storage_options: Options = Field(default_factory=dict, repr=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _none_is_an_alias(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("compression") == "none":
+            data = {**data, "compression": "uncompressed"}
+        return data
 
-class FieldSettings(_Settings):
+
+class FieldSettings(Settings):
     """One column of the declared schema."""
 
     name: str = Field(min_length=1)
@@ -155,7 +145,7 @@ class FieldSettings(_Settings):
     nullable: bool = True
 
 
-class SchemaSettings(_Settings):
+class SchemaSettings(Settings):
     """The declared schema; JSON fields that it does not name are ignored."""
 
     fields: list[FieldSettings] = Field(min_length=1)
@@ -170,7 +160,7 @@ class SchemaSettings(_Settings):
         return self
 
 
-class ErrorSettings(_Settings):
+class ErrorSettings(Settings):
     """What happens to a file that fails.
 
     ``max_retries`` counts further tries after a failure that may pass (a
@@ -184,7 +174,7 @@ class ErrorSettings(_Settings):
     dlq_path: str | None = None
 
 
-class PipelineSettings(_Settings):
+class PipelineSettings(Settings):
     """Sources that feed one table."""
 
     sources: dict[Name, SourceSettings] = Field(min_length=1)
@@ -193,32 +183,42 @@ class PipelineSettings(_Settings):
     error_handling: ErrorSettings = ErrorSettings()
 
     @model_validator(mode="after")
-    def _partitioning_fits(self) -> Self:
+    def _output_fits(self) -> Self:
+        fields = self.field_types
         by = self.sink.partition_by
-        if by is None:
-            return self
-        types = {field.name: field.type for field in self.schema_.fields}
-        if by.column is not None and types.get(by.column) != "timestamp":
-            raise ValueError(
-                f"sink.partition_by.column {by.column!r} must be a timestamp field of the schema"
-            )
-        lowered = {name.lower() for name in types}
-        for key in by.columns:
-            if key.lower() in lowered:
+        for problem in [] if by is None else by.problems(fields):
+            raise ValueError(f"sink.partition_by {problem}")
+        moved = {c.column for c in by.columns if c.replaces_column} if by else set()
+        seen: set[str] = set()
+        for key in self.sink.sort_by:
+            kind = fields.get(key.column)
+            if kind is None:
+                raise ValueError(f"sink.sort_by column {key.column!r} is not a field of the schema")
+            if kind not in _SORTABLE_TYPES:
                 raise ValueError(
-                    f"sink.partition_by key {key!r} is also a field of the schema; rename one"
+                    f"sink.sort_by column {key.column!r} is {kind}, which has no order"
                 )
+            if key.column in moved:
+                raise ValueError(f"sink.sort_by column {key.column!r} is the same in all of a file")
+            if key.column in seen:
+                raise ValueError(f"sink.sort_by names {key.column!r} twice")
+            seen.add(key.column)
         return self
 
+    @property
+    def field_types(self) -> dict[str, str]:
+        """The declared fields and their types."""
+        return {field.name: field.type for field in self.schema_.fields}
 
-class OptimizeSettings(_Settings):
+
+class OptimizeSettings(Settings):
     """Compaction of small files, every ``interval_secs``, to about ``target_size_mb``."""
 
     interval_secs: float = Field(default=3600, gt=0)
     target_size_mb: int = Field(default=128, ge=1)
 
 
-class VacuumSettings(_Settings):
+class VacuumSettings(Settings):
     """Deletion of files that the table let go, every ``interval_secs``.
 
     ``retention_hours`` is how long such a file is kept for readers of older
@@ -231,7 +231,7 @@ class VacuumSettings(_Settings):
     retention_hours: int | None = Field(default=None, ge=0)
 
 
-class TableSettings(_Settings):
+class TableSettings(Settings):
     """One Delta table that Penguin commits to.
 
     ``file_pattern`` is a regular expression on the file name. By default every
@@ -276,14 +276,14 @@ class TableSettings(_Settings):
         return self
 
 
-class SparkSettings(_Settings):
+class SparkSettings(Settings):
     """The Spark session: master URL and extra configuration."""
 
     master: str = "local[*]"
     conf: dict[str, str] = Field(default_factory=dict, repr=False)
 
 
-class GlobalSettings(_Settings):
+class GlobalSettings(Settings):
     """Limits that all pipelines of a process share.
 
     ``shutdown_grace_secs`` is how long a batch may go on after SIGTERM before
@@ -295,13 +295,13 @@ class GlobalSettings(_Settings):
     shutdown_grace_secs: float = Field(default=25, ge=0)
 
 
-class MetricsSettings(_Settings):
+class MetricsSettings(Settings):
     """Where ``/metrics`` is served: ``host:port``."""
 
     address: str = Field(pattern=r"^[^:\s]+:\d{1,5}$")
 
 
-class Config(_Settings):
+class Config(Settings):
     """The whole file."""
 
     pipelines: dict[Name, PipelineSettings] = Field(default_factory=dict)

@@ -26,10 +26,11 @@ from blizzard_py.core.storage import Storage, order_key
 from blizzard_py.kernels.decompress import codec_of, decompressed
 from blizzard_py.kernels.failure import FileFailed
 from blizzard_py.kernels.framing import LineTooLong, framed
+from blizzard_py.kernels.parquet import ParquetFormat
 from blizzard_py.kernels.parse import BadLine, LineParser, count_lines
-from blizzard_py.kernels.partition import split_by_time
+from blizzard_py.kernels.partition import Places, place_rows, without_moved
 from blizzard_py.kernels.source import SourceStream
-from blizzard_py.kernels.write import OutputNames, OutputSet, ParquetFormat
+from blizzard_py.kernels.write import OutputNames, OutputSet
 from blizzard_py.settings import IngestJob, IngestSettings, JobFile
 
 # Files below the first size are parsed in groups of about the second.
@@ -38,7 +39,7 @@ GROUP_BYTES = 8 << 20
 # Arrow data of one file that may wait for its end.
 FILE_BUFFER_BYTES = 32 << 20
 
-_Piece = tuple[str, pa.Table]  # a directory of the table and rows that belong in it
+_Piece = tuple[str | Places, pa.Table]  # where in the table, and rows that belong there
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,18 @@ def tasks_of(job: IngestJob, packed: Sequence[tuple[JobFile, ...]]) -> list[Task
         Task(index, job.settings, job.staging, job.output_prefix, files)
         for index, files in enumerate(packed)
     ]
+
+
+def output_format(settings: IngestSettings, schema: pa.Schema) -> ParquetFormat:
+    """How files of such rows are made: without the columns that stand in the directory."""
+    moved = {rule.column for rule in settings.partition_rules if rule.moves}
+    return ParquetFormat(
+        pa.schema([field for field in schema if field.name not in moved]),
+        settings.parquet_compression,
+        settings.file_bytes,
+        settings.row_group_bytes,
+        settings.sort_by,
+    )
 
 
 def prepare_process() -> None:
@@ -151,10 +164,8 @@ class _Run:
         self._source = source
         self._sink = sink
         self._parser = LineParser(task.settings.fields)
-        self._names = OutputNames(task.staging, task.output_prefix, task.index, attempt_id)
-        self._format = ParquetFormat(
-            self._parser.schema, task.settings.parquet_compression, task.settings.file_bytes
-        )
+        self._names = OutputNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
+        self._format = output_format(task.settings, self._parser.schema)
         self._shared = self._output_set()
         self._outputs: list[StagedOutput] = []
         self._finished: dict[str, FinishedFile] = {}
@@ -248,10 +259,10 @@ class _Run:
             raise FileFailed("parse", f"line {lines + 1}: {error}") from error
 
     def _pieces(self, table: pa.Table, partition: str) -> Iterator[_Piece]:
-        settings = self._task.settings
-        if settings.partition_column is None:
+        rules = self._task.settings.partition_rules
+        if not rules:
             return iter([(partition, table)])
-        return split_by_time(table, settings.partition_column, settings.partition_template)
+        return iter([(place_rows(table, rules), without_moved(table, rules))])
 
     def _ingest_group(self) -> None:
         """Ingest the small files read so far: together if they are all good, else in turn."""
@@ -276,7 +287,7 @@ class _Run:
         parsed = self._parser.parse(b"".join(data for _, data in group))
         blank_lines = parsed.lines != parsed.table.num_rows
         rows = [count_lines(data)[0] if blank_lines else data.count(b"\n") for _, data in group]
-        if self._task.settings.partition_column is not None:
+        if self._task.settings.partition_rules:
             return list(self._pieces(parsed.table, "")), rows
         pieces: list[_Piece] = []
         start = 0

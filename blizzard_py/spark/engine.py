@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from blizzard_py.core.errors import Cancelled, EngineError
+from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import IngestResult
 from blizzard_py.kernels.failure import bounded
+from blizzard_py.kernels.merge import MergeReport, merge_tasks, with_merged
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.task import TaskReport, merged, tasks_of
 from blizzard_py.settings import IngestJob
 from blizzard_py.spark.session import open_session
-from blizzard_py.spark.worker import run_partition
+from blizzard_py.spark.worker import run_merge_partition, run_partition
 
 _CANCEL_INTERVAL_SECS = 0.1
+
+ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class SparkEngine:
@@ -47,7 +53,9 @@ class SparkEngine:
         """
         if not job.files:
             return IngestResult((), (), 0)
-        return merged(self._reports(job))
+        with self._registered(job.output_prefix) as running:
+            result = merged(self._reports(job, running))
+            return self._with_merges(job, result, running)
 
     def cancel(self, output_prefix: str) -> None:
         """End the job with that prefix and wait until `ingest` has returned."""
@@ -78,32 +86,52 @@ class SparkEngine:
                 self._session = open_session(self._master, self._conf, self._app_name)
             return self._session
 
-    def _reports(self, job: IngestJob) -> list[TaskReport]:
+    def _reports(self, job: IngestJob, running: _Running) -> list[TaskReport]:
+        packed = pack(job.files, task_count(job.files, self._parallelism(job, running)))
+        run = functools.partial(run_partition, tasks_of(job, packed))
+        texts = self._collected(job, running, run, len(packed))
+        return [TaskReport.from_json(text) for text in texts]
+
+    def _with_merges(self, job: IngestJob, result: IngestResult, running: _Running) -> IngestResult:
+        """The result with its small outputs merged. Without that it is as right, only larger."""
+        tasks = merge_tasks(job, result, self._parallelism(job, running))
+        if not tasks:
+            return result
+        try:
+            run = functools.partial(run_merge_partition, tasks)
+            texts = self._collected(job, running, run, len(tasks))
+        except EngineError as error:
+            get_logger().warning("merge_failed", job=job.output_prefix, error=str(error))
+            return result
+        return with_merged(result, tasks, [MergeReport.from_json(text) for text in texts])
+
+    def _parallelism(self, job: IngestJob, running: _Running) -> int:
+        with _engine_errors(job.output_prefix, running):
+            return self.session().sparkContext.defaultParallelism
+
+    def _collected(
+        self, job: IngestJob, running: _Running, run: ArrowFunction, tasks: int
+    ) -> list[str]:
+        """Run one Spark job and return what its tasks said."""
         group = job.output_prefix
+        with _engine_errors(group, running):
+            spark = self.session()
+            spark.sparkContext.setJobGroup(group, f"ingest {group}", interruptOnCancel=True)
+            if running.cancelled.is_set():
+                raise Cancelled(f"{group}: cancelled before it started")
+            rows = spark.range(0, tasks, 1, tasks).mapInArrow(run, "result string").collect()
+            return [row["result"] for row in rows]
+
+    @contextlib.contextmanager
+    def _registered(self, group: str) -> Iterator[_Running]:
+        """The job as one that `cancel` can end."""
         running = _Running()
         with self._lock:
             if group in self._running:
                 raise EngineError(f"{group}: this job is running already")
             self._running[group] = running
         try:
-            spark = self.session()
-            context = spark.sparkContext
-            packed = pack(job.files, task_count(job.files, context.defaultParallelism))
-            run = functools.partial(run_partition, tasks_of(job, packed))
-            context.setJobGroup(group, f"ingest {group}", interruptOnCancel=True)
-            if running.cancelled.is_set():
-                raise Cancelled(f"{group}: cancelled before it started")
-            rows = (
-                spark.range(0, len(packed), 1, len(packed))
-                .mapInArrow(run, "result string")
-                .collect()
-            )
-            return [TaskReport.from_json(row["result"]) for row in rows]
-        except (PySparkException, Py4JError, OSError, RuntimeError) as error:
-            if running.cancelled.is_set():
-                raise Cancelled(f"{group}: cancelled") from None
-            # The cause repeats the whole JVM trace and may hold what was sent to it.
-            raise EngineError(f"{group}: the Spark job failed: {reason_of(error)}") from None
+            yield running
         finally:
             with self._lock:
                 del self._running[group]
@@ -116,6 +144,18 @@ class _Running:
     def __init__(self) -> None:
         self.cancelled = threading.Event()
         self.ended = threading.Event()
+
+
+@contextlib.contextmanager
+def _engine_errors(group: str, running: _Running) -> Iterator[None]:
+    """Whatever Spark raises, as ours."""
+    try:
+        yield
+    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+        if running.cancelled.is_set():
+            raise Cancelled(f"{group}: cancelled") from None
+        # The cause repeats the whole JVM trace and may hold what was sent to it.
+        raise EngineError(f"{group}: the Spark job failed: {reason_of(error)}") from None
 
 
 def reason_of(error: Exception) -> str:

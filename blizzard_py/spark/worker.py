@@ -11,6 +11,7 @@ from pyspark import TaskContext
 
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.stores import open_storage
+from blizzard_py.kernels.merge import MergeTask, run_merge
 from blizzard_py.kernels.task import Task, prepare_process, run_task
 from blizzard_py.settings import Place
 
@@ -23,10 +24,7 @@ def run_partition(
     A second attempt means that the first one's worker may have died of its
     input, so it takes the careful path.
     """
-    _prepare_worker()
-    context = TaskContext.get()
-    if context is None:
-        raise RuntimeError("run_partition runs in a Spark task only")
+    context = _prepared()
     for batch in batches:
         for index in batch.column("id").to_pylist():
             task = tasks[index]
@@ -38,6 +36,26 @@ def run_partition(
                 careful=context.attemptNumber() > 0,
             )
             yield pa.RecordBatch.from_pydict({"result": [report.to_json()]})
+
+
+def run_merge_partition(
+    tasks: Sequence[MergeTask], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """As `run_partition`, for the job that merges small outputs."""
+    context = _prepared()
+    for batch in batches:
+        for index in batch.column("id").to_pylist():
+            task = tasks[index]
+            report = run_merge(task, _storage(task.settings.sink), context.taskAttemptId())
+            yield pa.RecordBatch.from_pydict({"result": [report.to_json()]})
+
+
+def _prepared() -> TaskContext:
+    _prepare_worker()
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("this runs in a Spark task only")
+    return context
 
 
 @functools.cache

@@ -382,7 +382,7 @@ def test_a_full_local_disk_is_an_error_that_names_it(
     outputs.add("", table)
     assert outputs._spill is not None
     outputs._spill._file.close()
-    outputs._spill._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115  # discarded below
+    outputs._spill._file = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115  # see discard
     with pytest.raises(StorageError, match=r"No space left"):
         outputs.add("", table)
     outputs.discard()

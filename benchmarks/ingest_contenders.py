@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from benchmarks.ingest_shapes import FIELDS
 from blizzard_py.core.model import IngestResult
 from blizzard_py.core.stores import open_storage
-from blizzard_py.kernels.merge import MergeReport, MergeTask, merge_tasks, run_merge, with_merged
+from blizzard_py.kernels.merge import MergeTask, merge_tasks, run_merge, with_merged
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.task import Task, TaskReport, merged, prepare_process, run_task, tasks_of
 from blizzard_py.settings import IngestJob, IngestSettings, JobFile, Place
@@ -104,7 +104,7 @@ def _bare_task(task: Task) -> TaskReport:
     return run_task(task, source, sink, attempt_id=os.getpid())
 
 
-def _bare_merge(task: MergeTask) -> MergeReport:
+def _bare_merge(task: MergeTask) -> TaskReport:
     return run_merge(task, open_storage(task.settings.sink.uri, {}), attempt_id=os.getpid())
 
 

@@ -18,14 +18,13 @@ from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.kernels import merge, packing
 from blizzard_py.kernels.merge import (
     SMALL_SHARE,
-    MergeReport,
     merge_groups,
     merge_tasks,
     run_merge,
     with_merged,
 )
 from blizzard_py.kernels.packing import pack
-from blizzard_py.kernels.task import merged, run_task, tasks_of
+from blizzard_py.kernels.task import TaskReport, merged, run_task, tasks_of
 from blizzard_py.settings import PartitionRule, SortKey
 from tests.direct_engine import DirectEngine
 from tests.ingest_world import PREFIX, IngestWorld, lines, specs
@@ -182,7 +181,7 @@ def test_two_attempts_never_share_a_name_or_an_id(tmp_path: Path) -> None:
     # Only the attempt that is reported counts.
     final = with_merged(result, [task], [second])
     assert world.ids(final) == list(range(8))
-    assert MergeReport.from_json(first.to_json()) == first
+    assert TaskReport.from_json(first.to_json()) == first
 
 
 def test_a_merge_that_loses_rows_is_never_used(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ unreported, and go with it.
 
 from __future__ import annotations
 
-import dataclasses
-import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 from blizzard_py.core.errors import BlizzardError
 from blizzard_py.core.model import IngestResult, StagedOutput
 from blizzard_py.core.storage import Storage, order_key
-from blizzard_py.kernels.task import output_format
+from blizzard_py.kernels.task import TaskReport, output_format
 from blizzard_py.kernels.write import OutputNames, OutputSet
 from blizzard_py.settings import IngestJob, IngestSettings
 
@@ -40,24 +39,6 @@ class MergeTask:
     staging: str
     output_prefix: str
     groups: tuple[tuple[StagedOutput, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MergeReport:
-    """What a merge task attempt wrote; it counts only if the driver receives it."""
-
-    task: int
-    outputs: tuple[StagedOutput, ...]
-
-    def to_json(self) -> str:
-        """One line of ASCII."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> MergeReport:
-        """The inverse of `to_json`."""
-        data = json.loads(text)
-        return cls(data["task"], tuple(StagedOutput(**item) for item in data["outputs"]))
 
 
 def merge_groups(
@@ -100,17 +81,17 @@ def merge_tasks(job: IngestJob, result: IngestResult, parallelism: int) -> list[
     ]
 
 
-def run_merge(task: MergeTask, sink: Storage, attempt_id: int) -> MergeReport:
+def run_merge(task: MergeTask, sink: Storage, attempt_id: int) -> TaskReport:
     """Write each group's rows as one file. Raises `StorageError` if the sink fails."""
     names = OutputNames(task.staging, task.output_prefix, f"m{task.index:05d}", attempt_id)
     outputs: list[StagedOutput] = []
     for group in task.groups:
         outputs += _merged_group(task, group, names, sink)
-    return MergeReport(task.index, tuple(outputs))
+    return TaskReport(task.index, os.getpid(), tuple(outputs), ())
 
 
 def with_merged(
-    result: IngestResult, tasks: Sequence[MergeTask], reports: Sequence[MergeReport]
+    result: IngestResult, tasks: Sequence[MergeTask], reports: Sequence[TaskReport]
 ) -> IngestResult:
     """The result with what was merged in the place of what it was merged from.
 

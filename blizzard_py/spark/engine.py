@@ -16,7 +16,7 @@ from blizzard_py.core.errors import Cancelled, EngineError
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import IngestResult
 from blizzard_py.kernels.failure import bounded
-from blizzard_py.kernels.merge import MergeReport, merge_tasks, with_merged
+from blizzard_py.kernels.merge import merge_tasks, with_merged
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.task import TaskReport, merged, tasks_of
 from blizzard_py.settings import IngestJob
@@ -89,8 +89,7 @@ class SparkEngine:
     def _reports(self, job: IngestJob, running: _Running) -> list[TaskReport]:
         packed = pack(job.files, task_count(job.files, self._parallelism(job, running)))
         run = functools.partial(run_partition, tasks_of(job, packed))
-        texts = self._collected(job, running, run, len(packed))
-        return [TaskReport.from_json(text) for text in texts]
+        return self._collected(job, running, run, len(packed))
 
     def _with_merges(self, job: IngestJob, result: IngestResult, running: _Running) -> IngestResult:
         """The result with its small outputs merged. Without that it is as right, only larger."""
@@ -99,11 +98,11 @@ class SparkEngine:
             return result
         try:
             run = functools.partial(run_merge_partition, tasks)
-            texts = self._collected(job, running, run, len(tasks))
+            reports = self._collected(job, running, run, len(tasks))
         except EngineError as error:
             get_logger().warning("merge_failed", job=job.output_prefix, error=str(error))
             return result
-        return with_merged(result, tasks, [MergeReport.from_json(text) for text in texts])
+        return with_merged(result, tasks, reports)
 
     def _parallelism(self, job: IngestJob, running: _Running) -> int:
         with _engine_errors(job.output_prefix, running):
@@ -111,8 +110,8 @@ class SparkEngine:
 
     def _collected(
         self, job: IngestJob, running: _Running, run: ArrowFunction, tasks: int
-    ) -> list[str]:
-        """Run one Spark job and return what its tasks said."""
+    ) -> list[TaskReport]:
+        """Run one Spark job and return its tasks' reports."""
         group = job.output_prefix
         with _engine_errors(group, running):
             spark = self.session()
@@ -120,7 +119,7 @@ class SparkEngine:
             if running.cancelled.is_set():
                 raise Cancelled(f"{group}: cancelled before it started")
             rows = spark.range(0, tasks, 1, tasks).mapInArrow(run, "result string").collect()
-            return [row["result"] for row in rows]
+            return [TaskReport.from_json(row["result"]) for row in rows]
 
     @contextlib.contextmanager
     def _registered(self, group: str) -> Iterator[_Running]:

@@ -38,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small batches, one round")
     parser.add_argument("--rounds", type=int, help="default: 3, or 1 with --quick")
-    parser.add_argument("--only", default="", help="shapes or contenders whose name holds this")
+    parser.add_argument("--only", default="", help="shapes whose name holds this")
     parser.add_argument("--against", nargs="*", default=[], help="contenders by part of the name")
     options = parser.parse_args()
     rounds: int = options.rounds or (1 if options.quick else 3)

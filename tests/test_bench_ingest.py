@@ -59,6 +59,27 @@ def test_the_report_is_markdown_with_medians_and_ratios() -> None:
     assert "| 60 ms | met |" in text
 
 
+def test_the_program_reports_those_who_took_part() -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "benchmarks.ingest", "--quick", "--only", "1 x 20,000"),
+            *("--against", "bare", "duckdb"),
+        ],
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    table = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert [line.split("|")[1].strip() for line in table] == [
+        "",
+        "bare processes",
+        "duckdb",
+        "goal",
+    ]
+    assert "**1 x 20,000 rows**" in done.stdout
+
+
 def test_shapes_hold_the_same_events_however_they_are_cut(tmp_path: Path) -> None:
     rows = {}
     with ThreadPoolExecutor(2) as pool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from structlog.testing import capture_logs
 
 from blizzard_py.core.errors import Cancelled, EngineError
 from blizzard_py.core.model import IngestResult
@@ -123,7 +124,6 @@ def test_a_merge_that_fails_costs_nothing_but_files(
     world: IngestWorld,
     spark_engine: SparkEngine,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def with_a_file_that_is_gone(*args: Any) -> list[MergeTask]:
         tasks = merge_tasks(*args)
@@ -132,10 +132,12 @@ def test_a_merge_that_fails_costs_nothing_but_files(
         return [dataclasses.replace(tasks[0], groups=((gone, *first[1:]),))]
 
     monkeypatch.setattr("blizzard_py.spark.engine.merge_tasks", with_a_file_that_is_gone)
-    result = spark_engine.ingest(large(world))
+    with capture_logs() as logs:
+        result = spark_engine.ingest(large(world))
     assert len(result.outputs) == result.tasks > 1
     assert world.ids(result) == list(range(12_000))
-    assert "merge_failed" in capsys.readouterr().err
+    [log] = [log for log in logs if log["event"] == "merge_failed"]
+    assert ".parquet.gone" in log["error"]
     staged = {name for name in world.staged() if name.endswith(".parquet")}
     assert staged == {output.staged for output in result.outputs}
 

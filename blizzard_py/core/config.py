@@ -117,8 +117,8 @@ class SinkSettings(Settings):
     A file is closed when another row group would take it further from
     ``file_size_mb`` than it is. ``row_group_size_bytes`` counts rows as they lie in
     memory (Arrow), not as they are stored, since it is what bounds a task's memory:
-    64 MiB there are 10 to 25 MB of snappy Parquet. Each file is sorted by ``sort_by``
-    as a whole, at the price of local disk and about a third more time.
+    64 MiB there are 10 to 30 MB of snappy Parquet. Each file is sorted by ``sort_by``
+    as a whole, at the price of local disk, memory and a third more time.
     """
 
     table_uri: str

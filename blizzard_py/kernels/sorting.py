@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -50,13 +51,21 @@ def order_of(table: pa.Table, keys: Sequence[SortKey]) -> pa.Array:
     )
 
 
+def reordered(columns: list[pa.ChunkedArray], order: pa.Array, schema: pa.Schema) -> pa.Table:
+    """Rows in the given order. Empties ``columns``, so that the rows are in memory only once."""
+    columns.reverse()
+    done: list[pa.Array] = []
+    while columns:
+        # In one piece it is taken from twice as fast.
+        done.append(columns.pop().combine_chunks().take(order))
+    return pa.table(done, schema=schema)
+
+
 def merged_runs(
     runs: Sequence[Run], keys: Sequence[SortKey], spill: Spill, schema: pa.Schema, at_once: int
 ) -> Iterator[pa.Table]:
     """All rows of the runs in one order, in tables of ``at_once`` rows."""
-    columns = pa.schema([schema.field(key.column) for key in keys])
-    batches = [batch for run in runs for batch in spill.read(run.keys, columns)]
-    order = order_of(pa.Table.from_batches(batches, columns), keys).to_numpy()
+    order = _order(runs, keys, spill, schema)
     ends = np.cumsum([sum(block.rows for block in run.rows) for run in runs])
     starts = np.concatenate([[0], ends[:-1]])
     taken = np.zeros(len(runs), np.int64)
@@ -71,7 +80,22 @@ def merged_runs(
                 for batch in run.take(count, spill, schema)
             ),
             schema,
-        ).combine_chunks()
+        )
         before = np.cumsum(counts) - counts  # where each run's rows begin in `rows`
-        yield rows.take(pa.array(before[owner] + part - starts[owner] - taken[owner]))
+        places = pa.array(before[owner] + part - starts[owner] - taken[owner])
+        columns = rows.columns
+        del rows
+        yield reordered(columns, places, schema)
         taken += counts
+
+
+def _order(
+    runs: Sequence[Run], keys: Sequence[SortKey], spill: Spill, schema: pa.Schema
+) -> npt.NDArray[np.uint64]:
+    """The rows of all runs in sorted order; only this stays of their sort columns."""
+    columns = pa.schema([schema.field(key.column) for key in keys])
+    batches = (batch for run in runs for batch in spill.read(run.keys, columns))
+    order: npt.NDArray[np.uint64] = order_of(
+        pa.Table.from_batches(batches, columns), keys
+    ).to_numpy()
+    return order

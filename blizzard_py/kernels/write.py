@@ -26,7 +26,7 @@ from blizzard_py.core.model import StagedOutput
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.kernels.parquet import ParquetFile, ParquetFormat, stored_bytes
 from blizzard_py.kernels.partition import Codes, Places
-from blizzard_py.kernels.sorting import Run, merged_runs, order_of
+from blizzard_py.kernels.sorting import Run, merged_runs, order_of, reordered
 from blizzard_py.kernels.spill import Spill
 
 # Each open file holds the upload buffer of its store.
@@ -141,16 +141,6 @@ class OutputSet:
             return
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         table = pa.concat_tables([rows for _, rows in waiting])
-        used = {codes for codes, _ in waiting if isinstance(codes, int)}
-        keys = self._form.sort_by
-        names = list(self._directories)
-        if len(used) == 1 and all(isinstance(codes, int) for codes, _ in waiting):
-            waiting.clear()
-            if keys:
-                table = table.combine_chunks()
-                table = table.take(order_of(table, keys))
-            yield names[used.pop()], table
-            return
         codes = np.concatenate(
             [
                 np.full(rows.num_rows, some) if isinstance(some, int) else some
@@ -158,15 +148,19 @@ class OutputSet:
             ]
         )
         waiting.clear()
-        table = table.combine_chunks()
-        if keys:
-            order = order_of(table, keys).to_numpy()
-            order = order[np.argsort(codes[order], kind="stable")]
-        else:
-            order = np.argsort(codes, kind="stable")
-        table = table.take(pa.array(order))
+        names = list(self._directories)
+        counts = np.bincount(codes).tolist()
+        keys = self._form.sort_by
+        if not keys and counts[-1] == len(codes):
+            yield names[-1 + len(counts)], table
+            return
+        order = order_of(table, keys).to_numpy() if keys else np.arange(len(codes))
+        order = order[np.argsort(codes[order], kind="stable")]
+        columns, schema = table.columns, table.schema
+        del table
+        table = reordered(columns, pa.array(order), schema)
         start = 0
-        for number, rows in enumerate(np.bincount(codes).tolist()):
+        for number, rows in enumerate(counts):
             if rows:
                 yield names[number], table.slice(start, rows)
                 start += rows

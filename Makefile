@@ -1,5 +1,5 @@
 # `make` lists the targets. Each brings up what it needs first (deploy/bootstrap.sh:
-# Java, .venv, locked packages, the tests' emulator) and does no set-up work when that is there.
+# Java, .venv, locked packages, what the tests drive) and does no set-up work when that is there.
 #
 #   PYTHON=/path/to/python3.12   makes .venv with that interpreter (3.11, 3.12 or 3.13)
 #   ARGS="..."                   goes to pytest (test) or to the benchmark (bench)
@@ -17,7 +17,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check bench-ingest bench-discovery bench-penguin chaos lock clean
+.PHONY: help setup demo test check bench-ingest bench-discovery bench-penguin chaos soak image image-test lock clean
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -52,6 +52,17 @@ bench-penguin: ## what a commit and an idle poll cost, beside delta-rs alone
 chaos: ## 200 rounds of deaths, lost answers and rivals around one table
 	$(DEV) python -m tests.penguin_chaos --rounds 200 $(ARGS)
 
+soak: ## ten minutes of arrivals and restarts: flat memory, bounded lag, exact counts
+	$(DEV) python -m benchmarks.soak $(ARGS)
+
+image: ## the container image, with docker, podman or buildah (ARGS="--build-arg BASE=...")
+	@for tool in docker podman buildah; do \
+		command -v $$tool >/dev/null && exec $$tool build -t blizzard-penguin $(ARGS) .; \
+	done; echo "image: none of docker, podman and buildah is installed" >&2; exit 1
+
+image-test: ## build the image offline on a Debian made here, and run both daemons in it (root)
+	$(DEV) python -m tests.image_check
+
 # The runtime set takes its versions from the development set, so that installing one
 # over the other changes nothing.
 lock: ## compile pyproject.toml into the requirements*.lock files
@@ -60,9 +71,10 @@ lock: ## compile pyproject.toml into the requirements*.lock files
 	@rm -f .build-requires.in
 	$(DEV) $(COMPILE) pyproject.toml --extra azure --extra dev -c requirements-build.lock -o requirements-dev.lock
 	$(DEV) $(COMPILE) pyproject.toml -c requirements-dev.lock -o requirements.lock
+	$(DEV) $(COMPILE) pyproject.toml --extra azure -c requirements-dev.lock -o requirements-image.lock
 
 clean: ## remove .venv and everything generated
-	rm -rf .venv .demo .bench .build-requires.in build dist spark-warehouse artifacts .coverage
+	rm -rf .venv .tools .demo .bench .build-requires.in build dist spark-warehouse artifacts .coverage
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis ./*.egg-info
 	rm -rf tests/azurite/node_modules
 	find $(CODE) -name __pycache__ -prune -exec rm -rf {} +

@@ -1,10 +1,15 @@
 """What a Penguin cycle costs, beside delta-rs doing nothing but the commit.
 
-* commits of 1, 100 and 1,000 files into tables of 1 k, 100 k and 1 M files;
-* idle polls of those tables: time beyond the listing, requests, memory over 1,000 polls;
-* footers by ranged GET beside downloading whole files, through an S3 API (moto).
+* commits of 1, 100 and 1,000 files into tables of 1 k, 100 k and 1 M files, beside
+  delta-rs with ready-made actions, and beside delta-rs after somebody read the footers;
+* idle polls of those tables: time beyond the listing, memory over 1,000 polls;
+* the same through an S3 API (moto), with every request counted on the wire;
+* a sweep, and a start with nothing but the log: seconds and peak memory;
+* footers by ranged GET beside downloading whole files, through an S3 API.
 
     python -m benchmarks.penguin [--quick]
+
+Prints Markdown.
 
 Each figure comes from a process of its own, so that peak memory is its own as well.
 The large tables have log entries without files behind them: no poll and no commit
@@ -26,6 +31,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +46,12 @@ from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Page, Storage
 from blizzard_py.core.stores import open_storage
 from penguin_py.delta import DeltaLog
-from penguin_py.incoming import read_footer, read_footers
-from penguin_py.model import Footer
+from penguin_py.incoming import read_footers
 from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import tables_of
 from penguin_py.statistics import file_statistics
+from tests.fault_proxy import FaultProxy, fault_proxy
+from tests.s3_server import S3Server, s3_server
 
 DAYS = [f"date=2024-{month:02d}-{day:02d}" for month in range(1, 13) for day in range(1, 29)]
 NEW_DAY = "date=2025-01-01"
@@ -52,6 +59,11 @@ NEW_DAY = "date=2025-01-01"
 TRACKED = 2
 THREADS = 32
 BATCH = 100_000
+# How often Penguin and delta-rs take turns.
+TURNS = 2
+# Seconds by the clock and seconds of the processor: other work on the machine lengthens
+# the first, and hardly the second.
+TIMES = ("secs", "cpu")
 
 
 def sample() -> bytes:
@@ -78,9 +90,9 @@ def make_table(root: Path, files: int) -> None:
     for start in range(0, files, BATCH):
         adds = [
             AddAction(
-                f"{(day := DAYS[number * len(DAYS) // files])}/{number:09d}.parquet",
+                path_of(number, files),
                 len(data),
-                {"date": day.removeprefix("date=")},
+                {"date": path_of(number, files)[5:15]},
                 0,
                 data_change=True,
                 stats=stats,
@@ -107,7 +119,7 @@ class Counting:
     def __init__(self, inner: Storage) -> None:
         self._inner = inner
         self.requests = 0
-        self.listing_secs = 0.0
+        self.listings: list[tuple[float, float]] = []
 
     def __getattr__(self, name: str) -> object:
         found = getattr(self._inner, name)
@@ -118,13 +130,25 @@ class Counting:
     def list_range(self, after: str, until: str | None) -> Iterator[Page]:
         began = time.perf_counter()
         pages = list(self._inner.list_range(after, until))
-        self.listing_secs += time.perf_counter() - began
+        self.listings.append((began, time.perf_counter()))
         self.requests += sum(page.requests for page in pages)
         yield from pages
 
+    def listing_secs(self) -> float:
+        """Time since it was asked last in which at least one listing was under way."""
+        found, at = 0.0, 0.0
+        for began, ended in sorted(self.listings):
+            found += max(0.0, ended - max(began, at))
+            at = max(at, ended)
+        self.listings.clear()
+        return found
+
 
 def penguin(
-    uri: str, pool: ThreadPoolExecutor, options: dict[str, str] | None = None
+    uri: str,
+    pool: ThreadPoolExecutor,
+    options: dict[str, str] | None = None,
+    make: type[Counting] = Counting,
 ) -> tuple[TablePipeline, Counting]:
     block = {
         "table_uri": uri,
@@ -134,7 +158,7 @@ def penguin(
         "grace_period_secs": 0,
     }
     table = tables_of(Config.model_validate({"tables": {"bench": block}}))[0]
-    storage: Any = Counting(open_storage(table.uri, table.storage_options))
+    storage: Any = make(open_storage(table.uri, table.storage_options))
     return TablePipeline(table, storage, DeltaLog(table, storage, pool), pool, time.time), storage
 
 
@@ -166,17 +190,19 @@ def commit_by_penguin(root: Path, count: int, rounds: int) -> dict[str, Any]:
         began = time.perf_counter()
         worker.cycle(stop)
         start_secs = time.perf_counter() - began
-        taken = []
+        taken, cpu = [], []
         for round_ in range(rounds):
             drop(root, count, round_)
             storage.requests = 0
-            began = time.perf_counter()
+            began, busy = time.perf_counter(), time.process_time()
             assert worker.cycle(stop)
             requests = storage.requests
             worker.cycle(stop)  # reads its own commit, which delta-rs's handle does not know yet
             taken.append(time.perf_counter() - began)
+            cpu.append(time.process_time() - busy)
     return {
-        "secs": statistics.median(taken),
+        "secs": taken,
+        "cpu": cpu,
         "start_secs": start_secs,
         "requests": requests,
         "peak_mb": peak_mb(),
@@ -184,31 +210,82 @@ def commit_by_penguin(root: Path, count: int, rounds: int) -> dict[str, Any]:
 
 
 def commit_by_delta_rs(root: Path, count: int, rounds: int) -> dict[str, Any]:
+    """The commit alone, and what reading the same files' footers takes with pyarrow alone."""
     data = sample()
     _, stats = sample_stats(data)
     began = time.perf_counter()
     table = DeltaTable(root)
     start_secs = time.perf_counter() - began
-    taken = []
+    taken, cpu, footers_taken = [], [], []
     for round_ in range(rounds):
         values = {"date": NEW_DAY.removeprefix("date=")}
+        names = drop(root, count, round_)
         adds = [
-            AddAction(name, len(data), values, 0, data_change=True, stats=stats)
-            for name in drop(root, count, round_)
+            AddAction(name, len(data), values, 0, data_change=True, stats=stats) for name in names
         ]
         properties = CommitProperties(app_transactions=[Transaction("raw", round_, 0)])
-        began = time.perf_counter()
+        began, busy = time.perf_counter(), time.process_time()
         table.create_write_transaction(
             adds, "append", table.schema(), ["date"], commit_properties=properties
         )
         table.update_incremental()
         taken.append(time.perf_counter() - began)
+        cpu.append(time.process_time() - busy)
+        began = time.perf_counter()
+        for name in names:
+            assert pq.read_metadata(root / name).num_rows
+        footers_taken.append(time.perf_counter() - began)
     return {
-        "secs": statistics.median(taken),
+        "secs": taken,
+        "cpu": cpu,
+        "footer_secs": footers_taken,
         "start_secs": start_secs,
-        "requests": 0,
         "peak_mb": peak_mb(),
     }
+
+
+def path_of(number: int, files: int) -> str:
+    """The path of one of a table's files, in order."""
+    return f"{DAYS[number * len(DAYS) // files]}/{number:09d}.parquet"
+
+
+class Full(Counting):
+    """A storage in which every file of the log lies; to make them would take minutes."""
+
+    files = 0
+
+    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+        for start in range(0, self.files, 1000):
+            paths = (path_of(number, self.files) for number in range(start, start + 1000))
+            yield Page(tuple(Entry(path, 1000, 0.0) for path in paths), 1, 1000)
+        yield from super().list_range(after, until)
+
+
+def sweep(root: Path, files: int, _rounds: int) -> dict[str, Any]:
+    """The comparison of the whole directory with the whole log."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        worker, storage = penguin(str(root), pool, make=Full)
+        worker.cycle(threading.Event())
+        before = peak_mb()
+        storage.files = files
+        began = time.perf_counter()
+        assert not worker.reconcile(dry_run=True).orphans
+        secs = time.perf_counter() - began
+    return {"secs": secs, "peak_mb": peak_mb(), "before_mb": before}
+
+
+def rebuild(root: Path, _count: int, _rounds: int) -> dict[str, Any]:
+    """A start with no mirror and no commitInfo: what is done comes from the log's paths."""
+    shutil.rmtree(root / "_penguin")
+    last = DeltaTable(root).version()
+    for version in range(last + 1):
+        (root / "_delta_log" / f"{version:020d}.json").unlink()
+    with ThreadPoolExecutor(THREADS) as pool:
+        worker, _ = penguin(str(root), pool)
+        began = time.perf_counter()
+        worker.cycle(threading.Event())
+        secs = time.perf_counter() - began
+    return {"secs": secs, "peak_mb": peak_mb()}
 
 
 def poll_idle(root: Path, polls: int, _rounds: int) -> dict[str, Any]:
@@ -222,22 +299,28 @@ def poll_idle(root: Path, polls: int, _rounds: int) -> dict[str, Any]:
             worker.cycle(stop)
         before, beyond, listing = now_mb(), [], []
         for _ in range(polls):
-            storage.requests, storage.listing_secs = 0, 0.0
+            storage.listing_secs()
             began = time.perf_counter()
             worker.cycle(stop)
-            beyond.append(time.perf_counter() - began - storage.listing_secs)
-            listing.append(storage.listing_secs)
+            taken = time.perf_counter() - began
+            listing.append(storage.listing_secs())
+            beyond.append(taken - listing[-1])
     return {
         "beyond_ms": 1000 * statistics.median(beyond),
         "worst_ms": 1000 * max(beyond),
         "listing_ms": 1000 * statistics.median(listing),
-        "requests": storage.requests,
         "grown_mb": now_mb() - before,
         "peak_mb": peak_mb(),
     }
 
 
-PARTS = {"penguin": commit_by_penguin, "delta-rs": commit_by_delta_rs, "idle": poll_idle}
+PARTS = {
+    "penguin": commit_by_penguin,
+    "delta-rs": commit_by_delta_rs,
+    "idle": poll_idle,
+    "sweep": sweep,
+    "rebuild": rebuild,
+}
 
 
 def measured(part: str, template: Path, count: int, rounds: int) -> dict[str, Any]:
@@ -256,11 +339,42 @@ def measured(part: str, template: Path, count: int, rounds: int) -> dict[str, An
     return found
 
 
+@contextmanager
+def s3_api() -> Iterator[tuple[S3Server, FaultProxy]]:
+    """An S3 API, and a proxy before it that counts what is asked."""
+    with s3_server() as server, fault_proxy(server.endpoint) as proxy:
+        yield server, proxy
+
+
+def idle_on_the_wire(template: Path, polls: int) -> str:
+    """Idle polls of the same table in a bucket; every request goes through the proxy."""
+    with s3_api() as (server, proxy), ThreadPoolExecutor(THREADS) as pool:
+        uri = f"s3://{server.new_bucket()}/t"
+        bucket = open_storage(uri, server.options)
+        for path in sorted(template.rglob("*")):
+            if path.is_file():
+                bucket.put_atomic(str(path.relative_to(template)), path.read_bytes())
+        options = {**server.options, "AWS_ENDPOINT_URL": proxy.endpoint}
+        worker, storage = penguin(uri, pool, options)
+        stop = threading.Event()
+        for _ in range(10):
+            worker.cycle(stop)
+        beyond, listing, requests = [], [], set()
+        for _ in range(polls):
+            proxy.seen.clear()
+            storage.listing_secs()
+            began = time.perf_counter()
+            worker.cycle(stop)
+            taken = time.perf_counter() - began
+            listing.append(1000 * storage.listing_secs())
+            beyond.append(1000 * taken - listing[-1])
+            requests.add(len(proxy.seen))
+    counts = " or ".join(map(str, sorted(requests)))
+    return f"{counts} | {statistics.median(beyond):.1f} | {statistics.median(listing):.1f}"
+
+
 def footers(count: int, megabytes: int) -> None:
     """One ranged GET per footer beside the whole file, through an S3 API."""
-    # The test suite's server; only this part needs it.
-    from tests.s3_server import s3_server  # noqa: PLC0415
-
     noise = pa.table({"x": pa.array(range(megabytes << 17), pa.int64())})
     sink = io.BytesIO()
     pq.write_table(noise, sink, compression="none", use_dictionary=False)
@@ -271,50 +385,102 @@ def footers(count: int, megabytes: int) -> None:
             inner.put_atomic(f"{number}.parquet", data)
         storage: Any = Counting(inner)
         entries = [Entry(f"{number}.parquet", len(data), 0.0) for number in range(count)]
-        began = time.perf_counter()
-        found = read_footers(storage, entries, pool)
-        ranged = time.perf_counter() - began
-        assert len(found.sound) == count
-        began = time.perf_counter()
-        for raw in pool.map(lambda entry: inner.read(entry.path), entries):
-            assert pq.read_metadata(pa.BufferReader(raw)).num_rows
-        whole = time.perf_counter() - began
-        one = read_footer(storage, entries[0])
-        assert isinstance(one, Footer)
+        ranged, whole = [], []
+        for _ in range(3):
+            storage.requests = 0
+            began = time.perf_counter()
+            found = read_footers(storage, entries, pool)
+            ranged.append(time.perf_counter() - began)
+            assert len(found.sound) == count
+            began = time.perf_counter()
+            for raw in pool.map(lambda entry: inner.read(entry.path), entries):
+                assert pq.read_metadata(pa.BufferReader(raw)).num_rows
+            whole.append(time.perf_counter() - began)
     size = len(data) / 2**20
-    print(f"\nfooters of {count} files of {size:.0f} MiB each, {THREADS} at once, S3 API (moto)")
-    print(f"  ranged GET    {ranged:7.2f} s  {storage.requests - 1} requests  64 KiB each")
-    print(f"  whole files   {whole:7.2f} s  {count} requests  {size:.0f} MiB each")
+    print(f"\n## Footers\n\n{count} files of {size:.0f} MiB, {THREADS} at once.\n")
+    print("| | seconds | requests | of each file |\n|---|---|---|---|")
+    print(f"| ranged GET | {statistics.median(ranged):.2f} | {storage.requests} | 64 KiB |")
+    print(f"| whole files | {statistics.median(whole):.2f} | {count} | {size:.0f} MiB |")
+
+
+def commits(template: Path, files: int, counts: list[int], rounds: int) -> list[str]:
+    """A line for each count. Penguin and delta-rs take turns, so that both meet the same load."""
+    lines = []
+    for count in counts:
+        ours, raws = [], []
+        for _ in range(TURNS):
+            ours.append(measured("penguin", template, count, rounds))
+            raws.append(measured("delta-rs", template, count, rounds))
+        secs, cpu = (statistics.median(t for turn in ours for t in turn[k]) for k in TIMES)
+        raw, raw_cpu = (statistics.median(t for turn in raws for t in turn[k]) for k in TIMES)
+        both = statistics.median(
+            sum(pair)
+            for turn in raws
+            for pair in zip(turn["secs"], turn["footer_secs"], strict=True)
+        )
+        lines.append(
+            f"| {files:,} | {count:,} | {secs:.3f} | {raw:.3f} | {secs / raw:.2f}"
+            f" | {cpu:.3f} | {raw_cpu:.3f} | {cpu / raw_cpu:.2f} | {both:.3f}"
+            f" | {secs / both:.2f} | {ours[0]['requests']:,}"
+            f" | {max(turn['peak_mb'] for turn in ours):,}"
+            f" | {max(turn['peak_mb'] for turn in raws):,}"
+            f" | {statistics.median(turn['start_secs'] for turn in ours):.2f}"
+            f" | {statistics.median(turn['start_secs'] for turn in raws):.2f} |"
+        )
+        print(lines[-1], file=sys.stderr, flush=True)
+    return lines
 
 
 def report(sizes: list[int], counts: list[int], rounds: int, polls: int) -> None:
-    header = f"{'table':>9} {'files':>6} {'penguin s':>10} {'delta-rs s':>11} {'ratio':>6}"
+    committed: list[str] = []
+    idle: list[str] = []
+    wire: list[str] = []
+    care: list[str] = []
     with tempfile.TemporaryDirectory(prefix="bench-penguin-") as folder:
         for files in sizes:
             template = Path(folder, str(files))
-            began = time.perf_counter()
             make_table(template, files)
-            print(f"\ntable of {files:,} files (made in {time.perf_counter() - began:.1f} s)")
-            print(f"{header} {'requests':>9} {'peak MB':>8} {'raw MB':>7} {'open s':>7} {'raw':>6}")
-            for count in counts:
-                ours = measured("penguin", template, count, rounds)
-                raw = measured("delta-rs", template, count, rounds)
-                print(
-                    f"{files:9,} {count:6,} {ours['secs']:10.3f} {raw['secs']:11.3f}"
-                    f" {ours['secs'] / raw['secs']:6.2f} {ours['requests']:9,}"
-                    f" {ours['peak_mb']:8,} {raw['peak_mb']:7,}"
-                    f" {ours['start_secs']:7.2f} {raw['start_secs']:6.2f}",
-                    flush=True,
-                )
-            idle = measured("idle", template, polls, 1)
-            print(
-                f"  {polls:,} idle polls: {idle['beyond_ms']:.2f} ms beyond the listing"
-                f" (worst {idle['worst_ms']:.1f}), {idle['listing_ms']:.2f} ms listing,"
-                f" {idle['requests']} requests besides delta-rs's one,"
-                f" memory {idle['grown_mb']:+.1f} MB, peak {idle['peak_mb']:,} MB",
-                flush=True,
+            committed += commits(template, files, counts, rounds)
+            found = measured("idle", template, polls, 1)
+            idle.append(
+                f"| {files:,} | {found['beyond_ms']:.2f} | {found['worst_ms']:.1f}"
+                f" | {found['listing_ms']:.2f} | {found['grown_mb']:+.1f} | {found['peak_mb']:,} |"
+            )
+            wire.append(f"| {files:,} | {idle_on_the_wire(template, polls // 10)} |")
+            swept = measured("sweep", template, files, 1)
+            rebuilt = measured("rebuild", template, 0, 1)
+            care.append(
+                f"| {files:,} | {swept['secs']:.1f} | {swept['before_mb']:,}"
+                f" | {swept['peak_mb']:,} | {rebuilt['secs']:.1f} | {rebuilt['peak_mb']:,} |"
             )
             shutil.rmtree(template)
+    table(
+        f"Commits (medians of {TURNS * rounds})",
+        "files in table | files committed | Penguin s | delta-rs s | ratio | CPU s | CPU s"
+        " delta-rs | ratio | delta-rs and footers s"
+        " | ratio | requests | peak MB | peak MB delta-rs | start s | open s delta-rs",
+        committed,
+    )
+    table(
+        f"{polls:,} idle polls, local disk",
+        "files in table | ms beyond listing | worst | ms listing | MB grown | peak MB",
+        idle,
+    )
+    table(
+        f"{polls // 10:,} idle polls, S3 API",
+        "files in table | requests, delta-rs's included | ms beyond listing | ms listing",
+        wire,
+    )
+    table(
+        "A sweep, and a start from the log alone",
+        "files in table | sweep s | peak MB before | peak MB | rebuild s | peak MB",
+        care,
+    )
+
+
+def table(title: str, columns: str, lines: list[str]) -> None:
+    print(f"\n## {title}\n\n| {columns} |\n|{'---|' * (columns.count('|') + 1)}")
+    print("\n".join(lines), flush=True)
 
 
 def main() -> None:
@@ -329,7 +495,7 @@ def main() -> None:
     if options.part:
         print(json.dumps(PARTS[options.part](options.root, options.count, options.rounds)))
     elif options.quick:
-        report([1_000, 10_000], [1, 100], 2, 100)
+        report([1_000, 10_000], [1, 100], 3, 100)
         footers(8, 2)
     else:
         report([1_000, 100_000, 1_000_000], [1, 100, 1_000], options.rounds, 1_000)

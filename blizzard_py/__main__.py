@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -21,6 +22,7 @@ from blizzard_py.core.cli import (
     log_level_option,
     once_option,
     print_json,
+    printable,
 )
 from blizzard_py.core.configfile import load_config
 from blizzard_py.explain import lines
@@ -74,6 +76,19 @@ def plan(config: Path, as_json: bool) -> int:
 def status(config: Path, as_json: bool) -> int:
     """Show the state of every source, from storage alone."""
     return answer(app.status(load_config(config)), _print_status, as_json=as_json)
+
+
+@main.command()
+@config_argument
+@json_option
+@log_level_option
+@command
+def schema(config: Path, as_json: bool) -> int:
+    """Show every pipeline's columns: declared, inferred and kept, or from a sample now.
+
+    What is printed is YAML for schema.fields. Writes nothing.
+    """
+    return answer(app.schema(load_config(config)), _print_schema, as_json=as_json)
 
 
 @main.command()
@@ -135,6 +150,45 @@ def _print_plan(document: dict[str, Any]) -> None:
     Console().print(table)
 
 
+_ORIGINS = {
+    "declared": "as declared in the configuration",
+    "inferred": "as inferred and kept beside the checkpoint",
+    "sample": "as it would be inferred now",
+    "unknown": "nothing to infer the rest from yet: the sources have no new files",
+}
+
+
+def _print_schema(document: dict[str, Any]) -> None:
+    for pipeline, found in document["pipelines"].items():
+        click.echo(f"# {pipeline}: {_ORIGINS[found['origin']]}")
+        if found["sample"]:
+            sample = found["sample"]
+            click.echo(
+                f"# from {sample['records']:,} records of {len(sample['files']):,} files,"
+                f" {sample['skipped_lines']:,} lines skipped"
+            )
+        for name, reason in found["left_out"].items():
+            click.echo(f"# left out: {printable(name)!r}: {printable(reason)}")
+        click.echo("fields:" if found["fields"] else "fields: []")
+        for field in found["fields"]:
+            click.echo(f"  - {_flow(field)}")
+
+
+def _flow(value: Any) -> str:
+    """YAML on one line; what a terminal would obey is escaped."""
+    for readable in (True, False):
+        text = yaml.safe_dump(
+            value,
+            default_flow_style=True,
+            sort_keys=False,
+            allow_unicode=readable,
+            width=float("inf"),
+        ).strip()
+        if text.isprintable():
+            break
+    return text
+
+
 def _print_status(document: dict[str, Any]) -> None:
     table = Table("source", "state", "watermark", "last update (UTC)", "in flight", "files", "rows")
     for pipeline, block in document["pipelines"].items():
@@ -151,7 +205,8 @@ def _print_status(document: dict[str, Any]) -> None:
                 ", ".join(batch["phase"] for batch in found["in_flight"]) or "-",
                 f"{totals['files']:,}"
                 + (f" (+{totals['quarantined']:,} quarantined)" if totals["quarantined"] else ""),
-                f"{totals['rows']:,}",
+                f"{totals['rows']:,}"
+                + (f" (+{totals['bad_rows']:,} bad)" if totals["bad_rows"] else ""),
             )
     Console().print(table)
 

@@ -9,6 +9,8 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from rich.console import Console
+
 from blizzard_py.backfill import Range, RangeRefused, check_range, is_ours
 from blizzard_py.batch import Parts, Stores
 from blizzard_py.core import checkpoint
@@ -23,20 +25,22 @@ from blizzard_py.core.storage import join, order_key
 from blizzard_py.core.stores import open_storage
 from blizzard_py.core.watermark import Gap
 from blizzard_py.discovery import Scope, accepts
+from blizzard_py.display import shown
 from blizzard_py.explain import Explanation, located, unmatched
 from blizzard_py.explain import explain as explain_file
+from blizzard_py.lateengine import LateEngine, StoppableEngine
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.progress import advanced
+from blizzard_py.schema import field_spec
+from blizzard_py.schemafile import InferredSchema, described
 from blizzard_py.settings import (
     Engine,
-    FieldSpec,
     IngestJob,
     IngestSettings,
     PartitionRule,
     Place,
     SortKey,
 )
-from blizzard_py.spark import SparkEngine
 from blizzard_py.state import STATE_FOLDER, state_from_json
 
 
@@ -47,7 +51,7 @@ def ingest_settings(pipeline: PipelineSettings, source: SourceSettings) -> Inges
     return IngestSettings(
         source=Place(source.source_uri, source.storage_options),
         sink=Place(sink.table_uri, sink.storage_options),
-        fields=tuple(FieldSpec(f.name, f.type, f.nullable) for f in pipeline.schema_.fields),
+        fields=tuple(map(field_spec, pipeline.schema_.fields)),
         compression=source.compression,
         parquet_compression=sink.compression,
         file_bytes=sink.file_size_mb * 1024 * 1024,
@@ -55,6 +59,10 @@ def ingest_settings(pipeline: PipelineSettings, source: SourceSettings) -> Inges
         partition_template=by.prefix_template or "" if by and by.column is None else "",
         partition_rules=_partition_rules(by) if by else (),
         sort_by=tuple(SortKey(key.column, key.descending) for key in sink.sort_by),
+        on_bad_record=pipeline.error_handling.on_bad_record,
+        max_bad_fraction=pipeline.error_handling.max_bad_fraction,
+        metadata_columns=sink.metadata_columns,
+        unexpected_fields=pipeline.schema_.unexpected_fields,
     )
 
 
@@ -103,22 +111,30 @@ def _parts(
     source = pipeline.sources[source_name] if source is None else source
     sink = pipeline.sink
     dlq_uri = pipeline.error_handling.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
+    stores = Stores(
+        open_storage(source.source_uri, source.storage_options),
+        open_storage(sink.table_uri, sink.storage_options),
+        open_storage(dlq_uri, sink.storage_options),
+    )
     return Parts(
         name,
         source_name,
         source,
         pipeline.error_handling,
         ingest_settings(pipeline, source),
-        Stores(
-            open_storage(source.source_uri, source.storage_options),
-            open_storage(sink.table_uri, sink.storage_options),
-            open_storage(dlq_uri, sink.storage_options),
-        ),
+        stores,
         engine,
         config.global_.total_concurrency,
         time.time,
         suffix,
+        infer=_inferred(name, pipeline, source, stores).fields if pipeline.schema_.infer else None,
     )
+
+
+def _inferred(
+    name: str, pipeline: PipelineSettings, source: SourceSettings, stores: Stores
+) -> InferredSchema:
+    return InferredSchema(name, pipeline, stores.source, source.compression, stores.sink, time.time)
 
 
 DLQ_FOLDER = join(STATE_FOLDER, "dlq")
@@ -135,12 +151,18 @@ class NoEngine:
         """Nothing runs, nothing to end."""
 
 
+def _spark_engine(config: Config, app_name: str) -> StoppableEngine:
+    from blizzard_py.spark import SparkEngine  # noqa: PLC0415  # see `LateEngine`
+
+    return SparkEngine(config.spark.master, config.spark.conf, app_name)
+
+
 def run_daemon(config: Config, *, once: bool) -> int:
     """Run every source until the work is done or a signal comes. Returns the exit code."""
     if not config.pipelines:
         raise ConfigError("configuration", ["pipelines: is required to run blizzard"])
     log = get_logger()
-    engine = SparkEngine(config.spark.master, config.spark.conf, "blizzard")
+    engine = LateEngine(partial(_spark_engine, config, "blizzard"))
     stop = threading.Event()
     limits = config.global_
     loop = Loop(once, limits.poll_jitter_secs, limits.shutdown_grace_secs)
@@ -150,11 +172,18 @@ def run_daemon(config: Config, *, once: bool) -> int:
     with stop_on_signals(stop):
         log.info("started", sources=[w.name for w in workers], once=once)
         try:
-            code = run(workers, loop, stop)
+            with shown({w.name: w.meter for w in workers}, _terminal() if once else None):
+                code = run(workers, loop, stop)
         finally:
             engine.stop()
         log.info("stopped", exit_code=code)
     return code
+
+
+def _terminal() -> Console | None:
+    """Where a person watches, None in a container or a pipe."""
+    console = Console(stderr=True)
+    return console if console.is_terminal else None
 
 
 def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: bool) -> int:
@@ -180,7 +209,7 @@ def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: b
     if state is None:
         raise StateError(f"{live.name}: its checkpoint is gone")
     scope = Scope(chosen.gap, partial(is_ours, state, replay=replay))
-    engine = SparkEngine(config.spark.master, config.spark.conf, "blizzard-backfill")
+    engine = LateEngine(partial(_spark_engine, config, "blizzard-backfill"))
     stop = threading.Event()
     worker = _source_pipeline(
         config,
@@ -200,7 +229,8 @@ def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: b
     )
     with stop_on_signals(stop):
         try:
-            return run([worker], Loop(True, 0, config.global_.shutdown_grace_secs), stop)
+            with shown({worker.name: worker.meter}, _terminal()):
+                return run([worker], Loop(True, 0, config.global_.shutdown_grace_secs), stop)
         finally:
             engine.stop()
 
@@ -245,6 +275,40 @@ def _lies_in(gap: Gap, path: str) -> bool:
     return order_key(gap.after) < order_key(path) and (
         until is None or order_key(path) < order_key(until)
     )
+
+
+def schema(config: Config) -> tuple[dict[str, Any], list[str]]:
+    """Every pipeline's columns and where they come from. Writes nothing.
+
+    A sample is of the new files of the first source that has any.
+    """
+    pipelines: dict[str, Any] = {}
+    errors: list[str] = []
+    for name in config.pipelines:
+        try:
+            pipelines[name] = _schema_of(config, name)
+        except BlizzardError as error:
+            errors.append(f"{name}: {error}")
+    return {"pipelines": pipelines}, errors
+
+
+def _schema_of(config: Config, name: str) -> dict[str, Any]:
+    pipeline = config.pipelines[name]
+    declared = tuple(map(field_spec, pipeline.schema_.fields))
+    if not pipeline.schema_.infer:
+        return described("declared", declared)
+    for source_name in pipeline.sources:
+        parts = _parts(config, (name, source_name), NoEngine())
+        found = _inferred(name, pipeline, parts.source, parts.stores)
+        kept = found.kept()
+        if kept is not None:
+            return described("inferred", found.combined(kept), kept)
+        worker = SourcePipeline(parts)
+        files = worker.discover(worker.load()).files
+        if files:
+            sampled = found.inferred(files)
+            return described("sample", found.combined(sampled), sampled)
+    return described("unknown", declared)
 
 
 def plan(config: Config) -> tuple[dict[str, Any], list[str]]:

@@ -5,24 +5,35 @@ See `blizzard_py.pipeline` for the steps and why their order makes it exactly-on
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import contextlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 
 from blizzard_py.core.config import ErrorSettings, SourceSettings
 from blizzard_py.core.errors import BlizzardError, PipelineStopped
 from blizzard_py.core.log import get_logger
-from blizzard_py.core.metrics import FILES_FAILED, FILES_PROCESSED, RECORDS_PROCESSED
-from blizzard_py.core.model import FinishedFile, IngestResult
+from blizzard_py.core.metrics import (
+    BAD_RECORDS,
+    FILES_FAILED,
+    FILES_PROCESSED,
+    RECORDS_PROCESSED,
+)
+from blizzard_py.core.model import Entry, FinishedFile, IngestResult
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.dlq import DeadLetters
 from blizzard_py.journal import Journal
+from blizzard_py.meter import Meter
 from blizzard_py.partitioning import PartitionError, partition_of
 from blizzard_py.progress import advanced, judged, named, prepared, renamed, restarted
 from blizzard_py.publish import fresh_names, publish, staging_root, unpublished
-from blizzard_py.settings import Engine, IngestJob, IngestSettings, JobFile
+from blizzard_py.settings import Engine, FieldSpec, IngestJob, IngestSettings, JobFile
 from blizzard_py.settrack import SetTracker
 from blizzard_py.state import Batch, SourceState
 from blizzard_py.sweep import grace_of
+
+# How many bad files an error or a log line names.
+_EXAMPLES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +47,11 @@ class Stores:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a source is made of; ``suffix`` tells a backfill's state from the live one's."""
+    """What a source is made of; ``suffix`` tells a backfill's state from the live one's.
+
+    ``infer`` gives the fields for ``ingest`` where they are not all declared; it is
+    called with the first files to do.
+    """
 
     pipeline: str
     source_name: str
@@ -48,6 +63,8 @@ class Parts:
     concurrency: int
     clock: Callable[[], float]
     suffix: str = ""
+    meter: Meter = field(default_factory=Meter)
+    infer: Callable[[Sequence[Entry]], tuple[FieldSpec, ...]] | None = None
 
     @property
     def name(self) -> str:
@@ -58,6 +75,15 @@ class Parts:
     def id(self) -> str:
         """``{pipeline}_{source}``, for files and folders."""
         return f"{self.pipeline}_{self.source_name}{self.suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ingesting:
+    """A batch whose job runs in another thread since ``started``."""
+
+    batch: Batch
+    started: float
+    result: Future[IngestResult]
 
 
 class BatchRunner:
@@ -72,8 +98,10 @@ class BatchRunner:
         self._sink = parts.stores.sink
         self._journal = Journal(self._sink, parts.id)
         self._letters = DeadLetters(parts.stores.dlq, parts.id, parts.stores.source.uri)
+        self._settings = parts.ingest if parts.infer is None else None
         self._failures = 0
         self._job: str | None = None
+        self._thread = ThreadPoolExecutor(1, f"ingest {parts.name}")
         self.bytes_per_sec: float | None = None
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
@@ -83,15 +111,29 @@ class BatchRunner:
         if job is not None:
             self._parts.engine.cancel(job)
 
+    def settle(self, files: Sequence[Entry]) -> IngestSettings:
+        """What jobs are run with; fields that are not declared are found out, once.
+
+        Called with all files there are before the first batch, since they tell more
+        than the batch's own. Raises as `Parts.infer` does.
+        """
+        if self._settings is None:
+            fields = () if self._parts.infer is None else self._parts.infer(files)
+            self._settings = replace(self._parts.ingest, fields=fields)
+        return self._settings
+
     def recover(self, state: SourceState, batch: Batch) -> SourceState:
         """Bring a batch that a crash left in the checkpoint to its end."""
+        beside = [e.path for b in state.in_flight if b.batch != batch.batch for e in b.files]
+        self._parts.meter.found(len(batch.files), sum(f.size for f in batch.files))
         self._log.info("recovering", batch=batch.batch, phase=batch.phase)
         if batch.phase == "running":
             self._clear_staging(batch)
             state, again = restarted(state, batch)
             self._save(state)
-            state, _ = self.run(state, again, [])
-            return state
+            state, ready, started = self.prepare(state, self.start(again))
+            self._save(state)
+            return self.finish(state, ready, started, beside)
         missing = unpublished(self._sink, batch.outputs, self._parts.concurrency)
         names = dict(zip((o.staged for o in missing), fresh_names(len(missing)), strict=True))
         state, ready = renamed(state, batch, names)
@@ -99,7 +141,7 @@ class BatchRunner:
             self._save(state)
         left = [output for output in ready.outputs if output.staged in names]
         publish(self._sink, left, self._parts.concurrency)
-        return self._advance(state, ready, [])
+        return self._advance(state, ready, beside)
 
     def sweep(self) -> None:
         """Remove what crashes and time have left: staging of no batch, old journal entries."""
@@ -110,17 +152,54 @@ class BatchRunner:
         """Put late files in the dead-letter queue."""
         self._letters.keep(f"late-{int(now)}", files, {}, now)
 
-    def run(
-        self, state: SourceState, batch: Batch, pending: list[str]
-    ) -> tuple[SourceState, tuple[FinishedFile, ...]]:
-        """Steps 2 to 5 for a batch that is in the checkpoint as ``running``."""
-        started = self._parts.clock()
+    def start(self, batch: Batch) -> Ingesting:
+        """Step 2 begins, in a thread of its own. The batch is in the checkpoint as ``running``."""
+        self._log.info(
+            "batch_started",
+            batch=batch.batch,
+            attempt=batch.attempt,
+            files=len(batch.files),
+            bytes=sum(f.size for f in batch.files),
+        )
+        parts = self._parts
+        prefix = f"{parts.pipeline}/{parts.source_name}/{batch.batch}/{batch.attempt}"
+        # One job at a time: while it runs, the caller publishes the batch before.
+        self._job = prefix
+        return Ingesting(
+            batch, parts.clock(), self._thread.submit(self._ingest_batch, batch, prefix)
+        )
+
+    def prepare(self, state: SourceState, ingesting: Ingesting) -> tuple[SourceState, Batch, float]:
+        """Wait for step 2, then step 3 up to its save, which is the caller's.
+
+        Returns the state to save, the batch as it is in it, and when it was started.
+        Raises what the job raised, and `PipelineStopped`.
+        """
+        batch = ingesting.batch
         log = self._log.bind(batch=batch.batch, attempt=batch.attempt)
-        log.info("batch_started", files=len(batch.files), bytes=sum(f.size for f in batch.files))
-        result = self._ingest_batch(batch)
+        try:
+            result = ingesting.result.result()
+        finally:
+            self._job = None
+        secs = self._parts.clock() - ingesting.started
+        if secs > 0:
+            self.bytes_per_sec = sum(f.size for f in batch.files) / secs
         finished = judged(result, state.retries, self._parts.errors.max_retries)
+        self._check_records(finished)
         self._check_failures(finished)
         letters = self._letters.keep(batch.batch, finished, state.retries, self._parts.clock())
+        records = None
+        if result.letters or batch.attempt > 1:  # a first attempt has nothing to remove
+            records = self._letters.keep_records(batch.batch, self._sink, result.letters)
+        bad = [file for file in finished if file.bad_rows]
+        if bad:
+            log.warning(
+                "records_quarantined",
+                records=sum(file.bad_rows for file in bad),
+                files=len(bad),
+                dead_letters=records,
+                examples=[f"{file.path}: {file.error}" for file in bad[:_EXAMPLES]],
+            )
         for file in finished:
             if file.outcome != "ingested":
                 log.warning(
@@ -131,26 +210,38 @@ class BatchRunner:
                     error=file.error,
                 )
         outputs = named(result.outputs, fresh_names(len(result.outputs)))
-        state, ready = prepared(state, batch, outputs, finished)
-        self._save(state)
+        log.info("batch_ingested", outputs=len(outputs), tasks=result.tasks, dead_letters=letters)
+        return (*prepared(state, batch, outputs, finished), ingesting.started)
+
+    def finish(
+        self, state: SourceState, ready: Batch, started: float, pending: list[str]
+    ) -> SourceState:
+        """Steps 4 and 5 for a batch that is in the checkpoint as ``publishing``."""
         publish(self._sink, ready.outputs, self._parts.concurrency)
         state = self._advance(state, ready, pending)
-        self._clear_staging(batch)
-        secs = self._parts.clock() - started
-        if secs > 0:
-            self.bytes_per_sec = sum(f.size for f in batch.files) / secs
-        self._failures += sum(f.outcome == "quarantined" for f in finished)
-        log.info(
+        self._clear_staging(ready)
+        self._failures += sum(f.outcome == "quarantined" for f in ready.finished)
+        rows = sum(o.rows for o in ready.outputs)
+        self._parts.meter.done(len(ready.files), sum(f.size for f in ready.files), rows)
+        self._log.info(
             "batch_done",
-            files=sum(f.outcome == "ingested" for f in finished),
-            rows=sum(o.rows for o in outputs),
-            outputs=len(outputs),
-            tasks=result.tasks,
-            dead_letters=letters,
-            secs=round(secs, 3),
+            batch=ready.batch,
+            attempt=ready.attempt,
+            files=sum(f.outcome == "ingested" for f in ready.finished),
+            rows=rows,
+            bad_rows=sum(f.bad_rows for f in ready.finished),
+            outputs=len(ready.outputs),
+            secs=round(self._parts.clock() - started, 3),
             watermark=state.progress.value,
         )
-        return state, finished
+        return state
+
+    def abandon(self, ingesting: Ingesting) -> None:
+        """End a job whose batch will not be finished now, so that nothing of it goes on writing."""
+        self.cancel()
+        with contextlib.suppress(BaseException):  # what the caller is raising matters more
+            ingesting.result.result()
+        self._job = None
 
     def _advance(self, state: SourceState, batch: Batch, pending: list[str]) -> SourceState:
         self._journal.write(batch, self._parts.clock())
@@ -164,27 +255,24 @@ class BatchRunner:
             FILES_PROCESSED.labels(self._parts.name, file.outcome).inc()
             if file.outcome != "ingested":
                 FILES_FAILED.labels(self._parts.name, file.stage).inc()
+        BAD_RECORDS.labels(self._parts.name).inc(sum(file.bad_rows for file in batch.finished))
         RECORDS_PROCESSED.labels(self._parts.name).inc(sum(output.rows for output in batch.outputs))
         saved = self._save(after)
         self._tracker.saved()
         return saved
 
-    def _ingest_batch(self, batch: Batch) -> IngestResult:
+    def _ingest_batch(self, batch: Batch, prefix: str) -> IngestResult:
         files, lost = self._placed(batch)
         if not files:
             return IngestResult((), tuple(lost), 0)
-        prefix = f"{self._parts.pipeline}/{self._parts.source_name}/{batch.batch}/{batch.attempt}"
         job = IngestJob(
-            self._parts.ingest,
+            self.settle(batch.files),
             join(staging_root(self._parts.id), batch.batch, str(batch.attempt)),
             prefix,
             tuple(files),
+            batch.started_ts,
         )
-        self._job = prefix
-        try:
-            result = self._parts.engine.ingest(job)
-        finally:
-            self._job = None
+        result = self._parts.engine.ingest(job)
         _check_complete(files, result)
         return replace(result, files=(*result.files, *lost))
 
@@ -206,12 +294,25 @@ class BatchRunner:
                 files.append(JobFile(entry.path, entry.size, place))
         return files, lost
 
+    def _check_records(self, finished: tuple[FinishedFile, ...]) -> None:
+        """Raise `PipelineStopped` for a bad record with ``on_bad_record: fail``."""
+        if self._parts.errors.on_bad_record != "fail":
+            return
+        bad = [file for file in finished if file.stage == "parse"]
+        if bad:
+            named_files = "; ".join(f"{file.path}: {file.error}" for file in bad[:_EXAMPLES])
+            raise PipelineStopped(
+                f"{self._parts.name}: stopped at a bad record (error_handling.on_bad_record is"
+                " fail), nothing was passed over; mend or remove the file, correct the schema, or"
+                f" set on_bad_record to quarantine_record: {named_files}"
+            )
+
     def _check_failures(self, finished: tuple[FinishedFile, ...]) -> None:
         """Raise `PipelineStopped` before the batch that reaches ``max_failures`` is passed."""
         bad = [file for file in finished if file.outcome == "quarantined"]
         limit = self._parts.errors.max_failures
         if limit and bad and self._failures + len(bad) >= limit:
-            named_files = "; ".join(f"{file.path}: {file.error}" for file in bad[:5])
+            named_files = "; ".join(f"{file.path}: {file.error}" for file in bad[:_EXAMPLES])
             raise PipelineStopped(
                 f"{self._parts.name}: stopped at error_handling.max_failures = {limit}, nothing was"
                 f" passed over; mend or remove the files, or raise the limit: {named_files}"

@@ -3,7 +3,8 @@
 ``_blizzard/journal/{pipeline}_{source}/{batch}.json``::
 
     {"batch": "…", "attempt": 1, "started_ts": 1706450500.1, "finished_ts": 1706450512.9,
-     "files": [{"path": "date=…/x.ndjson.gz", "outcome": "ingested", "rows": 20}, …],
+     "files": [{"path": "date=…/x.ndjson.gz", "outcome": "ingested", "rows": 20,
+                "bad_rows": 0}, …],
      "outputs": [{"final": "date=…/<uuidv7>.parquet", "rows": 20, "output_id": "…"}, …]}
 
 It is written after publishing and before the batch leaves the checkpoint, under
@@ -39,7 +40,8 @@ class Journal:
             "started_ts": batch.started_ts,
             "finished_ts": now,
             "files": [
-                {"path": f.path, "outcome": f.outcome, "rows": f.rows} for f in batch.finished
+                {"path": f.path, "outcome": f.outcome, "rows": f.rows, "bad_rows": f.bad_rows}
+                for f in batch.finished
             ],
             "outputs": [
                 {"final": o.final, "rows": o.rows, "output_id": o.output_id} for o in batch.outputs

@@ -9,17 +9,21 @@ The order of saves and actions is the whole exactly-once argument:
 4. *publish*: outputs are renamed into the table;
 5. *advance*: watermarks move and the batch leaves the checkpoint.
 
+While one batch goes through 4 and 5 the next goes through 2, in a thread of its
+own that touches no state; so at most two batches are in the checkpoint.
+
 Whatever raises, the in-memory state is dropped and the next cycle starts from
 the checkpoint, so an error is handled by the same code as a crash.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from uuid_utils import uuid7
 
-from blizzard_py.batch import BatchRunner, Parts
+from blizzard_py.batch import BatchRunner, Ingesting, Parts
 from blizzard_py.core import checkpoint
 from blizzard_py.core.daemon import StopEvent
 from blizzard_py.core.errors import OrderError, Unavailable
@@ -32,7 +36,7 @@ from blizzard_py.core.metrics import (
     LATE_PARTITIONS,
     LATE_SECS,
 )
-from blizzard_py.core.model import FinishedFile
+from blizzard_py.core.model import Entry, FinishedFile
 from blizzard_py.core.storage import Storage, order_key
 from blizzard_py.core.watermark import mark_idle
 from blizzard_py.discovery import (
@@ -63,6 +67,7 @@ class SourcePipeline:
     def __init__(self, parts: Parts, scope: Scope | None = None) -> None:
         self.pipeline = parts.pipeline
         self.source_name = parts.source_name
+        self.meter = parts.meter
         self._parts = parts
         self._source = parts.source
         self._stores = parts.stores
@@ -165,17 +170,11 @@ class SourcePipeline:
             self._state = idle
             return False
 
+        self._batches.settle(files)
         FILES_DISCOVERED.labels(self.name).inc(len(files))
-        done = 0
-        waiting: list[FinishedFile] = []
-        while files and not stop.is_set():
-            chosen = next_batch(files, self._limits, self._batches.bytes_per_sec)
-            files = files[len(chosen) :]
-            batch = Batch(str(uuid7()), 1, "running", self._clock(), chosen)
-            state = self._save(begun(state, state.progress, batch))
-            state, finished = self._batches.run(state, batch, [*young, *(f.path for f in files)])
-            waiting += [f for f in finished if f.outcome == "retry"]
-            done += sum(f.outcome != "retry" for f in finished)
+        state, finished = self._work_off(state, files, young, stop)
+        waiting = [f for f in finished if f.outcome == "retry"]
+        done = len(finished) - len(waiting)
         self._state = state
         if waiting and not done:
             first = waiting[0]
@@ -184,6 +183,47 @@ class SourcePipeline:
                 f" tried again, first {first.path}: {first.error}"
             )
         return done > 0
+
+    def _work_off(
+        self, state: SourceState, files: Sequence[Entry], young: list[str], stop: StopEvent
+    ) -> tuple[SourceState, list[FinishedFile]]:
+        """All files in batches; while one is published the next is being ingested.
+
+        The save that makes a batch's outputs count writes the next batch down, too.
+        """
+        finished: list[FinishedFile] = []
+        if stop.is_set():
+            return state, finished
+        self.meter.found(len(files), sum(entry.size for entry in files))
+        state, files, batch = self._next_batch(state, files)
+        self._save(state)
+        ingesting: Ingesting | None = self._batches.start(batch)
+        try:
+            while ingesting is not None:
+                state, ready, started = self._batches.prepare(state, ingesting)
+                ingesting = None
+                pending = [*young, *(entry.path for entry in files)]
+                following = None
+                if files and not stop.is_set():
+                    state, files, following = self._next_batch(state, files)
+                self._save(state)
+                if following is not None:
+                    ingesting = self._batches.start(following)
+                state = self._batches.finish(state, ready, started, pending)
+                finished += ready.finished
+        except BaseException:
+            if ingesting is not None:
+                self._batches.abandon(ingesting)
+            raise
+        return state, finished
+
+    def _next_batch(
+        self, state: SourceState, files: Sequence[Entry]
+    ) -> tuple[SourceState, Sequence[Entry], Batch]:
+        """The state with the next batch begun, and the files that it leaves."""
+        chosen = next_batch(files, self._limits, self._batches.bytes_per_sec)
+        batch = Batch(str(uuid7()), 1, "running", self._clock(), chosen)
+        return begun(state, state.progress, batch), files[len(chosen) :], batch
 
     def _forget(self, state: SourceState, now: float) -> SourceState:
         """Let go of names that the source no longer has, so that the set follows it."""

@@ -171,6 +171,7 @@ def advanced(
             rows=totals.rows + sum(o.rows for o in batch.outputs),
             bytes=totals.bytes + sum(entry.size for entry in done),
             outputs=totals.outputs + len(batch.outputs),
+            bad_rows=totals.bad_rows + sum(f.bad_rows for f in batch.finished),
         ),
     )
 

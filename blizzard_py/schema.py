@@ -1,18 +1,32 @@
-"""The declared schema as Arrow schemas: what is parsed, and what is written.
+"""The schema in its three forms: settings, what the reader is asked for, what is written.
 
-They differ where the JSON reader is stricter than the format: it takes dates
-for an error in a date column, so a date is read as a string and cast after.
+The last two differ where ``pyarrow.json`` reads a type not at all, or not as
+strictly as it should: a date and base64 are read as strings, an epoch as a
+decimal, a ``float32`` as a double, and `kernels.columns` converts them. What
+the reader has no type for (any JSON, maps, and whatever contains them) is left
+out of the read schema and taken from the lines by `kernels.extract`.
+
+Only top-level columns are required in the Parquet files. ``nullable: false``
+inside them is enforced on the values all the same; Delta readers differ on what
+a required field of a null struct means, so files do not say it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any, cast
 
 import pyarrow as pa
 
-from blizzard_py.core.config import FieldType
+from blizzard_py.core.config import RESCUED, FieldSettings, FieldType, TypeSettings, decimal_digits
 from blizzard_py.settings import FieldSpec
 
+# Decimal digits behind the point of an epoch in this unit, down to microseconds. Eighteen
+# digits of microseconds reach far beyond the year 9999.
+EPOCH_SCALES = {"s": 6, "ms": 3, "us": 0}
+EPOCH_DIGITS = 18
+
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
 _TYPES: dict[FieldType, pa.DataType] = {
     "string": pa.string(),
     "int32": pa.int32(),
@@ -20,40 +34,145 @@ _TYPES: dict[FieldType, pa.DataType] = {
     "float32": pa.float32(),
     "float64": pa.float64(),
     "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp": _TIMESTAMP,
     "date": pa.date32(),
+    "json": pa.string(),
+    "binary": pa.binary(),
+}
+_READ_AS: dict[FieldType, pa.DataType] = {
+    "date": pa.string(),
+    "binary": pa.string(),
+    "float32": pa.float64(),
 }
 
 
-def arrow_type(name: FieldType) -> pa.DataType:
-    """The Arrow type a declared type is written as.
-
-    Timestamps are microseconds in UTC, which is what Delta stores; dates are
-    days since the epoch.
-    """
-    return _TYPES[name]
+def field_spec(settings: FieldSettings) -> FieldSpec:
+    """A column as configured."""
+    return _spec(settings.name, settings)
 
 
-def table_schema(fields: Iterable[FieldSpec]) -> pa.Schema:
-    """The schema of the Parquet files, columns in declared order."""
-    return pa.schema(
-        [pa.field(spec.name, arrow_type(spec.type), nullable=spec.nullable) for spec in fields]
+def _spec(name: str, settings: TypeSettings) -> FieldSpec:
+    kind, precision, scale = settings.type, 0, 0
+    if kind.startswith("decimal"):
+        precision, scale = decimal_digits(kind)
+        kind = "decimal"
+    children = [_spec(field.name, field) for field in settings.fields or ()]
+    children += [_spec("element", settings.items)] if settings.items else []
+    children += [_spec("value", settings.values)] if settings.values else []
+    return FieldSpec(
+        name,
+        cast("FieldType", kind),  # the settings admit no other
+        settings.nullable,
+        tuple(children),
+        precision,
+        scale,
+        settings.unit,
+        settings.coerce,
     )
 
 
+def field_document(spec: FieldSpec) -> dict[str, Any]:
+    """The inverse of `field_spec`: what to write under ``schema.fields``."""
+    return {"name": spec.name, **_type_document(spec)}
+
+
+def _type_document(spec: FieldSpec) -> dict[str, Any]:
+    decimal = f"decimal({spec.precision},{spec.scale})"
+    found: dict[str, Any] = {"type": decimal if spec.type == "decimal" else spec.type}
+    if not spec.nullable:
+        found["nullable"] = False
+    if spec.unit != "iso":
+        found["unit"] = spec.unit
+    if spec.coerce:
+        found["coerce"] = True
+    if spec.type == "struct":
+        found["fields"] = [field_document(child) for child in spec.children]
+    elif spec.type in ("list", "map"):
+        inner = _type_document(spec.children[0])
+        key = "items" if spec.type == "list" else "values"
+        found[key] = inner["type"] if len(inner) == 1 else inner
+    return found
+
+
+def arrow_type(spec: FieldSpec) -> pa.DataType:
+    """The Arrow type a field is written as.
+
+    Timestamps are microseconds in UTC, which is what Delta stores; dates are
+    days since the epoch; any JSON is its text.
+    """
+    match spec.type:
+        case "decimal":
+            return pa.decimal128(spec.precision, spec.scale)
+        case "struct":
+            return pa.struct([(child.name, arrow_type(child)) for child in spec.children])
+        case "list":
+            return pa.list_(pa.field("element", arrow_type(spec.children[0])))
+        case "map":
+            return pa.map_(pa.string(), arrow_type(spec.children[0]))
+        case _:
+            return _TYPES[spec.type]
+
+
+def table_schema(fields: Iterable[FieldSpec], *, rescued: bool = False) -> pa.Schema:
+    """The schema of the Parquet files, columns in declared order; ``_rescued`` is the last."""
+    columns = [pa.field(f.name, arrow_type(f), nullable=f.nullable) for f in fields]
+    return pa.schema([*columns, pa.field(RESCUED, pa.string())] if rescued else columns)
+
+
+def is_extracted(spec: FieldSpec) -> bool:
+    """Whether the value is taken from the line itself because the reader cannot read it."""
+    if spec.type in ("json", "map") or spec.coerce:
+        return True
+    return any(is_extracted(child) for child in spec.children)
+
+
+def read_type(spec: FieldSpec) -> pa.DataType:
+    """The type the reader is asked for; `kernels.columns` makes `arrow_type` of it.
+
+    Everything in it is nullable: the reader would refuse a null struct for the
+    sake of its required fields.
+    """
+    match spec.type:
+        case "struct":
+            return pa.struct([(child.name, read_type(child)) for child in spec.children])
+        case "list":
+            return pa.list_(pa.field("element", read_type(spec.children[0])))
+        case "decimal":
+            # The reader adds digits behind the point without looking whether they fit; 256
+            # bits have room for all that 38 digits can become.
+            return pa.decimal256(spec.precision, spec.scale)
+        case "timestamp" if spec.unit != "iso":
+            return pa.decimal128(EPOCH_DIGITS, EPOCH_SCALES[spec.unit])
+        case _:
+            return _READ_AS.get(spec.type) or arrow_type(spec)
+
+
 def read_schema(fields: Iterable[FieldSpec]) -> pa.Schema:
-    """The ``explicit_schema`` for ``pyarrow.json``; casting it gives `table_schema`.
+    """The ``explicit_schema`` for ``pyarrow.json``, without what is extracted.
 
     A null or missing value of a field that is not nullable is an error of the
     reader itself.
     """
     return pa.schema(
         [
-            pa.field(
-                spec.name,
-                pa.string() if spec.type == "date" else arrow_type(spec.type),
-                nullable=spec.nullable,
-            )
+            pa.field(spec.name, read_type(spec), nullable=spec.nullable)
             for spec in fields
+            if not is_extracted(spec)
         ]
     )
+
+
+class RecordSchema:
+    """What a line must be: how it is read, and how what was read becomes rows."""
+
+    def __init__(self, fields: Iterable[FieldSpec]) -> None:
+        specs = tuple(fields)
+        self.read: pa.Schema = read_schema(specs)
+        self.table: pa.Schema = table_schema(specs)
+
+    def finish(self, table: pa.Table) -> pa.Table:
+        """The rows as they are written. Raises `ValueError` for a value that does not convert.
+
+        The reader drops nullability; dates are strings so far.
+        """
+        return table.cast(self.table)

@@ -10,18 +10,36 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from blizzard_py.core.config import FieldType, ParquetCompression, SourceCompression
+from blizzard_py.core.config import (
+    FieldType,
+    MetadataColumn,
+    OnBadRecord,
+    ParquetCompression,
+    SourceCompression,
+    TimeUnit,
+    UnexpectedFields,
+)
 from blizzard_py.core.model import IngestResult
 from blizzard_py.core.storage import StorageOptions
 
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """One declared column."""
+    """One column, or a value inside one.
+
+    ``children`` are a struct's fields, a list's one item or a map's one value.
+    ``precision`` and ``scale`` count for decimals, ``unit`` for timestamps and
+    ``coerce`` (any value, as its JSON text) for strings.
+    """
 
     name: str
     type: FieldType
     nullable: bool
+    children: tuple[FieldSpec, ...] = ()
+    precision: int = 0
+    scale: int = 0
+    unit: TimeUnit = "iso"
+    coerce: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +97,10 @@ class IngestSettings:
     partition_template: str = ""
     partition_rules: tuple[PartitionRule, ...] = ()
     sort_by: tuple[SortKey, ...] = ()
+    on_bad_record: OnBadRecord = "quarantine_record"
+    max_bad_fraction: float = 0.1
+    metadata_columns: tuple[MetadataColumn, ...] = ()
+    unexpected_fields: UnexpectedFields = "ignore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +118,14 @@ class IngestJob:
 
     ``staging`` is the directory (relative to the table) that outputs are written
     below; ``output_prefix`` starts every output id: ``pipeline/source/batch/attempt``.
+    ``started_ts`` is when the batch began, the same for all its attempts.
     """
 
     settings: IngestSettings
     staging: str
     output_prefix: str
     files: tuple[JobFile, ...]
+    started_ts: float = 0.0
 
 
 class Engine(Protocol):

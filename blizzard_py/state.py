@@ -57,7 +57,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counts since the first batch; ``bytes`` are the source files' stored bytes."""
+    """Counts since the first batch; ``bytes`` are the source files' stored bytes.
+
+    ``bad_rows`` are records in the dead-letter queue, whose files were ingested.
+    """
 
     batches: int = 0
     files: int = 0
@@ -65,6 +68,7 @@ class Totals:
     rows: int = 0
     bytes: int = 0
     outputs: int = 0
+    bad_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,17 @@
 #   3. .venv with the locked packages (`runtime`: what the daemons run on; `dev`: tests,
 #      checkers and every extra as well) and the project itself, editable;
 #   4. for `dev`: Node.js, 18 or newer, with npm, and the Azure emulator that the tests
-#      start, locked, in tests/azurite/node_modules.
-# What the distribution leaves out (ensurepip, Java, Node.js) is installed with apt-get,
-# as root or through sudo. Without the right to do that it says what to install and exits 1.
+#      start, locked, in tests/azurite/node_modules;
+#   5. for `dev`: Chromium, which the tests open the status page with, and promtool and
+#      kubectl, which check the alert rules and render the manifests.
+# What the distribution leaves out (ensurepip, Java, Node.js, Chromium) is installed with
+# apt-get, as root or through sudo. Without the right to do that it says what to install
+# and exits 1. promtool and kubectl are only taken out of their packages, into .tools:
+# installing the one would start a Prometheus, on the port that the daemons like best.
 #
 # A stamp in .venv per set of packages, and one beside the emulator, hold a hash of what
-# they were made from, so a second run only compares. The command sees .venv/bin first on PATH, and JAVA_HOME if
-# Java is not on PATH.
+# they were made from, so a second run only compares. The command sees .venv/bin first on
+# PATH and .tools last, and JAVA_HOME if Java is not on PATH.
 
 set -eu
 
@@ -26,6 +30,7 @@ VENV=$ROOT/.venv
 JVM_DIR=${JVM_DIR:-/usr/lib/jvm} # a variable so that tests can point elsewhere
 JAVA_PACKAGES='openjdk-21-jre-headless openjdk-17-jre-headless default-jre-headless'
 EMULATOR=$ROOT/tests/azurite
+TOOLS=$ROOT/.tools
 LISTS_UPDATED=no
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -147,6 +152,19 @@ apt_get() {
         apt-get -qq -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@" >"$LOG" 2>&1 </dev/null
 }
 
+# LOG is where apt-get writes until `close_log`.
+open_log() {
+    LOG=$(mktemp)
+    trap 'rm -f "$LOG"' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+}
+
+close_log() {
+    rm -f "$LOG"
+    trap - EXIT INT TERM
+}
+
 update_lists() {
     [ "$LISTS_UPDATED" = no ] || return 0
     LISTS_UPDATED=yes
@@ -160,8 +178,8 @@ node_packages() {
     printf 'nodejs%s\n' "$([ -z "$(candidate npm)" ] || echo ' npm')"
 }
 
-# Installs what NEED_VENV (a Python version), NEED_JAVA and NEED_NODE ask for, or says
-# what to install.
+# Installs what NEED_VENV (a Python version), NEED_JAVA, NEED_NODE and NEED_BROWSER ask
+# for, or says what to install.
 install_missing() {
     wanted=
     packages=
@@ -175,6 +193,7 @@ install_missing() {
     if [ "$NEED_NODE" = yes ]; then
         wanted="${wanted:+$wanted and }Node.js, 18 or newer, with npm"
     fi
+    if [ "$NEED_BROWSER" = yes ]; then wanted="${wanted:+$wanted and }Chromium"; fi
     if ! have apt-get; then
         fail "missing: $wanted; install it with your distribution's package manager and run this again"
     fi
@@ -184,14 +203,12 @@ install_missing() {
             packages="${packages:+$packages }${java:-default-jre-headless}"
         fi
         if [ "$NEED_NODE" = yes ]; then packages="${packages:+$packages }nodejs npm"; fi
+        if [ "$NEED_BROWSER" = yes ]; then packages="${packages:+$packages }chromium"; fi
         say "missing: $wanted"
         fail "no right to install it here (not root, and no sudo without a password); as root, run:" \
             "apt-get update && apt-get install $packages"
     fi
-    LOG=$(mktemp)
-    trap 'rm -f "$LOG"' EXIT
-    trap 'exit 130' INT
-    trap 'exit 143' TERM
+    open_log
     if [ -n "$NEED_VENV" ] && [ -z "$(candidate "$packages")" ]; then
         update_lists
         [ -n "$(candidate "$packages")" ] || packages=python3-venv
@@ -210,6 +227,7 @@ install_missing() {
         [ -n "$(candidate nodejs)" ] || update_lists
         packages="${packages:+$packages }$(node_packages)"
     fi
+    if [ "$NEED_BROWSER" = yes ]; then packages="${packages:+$packages }chromium"; fi
     # shellcheck disable=SC2086  # a list of names
     set -- $packages
     say "installing $* from the distribution..."
@@ -223,8 +241,48 @@ install_missing() {
             fail "could not install what is missing ($wanted); try: apt-get update && apt-get install $*"
         }
     fi
-    rm -f "$LOG"
-    trap - EXIT INT TERM
+    close_log
+}
+
+# --- single programs out of packages ---------------------------------------------------
+
+# The package that the distribution has the program in.
+package_of() {
+    case $1 in
+        promtool) echo prometheus ;;
+        kubectl) echo kubernetes-client ;;
+    esac
+}
+
+# Takes the program $1 out of its package, without installing that.
+fetch_tool() {
+    package=$(package_of "$1")
+    if ! have apt-get || ! have dpkg-deb; then
+        fail "missing: $1; install it with your distribution's package manager and run this again"
+    fi
+    open_log
+    if [ -z "$(candidate "$package")" ]; then
+        find_rights || fail "missing: $1; as root, run: apt-get update"
+        update_lists
+    fi
+    say "taking $1 out of the distribution's package $package..."
+    folder=$(mktemp -d)
+    download="cd '$folder' && apt-get -qq download $package"
+    if ! sh -c "$download" >"$LOG" 2>&1; then
+        # The lists may have named a file that is gone.
+        if find_rights; then update_lists; fi
+        sh -c "$download" >"$LOG" 2>&1 || {
+            tail -n 20 "$LOG" >&2
+            rm -rf "$folder"
+            fail "could not download $package, which has $1; try: apt-get update, or install $1 on PATH"
+        }
+    fi
+    dpkg-deb --extract "$folder"/*.deb "$folder/files" || fail "could not unpack $package"
+    mkdir -p "$TOOLS"
+    cp "$folder/files/usr/bin/$1" "$TOOLS/$1.new" || fail "$package has no $1; install it on PATH"
+    mv "$TOOLS/$1.new" "$TOOLS/$1"
+    rm -rf "$folder"
+    close_log
 }
 
 # --- .venv ----------------------------------------------------------------------------
@@ -282,17 +340,26 @@ main() {
     NEED_VENV=
     NEED_JAVA=no
     NEED_NODE=no
+    NEED_BROWSER=no
     find_java || NEED_JAVA=yes
-    if [ "$set_of" = dev ]; then find_node || NEED_NODE=yes; fi
+    if [ "$set_of" = dev ]; then
+        PATH=$PATH:$TOOLS
+        find_node || NEED_NODE=yes
+        have chromium || NEED_BROWSER=yes
+    fi
     if ! usable_venv; then
         find_python
         "$PY" -c 'import ensurepip, venv' 2>/dev/null || NEED_VENV=$(python_version "$PY")
     fi
-    if [ -n "$NEED_VENV" ] || [ "$NEED_JAVA" = yes ] || [ "$NEED_NODE" = yes ]; then
+    if [ -n "$NEED_VENV" ] || [ "$NEED_JAVA" = yes ] || [ "$NEED_NODE" = yes ] ||
+        [ "$NEED_BROWSER" = yes ]; then
         install_missing
         find_java || fail "a Java runtime was installed, but none of version 17 or newer is found; set JAVA_HOME"
         [ "$NEED_NODE" = no ] || find_node ||
             fail "Node.js was installed, but it is older than 18 or lacks npm; install a newer one on PATH"
+    fi
+    if [ "$set_of" = dev ]; then
+        for tool in promtool kubectl; do have "$tool" || fetch_tool "$tool"; done
     fi
 
     if ! usable_venv; then

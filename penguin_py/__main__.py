@@ -101,6 +101,11 @@ def _print_plan(document: dict[str, Any]) -> None:
             f"{len(found['files']):,}",
         )
     Console().print(table)
+    for name, found in document["tables"].items():
+        left_out = found["left_out"]
+        if left_out["count"]:
+            text = f"{name}: {left_out['count']:,} files left out, such as {left_out['example']}"
+            click.echo(printable(f"{text}: {left_out['remedy']}"))
 
 
 def _print_status(document: dict[str, Any]) -> None:

@@ -17,7 +17,9 @@ from blizzard_py.core.log import get_logger
 from blizzard_py.core.metrics import serve
 from blizzard_py.core.stores import open_storage
 from penguin_py.delta import DeltaLog
-from penguin_py.pipeline import Snapshot, TablePipeline
+from penguin_py.incoming import REMEDY
+from penguin_py.memory import Snapshot
+from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import Table, tables_of
 
 # Footers wait on the network, not on the processor, so there are more of them at
@@ -102,6 +104,11 @@ def _plan_table(pipeline: TablePipeline) -> dict[str, Any]:
         "txn_version": _txn_version(snapshot),
         "watermark": snapshot.memory.progress.value,
         "files": [entry.path for entry in found],
+        "left_out": {
+            "count": len(pipeline.left_out),
+            "example": pipeline.left_out[0] if pipeline.left_out else None,
+            "remedy": REMEDY if pipeline.left_out else None,
+        },
     }
 
 

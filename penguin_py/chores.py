@@ -7,7 +7,7 @@ chore that fails is logged and is due again after its interval.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from blizzard_py.core.errors import BlizzardError, NotFound
 from blizzard_py.core.log import get_logger
@@ -104,13 +104,20 @@ class Chores:
         if count:
             self._log.info("log_leftovers_removed", files=count)
 
-    def optimize(self) -> None:
+    def care(self, due: Collection[str]) -> Iterator[str]:
+        """Do those of the table's own chores that are due; names each once it is done."""
+        for name, chore in (("optimize", self._optimize), ("vacuum", self._vacuum)):
+            if name in due:
+                chore()
+                yield name
+
+    def _optimize(self) -> None:
         """Compact small files, if that is configured."""
         settings = self._table.optimize
         if settings is not None:
             self._tried("optimize", lambda: self._delta.optimize(settings.target_size_mb << 20))
 
-    def vacuum(self) -> None:
+    def _vacuum(self) -> None:
         """Delete what the table let go, if that is configured."""
         settings = self._table.vacuum
         if settings is not None:

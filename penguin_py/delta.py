@@ -114,6 +114,18 @@ class DeltaLog:
         self._handle = handle
         return self._current
 
+    def unchanged(self) -> TableState | None:
+        """The table as of the last `refresh` if it has no later version since.
+
+        None if it has, or if there is nothing to compare with. One request, where
+        `refresh` makes two and more; it does not notice a log that went back, so
+        refresh before anything is written. Raises `StorageError`.
+        """
+        state = None if self._handle is None else self._current
+        if state is None or deltalog.has_commit(self._storage, state.version + 1):
+            return None
+        return state
+
     def known_paths(self, version: int) -> Iterator[Entry]:
         """See `deltalog.known_paths`."""
         return deltalog.known_paths(self._storage, version, self._pool)
@@ -122,9 +134,9 @@ class DeltaLog:
         """See `deltalog.news`."""
         return deltalog.news(self._storage, after, version, self._pool)
 
-    def recent_output_ids(self, version: int) -> list[str]:
+    def recent_output_ids(self, after: int, version: int) -> list[str]:
         """See `deltalog.recent_output_ids`."""
-        return deltalog.recent_output_ids(self._storage, version, self._pool)
+        return deltalog.recent_output_ids(self._storage, after, version, self._pool)
 
     def own_commit(self, state: TableState) -> OwnCommit | None:
         """Our last commit; None if there was none or its commitInfo was cleaned up."""

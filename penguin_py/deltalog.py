@@ -31,8 +31,9 @@ from penguin_py.model import OwnCommit
 LOG = "_delta_log"
 # commitInfo key of ours, holding commit id, progress and output ids.
 OUR_KEY = "penguin"
-# How many commits a lost mirror's output ids are gathered from.
-COMMITS_SEARCHED = 100
+# How many commits output ids are gathered from where nothing says that more could have
+# some: an instance folds those of 100 versions away, and then something does.
+COMMITS_SEARCHED = 1000
 
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 # delta-rs stages `N.json` as `N.json#M` on local disks, other writers beside it.
@@ -53,6 +54,15 @@ def exists(storage: Storage) -> bool:
     storage errors: better words than delta-rs has for them.
     """
     return any(page.entries for page in storage.list_range(f"{LOG}/", f"{LOG}0"))
+
+
+def has_commit(storage: Storage, version: int) -> bool:
+    """Whether the log goes as far as ``version``. One GET of one byte."""
+    try:
+        storage.read_range(commit_path(version), 0, 1)
+    except NotFound:
+        return False
+    return True
 
 
 def commit_path(version: int) -> str:
@@ -112,13 +122,15 @@ def sweep_leftovers(storage: Storage, older_than: float) -> int:
     return len(doomed)
 
 
-def recent_output_ids(storage: Storage, version: int, pool: Executor) -> list[str]:
-    """Output ids of the commits up to ``version``, of all instances, oldest first.
+def recent_output_ids(storage: Storage, after: int, version: int, pool: Executor) -> list[str]:
+    """Output ids of the commits ``after < v <= version``, of all instances, oldest first.
 
-    As far back as `COMMITS_SEARCHED` and as the log goes. The mirror has those
-    of one instance only, and may be lost.
+    As far as the log goes; ``after=-1`` says that nothing is known, and looks
+    through the newest `COMMITS_SEARCHED`. The mirror has those of one instance
+    only, and may be lost.
     """
-    wanted = range(max(0, version + 1 - COMMITS_SEARCHED), version + 1)
+    first = max(0, version + 1 - COMMITS_SEARCHED) if after < 0 else after + 1
+    wanted = range(first, version + 1)
     groups = pool.map(lambda number: _output_ids_of(storage, number), wanted)
     return [name for group in groups for name in group]
 

@@ -9,6 +9,10 @@ Three places hold it, the most certain first:
    files without one, so of the same commit it knows at least as much.
 3. The log's paths: what was added or removed is done, and so is what sorts below.
 
+The names done within the grace period could be many thousands at each commit. The
+log has them anyway, all but those of quarantined files; so only these are stored
+(`stored`), and the others are put back from the log (`completed`).
+
 A mirror that cannot be understood is only a warning as long as commitInfo is
 there; without it, that is a `StateError`: to guess could skip files.
 """
@@ -16,17 +20,16 @@ there; without it, that is a `StateError`: to guess could skip files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from blizzard_py.core.checkpoint import Fields, progress_from_json, progress_to_json
 from blizzard_py.core.errors import StateError
 from blizzard_py.core.model import Entry
-from blizzard_py.core.watermark import Progress, advance
+from blizzard_py.core.storage import order_key
+from blizzard_py.core.watermark import Progress, advance, joined, split
+from penguin_py.model import TableState
 
-# Output ids are compared with those of this many files committed before: enough
-# for a writer that was paused for hours, small enough to be saved at each commit.
-OUTPUT_IDS_KEPT = 4096
 # What is done once in a while; see `penguin_py.chores`.
 CHORES = ("reconcile", "optimize", "vacuum")
 
@@ -35,10 +38,10 @@ CHORES = ("reconcile", "optimize", "vacuum")
 class Memory:
     """Progress and output ids as of our commit ``txn_version`` (0: none yet).
 
-    ``output_ids`` are the newest last, at most `OUTPUT_IDS_KEPT`. ``updated`` is in
-    epoch seconds, None if nobody knows. ``chores`` tells when each of them was done
-    last, in epoch seconds; only the mirror keeps it, since losing it costs one
-    chore done early.
+    ``output_ids`` are those that are not folded into segments yet, the newest last.
+    ``updated`` is in epoch seconds, None if nobody knows. ``chores`` tells when each
+    of them was done last, in epoch seconds; only the mirror keeps it, since losing it
+    costs one chore done early.
     """
 
     progress: Progress
@@ -47,6 +50,14 @@ class Memory:
     output_ids: tuple[str, ...] = ()
     updated: int | None = None
     chores: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The table and what is remembered of it; ``state`` is None if there is no table yet."""
+
+    state: TableState | None
+    memory: Memory
 
 
 def mirror_path(state_name: str) -> str:
@@ -101,14 +112,14 @@ def committed(
         progress_from_json(progress, where),
         txn_version,
         read("commit_id", str),
-        kept_ids(earlier_ids, _texts(read("output_ids", list), where)),
+        merged_ids(earlier_ids, _texts(read("output_ids", list), where)),
         Fields(progress, where)("last_update_ts", int),
     )
 
 
-def kept_ids(earlier: Sequence[str], later: Sequence[str]) -> tuple[str, ...]:
-    """Both lists in order without repeats, cut to the newest `OUTPUT_IDS_KEPT`."""
-    return tuple(dict.fromkeys([*earlier, *later]))[-OUTPUT_IDS_KEPT:]
+def merged_ids(earlier: Sequence[str], later: Sequence[str]) -> tuple[str, ...]:
+    """Both lists in order without repeats."""
+    return tuple(dict.fromkeys([*earlier, *later]))
 
 
 def rebuilt(
@@ -120,6 +131,47 @@ def rebuilt(
     so a slower writer's file that sorts below them is still found.
     """
     return Memory(advance(Progress(depth=depth), list(known), (), now, grace), txn_version)
+
+
+def stored(progress: Progress, refused: Iterable[str]) -> Progress:
+    """The progress without the done names that the log has; ``refused`` are the others."""
+    partitions = {name: replace(known, done={}) for name, known in progress.partitions.items()}
+    for path in refused:
+        partition, name = split(path, progress.depth or 0)
+        known = progress.partitions.get(partition)
+        if known is not None and name in known.done:
+            done = {**partitions[partition].done, name: known.done[name]}
+            partitions[partition] = replace(known, done=done)
+    return replace(progress, partitions=partitions)
+
+
+def completed(progress: Progress, known: Iterable[Entry], now: float, grace: float) -> Progress:
+    """The inverse of `stored`: ``known`` are the log's paths that the progress lacks.
+
+    Their grace period starts again, since nobody knows when they were done. Those
+    above a watermark stay out: something below them is pending.
+    """
+    passed = [entry for entry in known if _is_passed(progress, entry.path)]
+    return replace(advance(progress, passed, (), now, grace), state=progress.state)
+
+
+def done_paths(progress: Progress) -> set[str]:
+    """All done names as paths."""
+    return {
+        joined(partition, name)
+        for partition, known in progress.partitions.items()
+        for name in known.done
+    }
+
+
+def _is_passed(progress: Progress, path: str) -> bool:
+    partition, name = split(path, progress.depth or 0)
+    known = progress.partitions.get(partition)
+    return (
+        known is not None
+        and known.watermark is not None
+        and order_key(name) <= order_key(known.watermark)
+    )
 
 
 def _times(values: Mapping[str, object], where: str) -> dict[str, int]:

@@ -75,7 +75,11 @@ def check_addressable(path: str) -> None:
 
 def is_text(path: str) -> bool:
     """Whether the path is valid Unicode: local names may hold any bytes."""
-    return not any(0xD800 <= ord(char) <= 0xDFFF for char in path)
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _levels(count: int) -> str:

@@ -16,7 +16,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from blizzard_py.core import checkpoint
 from blizzard_py.core.daemon import StopEvent
@@ -31,26 +31,29 @@ from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Progress, advance, is_new, mark_idle
 from penguin_py.chores import Chores
 from penguin_py.delta import DeltaLog, Marks
-from penguin_py.incoming import Failure, accepts, read_footers
-from penguin_py.memory import Memory, commit_document, kept_ids, mirror_path, mirror_to_json
+from penguin_py.identities import OutputIds
+from penguin_py.incoming import REMEDY, Failure, Names, accepts, read_footers
+from penguin_py.memory import (
+    Memory,
+    Snapshot,
+    commit_document,
+    completed,
+    done_paths,
+    merged_ids,
+    mirror_path,
+    mirror_to_json,
+    stored,
+)
 from penguin_py.model import CommitPlan, Rejection, TableState
 from penguin_py.partitions import NOT_TEXT, is_text
 from penguin_py.plan import Rules, make_plan
 from penguin_py.quarantine import Quarantine, Record
 from penguin_py.reconcile import Findings
-from penguin_py.recovery import recover
+from penguin_py.recovery import check_partitioning, recover
 from penguin_py.settings import Table
 
 # Listings of one poll that run at the same time.
 LIST_CONCURRENCY = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The table and what is remembered of it; ``state`` is None if there is no table yet."""
-
-    state: TableState | None
-    memory: Memory
 
 
 class TablePipeline:
@@ -75,18 +78,24 @@ class TablePipeline:
         self._chores = Chores(table, storage, log, self._accept, LIST_CONCURRENCY)
         self._rules = Rules(table.partition_types, table.schema_evolution)
         self._memory: Memory | None = None
-        # Paths the log knows, as of version `_seen`, that watermarks do not cover or that
-        # a sweep found below them.
+        # Paths the log knows as of `_seen` that no watermark covers or a sweep found below one.
         self._known: set[str] = set()
         self._late: set[str] = set()
         self._retried: set[str] = set()
+        # Quarantined files that the progress has as done; see `memory.stored`.
+        self._refused: set[str] = set()
         self._seen: int | None = None
+        # Those that are not in the memory any more. Made anew whenever that is.
+        self._output_ids: OutputIds | None = None
+        # The version that our latest commit has, if nobody else's came before it.
+        self._own = -1
         # Survives `_forget`: a log that goes back would have files committed again.
         self._highest_txn = 0
         # The poll being worked off: files not tried yet, files that could not be read.
         self._queue: deque[Entry] = deque()
         self._failed: list[Failure] = []
         self._done = 0
+        self._left_out: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -122,6 +131,11 @@ class TablePipeline:
         snapshot, found = self._found()
         return snapshot, tuple(entry for entry in found if is_text(entry.path))
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Parquet files that the last look met and ``file_pattern`` does not take."""
+        return self._left_out
+
     def quarantined(self) -> dict[str, Record]:
         """What is on record as not committed, by path."""
         return self._quarantine.records()
@@ -143,13 +157,25 @@ class TablePipeline:
         return found
 
     def _found(self) -> tuple[Snapshot, list[Entry]]:
-        snapshot = self.snapshot()
+        """The table and its new files. An unchanged table costs one request."""
+        memory, state = self._memory, self._delta.unchanged()
+        if memory is None or state is None or state.version not in (self._seen, self._own):
+            snapshot = self.snapshot()
+        else:
+            snapshot = Snapshot(state, memory)
+        names = Names(self._accept)
         try:
-            found = scan(self._storage, snapshot.memory.progress, self._accept, LIST_CONCURRENCY)
+            found = scan(self._storage, snapshot.memory.progress, names, LIST_CONCURRENCY)
         except NotFound:
             if not self._table.is_local:
                 raise
             return snapshot, []
+        left_out = tuple(path for path in names.left_out if path not in self._known)
+        if snapshot.state is None and left_out and not self._left_out:
+            self._log.warning(
+                "files_left_out", files=len(left_out), path=left_out[0], remedy=REMEDY
+            )
+        self._left_out = left_out
         return snapshot, [e for e in found.entries if e.path not in self._known]
 
     def _cycle(self) -> bool:
@@ -157,6 +183,7 @@ class TablePipeline:
             snapshot = self.snapshot()
         else:
             snapshot, found = self._found()
+            snapshot = self._folded(snapshot)
             # What the log cannot spell cannot be in a watermark either: it stays on record.
             unnameable = [entry for entry in found if not is_text(entry.path)]
             now = self._clock()
@@ -167,7 +194,8 @@ class TablePipeline:
             due = self._chores.due(snapshot.memory.chores, now)
             if "reconcile" in due:
                 self.reconcile(dry_run=False)
-                snapshot = self.snapshot()
+            if self._queue or due:
+                snapshot = self.snapshot()  # before anything is written
             if not self._queue:
                 self._late.clear()
                 self._retried.clear()
@@ -193,14 +221,16 @@ class TablePipeline:
 
     def _work(self, snapshot: Snapshot, batch: Sequence[Entry]) -> None:
         """Take a batch as far as it goes: committed, on record, or pending."""
-        footers = read_footers(self._storage, batch, self._pool)
+        footers = read_footers(self._storage, batch, None if self._table.is_local else self._pool)
         for failure in footers.failed:
             self._log.warning("file_pending", path=failure.entry.path, error=str(failure.error))
         for entry in footers.gone:
             self._log.warning("file_gone", path=entry.path)
         self._failed += footers.failed
         memory = snapshot.memory
-        plan = make_plan(snapshot.state, footers.sound, memory.output_ids, self._rules)
+        segments = self._output_ids
+        known = memory.output_ids if segments is None else segments.beside(memory.output_ids)
+        plan = make_plan(snapshot.state, footers.sound, known, self._rules)
         now = self._clock()
         rejections = [*footers.rejected, *plan.rejections]
         self._record(rejections, now)
@@ -216,8 +246,10 @@ class TablePipeline:
         ahead = [entry for entry in done if is_new(progress, entry.path)]
         progress = advance(progress, ahead, pending, now, self._table.grace_period_secs)
         progress = self._floored(progress, pending, now)
+        self._refused.update(rejection.entry.path for rejection in rejections)
         if plan.adds:
             self._memory = self._commit(plan, memory, progress, now)
+            self._own = 0 if snapshot.state is None else snapshot.state.version + 1
         else:
             self._memory = replace(memory, progress=progress, updated=int(now))
         self._save(self._memory, now)
@@ -230,7 +262,8 @@ class TablePipeline:
         commit_id = str(uuid.uuid4())
         txn_version = memory.txn_version + 1
         ids = [add.output_id for add in plan.adds if add.output_id is not None]
-        document = commit_document(self._table.app_id, progress, commit_id, ids, now)
+        slim = stored(progress, self._refused)
+        document = commit_document(self._table.app_id, slim, commit_id, ids, now)
         self._delta.commit(plan, Marks(txn_version, commit_id, document), now)
         self._known.update(add.entry.path for add in plan.adds)
         FILES_COMMITTED.labels(self.name).inc(len(plan.adds))
@@ -241,8 +274,19 @@ class TablePipeline:
             watermark=progress.value,
             new_columns=list(plan.changed),
         )
-        kept = kept_ids(memory.output_ids, ids)
-        return Memory(progress, txn_version, commit_id, kept, int(now), memory.chores)
+        recent = merged_ids(memory.output_ids, ids)
+        return Memory(progress, txn_version, commit_id, recent, int(now), memory.chores)
+
+    def _folded(self, snapshot: Snapshot) -> Snapshot:
+        """The same with its output ids in a segment, if they are many or old by now."""
+        state, memory, segments = snapshot.state, snapshot.memory, self._output_ids
+        if state is None or segments is None or not memory.txn_version:
+            return snapshot
+        if not segments.are_due(memory.output_ids, state.version):
+            return snapshot
+        segments.fold(memory.output_ids, state.version)
+        self._memory = replace(memory, output_ids=())
+        return Snapshot(state, self._memory)
 
     def _record(self, rejections: Sequence[Rejection], now: float) -> None:
         for rejection in self._quarantine.keep(rejections, now):
@@ -265,11 +309,11 @@ class TablePipeline:
             )
         self._highest_txn = txn_version
         if state is not None:
-            self._check_partitioning(state)
+            check_partitioning(self._table, state)
         if state is None or memory is None or memory.txn_version != state.txn_version:
             memory = self._recover(state)
-        elif self._seen is not None and self._seen != state.version:
-            memory = self._updated(memory, self._seen, state)
+        elif state.version not in (self._seen, self._own):
+            memory = self._updated(memory, -1 if self._seen is None else self._seen, state)
         self._seen = None if state is None else state.version
         self._known = {
             path for path in self._known if path in self._late or is_new(memory.progress, path)
@@ -284,25 +328,28 @@ class TablePipeline:
             # Cleaned up past what was seen; what is left of the log is read as a whole.
             return self._recover(state)
         self._known.update(paths)
-        return replace(memory, output_ids=kept_ids(memory.output_ids, ids))
+        return replace(memory, output_ids=merged_ids(memory.output_ids, ids))
 
     def _recover(self, state: TableState | None) -> Memory:
+        segments = OutputIds(self._storage)
+        self._output_ids = segments
         memory = recover(
-            self._table, self._storage, self._delta, state, self._accept, self._clock()
+            self._table,
+            self._storage,
+            self._delta,
+            state,
+            self._accept,
+            segments.folded,
+            self._clock(),
         )
         # The paths of a large table fit into memory once, but need not stay there.
         paths = () if state is None else self._delta.known_paths(state.version)
-        self._known = {e.path for e in paths if is_new(memory.progress, e.path)}
-        return memory
-
-    def _check_partitioning(self, state: TableState) -> None:
-        configured = self._table.partition_types
-        if configured is not None and tuple(configured) != state.partition_columns:
-            raise StateError(
-                f"{self._storage.uri}: the table is partitioned by"
-                f" {list(state.partition_columns)}, the configuration says {list(configured)};"
-                " make partition_by agree with the table"
-            )
+        fresh = [e for e in paths if is_new(memory.progress, e.path)]
+        self._refused = done_paths(memory.progress)
+        mine = [entry for entry in fresh if self._accept(entry.path)]
+        progress = completed(memory.progress, mine, self._clock(), self._table.grace_period_secs)
+        self._known = {entry.path for entry in fresh if is_new(progress, entry.path)}
+        return replace(memory, progress=progress)
 
     def _take(self, found: Findings) -> None:
         waiting = {entry.path for entry in self._queue}
@@ -314,13 +361,8 @@ class TablePipeline:
     def _do_chores(self, memory: Memory, due: Sequence[str], now: float) -> None:
         """With nothing to commit: the table's care, and the progress of an idle table."""
         if memory.txn_version:
-            for name, chore in (
-                ("optimize", self._chores.optimize),
-                ("vacuum", self._chores.vacuum),
-            ):
-                if name in due:
-                    chore()
-                    memory = self._mark_done(memory, name, now)
+            for name in self._chores.care(due):
+                memory = self._mark_done(memory, name, now)
         progress = advance(memory.progress, (), (), now, self._table.grace_period_secs)
         progress = mark_idle(self._floored(progress, (), now))
         before = memory.progress
@@ -339,15 +381,18 @@ class TablePipeline:
         return raised(progress, self._table.max_tracked_partitions, oldest, pending)
 
     def _save(self, memory: Memory, now: float) -> None:
+        slim = stored(memory.progress, self._refused)
+        self._refused = done_paths(slim)
         if not memory.txn_version:
             return  # without a commit of ours there is nothing that a mirror could mirror
-        document = mirror_to_json(memory, now)
+        document = mirror_to_json(replace(memory, progress=slim), now)
         checkpoint.save(self._storage, mirror_path(self._table.state_name), document)
 
     def _forget(self) -> None:
         self._memory = None
         self._known = set()
         self._seen = None
+        self._own = -1
         self._queue.clear()
         self._late.clear()
         self._retried.clear()

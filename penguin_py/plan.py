@@ -8,7 +8,7 @@ unreadable is decided here, because after the commit it cannot be taken back.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow as pa
 from penguin_py.model import Add, CommitPlan, Footer, Misfit, Rejection, TableState
 from penguin_py.partitions import check_addressable, columns_of, partition_values, typed_columns
 from penguin_py.schema import check_names, delta_schema, merge, table_schema
-from penguin_py.statistics import column_bounds, file_statistics, leaf_columns
+from penguin_py.statistics import StatisticsWriter, column_bounds, leaf_columns, row_groups
 
 # How delta-rs signs the Parquet it writes, compactions included.
 DELTA_WRITER = "delta-rs"
@@ -45,13 +45,13 @@ class _Fitting:
 def make_plan(
     table: TableState | None,
     footers: Sequence[Footer],
-    known_output_ids: Collection[str],
+    known_output_ids: Container[str],
     rules: Rules,
 ) -> CommitPlan:
     """The commit for these files; ``table`` is None if there is no table yet.
 
-    ``known_output_ids`` are those of recent commits: a second file with one of
-    them holds the same rows again. A new table gets its columns from the first
+    ``known_output_ids`` are those of all commits: a second file with one of them
+    holds the same rows again. A new table gets its columns from the first
     file that fits and its partition columns from the rules or that file's path.
     """
     if table is None:
@@ -64,7 +64,9 @@ def make_plan(
 
     taken: list[tuple[Footer, dict[str, str | None]]] = []
     rejections: list[Rejection] = []
-    seen = set(known_output_ids)
+    seen: set[str] = set()
+    # By directory: partition values are the same for all files of one.
+    parsed: dict[str, dict[str, str | None]] = {}
     for footer in footers:
         stage = "partition"
         try:
@@ -72,34 +74,31 @@ def make_plan(
             partitions = fitting.partitions
             if partitions is None:
                 partitions = typed_columns(columns_of(footer.path), None)
-            values = partition_values(footer.path, partitions)
+            folder = footer.path.rpartition("/")[0]
+            values = parsed.get(folder)
+            if values is None:
+                values = partition_values(footer.path, partitions)
             stage = "schema"
             schema = _grown(fitting, footer, partitions, rules.evolution)
             stage = "output_id"
             _check_identity(footer.output_id, seen)
+            _check_identity(footer.output_id, known_output_ids)
             stage = "writer"
             _check_writer(footer, table)
         except Misfit as misfit:
             rejections.append(Rejection(footer.entry, stage, str(misfit)))
             continue
         fitting = _Fitting(schema, partitions, footer.schema)
+        # Not before: the first file that fits decides on the columns of a new table.
+        parsed[folder] = values
         taken.append((footer, values))
         if footer.output_id is not None:
             seen.add(footer.output_id)
 
     # Statistics come last: they are typed by the schema that the table will have.
     after = fitting.schema if fitting.schema is not None else pa.schema([])
-    adds = tuple(
-        Add(
-            footer.entry,
-            values,
-            file_statistics(footer.metadata, footer.schema, _flat(after, values)),
-            footer.output_id,
-        )
-        for footer, values in taken
-    )
     return CommitPlan(
-        adds=adds,
+        adds=tuple(_adds(taken, _flat(after, fitting.partitions or ()))),
         rejections=tuple(rejections),
         schema=after,
         changed=() if table is None else _changed(table.schema, after),
@@ -130,7 +129,7 @@ def _grown(
     return merged
 
 
-def _check_identity(output_id: str | None, seen: Collection[str]) -> None:
+def _check_identity(output_id: str | None, seen: Container[str]) -> None:
     if output_id is not None and output_id in seen:
         raise Misfit(
             f"carries blizzard.output_id {output_id!r}, which is committed already:"
@@ -157,19 +156,30 @@ def _check_required(schema: pa.Schema, footer: Footer) -> None:
     """A nullable file column may fill a required one only if it is proven free of nulls."""
     required = [column for column in schema if not column.nullable]
     leaves = leaf_columns(footer.metadata, footer.schema) if required else {}
+    groups = row_groups(footer.metadata) if required else []
     for column in required:
         position = footer.schema.get_field_index(column.name)
         if position < 0 or not footer.schema.field(position).nullable:
             continue
         leaf = leaves.get((column.name,))
-        bounds = None if leaf is None else column_bounds(footer.metadata, leaf.index)
+        bounds = None if leaf is None else column_bounds(groups, leaf)
         if bounds is None or bounds.nulls:
             raise Misfit(f"column {column.name!r} may hold nulls, which the table forbids")
 
 
-def _flat(schema: pa.Schema, partition_values: Mapping[str, str | None]) -> pa.Schema:
+def _adds(
+    taken: Sequence[tuple[Footer, Mapping[str, str | None]]], columns: pa.Schema
+) -> Iterator[Add]:
+    write: StatisticsWriter | None = None
+    for footer, values in taken:
+        if write is None or not write.serves(footer.metadata, footer.schema):
+            write = StatisticsWriter(footer.metadata, footer.schema, columns)
+        yield Add(footer.entry, values, write(footer.metadata), footer.output_id)
+
+
+def _flat(schema: pa.Schema, partitions: Collection[str]) -> pa.Schema:
     """The columns that have statistics: all but the partition columns."""
-    return pa.schema([field for field in schema if field.name not in partition_values])
+    return pa.schema([field for field in schema if field.name not in partitions])
 
 
 def _changed(before: pa.Schema, after: pa.Schema) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from penguin_py.memory import (
     CHORES,
     Memory,
     committed,
-    kept_ids,
+    merged_ids,
     mirror_from_json,
     mirror_path,
     rebuilt,
@@ -32,12 +32,14 @@ def recover(
     log: DeltaLog,
     state: TableState | None,
     accept: Callable[[str], bool],
+    folded: int,
     now: float,
 ) -> Memory:
     """The memory for ``state``, in the order that `penguin_py.memory` gives.
 
     ``accept`` tells which of the log's names could be files of ours; all of them
-    are read only if nothing else is left. Raises `StateError` and `StorageError`.
+    are read only if nothing else is left. Output ids of versions up to ``folded``
+    need not be found. Raises `StateError` and `StorageError`.
     """
     oldest = lookback_floor(table.partition_filter, now)
     if state is None:
@@ -60,8 +62,19 @@ def recover(
         memory = replace(memory, progress=floored)
         if not ours and oldest is not None:
             memory = replace(memory, progress=replace(memory.progress, floor=oldest))
-    ids = kept_ids(memory.output_ids, log.recent_output_ids(state.version))
+    ids = merged_ids(memory.output_ids, log.recent_output_ids(folded, state.version))
     return replace(memory, progress=replace(memory.progress, depth=depth), output_ids=ids)
+
+
+def check_partitioning(table: Table, state: TableState) -> None:
+    """Refuse a configuration that contradicts the table. Raises `StateError`."""
+    configured = table.partition_types
+    if configured is not None and tuple(configured) != state.partition_columns:
+        raise StateError(
+            f"{table.uri}: the table is partitioned by"
+            f" {list(state.partition_columns)}, the configuration says {list(configured)};"
+            " make partition_by agree with the table"
+        )
 
 
 def _remembered(table: Table, storage: Storage, log: DeltaLog, state: TableState) -> Memory | None:

@@ -24,6 +24,11 @@ from blizzard_py.core.partitionby import PartitionType
 from blizzard_py.core.storage import StorageOptions
 from blizzard_py.core.stores import normalize_uri, scheme_of
 
+# By scheme: the option with the endpoint, and the one that says that http is meant.
+_ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP")} | dict.fromkeys(
+    ("az", "abfs", "abfss"), ("AZURE_STORAGE_ENDPOINT", "AZURE_ALLOW_HTTP")
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -127,7 +132,9 @@ def delta_options(
     endpoint's own scheme says so well enough.
     """
     found = {name.upper(): value for name, value in options.items()}
-    endpoint = found.get("AWS_ENDPOINT_URL") or environment.get("AWS_ENDPOINT_URL", "")
-    if scheme_of(uri) == "s3" and endpoint.startswith("http://"):
-        found.setdefault("AWS_ALLOW_HTTP", "true")
+    names = _ENDPOINTS.get(scheme_of(uri))
+    if names is not None:
+        endpoint = found.get(names[0]) or environment.get(names[0], "")
+        if endpoint.startswith("http://"):
+            found.setdefault(names[1], "true")
     return found

@@ -22,12 +22,12 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -37,7 +37,7 @@ INDEXED_COLUMNS = 32
 TEXT_CHARACTERS = 32
 DECIMAL_DIGITS = 15
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_ENCODER = msgspec.json.Encoder()
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -51,35 +51,61 @@ class ColumnBounds:
     high: Any
 
 
+class StatisticsWriter:
+    """Makes the ``stats`` JSON of an ``add`` for files of one schema in one table's.
+
+    What depends on the schemas alone is worked out once: files that arrive together
+    are alike, and there may be thousands.
+    """
+
+    def __init__(self, metadata: pq.FileMetaData, file: pa.Schema, table: pa.Schema) -> None:
+        """``file`` is the schema in the footer, as Arrow reads it."""
+        self._parquet = metadata.schema
+        self._file = file
+        leaves = leaf_columns(metadata, file)
+        found: list[tuple[Name, Leaf, _Write]] = []
+        for name, kind in list(_fields(table, ()))[:INDEXED_COLUMNS]:
+            leaf = leaves.get(name)
+            write = None if leaf is None else _writer(kind, leaf.type)
+            if leaf is not None and write is not None:
+                found.append((name, leaf, write))
+        self._columns = found
+
+    def serves(self, metadata: pq.FileMetaData, file: pa.Schema) -> bool:
+        """Whether a file is of the schema that this was made for."""
+        alike = file is self._file or file.equals(self._file)
+        return bool(alike and self._parquet.equals(metadata.schema))
+
+    def __call__(self, metadata: pq.FileMetaData) -> str:
+        """The statistics of a file that this `serves`."""
+        groups = row_groups(metadata)
+        low: dict[str, Any] = {}
+        high: dict[str, Any] = {}
+        nulls: dict[str, Any] = {}
+        for name, leaf, write in self._columns:
+            found = column_bounds(groups, leaf)
+            if found is None:
+                continue
+            _put(nulls, name, found.nulls)
+            if found.low is None or found.high is None:
+                continue
+            lower, upper = write(found.low, False), write(found.high, True)
+            if lower is not None:
+                _put(low, name, lower)
+            if upper is not None:
+                _put(high, name, upper)
+        document = {
+            "numRecords": metadata.num_rows,
+            "minValues": low,
+            "maxValues": high,
+            "nullCount": nulls,
+        }
+        return _ENCODER.encode(document).decode()
+
+
 def file_statistics(metadata: pq.FileMetaData, file: pa.Schema, table: pa.Schema) -> str:
-    """The ``stats`` JSON of an ``add``. ``file`` is the schema in the footer, as Arrow reads it."""
-    leaves = leaf_columns(metadata, file)
-    low: dict[str, Any] = {}
-    high: dict[str, Any] = {}
-    nulls: dict[str, Any] = {}
-    for name, kind in list(_fields(table, ()))[:INDEXED_COLUMNS]:
-        leaf = leaves.get(name)
-        write = None if leaf is None else _writer(kind, leaf.type)
-        if leaf is None or write is None:
-            continue
-        found = column_bounds(metadata, leaf.index)
-        if found is None:
-            continue
-        _put(nulls, name, found.nulls)
-        if found.low is None or found.high is None:
-            continue
-        lower, upper = write(found.low, False), write(found.high, True)
-        if lower is not None:
-            _put(low, name, lower)
-        if upper is not None:
-            _put(high, name, upper)
-    document = {
-        "numRecords": metadata.num_rows,
-        "minValues": low,
-        "maxValues": high,
-        "nullCount": nulls,
-    }
-    return _json(document)
+    """The ``stats`` JSON of one file; see `StatisticsWriter`."""
+    return StatisticsWriter(metadata, file, table)(metadata)
 
 
 # A column's name, or the names on the way to a field inside structs.
@@ -88,10 +114,15 @@ Name = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A flat column of a file: its number among the Parquet columns, and its type."""
+    """A flat column of a file: its number among the Parquet columns, and its type.
+
+    ``signed``: its raw bounds may be big-endian two's complement, which does not
+    sort as bytes.
+    """
 
     index: int
     type: pa.DataType
+    signed: bool
 
 
 def leaf_columns(metadata: pq.FileMetaData, file: pa.Schema) -> dict[Name, Leaf]:
@@ -104,7 +135,10 @@ def leaf_columns(metadata: pq.FileMetaData, file: pa.Schema) -> dict[Name, Leaf]
     position = 0
     for name, kind in _fields(file, ()):
         if not pa.types.is_nested(kind):
-            found[name] = Leaf(position, kind)
+            if position >= metadata.num_columns:
+                return {}
+            logical = metadata.schema.column(position).logical_type.type
+            found[name] = Leaf(position, kind, logical == "DECIMAL")
         position += _leaves(kind)
     return found if position == metadata.num_columns else {}
 
@@ -125,23 +159,6 @@ def _put(into: dict[str, Any], name: Name, value: Any) -> None:
     into[name[-1]] = value
 
 
-def _json(value: Any) -> str:
-    """JSON in which decimals are numbers with all their digits."""
-    try:
-        return _ENCODER.encode(value)
-    except TypeError:  # there is a decimal in it, which json has no number for
-        return _json_with_decimals(value)
-
-
-def _json_with_decimals(value: Any) -> str:
-    if isinstance(value, dict):
-        items = (f"{_ENCODER.encode(key)}:{_json(item)}" for key, item in value.items())
-        return "{" + ",".join(items) + "}"
-    if isinstance(value, decimal.Decimal):
-        return format(value, "f")
-    return _ENCODER.encode(value)
-
-
 def _leaves(kind: pa.DataType) -> int:
     if pa.types.is_struct(kind):
         return sum(_leaves(field.type) for field in kind)
@@ -152,25 +169,26 @@ def _leaves(kind: pa.DataType) -> int:
     return 1
 
 
-def column_bounds(metadata: pq.FileMetaData, index: int) -> ColumnBounds | None:
+def row_groups(metadata: pq.FileMetaData) -> list[pq.RowGroupMetaData]:
+    """The row groups that have rows."""
+    found = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    return [group for group in found if group.num_rows]
+
+
+def column_bounds(groups: Iterable[pq.RowGroupMetaData], leaf: Leaf) -> ColumnBounds | None:
     """Null count and raw bounds over all row groups; None unless all of them say."""
     nulls = 0
     lows: list[Any] = []
     highs: list[Any] = []
     bounded = True
-    # Decimals may be stored as big-endian two's complement, which does not sort as bytes.
-    signed = metadata.schema.column(index).logical_type.type == "DECIMAL"
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        if group.num_rows == 0:
-            continue
-        statistics = group.column(index).statistics
+    for group in groups:
+        statistics = group.column(leaf.index).statistics
         if statistics is None or not statistics.has_null_count:
             return None
         nulls += statistics.null_count
         if statistics.has_min_max:
-            lows.append(_raw(statistics.min_raw, signed))
-            highs.append(_raw(statistics.max_raw, signed))
+            lows.append(_raw(statistics.min_raw, leaf.signed))
+            highs.append(_raw(statistics.max_raw, leaf.signed))
         elif statistics.null_count != group.num_rows:
             bounded = False
     if not bounded or not lows:
@@ -228,7 +246,8 @@ def _whole(bits: int, raw: Any, _upper: bool) -> int | None:
     return raw if isinstance(raw, int) and -limit <= raw < limit else None
 
 
-def _decimal(precision: int, scale: int, raw: Any, upper: bool) -> decimal.Decimal | None:
+def _decimal(precision: int, scale: int, raw: Any, upper: bool) -> msgspec.Raw | None:
+    """A JSON number with all its digits: not every reader takes an exponent."""
     if not isinstance(raw, int):
         return None
     digits = decimal.Context(
@@ -236,7 +255,9 @@ def _decimal(precision: int, scale: int, raw: Any, upper: bool) -> decimal.Decim
     )
     rounded = digits.scaleb(digits.create_decimal(raw), -scale)
     # Rounding outwards may leave the range of the type.
-    return rounded if abs(rounded) < decimal.Decimal(10) ** (precision - scale) else None
+    if abs(rounded) >= decimal.Decimal(10) ** (precision - scale):
+        return None
+    return msgspec.Raw(format(rounded, "f").encode())
 
 
 def _date(raw: Any, _upper: bool) -> str | None:

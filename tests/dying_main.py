@@ -1,8 +1,10 @@
-"""Run a daemon's command line in this process and ``kill -9`` it at a named point.
+"""Run a daemon's command line in this process and send it a signal at a named point.
 
-``python -m tests.dying_main POINT blizzard|penguin ARGS…``. The product has no
-hooks for this: the points are put around its own functions from here. The kill
-is a real SIGKILL of the real process, JVM and workers included.
+``python -m tests.dying_main POINT blizzard|penguin ARGS…`` is ``kill -9``: a real
+SIGKILL of the real process, JVM and workers included. ``TERM:POINT`` is what
+Kubernetes sends first, once; ``TERM-DIRECT:POINT`` the same without Spark, where
+Spark is not the point. The product has no hooks for this: the points are put
+around its own functions from here.
 """
 
 from __future__ import annotations
@@ -14,18 +16,27 @@ from collections.abc import Callable
 from typing import Any
 
 from blizzard_py import batch as blizzard_batch
+from blizzard_py import spark
 from blizzard_py.__main__ import main as blizzard_main
 from blizzard_py.core.fence import FencedFile
 from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.core.store_object import ObjectStorage
 from blizzard_py.dlq import DeadLetters
+from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.spark import SparkEngine
 from penguin_py.__main__ import main as penguin_main
 from penguin_py.delta import DeltaLog
+from penguin_py.pipeline import TablePipeline
+from tests.direct_engine import DirectEngine
+
+_chosen = {"signal": signal.SIGKILL}
 
 
 def die(*_: Any, **__: Any) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+    """Send the signal; the first time only, if this process survives it."""
+    number = _chosen.pop("signal", None)
+    if number is not None:
+        os.kill(os.getpid(), number)
 
 
 def after(place: Any, name: str, when: Callable[..., bool] = lambda *_, **__: True) -> None:
@@ -62,8 +73,14 @@ def arm_after_a_rename() -> None:
         after(store, "rename", is_staged)
 
 
-def die_instead_of_a_commit() -> None:
-    DeltaLog.commit = die  # type: ignore[method-assign]  # the point of it
+def before_a_commit() -> None:
+    original = DeltaLog.commit
+
+    def signalled(*args: Any, **kwargs: Any) -> Any:
+        die()
+        return original(*args, **kwargs)
+
+    DeltaLog.commit = signalled  # type: ignore[method-assign]  # the point of it
 
 
 def arm_half_a_rename() -> None:
@@ -85,13 +102,35 @@ ARM: dict[str, Callable[[], None]] = {
     "4-one-copied": arm_half_a_rename,
     "4-published": lambda: after(blizzard_batch, "publish"),
     "5-advanced": lambda: after(FencedFile, "save", saved_phase(None)),
-    "before-commit": die_instead_of_a_commit,
+    "0-listing": lambda: after(LocalStorage, "list_range"),
+    "2-job-submitted": lambda: after(SparkEngine, "session"),
+    "6-idle": lambda: after(SourcePipeline, "cycle"),
+    "commit-idle": lambda: after(TablePipeline, "cycle"),
+    "before-commit": before_a_commit,
     "after-commit": lambda: after(DeltaLog, "commit"),
 }
 PENGUIN_POINTS = ("before-commit", "after-commit")
-BLIZZARD_POINTS = tuple(point for point in ARM if point not in PENGUIN_POINTS)
+# Where being told to stop is something else than to die.
+STOP_POINTS = ("0-listing", "2-job-submitted", "6-idle", "commit-idle")
+BLIZZARD_POINTS = tuple(point for point in ARM if point not in {*PENGUIN_POINTS, *STOP_POINTS})
+
+
+class StoppableDirectEngine(DirectEngine):
+    """In the place of `SparkEngine`."""
+
+    def __init__(self, *_: Any) -> None:
+        super().__init__()
+
+    def stop(self) -> None:
+        """Nothing runs beside the caller."""
+
 
 if __name__ == "__main__":
     _, chosen, program, *arguments = sys.argv
-    ARM[chosen]()
+    how, colon, point = chosen.rpartition(":")
+    if colon:
+        _chosen["signal"] = signal.SIGTERM
+    if how == "TERM-DIRECT":
+        spark.SparkEngine = StoppableDirectEngine  # type: ignore[assignment, misc]  # its stand-in
+    ARM[point]()
     {"blizzard": blizzard_main, "penguin": penguin_main}[program](arguments)

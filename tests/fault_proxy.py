@@ -1,15 +1,19 @@
-"""A proxy in front of a store that fails chosen listing requests, as networks and stores do.
+"""A proxy in front of a store that fails chosen requests, as networks and stores do.
 
 Every request goes to the store behind and its answer comes back as it is, except
 for the listing requests (S3's ``list-type=2``, GCS's ``…/o?``, Azure's
 ``comp=list``) that a test names by their number, counted from 0 in the order
 they arrive. Repeated tries count, so "the second page fails twice" is {1, 2}.
+
+Any request may also be *lost*: it is applied, and then there is no answer, or one
+that says 500. All requests are counted, by ``METHOD path``.
 """
 
 from __future__ import annotations
 
 import http.client
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +23,8 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 Fault = int | Literal["cut", "hang"]
+# How an applied request ends: without an answer, or with 500; ``refused`` is not applied.
+Lost = Literal["silence", "error", "refused"]
 
 _LISTING = re.compile(r"list-type=2|comp=list|/o\?")
 _CODES = {403: "AccessDenied", 429: "TooManyRequests", 500: "InternalError", 503: "SlowDown"}
@@ -33,6 +39,9 @@ class FaultProxy:
     endpoint: str = ""
     listings: int = 0
     fault: Callable[[int], Fault | None] = lambda _number: None
+    lose: Callable[[str], Lost | None] = lambda _method: None
+    seen: list[str] = field(default_factory=list)
+    lost: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -56,7 +65,18 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         listing = self.command == "GET" and _LISTING.search(self.path)
         fault = self.proxy.next_fault() if listing else None
-        if fault == "hang":
+        self.proxy.seen.append(f"{self.command} {self.path}")
+        lost = self.proxy.lose(self.command)
+        if lost is not None:
+            with self.proxy.lock:
+                self.proxy.lost += 1
+            if lost != "refused":
+                self._forward(body)
+            if lost == "silence":
+                self.close_connection = True
+            else:
+                self._send(500, {"Content-Type": "application/xml"}, _error(500))
+        elif fault == "hang":
             self.proxy.over.wait()  # longer than any client of a test is patient
             self.close_connection = True
         elif isinstance(fault, int):
@@ -102,6 +122,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that died in the middle is what tests are about, and no news."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 def _error(status: int) -> bytes:
     return f"<Error><Code>{_CODES[status]}</Code><Message>as asked</Message></Error>".encode()
 
@@ -111,7 +138,7 @@ def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
     """A proxy to the server at ``upstream`` on a free port, from a thread of this process."""
     proxy = FaultProxy(upstream)
     handler = type("Handler", (_Handler,), {"proxy": proxy})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with _Server(("127.0.0.1", 0), handler) as server:
         proxy.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()

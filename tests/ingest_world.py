@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from blizzard_py.core.config import FieldType, ParquetCompression, SourceCompression
+from blizzard_py.core.config import (
+    FieldType,
+    MetadataColumn,
+    OnBadRecord,
+    ParquetCompression,
+    SourceCompression,
+)
 from blizzard_py.core.model import FinishedFile, IngestResult
 from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.kernels.task import Task, TaskReport, run_task
@@ -27,6 +34,7 @@ from tests.direct_engine import DirectEngine
 
 STAGING = "_blizzard/staging/p_s/1/1"
 PREFIX = "p/s/1/1"
+STARTED_TS = 1_714_996_800.25
 
 ID_ONLY = (FieldSpec("id", "int64", nullable=False),)
 
@@ -48,6 +56,9 @@ class IngestWorld:
     row_group_bytes: int = 64 << 20
     rules: tuple[PartitionRule, ...] = ()
     sort_by: tuple[SortKey, ...] = ()
+    on_bad_record: OnBadRecord = "quarantine_record"
+    max_bad_fraction: float = 1.0
+    metadata: tuple[MetadataColumn, ...] = ()
     partitions: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -83,6 +94,9 @@ class IngestWorld:
                 row_group_bytes=self.row_group_bytes,
                 partition_rules=self.rules,
                 sort_by=self.sort_by,
+                on_bad_record=self.on_bad_record,
+                max_bad_fraction=self.max_bad_fraction,
+                metadata_columns=self.metadata,
             ),
             STAGING,
             PREFIX,
@@ -90,17 +104,18 @@ class IngestWorld:
                 JobFile(path, size, self.partitions.get(path, ""))
                 for path, size in sorted(sizes.items())
             ),
+            started_ts=STARTED_TS,
         )
 
     def ingest(self, *extra: str, engine: Engine | None = None) -> IngestResult:
         return (engine or DirectEngine()).ingest(self.job(*extra))
 
-    def run_task(self, *, careful: bool = False) -> TaskReport:
+    def run_task(self, *, attempt: int = 0) -> TaskReport:
         """All files in one task."""
         job = self.job()
-        task = Task(0, job.settings, job.staging, job.output_prefix, job.files)
+        task = Task(0, job.settings, job.staging, job.output_prefix, job.files, job.started_ts)
         source, sink = LocalStorage(str(self.source)), LocalStorage(str(self.table))
-        return run_task(task, source, sink, attempt_id=7, careful=careful)
+        return run_task(task, source, sink, attempt_id=7, attempt=attempt)
 
     def rows(self, result: IngestResult | TaskReport) -> list[dict[str, Any]]:
         """The rows of all reported outputs."""
@@ -112,6 +127,16 @@ class IngestWorld:
 
     def ids(self, result: IngestResult | TaskReport) -> list[int]:
         return sorted(row["id"] for row in self.rows(result))
+
+    def letters(self, result: IngestResult | TaskReport) -> list[dict[str, Any]]:
+        """The bad records that were staged, each as it would be in the dead-letter queue."""
+        staged = result.letters if isinstance(result, IngestResult) else (result.letters,)
+        return [
+            json.loads(line)
+            for letters in staged
+            if letters is not None
+            for line in (self.table / letters.staged).read_bytes().splitlines()
+        ]
 
     def staged(self) -> set[str]:
         """Every object in the table directory, reported or not."""

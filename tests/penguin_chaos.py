@@ -9,7 +9,11 @@ and then a whole process is started and killed with SIGKILL.
 
 In the end every row is in the table exactly once, and every version can be read.
 
-    python -m tests.penguin_chaos --rounds 200 --seed 1
+On S3 (``--store s3``) everything, delta-rs included, goes over HTTP through a proxy
+that loses answers: requests are applied and then nobody says so, or the answer is
+an error.
+
+    python -m tests.penguin_chaos --rounds 200 --seed 1 --store s3
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +41,10 @@ from blizzard_py.core.errors import BlizzardError, Unavailable
 from blizzard_py.core.storage import Page, Storage
 from penguin_py.delta import DeltaLog
 from penguin_py.pipeline import TablePipeline
+from penguin_py.settings import delta_options
+from tests.fault_proxy import FaultProxy, Lost, fault_proxy
 from tests.penguin_world import World, footer_pool
+from tests.s3_server import S3Server, s3_server
 
 JUNK = b"junk that is long enough"
 SETTINGS: dict[str, Any] = {
@@ -46,6 +53,8 @@ SETTINGS: dict[str, Any] = {
     "delta_checkpoint_interval": 9,
     "optimize": {"interval_secs": 5000},
 }
+# Objects cannot be dated, so on S3 the clock stays near the store's, and chores are due sooner.
+S3_SETTINGS = {**SETTINGS, "reconcile_interval_secs": 300, "optimize": {"interval_secs": 400}}
 DAYS = 6
 
 
@@ -128,13 +137,16 @@ class Chaos:
     penguins: dict[str, TablePipeline | None] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
+    proxy: FaultProxy | None = None
+
     def count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def round(self) -> None:
         """Files arrive, and whoever is alive gets a few turns."""
         self.write()
-        self.world.now += self.chance.choice([0, 5, 60, 200, 400, 1500])
+        jumps = [0, 5, 60, 200, 400, 1500] if self.proxy is None else [0, 1, 5, 30, 60]
+        self.world.now += self.chance.choice(jumps)
         if self.chance.random() < self.process_rate:
             self.kill_a_process()
         for _ in range(self.chance.randrange(1, 5)):
@@ -171,7 +183,8 @@ class Chaos:
         for path, data, output_id in files:
             # Junk is bytes already and carries no id.
             self.world.put(path, data, **({} if output_id is None else {"output_id": output_id}))
-            os.utime(Path(self.world.uri, path), (self.world.now, self.world.now))
+            if self.proxy is None:
+                os.utime(Path(self.world.uri, path), (self.world.now, self.world.now))
 
     def turn(self, name: str, depth: int) -> None:
         """One cycle of one Penguin, which may die of it and is then started anew."""
@@ -190,8 +203,8 @@ class Chaos:
 
     def start(self, name: str, depth: int) -> TablePipeline:
         more: dict[str, Any] = {"app_id": "events-backfill"} if name == "backfill" else {}
-        table = self.world.table(**SETTINGS, **more)
-        storage: Any = Unreliable(self.world.storage, self.faults)
+        table = self.on_the_wire().table(**self.settings, **more)
+        storage: Any = Unreliable(self.on_the_wire().storage, self.faults)
         log = DeltaLog(table, storage, self.world.pool)
         real = log._commit
 
@@ -202,6 +215,17 @@ class Chaos:
 
         log._commit = commit  # type: ignore[assignment,method-assign]  # faults around it
         return self.world.penguin_on(table, storage, log)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return SETTINGS if self.proxy is None else S3_SETTINGS
+
+    def on_the_wire(self) -> World:
+        """The table as a Penguin reaches it."""
+        if self.proxy is None:
+            return self.world
+        options = {**self.world.options, "AWS_ENDPOINT_URL": self.proxy.endpoint}
+        return replace(self.world, options=options)
 
     def interfere(self, name: str, depth: int) -> None:
         """Somebody else commits between this Penguin's plan and its commit."""
@@ -214,31 +238,37 @@ class Chaos:
             self.count("interleaved")
 
     def table_exists(self) -> bool:
-        return Path(self.world.uri, "_delta_log", f"{0:020d}.json").exists()
+        return self.world.storage.stat(f"_delta_log/{0:020d}.json") is not None
 
     def kill_a_process(self) -> None:
         """A real process on the same table, dead by SIGKILL at a random moment."""
-        config = Path(self.world.uri).with_name("chaos.yaml")
-        block = {"table_uri": self.world.uri, **SETTINGS, "poll_interval_secs": 0.01}
-        config.write_text(
-            yaml.safe_dump({"tables": {"events": block}, "global": {"poll_jitter_secs": 0}})
-        )
-        with subprocess.Popen(
-            [sys.executable, "-m", "penguin_py", "run", str(config), "--log-level", "error"],
-            stderr=subprocess.DEVNULL,
-        ) as process:
-            time.sleep(self.chance.uniform(0.3, 1.5))
-            process.send_signal(signal.SIGKILL)
+        place = self.on_the_wire()
+        block = {"table_uri": place.uri, "storage_options": place.options, **self.settings}
+        document = {
+            "tables": {"events": {**block, "poll_interval_secs": 0.01}},
+            "global": {"poll_jitter_secs": 0},
+        }
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
+            yaml.safe_dump(document, config)
+            config.flush()
+            with subprocess.Popen(
+                [sys.executable, "-m", "penguin_py", "run", config.name, "--log-level", "error"],
+                stderr=subprocess.DEVNULL,
+            ) as process:
+                time.sleep(self.chance.uniform(0.3, 1.5 if self.proxy is None else 4))
+                process.send_signal(signal.SIGKILL)
         self.count("processes killed")
 
     def settle(self) -> None:
         """Everything arrives, faults end, and the sweep's interval passes twice."""
         self.faults.rate = 0
+        if self.proxy is not None:
+            self.proxy.lose = lambda _method: None
         self.world.now += 1
         self.drop(self.held)
         self.held.clear()
         for _ in range(2):
-            self.world.run(**SETTINGS)
+            self.world.run(**self.settings)
             self.world.now += 3601
 
     def check(self) -> None:
@@ -251,7 +281,8 @@ class Chaos:
         last = self.world.delta().version()
         known: set[int] = set()
         for version in range(last + 1):
-            table = DeltaTable(self.world.uri, version)
+            options = delta_options(self.world.uri, self.world.options, {})
+            table = DeltaTable(self.world.uri, version, storage_options=options)
             found = pa.table(table.to_pyarrow_dataset().to_table())
             seen = found["id"].to_pylist()
             assert len(set(seen)) == len(seen), f"version {version} has rows twice"
@@ -265,31 +296,66 @@ class Chaos:
         self.counts["rows"] = self.rows
 
 
+def losses(seed: int, rate: float) -> Callable[[str], Lost | None]:
+    """What becomes of a request on the wire. Writes are in danger, reads now and then."""
+    chance, lock = random.Random(seed), threading.Lock()
+
+    def lose(method: str) -> Lost | None:
+        with lock:
+            if chance.random() >= (rate if method in ("PUT", "POST", "DELETE") else rate / 30):
+                return None
+            return chance.choice(["silence", "error", "refused"])
+
+    return lose
+
+
 def run(root: Path, rounds: int, seed: int, process_rate: float) -> dict[str, int]:
-    """All of it; returns what happened how often. Raises `AssertionError`."""
-    chance = random.Random(seed)
+    """All of it on a local disk; returns what happened how often. Raises `AssertionError`."""
     with footer_pool() as pool:
         world = World(str(root / "table"), pool, now=time.time())
-        chaos = Chaos(world, chance, Faults(chance, 0.06), process_rate)
-        for _ in range(rounds):
-            chaos.round()
-        chaos.settle()
-        chaos.check()
-        faults = chaos.faults
-        return {**chaos.counts, "answers lost": faults.lost, "requests refused": faults.refused}
+        return _run(world, rounds, seed, process_rate, None)
+
+
+def run_on_s3(server: S3Server, rounds: int, seed: int, process_rate: float) -> dict[str, int]:
+    """All of it over HTTP, with answers lost there too."""
+    with footer_pool() as pool, fault_proxy(server.endpoint) as proxy:
+        uri = f"s3://{server.new_bucket()}/lake/events"
+        world = World(uri, pool, server.options, now=time.time())
+        proxy.lose = losses(seed, 0.2)
+        found = _run(world, rounds, seed, process_rate, proxy)
+        return {**found, "requests lost on the wire": proxy.lost, "requests": len(proxy.seen)}
+
+
+def _run(
+    world: World, rounds: int, seed: int, process_rate: float, proxy: FaultProxy | None
+) -> dict[str, int]:
+    chance = random.Random(seed)
+    chaos = Chaos(world, chance, Faults(chance, 0.06), process_rate, proxy=proxy)
+    for _ in range(rounds):
+        chaos.round()
+    chaos.settle()
+    chaos.check()
+    faults = chaos.faults
+    return {**chaos.counts, "answers lost": faults.lost, "requests refused": faults.refused}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--store", choices=["local", "s3"], default="local")
     parser.add_argument("--kill-rate", type=float, default=0.1, help="rounds with a real SIGKILL")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     sys.stdout.write(f"seed {options.seed}, {options.rounds} rounds\n")
     sys.stdout.flush()
-    with tempfile.TemporaryDirectory() as folder:
-        found = run(Path(folder), options.rounds, options.seed, options.kill_rate)
+    how = (options.rounds, options.seed, options.kill_rate)
+    if options.store == "s3":
+        with s3_server() as server:
+            found = run_on_s3(server, *how)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            found = run(Path(folder), *how)
     for what, count in sorted(found.items()):
         sys.stdout.write(f"{count:7,}  {what}\n")
 

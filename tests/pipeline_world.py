@@ -1,8 +1,9 @@
 """A source, a table and dead letters in memory, with an engine that needs no Spark.
 
 The engine keeps the contract of `blizzard_py.settings.Engine` on a toy format:
-a source file's lines are its rows, a line ``bad`` condemns the file, a path in
-``flaky`` cannot be read that many times. Outputs are the rows, joined.
+a source file's lines are its rows, a line ``bad`` condemns the file, one that
+starts with ``?`` is a bad record, a path in ``flaky`` cannot be read that many
+times. Outputs are the rows, joined.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from blizzard_py.batch import Parts, Stores
 from blizzard_py.core.config import CheckpointSettings, ErrorSettings, SourceSettings
 from blizzard_py.core.errors import NotFound
-from blizzard_py.core.model import FinishedFile, IngestResult, StagedOutput
+from blizzard_py.core.model import FinishedFile, IngestResult, StagedLetters, StagedOutput
 from blizzard_py.core.watermark import is_hidden
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.settings import FieldSpec, IngestJob, IngestSettings, Place
@@ -34,9 +35,13 @@ class LineEngine:
         self.jobs.append(job)
         rows: dict[str, list[str]] = {}
         files = []
+        bad: dict[str, list[str]] = {}
         for file in job.files:
             finished, lines = self._read(file.path)
             files.append(finished)
+            if finished.bad_rows:
+                bad[file.path] = [row for row in lines if row.startswith("?")]
+                lines = [row for row in lines if not row.startswith("?")]
             rows.setdefault(file.partition, []).extend(lines)
         outputs = []
         for index, (partition, lines) in enumerate(sorted(rows.items())):
@@ -52,7 +57,17 @@ class LineEngine:
             )
         # What a task that died left behind: valid, and reported by no one.
         self.sink.put_atomic(f"{job.staging}/9999.parquet", b"never reported")
-        return IngestResult(tuple(outputs), tuple(files), 1)
+        return IngestResult(tuple(outputs), tuple(files), 1, self._letters(job, bad))
+
+    def _letters(self, job: IngestJob, bad: dict[str, list[str]]) -> tuple[StagedLetters, ...]:
+        """One object per file, the last first, as if each had a task of its own."""
+        staged = []
+        for number, (path, rows) in enumerate(sorted(bad.items(), reverse=True)):
+            name = f"{job.staging}/{number:05d}.letters.ndjson"
+            text = "".join(json.dumps({"path": path, "raw": row}) + "\n" for row in rows)
+            self.sink.put_atomic(name, text.encode())
+            staged.append(StagedLetters(name, ((path, len(rows)),)))
+        return tuple(staged)
 
     def _read(self, path: str) -> tuple[FinishedFile, list[str]]:
         if self.flaky[path] > 0:
@@ -64,7 +79,9 @@ class LineEngine:
             return FinishedFile(path, "quarantined", error=str(error), stage="read"), []
         if "bad" in lines:
             return FinishedFile(path, "quarantined", error="line 1: bad", stage="parse"), []
-        return FinishedFile(path, "ingested", len(lines), 1), lines
+        bad = sum(row.startswith("?") for row in lines)
+        error = "line 1: ?" if bad else ""
+        return FinishedFile(path, "ingested", len(lines) - bad, 1, error, bad_rows=bad), lines
 
     def cancel(self, output_prefix: str) -> None:
         self.cancelled.append(output_prefix)
@@ -135,8 +152,17 @@ class World:
     def letters(self) -> list[dict[str, Any]]:
         return [
             json.loads(line)
-            for data, _ in self.dlq.objects.values()
+            for path, (data, _) in self.dlq.objects.items()
+            if ".records." not in path
             for line in data.decode().splitlines()
+        ]
+
+    def records(self) -> list[list[tuple[str, str]]]:
+        """Paths and lines of the bad records in each object of the dead-letter queue."""
+        return [
+            [(record["path"], record["raw"]) for record in map(json.loads, data.splitlines())]
+            for path, (data, _) in sorted(self.dlq.objects.items())
+            if path.endswith(".records.ndjson")
         ]
 
     def checkpoint(self) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from blizzard_py import app
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.backfill import Range, RangeRefused, check_range
 from blizzard_py.core.watermark import Progress
@@ -27,7 +26,7 @@ class Engine(DirectEngine):
 
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.spark.SparkEngine", lambda *_: Engine())
 
 
 def test_a_range_below_the_live_start_is_free() -> None:

@@ -44,11 +44,13 @@ BAD_FILES: dict[str, tuple[bytes, str, str]] = {
 }
 
 
-def letters(scenario: Scenario) -> dict[str, dict[str, Any]]:
-    """Dead letters by file name."""
+def letters(scenario: Scenario, *, records: bool = False) -> dict[str, dict[str, Any]]:
+    """Dead letters (of files, or of ``records``) by file name."""
     found = {}
     for page in scenario.table.list_range("_blizzard/dlq/", "_blizzard/dlq0"):
         for entry in page.entries:
+            if entry.path.endswith(".records.ndjson") is not records:
+                continue
             for line in scenario.table.read(entry.path).decode().splitlines():
                 letter = json.loads(line)
                 found[letter["path"].rpartition("/")[2]] = letter
@@ -64,10 +66,15 @@ def test_files_that_cannot_be_read_are_dead_letters_and_block_nothing(tmp_path: 
     for name, (content, _, _) in BAD_FILES.items():
         scenario.put(f"{DAY}/{name}", content)
     scenario.put("no-partition.json", b'{"id": 16}\n')
+    scenario.put(f"{DAY}/one-record.json", b'{"id": 4}\n{"id": 5}\n' * 5 + b"{\n")
     scenario.put(f"{DAY}/z-last.json", b'{"id": 3}\n')
     done = scenario.run("blizzard", "run", str(scenario.config), "--once")
     scenario.once("penguin")
-    assert scenario.ids() == [1, 2, 3]
+    assert scenario.ids() == [1, 2, 3, *[4] * 5, *[5] * 5]
+    [record] = letters(scenario, records=True).values()
+    assert record["path"] == f"{scenario.source.uri}/{DAY}/one-record.json"
+    assert (record["line"], record["offset"], record["raw"]) == (11, 100, "{")
+    assert "records_quarantined" in done.stderr
     found = letters(scenario)
     assert set(found) == {*BAD_FILES, "no-partition.json"}
     for name, (_, stage, message) in BAD_FILES.items():
@@ -79,7 +86,11 @@ def test_files_that_cannot_be_read_are_dead_letters_and_block_nothing(tmp_path: 
         assert f"{DAY}/{name}" in done.stderr  # the log names it as well
     assert found["no-partition.json"]["stage"] == "partition"
     totals = scenario.json("blizzard", "status")["pipelines"]["events"]["sources"]["main"]["totals"]
-    assert (totals["files"], totals["quarantined"], totals["rows"]) == (4, 11, 3)
+    assert (totals["files"], totals["quarantined"]) == (5, 11)
+    assert (totals["rows"], totals["bad_rows"]) == (13, 1)
+    told = scenario.run("blizzard", "explain", str(scenario.config), record["path"]).stdout
+    assert "10 rows in batch" in told
+    assert "1 bad records in" in told
 
 
 class Meddling(DirectEngine):

@@ -15,7 +15,7 @@ import pytest
 
 SCRIPT = Path(__file__).parents[1] / "deploy" / "bootstrap.sh"
 REAL_TOOLS = (
-    *("cat", "chmod", "cp", "cut", "dirname", "env", "grep", "mkdir", "mktemp", "rm"),
+    *("cat", "chmod", "cp", "cut", "dirname", "env", "grep", "mkdir", "mktemp", "mv", "rm"),
     *("sed", "sh", "sha256sum", "tail", "true"),
 )
 
@@ -53,6 +53,10 @@ APT_GET = """\
 log "apt-get $*"
 case "$*" in
     *" update") cp "$STATE/archive" "$STATE/lists" ;;
+    *" download "*)
+        [ ! -e "$STATE/broken" ] || { echo "E: no such file in the archive"; exit 100; }
+        for name; do :; done
+        echo "$name" >"$name.deb" ;;
     *" install "*)
         for name; do
             case $name in
@@ -60,9 +64,20 @@ case "$*" in
                 *-jre-headless) [ -e "$STATE/broken" ] || cp "$STATE/java" "$STATE/../bin/java" ;;
                 nodejs) cp "$STATE/node" "$STATE/../bin/node" ;;
                 npm) cp "$STATE/npm" "$STATE/../bin/npm" ;;
+                chromium) cp "$STATE/tool" "$STATE/../bin/chromium" ;;
             esac
         done
         [ ! -e "$STATE/broken" ] || { echo "E: no such file in the archive"; exit 100; } ;;
+esac
+"""
+
+# A package holds the program of the tests' interest; installing it would start a service.
+DPKG_DEB = """\
+log "dpkg-deb $*"
+mkdir -p "$3/usr/bin"
+case $(cat "$2") in
+    prometheus) cp "$STATE/tool" "$3/usr/bin/promtool" ;;
+    kubernetes-client) cp "$STATE/tool" "$3/usr/bin/kubectl" ;;
 esac
 """
 
@@ -71,13 +86,16 @@ python3.11-venv 3.11.2-6
 openjdk-17-jre-headless 17.0.19+10-1~deb12u2
 default-jre-headless 2:1.17-74
 openjdk-21-jre-headless (none)
+chromium 138.0.7204.157-1~deb12u1
+kubernetes-client 1.20.5+really1.20.2-1.1
+prometheus 2.42.0+ds-5+b5
 """
 
 
 class Machine:
     """A fresh machine: Python 3.11 without ensurepip, no Java, root, no package lists yet.
 
-    It has Node.js, which only the development set needs.
+    It has Node.js, Chromium, promtool and kubectl, which only the development set needs.
     """
 
     def __init__(self, place: Path) -> None:
@@ -107,6 +125,10 @@ class Machine:
         self.stand_in(self.state / "npm", NPM)
         shutil.copy(self.state / "node", self.bin / "node")
         shutil.copy(self.state / "npm", self.bin / "npm")
+        self.stand_in(self.state / "tool", "echo 'from its package'")
+        for tool in ("chromium", "kubectl", "promtool"):
+            shutil.copy(self.state / "tool", self.bin / tool)
+        self.stand_in(self.bin / "dpkg-deb", DPKG_DEB)
         self.archive(BOOKWORM)
 
     def stand_in(self, path: Path, body: str) -> None:
@@ -159,7 +181,11 @@ class Machine:
 
     def apt(self) -> list[str]:
         """What apt-get was asked for: `update`, or the packages to install."""
-        calls = [line.split() for line in self.log() if line.startswith("apt-get ")]
+        calls = [
+            line.split()
+            for line in self.log()
+            if line.startswith("apt-get ") and " download " not in line
+        ]
         return [
             "update" if call[-1] == "update" else " ".join(call[call.index("install") + 3 :])
             for call in calls
@@ -462,3 +488,69 @@ def test_a_distribution_with_an_old_node_is_said_so(machine: Machine) -> None:
     done = machine.run("dev")
     assert done.returncode == 1
     assert "it is older than 18 or lacks npm" in done.stderr
+
+
+def test_chromium_is_installed_where_the_tests_need_it(machine: Machine) -> None:
+    machine.has("venv-package", "java")
+    (machine.bin / "chromium").unlink()
+    assert machine.run("runtime").returncode == 0
+    assert machine.apt() == []
+    assert machine.run("dev").returncode == 0
+    assert machine.apt() == ["chromium"]
+    again = machine.run("dev")
+    assert (again.stderr, machine.apt()) == ("", ["chromium"])
+
+
+def test_chromium_is_asked_for_where_it_cannot_be_installed(machine: Machine) -> None:
+    machine.has("venv-package", "java")
+    machine.not_root()
+    (machine.bin / "chromium").unlink()
+    done = machine.run("dev")
+    assert done.returncode == 1
+    assert "missing: Chromium" in done.stderr
+    assert "apt-get install chromium" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("tool", "package"), [("promtool", "prometheus"), ("kubectl", "kubernetes-client")]
+)
+def test_tools_are_taken_out_of_packages_that_stay_uninstalled(
+    machine: Machine, tool: str, package: str
+) -> None:
+    machine.has("venv-package", "java")
+    machine.not_root()
+    shutil.copy(machine.state / "archive", machine.state / "lists")
+    (machine.bin / tool).unlink()
+    done = machine.run("dev", "--", tool)
+    assert (done.returncode, done.stdout) == (0, "from its package\n"), done.stderr
+    assert f"taking {tool} out of the distribution's package {package}" in done.stderr
+    assert machine.apt() == []
+    again = machine.run("dev", "--", tool)
+    assert (again.stdout, again.stderr) == ("from its package\n", "")
+
+
+def test_tools_on_path_win_over_those_that_were_fetched(machine: Machine) -> None:
+    machine.has("venv-package", "java")
+    (machine.bin / "kubectl").unlink()
+    assert machine.run("dev").returncode == 0
+    machine.stand_in(machine.bin / "kubectl", "echo 'my own'")
+    assert machine.run("dev", "--", "kubectl").stdout == "my own\n"
+
+
+def test_a_tool_that_cannot_be_fetched_is_named(machine: Machine) -> None:
+    machine.has("venv-package", "java", "broken")
+    (machine.bin / "promtool").unlink()
+    done = machine.run("dev")
+    assert done.returncode == 1
+    assert "no such file in the archive" in done.stderr
+    assert "could not download prometheus, which has promtool" in done.stderr
+    assert not (machine.project / ".tools" / "promtool").exists()
+
+
+def test_without_lists_or_rights_it_says_how_to_get_a_tool(machine: Machine) -> None:
+    machine.has("venv-package", "java")
+    machine.not_root()
+    (machine.bin / "kubectl").unlink()
+    done = machine.run("dev")
+    assert done.returncode == 1
+    assert "missing: kubectl; as root, run: apt-get update" in done.stderr

@@ -57,6 +57,43 @@ def changed(**places: Any) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.parametrize(
+    ("field", "columns", "named"),
+    [
+        ("_SOURCE_file", ["_source_file"], "_source_file"),
+        ("id", ["_source_line", "_source_line"], "_source_line"),
+    ],
+)
+def test_metadata_columns_collide_with_nothing(
+    tmp_path: Path, field: str, columns: list[str], named: str
+) -> None:
+    document = changed(
+        pipelines__events__schema__fields=[{"name": field, "type": "string"}],
+        pipelines__events__sink__metadata_columns=columns,
+    )
+    [problem] = problems(tmp_path, document)
+    assert f"sink.metadata_columns '{named}' is given twice or is also a field" in problem
+
+
+def test_metadata_columns_are_no_partition_keys(tmp_path: Path) -> None:
+    document = changed(
+        pipelines__events__sink__metadata_columns=["_source_file"],
+        pipelines__events__sink__partition_by={"prefix_template": "_source_file=%Y"},
+    )
+    [problem] = problems(tmp_path, document)
+    assert "must not start with _" in problem
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("on_bad_record", "ignore"), ("max_bad_fraction", 1.5), ("max_bad_fraction", -0.1)],
+)
+def test_what_happens_to_records_is_checked(tmp_path: Path, setting: str, value: object) -> None:
+    document = changed(**{f"pipelines__events__error_handling__{setting}": value})
+    [problem] = problems(tmp_path, document)
+    assert f"error_handling.{setting}" in problem
+
+
 def test_the_shortest_configuration_has_the_documented_defaults(tmp_path: Path) -> None:
     config = load(tmp_path, GOOD)
     source = config.pipelines["events"].sources["main"]
@@ -101,7 +138,7 @@ surprise: 1
         "pipelines.events.sources.main.poll_interval_secs (line 6): Input should be a valid number",
         "pipelines.events.sources.main.pol_interval (line 7): unknown key",
         "pipelines.events.sink.compression (line 11): Input should be",
-        "pipelines.events.schema.fields[0].type (line 14): Input should be",
+        "pipelines.events.schema.fields[0].type (line 14): there is no type 'text'; known: ",
         "surprise (line 16): unknown key",
     ):
         assert any(problem.startswith(expected) for problem in found), (expected, found)
@@ -215,6 +252,49 @@ def test_neighbours_with_a_common_beginning_are_no_conflict(tmp_path: Path) -> N
                 ]
             },
             "field 'A' is given twice or differs only in case",
+        ),
+        ({"pipelines__events__schema": {}}, "give `fields`, or `infer: true`, or both"),
+        (
+            {
+                "pipelines__events__schema": {"infer": True},
+                "pipelines__events__sink__partition_by": {
+                    "prefix_template": "d=%d",
+                    "column": "time",
+                },
+            },
+            "declared in schema.fields",
+        ),
+        (
+            {
+                "pipelines__events__schema": {
+                    "fields": [{"name": "_RESCUED", "type": "json"}],
+                    "unexpected_fields": "capture",
+                }
+            },
+            "field '_rescued' is what unexpected_fields: capture adds",
+        ),
+        *(
+            ({"pipelines__events__schema__fields": [{"name": "a", **block}]}, message)
+            for block, message in (
+                ({"type": "blob"}, "there is no type 'blob'; known: string, int32"),
+                ({"type": "decimal"}, "'decimal' is not decimal(p,s)"),
+                ({"type": "decimal(39,1)"}, "'decimal(39,1)' is not decimal(p,s)"),
+                ({"type": "decimal(2,3)"}, "'decimal(2,3)' is not decimal(p,s)"),
+                ({"type": "decimal(0,0)"}, "'decimal(0,0)' is not decimal(p,s)"),
+                ({"type": "struct"}, "type struct needs `fields`"),
+                ({"type": "struct", "fields": []}, "type struct needs `fields`"),
+                ({"type": "list"}, "type list needs `items`"),
+                ({"type": "map"}, "type map needs `values`"),
+                ({"type": "int64", "items": "int64"}, "`items` belongs to type list"),
+                ({"type": "int64", "unit": "ms"}, "`unit` belongs to type timestamp"),
+                ({"type": "int64", "coerce": True}, "`coerce` belongs to type string"),
+                ({"type": "list", "items": {"type": "map"}}, "type map needs `values`"),
+                ({"type": "map", "values": "blob"}, "there is no type 'blob'"),
+                (
+                    {"type": "struct", "fields": [{"name": n, "type": "date"} for n in "xX"]},
+                    "field 'X' is given twice or differs only in case",
+                ),
+            )
         ),
         ({"pipelines__bad name": GOOD["pipelines"]["events"]}, "names consist of letters"),
         (
@@ -438,6 +518,31 @@ def test_a_table_needs_a_column_in_its_files(tmp_path: Path) -> None:
         }
     )
     assert any("leaves no column for the files" in p for p in problems(tmp_path, document))
+
+
+def test_types_nest_and_may_be_given_as_text_alone(tmp_path: Path) -> None:
+    document = changed(
+        pipelines__events__schema__fields=[
+            {"name": "price", "type": "decimal(12,2)"},
+            {"name": "t", "type": "timestamp", "unit": "ms"},
+            {"name": "tags", "type": "list", "items": "string"},
+            {
+                "name": "attrs",
+                "type": "map",
+                "values": {
+                    "type": "struct",
+                    "fields": [{"name": "x", "type": "list", "items": "json", "nullable": False}],
+                },
+            },
+        ]
+    )
+    schema = load(tmp_path, document).pipelines["events"].schema_
+    assert [f.type for f in schema.fields] == ["decimal(12,2)", "timestamp", "list", "map"]
+    values = schema.fields[3].values
+    assert values is not None
+    assert values.fields is not None
+    assert values.fields[0].items is not None
+    assert (values.fields[0].items.type, values.fields[0].nullable) == ("json", False)
 
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "configs").glob("*.yaml"))

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from blizzard_py import app
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.core.cli import printable
 from blizzard_py.core.config import SourceCompression
@@ -520,6 +519,7 @@ def test_the_command_tells_the_way_into_the_table(
         "started_ts",
         "finished_ts",
         "rows",
+        "bad_rows",
         "backfill",
     }
     assert found["batch"]["rows"] == 2
@@ -650,7 +650,7 @@ class Engine(DirectEngine):
 def test_a_file_that_a_backfill_ingested_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.spark.SparkEngine", lambda *_: Engine())
     scenario = Scenario(tmp_path, str(tmp_path))
     scenario.main_source["partition_filter"] = {
         "prefix_template": "date=%Y-%m-%d",

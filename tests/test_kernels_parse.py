@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from blizzard_py.kernels.parse import BadLine, LineParser, count_lines
+from blizzard_py.kernels.columns import RecordSchema
+from blizzard_py.kernels.parse import BadLine, LineParser, record_lines
 from blizzard_py.settings import FieldSpec
 from tests.ingest_world import specs
 
@@ -24,6 +25,7 @@ FIELDS = (
         d="date",
     ),
 )
+SCHEMA = RecordSchema(FIELDS)
 GOOD = b'{"id":0}\n'
 NOON = dt.datetime(2024, 5, 6, 12, 0, tzinfo=dt.UTC)
 
@@ -112,14 +114,14 @@ REFUSED: list[tuple[bytes, str]] = [
 
 @pytest.fixture(scope="module")
 def parser() -> LineParser:
-    return LineParser(FIELDS)
+    return LineParser(SCHEMA)
 
 
 @pytest.mark.parametrize(("line", "expected"), ACCEPTED)
 def test_a_record_is_accepted(parser: LineParser, line: bytes, expected: dict[str, Any]) -> None:
     parsed = parser.parse(GOOD + line + b"\n" + GOOD)
     assert parsed.lines == 3
-    assert parsed.table.schema == parser.schema
+    assert parsed.table.schema == SCHEMA.table
     row = parsed.table.to_pylist()[1]
     assert {name: row[name] for name in expected} == expected
     parsed.table.validate(full=True)
@@ -182,6 +184,11 @@ def test_a_reason_never_carries_a_whole_line(parser: LineParser) -> None:
 
 def test_lines_are_counted_alike_on_the_fast_and_the_slow_path() -> None:
     fast = GOOD * 1000
-    assert count_lines(fast) == (1000, 1000)
-    assert count_lines(fast + b"\n") == (1000, 1001)
-    assert count_lines(fast.replace(b"\n", b"\r\n")) == (1000, 1000)
+
+    def counted(chunk: bytes) -> tuple[int, int]:
+        rows_at, lines = record_lines(chunk)
+        return len(rows_at), lines
+
+    assert counted(fast) == (1000, 1000)
+    assert counted(fast + b"\n") == (1000, 1001)
+    assert counted(fast.replace(b"\n", b"\r\n")) == (1000, 1000)

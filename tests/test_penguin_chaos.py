@@ -10,8 +10,9 @@ import pytest
 
 from blizzard_py.core.errors import CommitError
 from penguin_py.pipeline import TablePipeline
-from tests.penguin_chaos import run
+from tests.penguin_chaos import run, run_on_s3
 from tests.penguin_world import World, footer_pool
+from tests.s3_server import S3Server
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -19,6 +20,12 @@ def test_every_row_is_there_once_after_chaos(tmp_path: Path, seed: int) -> None:
     found = run(tmp_path, rounds=15, seed=seed, process_rate=0.1)
     assert found["rows"] > 10
     assert found["versions"] > 5
+
+
+def test_every_row_is_there_once_after_answers_were_lost_on_the_wire(s3: S3Server) -> None:
+    found = run_on_s3(s3, rounds=5, seed=3, process_rate=0.1)
+    assert found["rows"] > 3
+    assert found["requests lost on the wire"] > 0
 
 
 @pytest.mark.parametrize("backfill", [False, True])

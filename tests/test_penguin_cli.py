@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow as pa
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from deltalake import DeltaTable
 
 from blizzard_py.core.cli import cell, printable
 from penguin_py.__main__ import main
@@ -49,7 +52,13 @@ def put(root: Path, path: str, data: bytes) -> None:
 
 
 def test_plan_run_and_status_tell_one_story(config: Path, tmp_path: Path) -> None:
-    nothing: dict[str, Any] = {"txn_version": None, "watermark": None, "files": []}
+    none = {"count": 0, "example": None, "remedy": None}
+    nothing: dict[str, Any] = {
+        "txn_version": None,
+        "watermark": None,
+        "files": [],
+        "left_out": none,
+    }
     assert answer("plan", config) == {"one": nothing, "two": nothing}
     path = "date=2024-01-01/a.parquet"
     put(tmp_path / "one", path, parquet({"id": [1]}))
@@ -57,7 +66,7 @@ def test_plan_run_and_status_tell_one_story(config: Path, tmp_path: Path) -> Non
     assert sorted(p.name for p in (tmp_path / "one").iterdir()) == ["date=2024-01-01"]
 
     assert call("run", config, "--once").exit_code == 0
-    assert answer("plan", config)["one"] == {"txn_version": 1, "watermark": path, "files": []}
+    assert answer("plan", config)["one"] == {**nothing, "txn_version": 1, "watermark": path}
     status = answer("status", config)
     assert status["one"].pop("last_update_ts") > 1_700_000_000
     assert status == {
@@ -81,6 +90,47 @@ def test_plan_run_and_status_tell_one_story(config: Path, tmp_path: Path) -> Non
     }
     for command in ("plan", "status"):
         assert call(command, config).exit_code == 0
+
+
+def test_a_directory_of_duckdbs_becomes_a_table_once_the_pattern_takes_its_names(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "orders"
+    duckdb.sql(
+        "COPY (SELECT range AS id, '2024-01-0' || (1 + range % 2) AS day, range % 3 AS shop"
+        f" FROM range(60)) TO '{root}' (FORMAT parquet, PARTITION_BY (day, shop),"
+        " FILENAME_PATTERN 'part-{i}')"
+    )
+    block: dict[str, Any] = {"table_uri": str(root)}
+    config = tmp_path / "orders.yaml"
+    config.write_text(yaml.safe_dump({"tables": {"orders": block}}))
+    # The default pattern leaves them to the engines that write such names, and says so.
+    found = answer("plan", config)["orders"]
+    assert found["files"] == []
+    assert found["left_out"]["count"] == 6
+    assert found["left_out"]["example"].startswith("day=2024-01-01/shop=0/part-")
+    shown = call("plan", config, "--log-level", "error").output
+    assert "orders: 6 files left out, such as day=" in shown
+    assert "widen it" in shown
+    result = call("run", config, "--once", "--log-level", "warning")
+    assert result.exit_code == 0
+    assert "files_left_out" in result.output
+    assert not (root / "_delta_log").exists()
+
+    block["file_pattern"] = r".*\.parquet"
+    block["partition_filter"] = {"prefix_template": "day=%Y-%m-%d", "lookback": 36500}
+    config.write_text(yaml.safe_dump({"tables": {"orders": block}}))
+    assert len(answer("plan", config)["orders"]["files"]) == 6
+    assert call("run", config, "--once", "--log-level", "error").exit_code == 0
+    assert answer("plan", config)["orders"]["left_out"] == {**found["left_out"], "count": 0} | {
+        "example": None,
+        "remedy": None,
+    }
+    table = DeltaTable(root)
+    assert table.metadata().partition_columns == ["day", "shop"]
+    rows = pa.table(table.to_pyarrow_dataset().to_table()).to_pylist()
+    assert sorted(int(row["id"]) for row in rows) == list(range(60))
+    assert all(int(row["shop"]) == row["id"] % 3 for row in rows)
 
 
 def test_one_broken_table_fails_the_command_and_spares_the_other(

@@ -18,6 +18,7 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
+from deltalake.transaction import AddAction
 
 from blizzard_py.core.errors import AccessDenied, CommitError, NotFound, StateError, Unavailable
 from blizzard_py.core.storage import Storage
@@ -579,6 +580,21 @@ def test_another_writers_commits_in_between_are_no_conflict(world: World) -> Non
     assert sorted(row["id"] for row in world.rows()) == [1, 2, 10]
 
 
+def test_what_others_add_right_after_the_table_was_made_is_known(world: World) -> None:
+    world.put("a.parquet", {"id": [1]})
+    penguin = world.penguin()
+    assert penguin.cycle(threading.Event())
+    # By hand and by a name like ours, so that a poll finds it above the watermark.
+    world.put("b.parquet", {"id": [2]})
+    entry = world.storage.stat("b.parquet")
+    assert entry is not None
+    delta = world.delta()
+    add = AddAction("b.parquet", entry.size, {}, 1, data_change=True, stats="{}")
+    delta.create_write_transaction([add], "append", delta.schema(), [])
+    assert world.run(penguin) == 0
+    assert sorted(world.delta_paths()) == ["a.parquet", "b.parquet"]
+
+
 def test_a_name_that_is_no_text_is_on_record_and_blocks_nothing(world: World) -> None:
     world.put("a.parquet", {"id": [1]})
     world.put("b\udcff.parquet", {"id": [2]})
@@ -756,6 +772,40 @@ def test_all_three_recoveries_give_the_same_next_plan(world: World) -> None:
     assert next_plan() == expected
     world.storage.put_atomic("_penguin/events_checkpoint.json", mirror)
     assert next_plan() == expected
+
+
+def test_names_done_within_the_grace_period_are_not_stored_twice(world: World) -> None:
+    """The log has them; in each commitInfo again they would be megabytes."""
+    world.now = time.time()
+    penguin = world.penguin(**BY_DATE)
+    for number in range(3):
+        for index in range(20):
+            world.put(f"date=2024-01-01/{number}-{index:02d}.parquet", {"id": [index]})
+        world.put(f"date=2024-01-01/{number}-junk.parquet", b"junk that is long enough")
+        world.run(penguin)
+        world.now += 10
+    (info,) = (action["commitInfo"] for action in world.actions(2) if "commitInfo" in action)
+    junk = {f"{number}-junk.parquet" for number in range(3)}
+    assert set(info["penguin"]["progress"]["recent"]["date=2024-01-01"]["done"]) == junk
+    assert set(world.mirror()["recent"]["date=2024-01-01"]["done"]) == junk
+    # A slower writer's file sorts below them all: it is the only thing to be found.
+    world.put("date=2024-01-01/0-05-late.parquet", {"id": [-1]})
+    late = ["date=2024-01-01/0-05-late.parquet"]
+    assert [entry.path for entry in world.penguin(**BY_DATE).candidates()[1]] == late
+    world.storage.delete("_penguin/events_checkpoint.json")
+    restarted = world.penguin(**BY_DATE)
+    assert [entry.path for entry in restarted.candidates()[1]] == late
+    world.run(restarted)
+    assert len(world.rows()) == 61
+    assert len(world.delta_paths()) == len(set(world.delta_paths()))
+    # A grace period later it scans from as high up as one that was never restarted.
+    again = world.penguin(**BY_DATE)
+    world.run(again)
+    world.now += 301
+    world.run(again)
+    day = again.snapshot().memory.progress.partitions["date=2024-01-01"]
+    assert day.before == day.watermark == "2-junk.parquet"
+    assert not day.done
 
 
 def test_a_damaged_mirror_is_a_warning_while_the_log_knows_and_an_error_otherwise(

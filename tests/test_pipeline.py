@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import io
 import json
 import threading
 import time
@@ -15,24 +16,32 @@ from hypothesis import strategies as st
 from blizzard_py.core.config import PartitionFilter
 from blizzard_py.core.errors import (
     BlizzardError,
+    Cancelled,
     PipelineStopped,
     StateError,
     StorageError,
     Unavailable,
 )
+from blizzard_py.core.log import configure
 from blizzard_py.core.model import IngestResult
 from blizzard_py.journal import Journal, first_name
+from blizzard_py.settings import IngestJob
 from tests.memory_store import Died, Dying
 from tests.pipeline_world import World
 
 HOURS = {
-    "date=1/hour=00/1.ndjson": ["a1", "a2"],
-    "date=1/hour=00/2.ndjson": ["a3"],
+    "date=1/hour=00/1.ndjson": ["a1", "?1", "a2", "?2"],
+    "date=1/hour=00/2.ndjson": ["?3", "a3"],
     "date=1/hour=01/1.ndjson": ["b1"],
     "date=2/hour=00/1.ndjson": ["c1", "c2", "c3"],
     "date=2/hour=00/2.ndjson": ["bad"],
 }
-ROWS = sorted(row for rows in HOURS.values() for row in rows if row != "bad")
+ROWS = sorted(row for rows in HOURS.values() for row in rows if row != "bad" and row[0] != "?")
+RECORDS = [
+    ("date=1/hour=00/1.ndjson", "?1"),
+    ("date=1/hour=00/1.ndjson", "?2"),
+    ("date=1/hour=00/2.ndjson", "?3"),
+]
 
 
 def world_with_hours(**source: object) -> World:
@@ -63,6 +72,7 @@ def test_a_drained_source_is_idle_and_everything_is_published_once() -> None:
         "rows": 7,
         "bytes": sum(len("\n".join(rows)) for rows in HOURS.values()),
         "outputs": 2,
+        "bad_rows": 3,
     }
     assert not [path for path in world.sink.objects if "staging" in path]
 
@@ -107,6 +117,94 @@ def test_a_bad_file_is_a_dead_letter_with_the_documented_fields() -> None:
         "timestamp": "1970-01-12T13:46:40+00:00",
         "retry_count": 0,
     }
+
+
+def test_bad_records_are_letters_in_the_order_of_files_and_lines() -> None:
+    world = world_with_hours()
+    stream = io.StringIO()
+    configure("info", stream)
+    world.drain()
+    logs = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert world.records() == [RECORDS]
+    [told] = [entry for entry in logs if entry["event"] == "records_quarantined"]
+    assert (told["records"], told["files"]) == (3, 2)
+    assert told["dead_letters"].endswith(".records.ndjson")
+    assert told["examples"][0] == "date=1/hour=00/1.ndjson: line 1: ?"
+
+
+def test_a_batch_that_runs_again_replaces_its_bad_records() -> None:
+    world = world_with_hours()
+    # The save after the letters is the commit point.
+    Dying(world.sink, world.dlq).arm(world_steps_before_commit())
+    with pytest.raises(Died):
+        world.drain()
+    assert world.records() == [RECORDS]
+    assert world.checkpoint()["in_flight"][0]["phase"] == "running"
+    world.put("date=1/hour=00/1.ndjson", "a1", "a2")
+    world.put("date=1/hour=00/2.ndjson", "a3")
+    world.drain()
+    assert world.rows() == ROWS
+    assert world.records() == []
+    assert not [path for path in world.dlq.objects if ".records." in path]
+
+
+def world_steps_before_commit() -> int:
+    """How many steps a run makes up to the rename of the first batch's records, and that."""
+    world = world_with_hours()
+    dying = Dying(world.sink, world.dlq)
+    found = []
+    after = world.dlq.after_mutation
+
+    def noted(operation: str, path: str) -> None:
+        after(operation, path)
+        if operation == "remove" and ".records." in path:
+            found.append(dying.count)
+
+    world.dlq.after_mutation = noted
+    world.drain()
+    return found[0]
+
+
+def test_letters_that_are_missing_stop_the_batch() -> None:
+    world = world_with_hours()
+    ingest = world.engine.ingest
+
+    def cut(job: IngestJob) -> IngestResult:
+        result = ingest(job)
+        world.sink.put_atomic(result.letters[0].staged, b"")
+        return result
+
+    world.engine.ingest = cut  # type: ignore[method-assign]  # the fault
+    with pytest.raises(BlizzardError, match=r"reported 1 bad records and staged 0"):
+        world.drain()
+    assert world.published() == {}
+    assert world.records() == []
+
+
+def test_a_bad_record_stops_the_pipeline_if_it_is_to_fail() -> None:
+    world = world_with_hours()
+    world.errors["on_bad_record"] = "fail"
+    with pytest.raises(PipelineStopped, match=r"date=2/hour=00/2.ndjson: line 1: bad") as caught:
+        world.drain()
+    assert caught.value.exit_code == 1
+    assert "set on_bad_record to quarantine_record" in str(caught.value)
+    assert world.checkpoint()["watermark"]["value"] == "date=2/hour=00/1.ndjson"
+    assert world.letters() == []
+    world.put("date=2/hour=00/2.ndjson", "mended")
+    world.drain()
+    assert world.rows() == sorted([*ROWS, "mended"])
+
+
+def test_totals_of_a_checkpoint_from_before_there_were_bad_rows() -> None:
+    world = world_with_hours()
+    world.drain()
+    document = world.checkpoint()
+    del document["totals"]["bad_rows"]
+    path = "_blizzard/events_main_checkpoint.json"
+    world.sink.put_atomic(path, json.dumps(document).encode())
+    world.put("date=3/hour=00/1.ndjson", "?9", "d1")
+    world.drain()
+    assert world.checkpoint()["totals"]["bad_rows"] == 1
 
 
 def test_files_of_one_table_partition_are_named_in_increasing_order() -> None:
@@ -390,6 +488,67 @@ def test_cancel_reaches_the_running_job() -> None:
     assert world.engine.cancelled == [job.output_prefix for job in world.engine.jobs]
 
 
+# -- two batches at once ---------------------------------------------------------
+
+
+def test_a_batch_is_published_while_the_next_is_being_ingested() -> None:
+    world = world_with_hours()
+    published = threading.Event()
+    phases: list[list[str]] = []
+    ingest = world.engine.ingest
+
+    def second_waits(job: IngestJob) -> IngestResult:
+        if world.engine.jobs:
+            phases.append([batch["phase"] for batch in world.checkpoint()["in_flight"]])
+            assert published.wait(30), "the batch before is not published beside this job"
+        return ingest(job)
+
+    def seen(change: str, path: str) -> None:
+        if change == "copy" and path.startswith("_blizzard/staging/"):
+            published.set()
+
+    world.engine.ingest = second_waits  # type: ignore[method-assign]  # a job that takes long
+    world.sink.after_mutation = seen
+    world.drain()
+    assert phases[0] == ["publishing", "running"]
+    assert world.rows() == ROWS
+
+
+def test_a_publication_that_fails_ends_the_job_beside_it_and_both_batches_come_through() -> None:
+    world = world_with_hours()
+    cancelled = threading.Event()
+    ingest, cancel = world.engine.ingest, world.engine.cancel
+    running = threading.Event()
+
+    def second_waits(job: IngestJob) -> IngestResult:
+        if len(world.engine.jobs) == 1:
+            running.set()
+            assert cancelled.wait(30), "nobody ends a job whose cycle has failed"
+            raise Cancelled("cancelled")
+        return ingest(job)
+
+    def cancelling(prefix: str) -> None:
+        cancel(prefix)
+        cancelled.set()
+
+    def refuse(change: str, path: str) -> None:
+        if change == "copy" and not cancelled.is_set():
+            assert running.wait(30)
+            raise Unavailable(f"mem://lake/{path}: 503")
+
+    world.engine.ingest = second_waits  # type: ignore[method-assign]  # a job that takes long
+    world.engine.cancel = cancelling  # type: ignore[method-assign]  # to see it called
+    world.sink.before_mutation = refuse
+    pipeline = world.pipeline()
+    with pytest.raises(Unavailable):
+        pipeline.cycle(threading.Event())
+    assert [b["phase"] for b in world.checkpoint()["in_flight"]] == ["publishing", "running"]
+    world.engine.ingest = ingest  # type: ignore[method-assign]  # the store is back
+    world.drain(pipeline)
+    assert world.rows() == ROWS
+    assert world.checkpoint()["totals"]["batches"] == 3
+
+
 # -- death ---------------------------------------------------------------------
 
 
@@ -410,7 +569,9 @@ def test_death_at_any_change_loses_and_doubles_nothing(at: int) -> None:
     world.drain()
     assert world.rows() == ROWS
     assert [letter["path"] for letter in world.letters()] == ["mem://raw/date=2/hour=00/2.ndjson"]
+    assert world.records() == [RECORDS]
     assert world.checkpoint()["totals"]["rows"] == len(ROWS)
+    assert world.checkpoint()["totals"]["bad_rows"] == len(RECORDS)
     assert not [path for path in world.sink.objects if "staging" in path]
 
 
@@ -442,6 +603,7 @@ def test_any_number_of_deaths_with_flaky_and_late_files(
             world.drain()
     assert world.rows() == sorted(expected)
     assert len(world.letters()) == 1
+    assert sorted(record for found in world.records() for record in found) == RECORDS
 
 
 # -- the journal ---------------------------------------------------------------

@@ -81,15 +81,20 @@ class Pipe:
         for link in Path("/proc").glob("[0-9]*/fd/*"):
             try:
                 # A child of ours that is about to become the JVM has our descriptors, too.
-                if link.readlink() == self._path and _is_worker(link.parts[2]):
-                    found.add(int(link.parts[2]))
+                if link.readlink() == self._path and (worker := _worker_of(link.parts[2])):
+                    found.add(worker)
             except OSError:
                 continue  # the process or the descriptor is gone by now
         return found
 
 
-def _is_worker(pid: str) -> bool:
-    return b"pyspark.daemon" in Path("/proc", pid, "cmdline").read_bytes()
+def _worker_of(pid: str) -> int | None:
+    """The worker that the process is or reads for, None for one of this test's own."""
+    for _ in range(3):  # a nursery's child, the nursery, the worker
+        if b"pyspark.daemon" in Path("/proc", pid, "cmdline").read_bytes():
+            return int(pid)
+        pid = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[1]
+    return None
 
 
 def test_the_work_is_done_by_several_tasks_on_workers(
@@ -238,6 +243,30 @@ def test_a_worker_that_dies_every_time_fails_the_job(
         with pytest.raises(EngineError, match="Python worker") as caught:
             running.result()
     assert "\n" not in str(caught.value)
+
+
+def test_a_line_that_kills_its_worker_costs_a_retry_and_that_line(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    world.put("a.ndjson", lines(1, 2))
+    world.put("b.ndjson.gz", gzip.compress(lines(3) + b'{"id":4,"x":"POISON"}\n' + lines(5)))
+    world.put("c.ndjson", lines(6))
+    context = spark_engine.session().sparkContext
+    poisoned = str(Path(__file__).parent / "poison")
+    context.environment["PYTHONPATH"] = poisoned
+    try:
+        result = spark_engine.ingest(world.job())
+    finally:
+        del context.environment["PYTHONPATH"]
+    assert world.ids(result) == [1, 2, 3, 5, 6]
+    [letter] = world.letters(result)
+    assert (letter["path"], letter["line"]) == (f"{world.source}/b.ndjson.gz", 2)
+    assert letter["error"] == "the parser died of this line: signal 9 (SIGKILL)"
+    assert {file.path: file.bad_rows for file in result.files} == {
+        "a.ndjson": 0,
+        "b.ndjson.gz": 1,
+        "c.ndjson": 0,
+    }
 
 
 def test_one_job_runs_once_at_a_time(world: IngestWorld, spark_engine: SparkEngine) -> None:

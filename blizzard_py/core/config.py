@@ -7,18 +7,35 @@ file; what a single setting or block can get wrong is checked here.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from blizzard_py.core.partitionby import PartitionBy
 from blizzard_py.core.settingsbase import Settings
 
 FieldType = Literal[
-    "string", "int32", "int64", "float32", "float64", "boolean", "timestamp", "date"
+    "string",
+    "int32",
+    "int64",
+    "float32",
+    "float64",
+    "boolean",
+    "timestamp",
+    "date",
+    "json",
+    "binary",
+    "decimal",
+    "struct",
+    "list",
+    "map",
 ]
+TimeUnit = Literal["iso", "s", "ms", "us"]
+UnexpectedFields = Literal["ignore", "capture", "fail"]
 SourceCompression = Literal["auto", "gzip", "zstd", "none"]
 ParquetCompression = Literal["snappy", "zstd", "lz4", "gzip", "uncompressed"]
+OnBadRecord = Literal["quarantine_record", "quarantine_file", "fail"]
+MetadataColumn = Literal["_source_file", "_source_line", "_ingested_at"]
 
 _SORTABLE_TYPES = frozenset(
     {"string", "int32", "int64", "float32", "float64", "boolean", "timestamp", "date"}
@@ -119,12 +136,17 @@ class SinkSettings(Settings):
     memory (Arrow), not as they are stored, since it is what bounds a task's memory:
     64 MiB there are 10 to 30 MB of snappy Parquet. Each file is sorted by ``sort_by``
     as a whole, at the price of local disk, memory and a third more time.
+
+    ``metadata_columns`` adds columns that say where a row comes from:
+    ``_source_file`` (its URI), ``_source_line`` (from 1), ``_ingested_at`` (when
+    its batch began).
     """
 
     table_uri: str
     file_size_mb: int = Field(default=128, ge=1, le=16_384)
     row_group_size_bytes: int = Field(default=64 << 20, ge=64 << 10, le=1 << 30)
     compression: ParquetCompression = "snappy"
+    metadata_columns: tuple[MetadataColumn, ...] = ()
     partition_by: PartitionBy | None = None
     sort_by: list[SortColumn] = Field(default_factory=list, max_length=8)
     storage_options: Options = Field(default_factory=dict, repr=False)
@@ -137,31 +159,130 @@ class SinkSettings(Settings):
         return data
 
 
-class FieldSettings(Settings):
-    """One column of the declared schema."""
+RESCUED = "_rescued"  # the column that ``unexpected_fields: capture`` adds
+
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*(?:,\s*(\d{1,2})\s*)?\)")
+_MAX_DECIMAL_DIGITS = 38
+
+
+def decimal_digits(text: str) -> tuple[int, int]:
+    """Precision and scale of ``decimal(p,s)``. Raises `ValueError` for anything else."""
+    found = _DECIMAL.fullmatch(text)
+    precision, scale = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+    if not 1 <= precision <= _MAX_DECIMAL_DIGITS or scale > precision:
+        raise ValueError(
+            f"{text!r} is not decimal(p,s) with 1 to {_MAX_DECIMAL_DIGITS} digits, s of them"
+            " behind the point"
+        )
+    return precision, scale
+
+
+def _known_type(text: str) -> str:
+    if text.startswith("decimal"):
+        decimal_digits(text)
+    elif text not in get_args(FieldType):
+        known = ", ".join(name for name in get_args(FieldType) if name != "decimal")
+        raise ValueError(f"there is no type {text!r}; known: {known}, decimal(p,s)")
+    return text
+
+
+class TypeSettings(Settings):
+    """What a value may be; as plain text it is the ``type`` alone.
+
+    ``fields`` belong to a struct, ``items`` to a list and ``values`` to a map,
+    whose keys are text. ``unit`` makes a timestamp a number of seconds,
+    milliseconds or microseconds since 1970 instead of ISO 8601 text. ``coerce``
+    makes a string take any value: what is not text is kept as its JSON text.
+    A ``nullable: false`` value is required at every level.
+    """
+
+    type: Annotated[str, AfterValidator(_known_type)]
+    nullable: bool = True
+    fields: list[FieldSettings] | None = None
+    items: TypeSettings | None = None
+    values: TypeSettings | None = None
+    unit: TimeUnit = "iso"
+    coerce: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _text_is_a_type(cls, data: Any) -> Any:
+        return {"type": data} if isinstance(data, str) else data
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        for key, owner in (("fields", "struct"), ("items", "list"), ("values", "map")):
+            given = getattr(self, key)
+            if self.type == owner and not given:
+                raise ValueError(f"type {owner} needs `{key}`")
+            if self.type != owner and given is not None:
+                raise ValueError(f"`{key}` belongs to type {owner}, not to {self.type}")
+        if self.unit != "iso" and self.type != "timestamp":
+            raise ValueError(f"`unit` belongs to type timestamp, not to {self.type}")
+        if self.coerce and self.type != "string":
+            raise ValueError(f"`coerce` belongs to type string, not to {self.type}")
+        _check_unique(self.fields or [])
+        return self
+
+
+class FieldSettings(TypeSettings):
+    """One column of the declared schema, or one field of a struct."""
 
     name: str = Field(min_length=1)
-    type: FieldType
-    nullable: bool = True
+
+
+def _check_unique(fields: list[FieldSettings]) -> None:
+    seen: dict[str, str] = {}
+    for field in fields:
+        other = seen.setdefault(field.name.lower(), field.name)
+        if other is not field.name:
+            raise ValueError(f"field {field.name!r} is given twice or differs only in case")
 
 
 class SchemaSettings(Settings):
-    """The declared schema; JSON fields that it does not name are ignored."""
+    """The table's columns: ``fields`` are declared, with ``infer`` the rest is found out.
 
-    fields: list[FieldSettings] = Field(min_length=1)
+    Inference reads up to ``sample_bytes_per_file`` (decompressed) of up to
+    ``sample_files`` files, the oldest, the newest and some between; 16 MiB in all
+    take a second or two and see what a day of files has in common. It happens
+    once, and the result is kept beside the checkpoint. Values of different types
+    become a string that takes anything, or with ``coerce_conflicts_to_utf8:
+    false`` an error that names the field; text stays text, although it looks like
+    a time, unless ``infer_timestamps`` is set.
+
+    ``unexpected_fields`` says what happens to JSON fields without a column:
+    ``ignore`` drops them, which costs nothing; ``capture`` keeps them as one JSON
+    object in the column ``_rescued``; ``fail`` makes the line a bad record.
+    """
+
+    fields: list[FieldSettings] = Field(default_factory=list)
+    unexpected_fields: UnexpectedFields = "ignore"
+    infer: bool = False
+    sample_files: int = Field(default=16, ge=1, le=1000)
+    sample_bytes_per_file: int = Field(default=1 << 20, ge=1024)
+    coerce_conflicts_to_utf8: bool = True
+    infer_timestamps: bool = False
 
     @model_validator(mode="after")
-    def _names_are_unique(self) -> Self:
-        seen: dict[str, str] = {}
-        for field in self.fields:
-            other = seen.setdefault(field.name.lower(), field.name)
-            if other is not field.name:
-                raise ValueError(f"field {field.name!r} is given twice or differs only in case")
+    def _says_what_the_columns_are(self) -> Self:
+        if not self.fields and not self.infer:
+            raise ValueError("give `fields`, or `infer: true`, or both")
+        _check_unique(self.fields)
+        taken = {field.name.lower() for field in self.fields}
+        if self.unexpected_fields == "capture" and RESCUED in taken:
+            raise ValueError(f"field {RESCUED!r} is what unexpected_fields: capture adds")
         return self
 
 
 class ErrorSettings(Settings):
-    """What happens to a file that fails.
+    """What happens to a record and to a file that fails.
+
+    ``on_bad_record``: a line that is not a record of the schema goes to the
+    dead-letter queue alone (``quarantine_record``), takes its file along
+    (``quarantine_file``) or stops the pipeline before anything of its batch is
+    passed over (``fail``). A file of which more than ``max_bad_fraction`` (of the
+    lines that are not blank) is bad is quarantined whole: one in ten, because
+    that is no slip any more but a wrong file or a wrong schema. 1 sets no limit.
 
     ``max_retries`` counts further tries after a failure that may pass (a
     time-out, a 5xx); then the file is quarantined. ``max_failures`` stops the
@@ -169,6 +290,8 @@ class ErrorSettings(Settings):
     sets no limit. ``dlq_path`` defaults to ``_blizzard/dlq`` in the table.
     """
 
+    on_bad_record: OnBadRecord = "quarantine_record"
+    max_bad_fraction: float = Field(default=0.1, ge=0, le=1)
     max_failures: int = Field(default=0, ge=0)
     max_retries: int = Field(default=3, ge=0)
     dlq_path: str | None = None
@@ -181,6 +304,23 @@ class PipelineSettings(Settings):
     sink: SinkSettings
     schema_: SchemaSettings = Field(alias="schema")
     error_handling: ErrorSettings = ErrorSettings()
+
+    @model_validator(mode="after")
+    def _metadata_columns_fit(self) -> Self:
+        taken = {field.name.lower() for field in self.schema_.fields}
+        taken |= (
+            {key.lower() for key in self.sink.partition_by.keys}
+            if (self.sink.partition_by)
+            else set()
+        )
+        for name in self.sink.metadata_columns:
+            if name in taken:
+                raise ValueError(
+                    f"sink.metadata_columns {name!r} is given twice or is also a field of the"
+                    " schema or a partition key; leave it out or rename the other"
+                )
+            taken.add(name)
+        return self
 
     @model_validator(mode="after")
     def _output_fits(self) -> Self:

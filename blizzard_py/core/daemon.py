@@ -31,6 +31,7 @@ from blizzard_py.core.log import get_logger
 FIRST_BACKOFF_SECS = 1.0
 MAX_BACKOFF_SECS = 300.0
 ONCE_TRIES = 5
+_JOIN_SECS = 0.5
 
 
 class Worker(Protocol):
@@ -94,7 +95,10 @@ def run(workers: Sequence[Worker], loop: Loop, stop: StopEvent) -> int:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        # Python runs signal handlers in this thread, and only while it executes: a signal
+        # that the kernel gave to another thread would wait for ever behind a plain join.
+        while thread.is_alive():
+            thread.join(_JOIN_SECS)
     done.set()
     return max(codes, default=0)
 

@@ -8,7 +8,10 @@ loop decides by type and never by text::
     ├── FencedError         another daemon has taken the pipeline over; exit 3
     ├── StateError          a checkpoint or table state that cannot be trusted
     ├── OrderError          names that do not sort in time, with ``order_guard: fail``
-    ├── PipelineStopped     ``max_failures`` was reached; nothing was passed over
+    ├── PipelineStopped     ``max_failures`` was reached, or a bad record with
+    │                       ``on_bad_record: fail``; nothing was passed over
+    ├── SchemaConflict      a field's values have no common type, and may not be coerced
+    ├── SchemaUnknown       (retryable) no record was found to infer a schema from
     ├── EngineError         (retryable) the Spark job failed as a whole
     ├── Cancelled           work was given up because the daemon is stopping
     ├── CommitError         (retryable) a Delta commit did not land
@@ -69,7 +72,17 @@ class OrderError(BlizzardError):
 
 
 class PipelineStopped(BlizzardError):
-    """The pipeline met more failing files than ``error_handling.max_failures`` allows."""
+    """The pipeline met more failing files or records than ``error_handling`` allows."""
+
+
+class SchemaConflict(BlizzardError):
+    """A field's values have no common type, with ``coerce_conflicts_to_utf8: false``."""
+
+
+class SchemaUnknown(BlizzardError):
+    """The schema is to be inferred and no file had a record; one that comes may have."""
+
+    retryable = True
 
 
 class EngineError(BlizzardError):

@@ -7,6 +7,7 @@ the last step before printing, so no caller can forget it.
 
 from __future__ import annotations
 
+import io
 import logging
 import re
 import sys
@@ -23,7 +24,7 @@ LEVELS = ("debug", "info", "warning", "error")
 
 def configure(level: str, stream: TextIO | None = None) -> None:
     """Set up logging for the process. Logs go to stderr; stdout belongs to results."""
-    out = sys.stderr if stream is None else stream
+    out: Any = _Stderr() if stream is None else stream
     number = getattr(logging, level.upper())
     renderer: Any
     if out.isatty():
@@ -45,6 +46,19 @@ def configure(level: str, stream: TextIO | None = None) -> None:
     )
     # Libraries log through the standard module; only their warnings matter here.
     logging.basicConfig(stream=out, level=logging.WARNING, format="%(name)s: %(message)s")
+
+
+class _Stderr(io.TextIOBase):
+    """Whatever ``sys.stderr`` is when a line is written: a live view puts itself in its place."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+    def isatty(self) -> bool:
+        return sys.stderr.isatty()
 
 
 def get_logger(**bound: Any) -> structlog.typing.FilteringBoundLogger:

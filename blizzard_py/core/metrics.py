@@ -22,6 +22,9 @@ FILES_FAILED = Counter(
 RECORDS_PROCESSED = Counter(
     "blizzard_records_processed_total", "Rows that were published.", ["target"]
 )
+BAD_RECORDS = Counter(
+    "blizzard_bad_records_total", "Lines that went to the dead-letter queue alone.", ["target"]
+)
 LATE_FILES = Counter(
     "blizzard_late_files_total", "Files that appeared where no poll looks any more.", ["target"]
 )

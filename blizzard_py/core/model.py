@@ -29,12 +29,14 @@ class Entry:
 class FinishedFile:
     """What became of one source file in one batch.
 
-    * ``ingested``: all its rows are in the batch's outputs (``rows`` may be 0);
+    * ``ingested``: all its records are rows of the batch's outputs (``rows`` may
+      be 0), and ``bad_rows`` lines that are none are letters of the batch;
     * ``quarantined``: none of its rows are; ``error`` says why for ever;
     * ``retry``: none of its rows are, and trying again may help.
 
     ``bytes_read`` counts decompressed bytes. ``stage`` says where it failed:
-    ``read``, ``decompress``, ``parse``, ``partition``.
+    ``read``, ``decompress``, ``parse``, ``partition``. ``error`` of an ingested
+    file is that of its first bad line.
     """
 
     path: str
@@ -43,6 +45,7 @@ class FinishedFile:
     bytes_read: int = 0
     error: str = ""
     stage: str = ""
+    bad_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,17 @@ class StagedOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class StagedLetters:
+    """Bad records that a task staged: an NDJSON object and the files its lines are of.
+
+    ``files`` are pairs of path and number of lines, in the object's order.
+    """
+
+    staged: str
+    files: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class IngestResult:
     """The successful task attempts' reports, and nothing else.
 
@@ -72,3 +86,4 @@ class IngestResult:
     outputs: tuple[StagedOutput, ...]
     files: tuple[FinishedFile, ...]
     tasks: int
+    letters: tuple[StagedLetters, ...] = ()

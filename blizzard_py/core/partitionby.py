@@ -127,11 +127,14 @@ class PartitionBy(Settings):
         """What does not fit the declared fields and their types; empty if all does."""
         found: list[str] = []
         if self.column is not None and fields.get(self.column) != "timestamp":
-            found.append(f"column {self.column!r} must be a timestamp field of the schema")
+            found.append(
+                f"column {self.column!r} must be a timestamp field of the schema,"
+                " declared in schema.fields"
+            )
         for column in self.columns:
             kind = fields.get(column.column)
             if kind is None:
-                found.append(f"column {column.column!r} is not a field of the schema")
+                found.append(f"column {column.column!r} is not a field of the schema; declare it")
             elif column.transform != "identity" and kind != "timestamp":
                 found.append(
                     f"column {column.column!r} is {kind}: {column.transform} needs a timestamp"

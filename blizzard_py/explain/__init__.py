@@ -10,7 +10,8 @@ The answer as JSON; what does not apply is null, times are epoch seconds::
      "file": {"size", "modified_ts"},      # null: does not exist
      "partition": "date=2024-01-28", "name": "1.ndjson.gz",
      "compared_with": {"state", "depth", "watermark", "scan_start", "floor", "source_watermark"},
-     "batch": {"batch", "attempt", "started_ts", "finished_ts", "rows", "backfill"},
+     "batch": {"batch", "attempt", "started_ts", "finished_ts", "rows", "bad_rows",
+               "backfill"},
      "outputs": [{"path", "rows", "delta_status", "delta_version"}, …],
      "dead_letter": {"object", "stage", "error", "timestamp", "retry_count"},
      "pending": {"behind", "reason", "batch", "phase", "attempt", "started_ts",

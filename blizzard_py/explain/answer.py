@@ -163,7 +163,13 @@ def _settled(
     """The answer for a file that a batch has settled."""
     named = backfills.get(found.source_id)
     batch = InBatch(
-        found.batch, found.attempt, found.started_ts, found.finished_ts, found.rows, named
+        found.batch,
+        found.attempt,
+        found.started_ts,
+        found.finished_ts,
+        found.rows,
+        found.bad_rows,
+        named,
     )
     notes = "" if named is None else f" of the backfill {named}"
     if entry is None:
@@ -181,6 +187,9 @@ def _settled(
         reason = f"given up in batch {found.batch}{notes}; {why}"
         return replace(base, verdict="quarantined", reason=reason, dead_letter=dead)
     reason = f"{found.rows:,} rows in batch {found.batch}{notes}"
+    if found.bad_rows:
+        letters = f"{parts.stores.dlq.uri}/{found.source_id}/{found.batch}.records.ndjson"
+        reason += f"; {found.bad_rows:,} bad records in {letters}"
     outputs = _outputs(parts, path, found)
     return replace(base, verdict="ingested", reason=reason, outputs=outputs)
 

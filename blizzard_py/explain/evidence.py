@@ -43,6 +43,7 @@ class Journaled:
     finished_ts: float
     outcome: str
     rows: int
+    bad_rows: int
     outputs: tuple[tuple[str, int], ...]
 
 
@@ -102,6 +103,7 @@ def journaled(
                 read("finished_ts", float),
                 outcome,
                 found("rows", int),
+                found.get("bad_rows", int) or 0,
                 tuple(_output(output, where) for output in read("outputs", list)),
             )
     return None

@@ -24,13 +24,14 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class InBatch:
-    """The batch that settled the file; ``rows`` are the file's own."""
+    """The batch that settled the file; ``rows`` and ``bad_rows`` are the file's own."""
 
     batch: str
     attempt: int
     started_ts: float
     finished_ts: float
     rows: int
+    bad_rows: int
     backfill: str | None
 
 

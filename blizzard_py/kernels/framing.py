@@ -1,58 +1,105 @@
 """Blocks of bytes become chunks that end at a line end.
 
 The JSON reader gets a few megabytes at a time. That bounds memory, and reading
-a large file whole is also slower.
+a large file whole is also slower. A line above the limit is passed over: its
+first bytes are kept for whoever wants to see it, and nothing else of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 CHUNK_BYTES = 2 << 20
 MAX_LINE_BYTES = 64 << 20
+# How much of a bad line is kept.
+RAW_BYTES = 64 << 10
 
 _BOM = b"\xef\xbb\xbf"
 
 
-class LineTooLong(ValueError):
-    """The line after the last chunk is longer than the limit."""
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    r"""Whole lines, the last ending with ``\n`` too; ``offset`` counts from the stream's start."""
+
+    data: bytes
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LongLine:
+    """A line above the limit: where it starts, how long it is, how it begins."""
+
+    offset: int
+    length: int
+    head: bytes
+    reason: str
 
 
 def framed(
     blocks: Iterable[bytes], target: int = CHUNK_BYTES, limit: int = MAX_LINE_BYTES
-) -> Iterator[bytes]:
-    r"""Chunks of about ``target`` bytes, each of whole lines and ending with ``\n``.
+) -> Iterator[Chunk | LongLine]:
+    """Chunks of about ``target`` bytes, and the lines above ``limit`` bytes, in order.
 
-    A byte order mark at the start is dropped, a missing final newline added.
-    Raises `LineTooLong` once a line exceeds ``limit`` bytes; every line before
-    it has been yielded by then.
+    A byte order mark at the start is dropped (offsets count it), a missing
+    final newline added. At most ``limit``, ``target`` and a block are held; a line
+    that ends in the block that takes it above the limit is still within.
     """
+    stream = iter(blocks)
     parts: list[bytes] = []
     size = 0
     open_line = 0  # bytes since the last newline
-    first = True
-    for block in blocks:
+    offset = 0  # of the first byte in parts
+    block = next(stream, None)
+    while block is not None:
         cut = block.rfind(b"\n") + 1
         open_line = len(block) - cut if cut else open_line + len(block)
         size += len(block)
         if cut and size >= target:
             chunk = b"".join([*parts, block[:cut]])
-            yield _without_bom(chunk) if first else chunk
-            first = False
+            yield _chunk(chunk, offset)
+            offset += len(chunk)
             parts, size = [block[cut:]], len(block) - cut
         else:
             parts.append(block)
-        if open_line > limit:
-            whole = b"".join(parts)
-            if lines := whole[: len(whole) - open_line]:
-                yield _without_bom(lines) if first else lines
-            raise LineTooLong(f"longer than {limit} bytes")
+        if open_line <= limit:
+            block = next(stream, None)
+            continue
+        whole = b"".join(parts)
+        start = len(whole) - open_line
+        if start:
+            yield _chunk(whole[:start], offset)
+        length, block = _passed_over(stream)
+        length += open_line
+        yield _long_line(whole[start : start + RAW_BYTES], offset + start, length, limit)
+        offset += start + length + 1
+        parts, size, open_line = [], 0, 0
     rest = b"".join(parts)
-    if first:
-        rest = _without_bom(rest)
-    if rest:
-        yield rest if rest.endswith(b"\n") else rest + b"\n"
+    if rest and (last := _chunk(rest, offset)).data:
+        yield last if rest.endswith(b"\n") else Chunk(last.data + b"\n", last.offset)
 
 
-def _without_bom(chunk: bytes) -> bytes:
-    return chunk.removeprefix(_BOM)
+def _passed_over(stream: Iterator[bytes]) -> tuple[int, bytes | None]:
+    """How many bytes the open line still has, and what follows its newline (None: the end)."""
+    length = 0
+    for block in stream:
+        end = block.find(b"\n")
+        if end >= 0:
+            return length + end, block[end + 1 :]
+        length += len(block)
+    return length, None
+
+
+def _chunk(data: bytes, offset: int) -> Chunk:
+    skipped = _mark(data, offset)
+    return Chunk(data[skipped:], skipped) if skipped else Chunk(data, offset)
+
+
+def _long_line(head: bytes, offset: int, length: int, limit: int) -> LongLine:
+    skipped = _mark(head, offset)
+    reason = f"longer than {limit} bytes"
+    return LongLine(offset + skipped, length - skipped, head[skipped:], reason)
+
+
+def _mark(data: bytes, offset: int) -> int:
+    return len(_BOM) if offset == 0 and data.startswith(_BOM) else 0

@@ -11,28 +11,38 @@ ends the process). Two checks make lines and rows the same thing:
    each holds exactly one.
 
 The parser takes invalid UTF-8 as well, so the chunk is validated before.
+
+A chunk that passes takes one call. One that does not takes the exact path: lines
+that look wrong are parsed alone, the others together, and bisected if that
+fails. **A line is bad if and only if it fails alone**, so the verdict does not
+depend on its neighbours, on the chunk or on the path.
 """
 
 from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.json as pj
 
+from blizzard_py.kernels.columns import RecordSchema, read_json
 from blizzard_py.kernels.failure import bounded
-from blizzard_py.schema import read_schema, table_schema
-from blizzard_py.settings import FieldSpec
+from blizzard_py.kernels.plausible import plausibility
 
 _BLANK = b" \t\r"
 _NEWLINE, _OPEN, _CLOSE = b"\n{}"
 _ROW_NUMBER = re.compile(r"\.? in row \d+$")
 # A value that the parser quotes may be as long as the line.
 _MAX_QUOTE = 200
+# Into how many parts the lines are divided that hold a bad one.
+_FAN_OUT = 16
+
+LineNumbers = npt.NDArray[np.int64]
 
 
 class BadLine(ValueError):
@@ -45,46 +55,65 @@ class BadLine(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A line that is not a record: its index and first byte within the chunk.
+
+    ``length`` is in bytes without the newline; ``head`` is all of the line, or
+    the start of one that is too long to be read.
+    """
+
+    index: int
+    offset: int
+    length: int
+    head: bytes
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Parsed:
-    """A chunk's rows, one per line that is not blank, and the number of all its lines."""
+    """A chunk's rows and the number of all its lines, which are blank, bad or a row.
+
+    ``rows_at`` has the index of each row's line, ``bad`` the others in order.
+    """
 
     table: pa.Table
     lines: int
+    rows_at: LineNumbers
+    bad: tuple[BadRecord, ...] = ()
 
 
 class LineParser:
-    """Parses chunks from `framing.framed` into tables of the declared schema."""
+    """Parses the data of a `framing.Chunk` into a table of the schema.
 
-    def __init__(self, fields: Sequence[FieldSpec]) -> None:
-        self.schema: pa.Schema = table_schema(fields)
-        self._options = pj.ParseOptions(
-            explicit_schema=read_schema(fields), unexpected_field_behavior="ignore"
-        )
+    ``tolerant`` says what `parse` does with lines that are not records.
+    """
+
+    def __init__(self, schema: RecordSchema, *, tolerant: bool = False) -> None:
+        self._schema = schema
+        self._tolerant = tolerant
 
     def parse(self, chunk: bytes) -> Parsed:
-        """All lines of the chunk, or `BadLine` for the first that is not a record.
+        """Every line that is a record as a row, every other one in ``bad``.
 
-        Fields that the schema does not name are ignored, missing ones are null.
+        Without ``tolerant`` `BadLine` for the first that is not a record. Missing
+        fields are null.
         """
         try:
             return self._parse(chunk)
         except ValueError as error:  # pa.ArrowInvalid is one
+            if self._tolerant:
+                return self._exact(chunk)
             raise self._first_bad_line(chunk, error) from error
 
     def _parse(self, chunk: bytes) -> Parsed:
-        rows, lines = count_lines(chunk)
+        rows_at, lines = record_lines(chunk)
         _check_utf8(chunk)
-        if rows == 0:
-            return Parsed(self.schema.empty_table(), lines)
-        table = pj.read_json(
-            pa.BufferReader(chunk),
-            read_options=pj.ReadOptions(use_threads=False, block_size=len(chunk) + 1),
-            parse_options=self._options,
-        )
-        if table.num_rows != rows:
+        if len(rows_at) == 0:
+            return Parsed(self._schema.table.empty_table(), lines, rows_at)
+        table = read_json(chunk, self._schema.read)
+        if table.num_rows != len(rows_at):
             raise ValueError("more than one JSON object in a line")
-        # The reader drops nullability; dates are strings so far.
-        return Parsed(table.cast(self.schema), lines)
+        return Parsed(self._schema.finish(table, chunk), lines, rows_at)
 
     def _first_bad_line(self, chunk: bytes, error: ValueError) -> BadLine:
         """Bisect with the parser itself, so that the verdict is always the parser's.
@@ -104,19 +133,83 @@ class LineParser:
         try:
             self._parse(lines[low])
         except ValueError as alone:
-            error = alone
+            error = self._schema.named(alone, lines[low])
         return BadLine(low, _reason(error))
 
+    @cached_property
+    def _plausible(self) -> Callable[[bytes], bool]:
+        return plausibility(self._schema.read)
 
-def count_lines(chunk: bytes) -> tuple[int, int]:
-    """How many lines are not blank, and how many there are; `ValueError` for a hopeless one.
+    def _exact(self, chunk: bytes) -> Parsed:
+        lines = chunk.split(b"\n")
+        lines.pop()
+        bad: dict[int, str] = {}
+        rows: list[int] = []
+        suspects: list[int] = []
+        for index, line in enumerate(lines):
+            text = line.strip(_BLANK)
+            if not text:
+                continue
+            hopeless = _hopeless(text)
+            if hopeless:
+                bad[index] = hopeless
+                continue
+            rows.append(index)
+            if not self._plausible(text):
+                suspects.append(index)
+        self._settle(lines, suspects, bad)
+        rows = [index for index in rows if index not in bad]
+        tables = self._settle(lines, rows, bad)
+        rows = [index for index in rows if index not in bad]
+        return Parsed(
+            pa.concat_tables(tables) if tables else self._schema.table.empty_table(),
+            len(lines),
+            np.array(rows, np.int64),
+            tuple(_bad_records(lines, bad)),
+        )
 
-    A chunk that is not empty ends with a newline. Looking at the bytes beside the newlines takes
+    def _settle(
+        self, lines: Sequence[bytes], chosen: Sequence[int], bad: dict[int, str]
+    ) -> list[pa.Table]:
+        """The rows of the chosen lines; those that fail alone are put into ``bad``.
+
+        Parsing less and less at a time, so every line that is bad costs a few
+        calls and those that are good few altogether.
+        """
+        if not chosen:
+            return []
+        try:
+            return [self._parse(b"".join(lines[index] + b"\n" for index in chosen)).table]
+        except ValueError as error:
+            if len(chosen) == 1:
+                bad[chosen[0]] = _reason(error)
+                return []
+        step = -(-len(chosen) // _FAN_OUT)
+        return [
+            table
+            for start in range(0, len(chosen), step)
+            for table in self._settle(lines, chosen[start : start + step], bad)
+        ]
+
+
+def _bad_records(lines: Sequence[bytes], bad: dict[int, str]) -> Iterator[BadRecord]:
+    offset = 0
+    for index, line in enumerate(lines):
+        if index in bad:
+            yield BadRecord(index, offset, len(line), line, bad[index])
+        offset += len(line) + 1
+
+
+def record_lines(chunk: bytes) -> tuple[LineNumbers, int]:
+    """The indices of the lines that are not blank, and how many lines there are.
+
+    A chunk that is not empty ends with a newline. Raises `ValueError` if a line
+    cannot be an object. Looking at the bytes beside the newlines takes
     a thirtieth of the parser's time; looking at lines one by one is left for
     chunks with blank lines, CRLF, indentation or something worse.
     """
     if not chunk:
-        return 0, 0
+        return np.arange(0), 0
     data = np.frombuffer(chunk, np.uint8)
     ends = np.flatnonzero(data == _NEWLINE)
     if (
@@ -124,18 +217,25 @@ def count_lines(chunk: bytes) -> tuple[int, int]:
         and (data[ends[:-1] + 1] == _OPEN).all()
         and (data[ends - 1] == _CLOSE).all()
     ):
-        return len(ends), len(ends)
-    rows = 0
-    for line in chunk.split(b"\n"):
+        return np.arange(len(ends)), len(ends)
+    found = []
+    for index, line in enumerate(chunk.split(b"\n")):
         text = line.strip(_BLANK)
         if not text:
             continue
-        if not text.startswith(b"{"):
-            raise ValueError("not a JSON object: the line does not start with '{'")
-        if not text.endswith(b"}"):
-            raise ValueError("not a JSON object: the line does not end with '}'")
-        rows += 1
-    return rows, len(ends)
+        if hopeless := _hopeless(text):
+            raise ValueError(hopeless)
+        found.append(index)
+    return np.array(found, np.int64), len(ends)
+
+
+def _hopeless(text: bytes) -> str:
+    """Why a line without its blanks cannot be an object, nothing if it can."""
+    if not text.startswith(b"{"):
+        return "not a JSON object: the line does not start with '{'"
+    if not text.endswith(b"}"):
+        return "not a JSON object: the line does not end with '}'"
+    return ""
 
 
 def _check_utf8(chunk: bytes) -> None:

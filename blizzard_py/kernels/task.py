@@ -2,11 +2,15 @@
 
 A file's rows are all or nothing. They wait in memory until its end is known to
 be good and then go to the outputs that the task's files share; a file too large
-to wait writes outputs of its own, which are deleted if it fails after all.
+to wait writes outputs of its own, which are deleted if it fails after all. Its
+bad records (`letters`) wait and are forgotten in the same way.
 
 Small files are parsed together, because the parser's fixed cost per call is
-that of some hundred rows. If anything is wrong in such a group, its files are
-parsed one by one, so the verdicts are the same.
+that of some hundred rows.
+
+A task that is tried again parses in child processes (`isolate`), file by file: the
+attempt before may have died of a line. From the third attempt on each file is read
+through by a child before anything else, since parsing was not what it died of.
 """
 
 from __future__ import annotations
@@ -17,18 +21,25 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from blizzard_py.core.model import FinishedFile, IngestResult, StagedOutput
-from blizzard_py.core.storage import Storage, order_key
+from blizzard_py.core.model import FinishedFile, IngestResult, StagedLetters, StagedOutput
+from blizzard_py.core.storage import Storage, join, order_key
+from blizzard_py.kernels.columns import RecordSchema
+from blizzard_py.kernels.content import Content
 from blizzard_py.kernels.decompress import codec_of, decompressed
 from blizzard_py.kernels.failure import FileFailed
-from blizzard_py.kernels.framing import LineTooLong, framed
+from blizzard_py.kernels.framing import Chunk, LongLine, framed
+from blizzard_py.kernels.isolate import IsolatedParser, check_readable
+from blizzard_py.kernels.letters import RecordLetters
+from blizzard_py.kernels.metadata import Metadata
+from blizzard_py.kernels.nursery import Nursery
 from blizzard_py.kernels.parquet import ParquetFormat
-from blizzard_py.kernels.parse import BadLine, LineParser, count_lines
+from blizzard_py.kernels.parse import BadLine, BadRecord, LineParser
 from blizzard_py.kernels.partition import Places, place_rows, without_moved
+from blizzard_py.kernels.shares import Share, shares
 from blizzard_py.kernels.source import SourceStream
 from blizzard_py.kernels.write import OutputNames, OutputSet
 from blizzard_py.settings import IngestJob, IngestSettings, JobFile
@@ -51,6 +62,7 @@ class Task:
     staging: str
     output_prefix: str
     files: tuple[JobFile, ...]
+    started_ts: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +77,7 @@ class TaskReport:
     pid: int
     outputs: tuple[StagedOutput, ...]
     files: tuple[FinishedFile, ...]
+    letters: StagedLetters | None = None
 
     def to_json(self) -> str:
         """One line of ASCII."""
@@ -74,18 +87,21 @@ class TaskReport:
     def from_json(cls, text: str) -> TaskReport:
         """The inverse of `to_json`."""
         data = json.loads(text)
+        letters = data["letters"]
         return cls(
             task=data["task"],
             pid=data["pid"],
             outputs=tuple(StagedOutput(**item) for item in data["outputs"]),
             files=tuple(FinishedFile(**item) for item in data["files"]),
+            letters=letters
+            and StagedLetters(letters["staged"], tuple((p, n) for p, n in letters["files"])),
         )
 
 
 def tasks_of(job: IngestJob, packed: Sequence[tuple[JobFile, ...]]) -> list[Task]:
     """The job's tasks, for files packed by `packing.pack`."""
     return [
-        Task(index, job.settings, job.staging, job.output_prefix, files)
+        Task(index, job.settings, job.staging, job.output_prefix, files, job.started_ts)
         for index, files in enumerate(packed)
     ]
 
@@ -102,17 +118,6 @@ def output_format(settings: IngestSettings, schema: pa.Schema) -> ParquetFormat:
     )
 
 
-def prepare_process() -> None:
-    """Set pyarrow up for a process that runs one task at a time.
-
-    One thread, since every core has a task of its own. The C library's allocator,
-    since this work takes an eighth less time with it than with pyarrow's default.
-    """
-    pa.set_cpu_count(1)
-    pa.set_io_thread_count(1)
-    pa.set_memory_pool(pa.system_memory_pool())
-
-
 def merged(reports: Iterable[TaskReport]) -> IngestResult:
     """The job's result; outputs in order of task and index, files in path order."""
     ordered = sorted(reports, key=lambda report: report.task)
@@ -121,61 +126,67 @@ def merged(reports: Iterable[TaskReport]) -> IngestResult:
         outputs=tuple(output for report in ordered for output in report.outputs),
         files=tuple(sorted(files, key=lambda file: order_key(file.path))),
         tasks=len(ordered),
+        letters=tuple(report.letters for report in ordered if report.letters is not None),
     )
 
 
 def run_task(
-    task: Task, source: Storage, sink: Storage, attempt_id: int, *, careful: bool = False
+    task: Task, source: Storage, sink: Storage, attempt_id: int, *, attempt: int = 0
 ) -> TaskReport:
     """Ingest the task's files and report each exactly once.
 
     ``attempt_id`` is unique among all attempts that write to the staging
-    directory. ``careful`` gives up parsing small files together. Raises
+    directory; ``attempt`` counts those of this task, from 0. Raises
     `StorageError` if the sink fails; no source file is to blame for that.
     """
-    run = _Run(task, source, sink, attempt_id)
-    try:
-        return run.run(careful=careful)
-    except BaseException:
-        run.discard()
-        raise
-
-
-@dataclass(slots=True)
-class _Content:
-    """A file that is being read. ``chunks`` come from `framed`."""
-
-    file: JobFile
-    chunks: Iterator[bytes] = field(default_factory=lambda: iter(()))
-    bytes_read: int = 0
-    ended: bool = False
-
-    def counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
-        """The blocks, counted; ``ended`` is set when there are no more."""
-        for block in blocks:
-            self.bytes_read += len(block)
-            yield block
-        self.ended = True
+    with (
+        Nursery() as nursery,
+        closing(RecordLetters(source.uri, task.started_ts)) as letters,
+    ):
+        run = _Run(task, source, sink, attempt_id, attempt, nursery, letters)
+        try:
+            return run.run()
+        except BaseException:
+            run.discard()
+            raise
 
 
 class _Run:
-    def __init__(self, task: Task, source: Storage, sink: Storage, attempt_id: int) -> None:
+    def __init__(
+        self,
+        task: Task,
+        source: Storage,
+        sink: Storage,
+        attempt_id: int,
+        attempt: int,
+        nursery: Nursery,
+        letters: RecordLetters,
+    ) -> None:
+        settings = task.settings
         self._task = task
         self._source = source
         self._sink = sink
-        self._parser = LineParser(task.settings.fields)
+        self._attempt = attempt
+        self._nursery = nursery
+        self._letters = letters
+        self._lettered: list[tuple[str, int]] = []
+        self._letters_path = join(task.staging, f"{task.index:05d}-{attempt_id}.letters.ndjson")
+        self._schema = RecordSchema(settings.fields, settings.unexpected_fields)
+        self._tolerant = settings.on_bad_record == "quarantine_record"
+        self._parser = LineParser(self._schema, tolerant=self._tolerant)
+        self._metadata = Metadata(settings.metadata_columns, source.uri, task.started_ts)
         self._names = OutputNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
-        self._format = output_format(task.settings, self._parser.schema)
+        self._format = output_format(settings, self._metadata.schema(self._schema.table))
         self._shared = self._output_set()
         self._outputs: list[StagedOutput] = []
         self._finished: dict[str, FinishedFile] = {}
-        self._group: list[tuple[_Content, bytes]] = []
+        self._group: list[tuple[Content, Chunk]] = []
         self._group_bytes = 0
 
-    def run(self, *, careful: bool) -> TaskReport:
-        group_bytes = 0 if careful else GROUP_BYTES
+    def run(self) -> TaskReport:
+        group_bytes = 0 if self._attempt else GROUP_BYTES
         for file in self._task.files:
-            content = _Content(file)
+            content = Content(file)
             try:
                 self._read(content)
             except FileFailed as error:
@@ -184,11 +195,13 @@ class _Run:
                 self._ingest_group()
         self._ingest_group()
         outputs = [*self._outputs, *self._shared.close()]
+        staged = self._letters.stage(self._sink, self._letters_path)
         return TaskReport(
             task=self._task.index,
             pid=os.getpid(),
             outputs=tuple(sorted(outputs, key=lambda output: output.staged)),
             files=tuple(self._finished[file.path] for file in self._task.files),
+            letters=StagedLetters(staged, tuple(self._lettered)) if staged else None,
         )
 
     def discard(self) -> None:
@@ -197,32 +210,32 @@ class _Run:
     def _output_set(self) -> OutputSet:
         return OutputSet(self._sink, self._names, self._format)
 
-    def _read(self, content: _Content) -> None:
+    def _read(self, content: Content) -> None:
         """Ingest one file; a small one is read and put into the group."""
+        settings = self._task.settings
+        if self._attempt > 1:
+            check_readable(self._nursery, settings.source, content.file, settings.compression)
         with closing(SourceStream(self._source, content.file)) as stream:
-            codec = codec_of(content.file.path, self._task.settings.compression)
+            codec = codec_of(content.file.path, settings.compression)
             chunks = framed(content.counted(decompressed(stream, codec)))
-            try:
-                first = next(chunks, b"")
-            except LineTooLong as error:
-                raise FileFailed("parse", f"line 1: {error}") from error
-            if content.ended and len(first) <= SMALL_FILE_BYTES:
+            first = next(chunks, Chunk(b"", 0))
+            if content.ended and isinstance(first, Chunk) and len(first.data) <= SMALL_FILE_BYTES:
                 self._group.append((content, first))
-                self._group_bytes += len(first)
+                self._group_bytes += len(first.data)
                 return
             self._ingest_group()  # rows stay in path order
             content.chunks = itertools.chain([first], chunks)
             self._ingest(content)
 
-    def _ingest(self, content: _Content) -> None:
-        """All rows of a file to the outputs, or none and `FileFailed`."""
+    def _ingest(self, content: Content) -> None:
+        """All records of a file to the outputs, or none and `FileFailed`."""
         waiting: list[_Piece] = []
         waiting_bytes = 0
         private: OutputSet | None = None
-        rows = 0
+        mark = self._letters.mark()
+        content.recount()
         try:
-            for table in self._tables(content.chunks):
-                rows += table.num_rows
+            for table in self._tables(content):
                 for piece in self._pieces(table, content.file.partition):
                     if private is not None:
                         private.add(*piece)
@@ -234,29 +247,50 @@ class _Run:
                     for piece in waiting:
                         private.add(*piece)
                     waiting.clear()
+            content.check(self._task.settings.max_bad_fraction)
             if private is not None:
                 self._outputs += private.close()
         except BaseException:
+            self._letters.rewind(mark)
             if private is not None:
                 private.discard()
             raise
         for piece in waiting:
             self._shared.add(*piece)
-        self._finish(content, rows)
+        self._finish(content)
 
-    def _tables(self, chunks: Iterable[bytes]) -> Iterator[pa.Table]:
+    def _tables(self, content: Content) -> Iterator[pa.Table]:
         """Each chunk's rows; lines are numbered from 1 over the whole file."""
-        lines = 0
-        try:
-            for chunk in chunks:
-                parsed = self._parser.parse(chunk)
-                yield parsed.table
-                lines += parsed.lines
-        except BadLine as error:
-            number = lines + error.index + 1
-            raise FileFailed("parse", f"line {number}: {error.reason}") from error
-        except LineTooLong as error:
-            raise FileFailed("parse", f"line {lines + 1}: {error}") from error
+        parser = self._parser_of_file()
+        for item in content.chunks:
+            number = content.lines + 1
+            if isinstance(item, LongLine):
+                if not self._tolerant:
+                    raise FileFailed("parse", f"line {number}: {item.reason}")
+                long = BadRecord(content.lines, item.offset, item.length, item.head, item.reason)
+                self._bad_line(content, long)
+                content.lines += 1
+                continue
+            try:
+                parsed = parser.parse(item.data)
+            except BadLine as error:
+                raise FileFailed("parse", f"line {number + error.index}: {error.reason}") from error
+            for bad in parsed.bad:
+                index, offset = content.lines + bad.index, item.offset + bad.offset
+                self._bad_line(content, replace(bad, index=index, offset=offset))
+            content.lines += parsed.lines
+            content.rows += parsed.table.num_rows
+            rows_of = [(content.file.path, parsed.table.num_rows)]
+            yield self._metadata.added(parsed.table, rows_of, parsed.rows_at + number)
+
+    def _parser_of_file(self) -> LineParser | IsolatedParser:
+        if not self._attempt:
+            return self._parser
+        return IsolatedParser(self._nursery, self._schema, tolerant=self._tolerant)
+
+    def _bad_line(self, content: Content, bad: BadRecord) -> None:
+        content.note_bad(bad.index + 1, bad.reason)
+        self._letters.add(content.file.path, bad)
 
     def _pieces(self, table: pa.Table, partition: str) -> Iterator[_Piece]:
         rules = self._task.settings.partition_rules
@@ -265,50 +299,77 @@ class _Run:
         return iter([(place_rows(table, rules), without_moved(table, rules))])
 
     def _ingest_group(self) -> None:
-        """Ingest the small files read so far: together if they are all good, else in turn."""
+        """Ingest the small files read so far: together, or in turn if that fails."""
         group, self._group, self._group_bytes = self._group, [], 0
-        try:
-            pieces, rows = self._together(group)
-        except (BadLine, FileFailed):
-            for content, data in group:
-                content.chunks = iter([data] if data else [])
-                try:
-                    self._ingest(content)
-                except FileFailed as error:
-                    self._fail(content, error)
+        if len(group) > 1 and not self._attempt and self._ingest_together(group):
             return
+        for content, chunk in group:
+            content.chunks = iter([chunk] if chunk.data else [])
+            try:
+                self._ingest(content)
+            except FileFailed as error:
+                self._fail(content, error)
+
+    def _ingest_together(self, group: Sequence[tuple[Content, Chunk]]) -> bool:
+        """Whether that went well; if not then nothing was done."""
+        chunks = [chunk for _, chunk in group]
+        try:
+            parsed = self._parser.parse(b"".join(chunk.data for chunk in chunks))
+            found, numbers = shares(parsed, chunks)
+            rows_of = [
+                (content.file.path, share.rows)
+                for (content, _), share in zip(group, found, strict=True)
+            ]
+            table = self._metadata.added(parsed.table, rows_of, numbers)
+            kept: list[tuple[Content, Share]] = []
+            lost: list[tuple[Content, FileFailed]] = []
+            for (content, _), share in zip(group, found, strict=True):
+                content.recount()
+                content.rows = share.rows
+                for bad in share.bad:
+                    content.note_bad(bad.index + 1, bad.reason)
+                try:
+                    content.check(self._task.settings.max_bad_fraction)
+                except FileFailed as error:
+                    lost.append((content, error))
+                else:
+                    kept.append((content, share))
+            pieces = list(self._pieces_of(table, kept))
+        except (BadLine, FileFailed):
+            return False
         for piece in pieces:
             self._shared.add(*piece)
-        for (content, _), count in zip(group, rows, strict=True):
-            self._finish(content, count)
+        for content, share in kept:
+            for bad in share.bad:
+                self._letters.add(content.file.path, bad)
+            self._finish(content)
+        for content, failure in lost:
+            self._fail(content, failure)
+        return True
 
-    def _together(self, group: Sequence[tuple[_Content, bytes]]) -> tuple[list[_Piece], list[int]]:
-        """The group's rows by directory, and how many each file has."""
-        parsed = self._parser.parse(b"".join(data for _, data in group))
-        blank_lines = parsed.lines != parsed.table.num_rows
-        rows = [count_lines(data)[0] if blank_lines else data.count(b"\n") for _, data in group]
+    def _pieces_of(
+        self, table: pa.Table, kept: Sequence[tuple[Content, Share]]
+    ) -> Iterator[_Piece]:
+        """The rows of the files that are kept, by directory."""
         if self._task.settings.partition_rules:
-            return list(self._pieces(parsed.table, "")), rows
-        pieces: list[_Piece] = []
-        start = 0
-        for partition, same in itertools.groupby(
-            zip(group, rows, strict=True), key=lambda item: item[0][0].file.partition
-        ):
-            count = sum(n for _, n in same)
-            pieces.append((partition, parsed.table.slice(start, count)))
-            start += count
-        return pieces, rows
+            slices = [table.slice(share.start, share.rows) for _, share in kept]
+            yield from self._pieces(pa.concat_tables(slices or [table.slice(0, 0)]), "")
+            return
+        start = end = 0
+        partition = ""
+        for content, share in kept:
+            if share.start != end or content.file.partition != partition:
+                if end > start:
+                    yield partition, table.slice(start, end - start)
+                start, partition = share.start, content.file.partition
+            end = share.start + share.rows
+        if end > start:
+            yield partition, table.slice(start, end - start)
 
-    def _finish(self, content: _Content, rows: int) -> None:
-        self._finished[content.file.path] = FinishedFile(
-            content.file.path, "ingested", rows=rows, bytes_read=content.bytes_read
-        )
+    def _finish(self, content: Content) -> None:
+        self._finished[content.file.path] = content.ingested()
+        if content.bad:
+            self._lettered.append((content.file.path, content.bad))
 
-    def _fail(self, content: _Content, error: FileFailed) -> None:
-        self._finished[content.file.path] = FinishedFile(
-            content.file.path,
-            error.outcome,
-            bytes_read=content.bytes_read,
-            error=error.reason,
-            stage=error.stage,
-        )
+    def _fail(self, content: Content, error: FileFailed) -> None:
+        self._finished[content.file.path] = content.failed(error)

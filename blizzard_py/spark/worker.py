@@ -12,7 +12,8 @@ from pyspark import TaskContext
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.stores import open_storage
 from blizzard_py.kernels.merge import MergeTask, run_merge
-from blizzard_py.kernels.task import Task, prepare_process, run_task
+from blizzard_py.kernels.process import prepare_process
+from blizzard_py.kernels.task import Task, run_task
 from blizzard_py.settings import Place
 
 
@@ -21,8 +22,8 @@ def run_partition(
 ) -> Iterator[pa.RecordBatch]:
     """``mapInArrow``'s function, after ``tasks`` is bound: a row of ids in, reports out.
 
-    A second attempt means that the first one's worker may have died of its
-    input, so it takes the careful path.
+    The attempt's number goes along: a later one means that the worker of the
+    one before may have died of its input.
     """
     context = _prepared()
     for batch in batches:
@@ -33,7 +34,7 @@ def run_partition(
                 _storage(task.settings.source),
                 _storage(task.settings.sink),
                 context.taskAttemptId(),
-                careful=context.attemptNumber() > 0,
+                attempt=context.attemptNumber(),
             )
             yield pa.RecordBatch.from_pydict({"result": [report.to_json()]})
 

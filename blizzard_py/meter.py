@@ -1,0 +1,76 @@
+"""How far a source's work has come: counted by its pipeline, read by whoever shows it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Counts since the source was last idle; ``secs`` since then, or until it was idle again.
+
+    ``bytes`` are stored bytes, which are known before a file is read.
+    """
+
+    found_files: int = 0
+    found_bytes: int = 0
+    files: int = 0
+    bytes: int = 0
+    rows: int = 0
+    secs: float = 0.0
+
+    @property
+    def working(self) -> bool:
+        """Whether something was found that is not done."""
+        return self.files < self.found_files
+
+    @property
+    def bytes_per_sec(self) -> float:
+        """0 until the first batch is done."""
+        return self.bytes / self.secs if self.secs > 0 else 0.0
+
+    @property
+    def left_secs(self) -> float | None:
+        """How long the rest takes at the speed so far; None until there is one."""
+        if not self.working:
+            return 0.0
+        left = self.found_bytes - self.bytes
+        return left / self.bytes_per_sec if self.bytes_per_sec else None
+
+
+class Meter:
+    """Counts of one source. Written by its pipeline's thread, read by any."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._started = clock()
+        self._reading = Reading()
+
+    def found(self, files: int, size: int) -> None:
+        """A poll found work: counting starts anew."""
+        with self._lock:
+            self._started = self._clock()
+            self._reading = Reading(files, size)
+
+    def done(self, files: int, size: int, rows: int) -> None:
+        """A batch is published; files that wait for another try count, too."""
+        with self._lock:
+            was = self._reading
+            self._reading = replace(
+                was,
+                files=was.files + files,
+                bytes=was.bytes + size,
+                rows=was.rows + rows,
+                secs=self._clock() - self._started,
+            )
+
+    def read(self) -> Reading:
+        """The counts as they are now."""
+        with self._lock:
+            if not self._reading.working:
+                return self._reading
+            return replace(self._reading, secs=self._clock() - self._started)

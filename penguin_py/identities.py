@@ -1,0 +1,160 @@
+"""Every output id that was ever committed to a table, so that none is committed again.
+
+An id is first in the commitInfo of its commit and in the memory (see
+`penguin_py.memory`). Before these grow long they are folded into *segments*:
+immutable objects ``_penguin/output_ids/{version}-{uuid}.digests`` of sorted 16-byte
+digests and a checksum. The name says up to which version of the log every id is in
+the segments, so a start reads only the commits after it, and neither log clean-up
+nor a lost mirror can make an old id unknown.
+
+All instances of a table share the segments. Two that fold at the same time leave the
+same ids twice, which is harmless: it is a set. Folding merges a segment into one at
+least half its size, so there are few of them and an id is rewritten a few times only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+
+from blizzard_py.core.errors import NotFound, StateError, Unavailable
+from blizzard_py.core.storage import Storage
+
+FOLDER = "_penguin/output_ids"
+# More ids than this, or those of more versions, are folded away: the mirror that has
+# them is written at each commit, and a start reads the commits since.
+IDS_KEPT = 4096
+VERSIONS_KEPT = 100
+WIDTH = 16
+# A listing is out of date when another instance merges what it names.
+TRIES = 5
+
+_NAME = re.compile(r"(\d{20})-[0-9a-f]{32}\.digests")
+
+
+def digest(output_id: str) -> bytes:
+    """What stands for an id: at a billion of them two agree once in 10²⁰ tables."""
+    return hashlib.blake2b(output_id.encode("utf-8", "replace"), digest_size=WIDTH).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Sorted digests end to end, as stored under ``path``. Enough of a sequence to bisect."""
+
+    path: str
+    data: bytes
+
+    def __len__(self) -> int:
+        return len(self.data) // WIDTH
+
+    def __getitem__(self, index: int) -> bytes:
+        return self.data[index * WIDTH : (index + 1) * WIDTH]
+
+    def __contains__(self, wanted: bytes) -> bool:
+        at = bisect_left(self, wanted)
+        return at < len(self) and self[at] == wanted
+
+
+@dataclass(frozen=True, slots=True)
+class _Either:
+    """What is in one of two containers."""
+
+    one: Container[object]
+    other: Container[object]
+
+    def __contains__(self, wanted: object) -> bool:
+        return wanted in self.one or wanted in self.other
+
+
+class OutputIds:
+    """The segments of one table; read when the first id is asked for. Not thread-safe."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._segments: list[Segment] | None = None
+        self._folded = _version_of(_listed(storage))
+
+    @property
+    def folded(self) -> int:
+        """The log's version up to which every id is in the segments; -1 if there are none."""
+        return self._folded
+
+    def __contains__(self, output_id: object) -> bool:
+        """Whether it is in a segment. Raises `StateError` and `StorageError` when first asked."""
+        if not isinstance(output_id, str):
+            return False
+        wanted = digest(output_id)
+        return any(wanted in segment for segment in self._loaded())
+
+    def beside(self, recent: Iterable[str]) -> Container[str]:
+        """Both these and the ids in the segments."""
+        return _Either(frozenset(recent), self)
+
+    def are_due(self, recent: Sequence[str], version: int) -> bool:
+        """Whether ids that are in no segment, of commits up to ``version``, are to be folded."""
+        return len(recent) >= IDS_KEPT or version - self._folded >= VERSIONS_KEPT
+
+    def fold(self, output_ids: Iterable[str], version: int) -> None:
+        """Add ids, those of all commits up to ``version`` that are in no segment yet.
+
+        Durable on return. Dying in between leaves ids in two segments.
+        """
+        digests = {digest(output_id) for output_id in output_ids}
+        kept: list[Segment] = []
+        merged: list[Segment] = []
+        for segment in sorted(self._loaded(), key=len):
+            if len(segment) <= 2 * len(digests):
+                digests.update(segment[index] for index in range(len(segment)))
+                merged.append(segment)
+            else:
+                kept.append(segment)
+        data = b"".join(sorted(digests))
+        segment = Segment(f"{FOLDER}/{version:020d}-{uuid.uuid4().hex}.digests", data)
+        self._storage.put_atomic(segment.path, data + _checksum(data))
+        self._segments = [*kept, segment]
+        self._folded = version
+        for old in merged:
+            self._storage.delete(old.path)
+
+    def _loaded(self) -> list[Segment]:
+        if self._segments is None:
+            for _ in range(TRIES):
+                try:
+                    self._segments = [_read(self._storage, path) for path in _listed(self._storage)]
+                    return self._segments
+                except NotFound:
+                    continue
+            raise Unavailable(f"{self._storage.uri}/{FOLDER}: changes faster than it can be read")
+        return self._segments
+
+
+def _listed(storage: Storage) -> list[str]:
+    try:
+        pages = list(storage.list_range(f"{FOLDER}/", f"{FOLDER}0"))
+    except NotFound:
+        return []  # a local table whose directory is not there yet
+    paths = [entry.path for page in pages for entry in page.entries]
+    return [path for path in paths if _NAME.fullmatch(path.removeprefix(f"{FOLDER}/"))]
+
+
+def _version_of(paths: Iterable[str]) -> int:
+    return max((int(path.rpartition("/")[2][:20]) for path in paths), default=-1)
+
+
+def _read(storage: Storage, path: str) -> Segment:
+    raw = storage.read(path)
+    data, checksum = raw[:-WIDTH], raw[-WIDTH:]
+    if len(raw) % WIDTH or checksum != _checksum(data):
+        raise StateError(
+            f"{storage.uri}/{path}: is damaged; restore it, or delete it and accept that rows"
+            " committed long ago are no longer recognised by their output ids"
+        )
+    return Segment(path, data)
+
+
+def _checksum(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=WIDTH, person=b"output ids").digest()

@@ -1,0 +1,20 @@
+"""Loaded by interpreters that have this folder in their path: a parser that some lines kill."""
+
+import os
+import signal
+from typing import Any
+
+import pyarrow.json as pj
+
+MARK = b"POISON"
+_read_json = pj.read_json
+
+
+def read_json(source: Any, **options: Any) -> Any:
+    if MARK in source.read():
+        os.kill(os.getpid(), signal.SIGKILL)
+    source.seek(0)
+    return _read_json(source, **options)
+
+
+pj.read_json = read_json

@@ -271,7 +271,7 @@ import sys
 from pathlib import Path
 import numpy as np, pyarrow as pa
 from blizzard_py.kernels.partition import Places
-from blizzard_py.kernels.task import prepare_process
+from blizzard_py.kernels.process import prepare_process
 from tests.test_kernels_write import output_set, peak_bytes
 prepare_process()
 piece = pa.table({"text": ["x" * 1000] * 2000})

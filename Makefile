@@ -17,7 +17,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check bench bench-discovery bench-penguin chaos soak image image-test docs lock clean
+.PHONY: help setup demo test check bench-ingest bench-discovery bench-penguin chaos soak image image-test docs lock clean
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -40,7 +40,7 @@ check: ## format, lint, types, import layers
 	$(DEV) mypy
 	$(DEV) lint-imports
 
-bench: ## rows per second of one batch, beside plain Spark and bare Python
+bench-ingest: ## one batch in five shapes, beside bare processes, Spark, duckdb and polars
 	$(DEV) python -m benchmarks.ingest $(ARGS)
 
 bench-discovery: ## LIST requests, keys and seconds of a poll, beside listing everything

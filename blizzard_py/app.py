@@ -22,6 +22,7 @@ from blizzard_py.core.errors import BlizzardError, ConfigError, NotFound, StateE
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.metered import Metered
 from blizzard_py.core.model import IngestResult
+from blizzard_py.core.partitionby import TEMPLATES, PartitionBy
 from blizzard_py.core.status import Panel
 from blizzard_py.core.storage import join, order_key
 from blizzard_py.core.stores import open_storage
@@ -36,7 +37,14 @@ from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.progress import advanced
 from blizzard_py.schema import field_spec
 from blizzard_py.schemafile import InferredSchema, described
-from blizzard_py.settings import Engine, IngestJob, IngestSettings, Place
+from blizzard_py.settings import (
+    Engine,
+    IngestJob,
+    IngestSettings,
+    PartitionRule,
+    Place,
+    SortKey,
+)
 from blizzard_py.state import STATE_FOLDER, SourceState, state_from_json
 
 
@@ -51,14 +59,28 @@ def ingest_settings(pipeline: PipelineSettings, source: SourceSettings) -> Inges
         compression=source.compression,
         parquet_compression=sink.compression,
         file_bytes=sink.file_size_mb * 1024 * 1024,
-        partition_template=by.prefix_template if by else "",
-        partition_column=by.column if by else None,
+        row_group_bytes=sink.row_group_size_bytes,
+        partition_template=by.prefix_template or "" if by and by.column is None else "",
+        partition_rules=_partition_rules(by) if by else (),
+        sort_by=tuple(SortKey(key.column, key.descending) for key in sink.sort_by),
         on_bad_record=pipeline.error_handling.on_bad_record,
         max_bad_fraction=pipeline.error_handling.max_bad_fraction,
         metadata_columns=sink.metadata_columns,
         unexpected_fields=pipeline.schema_.unexpected_fields,
         transform=pipeline.transform or "",
         deduplicate_by=tuple(pipeline.deduplicate_by),
+    )
+
+
+def _partition_rules(by: PartitionBy) -> tuple[PartitionRule, ...]:
+    """What rows decide about their directory; nothing if the source path does."""
+    if by.column is not None:
+        return (PartitionRule(by.column, template=by.prefix_template or ""),)
+    return tuple(
+        PartitionRule(column.column, key=column.name)
+        if column.transform == "identity"
+        else PartitionRule(column.column, template=f"{column.name}={TEMPLATES[column.transform]}")
+        for column in by.columns
     )
 
 

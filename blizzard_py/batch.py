@@ -301,14 +301,13 @@ class BatchRunner:
     def _placed(self, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
         """The batch's files with their table directories, and those that have none."""
         template = self._parts.ingest.partition_template
-        by_path = bool(template) and self._parts.ingest.partition_column is None
         source_filter = self._parts.source.partition_filter
         source_template = source_filter.prefix_template if source_filter else None
         files: list[JobFile] = []
         lost: list[FinishedFile] = []
         for entry in batch.files:
             try:
-                place = partition_of(entry.path, template, source_template) if by_path else ""
+                place = partition_of(entry.path, template, source_template) if template else ""
             except PartitionError as error:
                 lost.append(
                     FinishedFile(entry.path, "quarantined", error=str(error), stage="partition")

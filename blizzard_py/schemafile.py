@@ -119,7 +119,7 @@ class InferredSchema:
         self._settings = settings.schema_
         self._declared = tuple(map(field_spec, self._settings.fields))
         by = settings.sink.partition_by
-        taken = [*(spec.name for spec in self._declared), *(by.columns if by else ())]
+        taken = [*(spec.name for spec in self._declared), *(by.keys if by else ())]
         taken += settings.sink.metadata_columns
         if self._settings.unexpected_fields == "capture":
             taken.append(RESCUED)

@@ -49,13 +49,40 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionRule:
+    """Some components of a row's directory, from one of its columns.
+
+    With ``template`` (strftime, UTC) they are made from that timestamp; without it
+    the component is ``key=`` and the value itself, percent-encoded.
+    """
+
+    column: str
+    template: str = ""
+    key: str = ""
+
+    @property
+    def moves(self) -> bool:
+        """Whether the value stands in the directory only: files then lack the column."""
+        return not self.template and self.key == self.column
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """One column that each file is sorted by; null comes last either way."""
+
+    column: str
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class IngestSettings:
     """The part of a job that is the same for every batch of a source.
 
-    With ``partition_column`` rows go to the directory that ``partition_template``
-    (strftime, UTC) gives for that timestamp column, null to
-    ``key=__HIVE_DEFAULT_PARTITION__``. Without it every file brings its directory
-    along in `JobFile.partition`.
+    With ``partition_rules`` each row goes to the directory that they give for it, null
+    to ``key=__HIVE_DEFAULT_PARTITION__``. Without them every file brings its directory
+    along in `JobFile.partition`, made from ``partition_template`` if there is one.
+    ``file_bytes`` is when a file is full, as stored; ``row_group_bytes`` counts Arrow
+    data in memory.
 
     ``deduplicate_by`` and ``transform`` (a Spark SQL query over ``source``) are applied
     to the records of a batch in that order.
@@ -67,8 +94,10 @@ class IngestSettings:
     compression: SourceCompression
     parquet_compression: ParquetCompression
     file_bytes: int
+    row_group_bytes: int = 64 << 20
     partition_template: str = ""
-    partition_column: str | None = None
+    partition_rules: tuple[PartitionRule, ...] = ()
+    sort_by: tuple[SortKey, ...] = ()
     on_bad_record: OnBadRecord = "quarantine_record"
     max_bad_fraction: float = 0.1
     metadata_columns: tuple[MetadataColumn, ...] = ()

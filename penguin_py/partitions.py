@@ -33,6 +33,7 @@ TYPES: Mapping[str, pa.DataType] = {
     "int64": pa.int64(),
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", tz="UTC"),
+    "boolean": pa.bool_(),
 }
 
 

@@ -17,10 +17,10 @@ from blizzard_py.core.config import (
     Config,
     OptimizeSettings,
     PartitionFilter,
-    PartitionType,
     TableSettings,
     VacuumSettings,
 )
+from blizzard_py.core.partitionby import PartitionType
 from blizzard_py.core.storage import StorageOptions
 from blizzard_py.core.stores import normalize_uri, scheme_of
 
@@ -80,9 +80,8 @@ class Table:
 
 def tables_of(config: Config) -> tuple[Table, ...]:
     """All tables of the configuration, in its order."""
-    sinks = {
-        normalize_uri(pipeline.sink.table_uri): pipeline.sink
-        for pipeline in config.pipelines.values()
+    feeding = {
+        normalize_uri(pipeline.sink.table_uri): pipeline for pipeline in config.pipelines.values()
     }
     chosen = config.tables or {
         name: TableSettings(table_uri=pipeline.sink.table_uri)
@@ -91,11 +90,12 @@ def tables_of(config: Config) -> tuple[Table, ...]:
     found = []
     for name, table in chosen.items():
         uri = normalize_uri(table.table_uri)
-        sink = sinks.get(uri)
+        pipeline = feeding.get(uri)
+        sink = pipeline.sink if pipeline else None
         partition_by = table.partition_by or (sink.partition_by if sink else None)
         partition_types: Mapping[str, PartitionType] | None = None
         if partition_by is not None:
-            partition_types = partition_by.columns
+            partition_types = partition_by.column_types(pipeline.field_types if pipeline else {})
         elif sink is not None:
             partition_types = {}  # Blizzard writes to the root without partition_by
         found.append(

@@ -7,6 +7,7 @@ import itertools
 from blizzard_py.core.errors import EngineError, StorageError
 from blizzard_py.core.model import IngestResult
 from blizzard_py.core.stores import open_storage
+from blizzard_py.kernels.merge import merge_tasks, run_merge, with_merged
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.task import merged, run_task, tasks_of
 from blizzard_py.settings import IngestJob
@@ -24,12 +25,15 @@ class DirectEngine:
         source = open_storage(job.settings.source.uri, job.settings.source.options)
         sink = open_storage(job.settings.sink.uri, job.settings.sink.options)
         try:
-            return merged(
+            result = merged(
                 [
                     run_task(task, source, sink, next(self._attempts))
                     for task in tasks_of(job, packed)
                 ]
             )
+            merges = merge_tasks(job, result, self._parallelism)
+            done = [run_merge(task, sink, next(self._attempts)) for task in merges]
+            return with_merged(result, merges, done)
         except StorageError as error:
             raise EngineError(f"{job.output_prefix}: {error}") from error
 

@@ -20,7 +20,16 @@ from blizzard_py.core.model import FinishedFile, IngestResult
 from blizzard_py.core.schemasettings import FieldType
 from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.kernels.task import Task, TaskReport, run_task
-from blizzard_py.settings import Engine, FieldSpec, IngestJob, IngestSettings, JobFile, Place
+from blizzard_py.settings import (
+    Engine,
+    FieldSpec,
+    IngestJob,
+    IngestSettings,
+    JobFile,
+    PartitionRule,
+    Place,
+    SortKey,
+)
 from tests.direct_engine import DirectEngine
 
 STAGING = "_blizzard/staging/p_s/1/1"
@@ -44,8 +53,9 @@ class IngestWorld:
     compression: SourceCompression = "auto"
     parquet: ParquetCompression = "snappy"
     file_bytes: int = 128 << 20
-    template: str = ""
-    column: str | None = None
+    row_group_bytes: int = 64 << 20
+    rules: tuple[PartitionRule, ...] = ()
+    sort_by: tuple[SortKey, ...] = ()
     on_bad_record: OnBadRecord = "quarantine_record"
     max_bad_fraction: float = 1.0
     metadata: tuple[MetadataColumn, ...] = ()
@@ -83,8 +93,9 @@ class IngestWorld:
                 compression=self.compression,
                 parquet_compression=self.parquet,
                 file_bytes=self.file_bytes,
-                partition_template=self.template,
-                partition_column=self.column,
+                row_group_bytes=self.row_group_bytes,
+                partition_rules=self.rules,
+                sort_by=self.sort_by,
                 on_bad_record=self.on_bad_record,
                 max_bad_fraction=self.max_bad_fraction,
                 metadata_columns=self.metadata,

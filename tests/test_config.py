@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from blizzard_py.app import ingest_settings
 from blizzard_py.core.config import Config
 from blizzard_py.core.configfile import load_config
 from blizzard_py.core.errors import ConfigError
+from blizzard_py.settings import PartitionRule, SortKey
+from penguin_py.settings import tables_of
 
 GOOD: dict[str, Any] = {
     "pipelines": {
@@ -78,7 +81,7 @@ def test_metadata_columns_are_no_partition_keys(tmp_path: Path) -> None:
         pipelines__events__sink__partition_by={"prefix_template": "_source_file=%Y"},
     )
     [problem] = problems(tmp_path, document)
-    assert "or a partition key" in problem
+    assert "must not start with _" in problem
 
 
 @pytest.mark.parametrize(
@@ -235,7 +238,7 @@ def test_neighbours_with_a_common_beginning_are_no_conflict(tmp_path: Path) -> N
         ),
         (
             {"pipelines__events__sink__partition_by": {"prefix_template": "d=%d", "column": "x"}},
-            "partition_by.column 'x' must be a timestamp field",
+            "partition_by column 'x' must be a timestamp field",
         ),
         (
             {"pipelines__events__sink__partition_by": {"prefix_template": "TIME=%d"}},
@@ -346,7 +349,175 @@ def test_partition_columns_have_types(tmp_path: Path) -> None:
     )
     by = load(tmp_path, document).pipelines["events"].sink.partition_by
     assert by is not None
-    assert by.columns == {"date": "date", "hour": "string", "y": "int32"}
+    assert by.column_types({}) == {"date": "date", "hour": "string", "y": "int32"}
+
+
+FIELDS = [
+    {"name": "time", "type": "timestamp", "nullable": False},
+    {"name": "country", "type": "string"},
+    {"name": "shop", "type": "int32"},
+    {"name": "price", "type": "float64"},
+]
+
+
+def with_sink(**settings: Any) -> dict[str, Any]:
+    return changed(
+        pipelines__events__schema__fields=FIELDS,
+        pipelines__events__sink={"table_uri": "/data/lake/events", **settings},
+    )
+
+
+def test_rows_decide_their_partition_by_columns(tmp_path: Path) -> None:
+    document = with_sink(
+        partition_by={
+            "columns": [
+                "country",
+                {"column": "shop", "name": "store"},
+                {"column": "time", "transform": "date"},
+                {"column": "time", "transform": "hour", "name": "h"},
+            ],
+            "types": {"h": "int32"},
+        }
+    )
+    config = load(tmp_path, document)
+    pipeline = config.pipelines["events"]
+    rules = ingest_settings(pipeline, pipeline.sources["main"]).partition_rules
+    assert rules == (
+        PartitionRule("country", key="country"),
+        PartitionRule("shop", key="store"),
+        PartitionRule("time", "date=%Y-%m-%d"),
+        PartitionRule("time", "h=%H"),
+    )
+    assert [rule.moves for rule in rules] == [True, False, False, False]
+    assert tables_of(config)[0].partition_types == {
+        "country": "string",
+        "store": "int32",
+        "date": "date",
+        "h": "int32",
+    }
+
+
+def test_a_table_beside_a_pipeline_takes_its_field_types(tmp_path: Path) -> None:
+    document = with_sink()
+    document["tables"] = {
+        "t": {"table_uri": "/data/lake/events", "partition_by": {"columns": ["shop"]}},
+        "other": {"table_uri": "/data/lake/other", "partition_by": {"columns": ["shop"]}},
+    }
+    tables = {table.name: table for table in tables_of(load(tmp_path, document))}
+    assert tables["t"].partition_types == {"shop": "int32"}
+    assert tables["other"].partition_types == {"shop": "string"}
+
+
+def test_the_sink_settles_how_files_are_made(tmp_path: Path) -> None:
+    document = with_sink(
+        compression="none",
+        file_size_mb=2,
+        row_group_size_bytes=1 << 20,
+        sort_by=["country", "-time", {"column": "shop", "descending": True}],
+    )
+    pipeline = load(tmp_path, document).pipelines["events"]
+    settings = ingest_settings(pipeline, pipeline.sources["main"])
+    assert settings.parquet_compression == "uncompressed"
+    assert (settings.file_bytes, settings.row_group_bytes) == (2 << 20, 1 << 20)
+    assert settings.sort_by == (
+        SortKey("country"),
+        SortKey("time", descending=True),
+        SortKey("shop", descending=True),
+    )
+
+
+@pytest.mark.parametrize(
+    ("sink", "message"),
+    [
+        ({"partition_by": {}}, "give either prefix_template or columns"),
+        (
+            {"partition_by": {"columns": ["country"], "prefix_template": "d=%d"}},
+            "give either prefix_template or columns",
+        ),
+        (
+            {"partition_by": {"columns": ["country"], "column": "time"}},
+            "column belongs to prefix_template",
+        ),
+        (
+            {
+                "partition_by": {
+                    "columns": [
+                        {"column": "time", "transform": "date"},
+                        {"column": "time", "transform": "date"},
+                    ]
+                }
+            },
+            "two partition columns have the same name",
+        ),
+        (
+            {"partition_by": {"columns": [{"column": "shop", "name": "_shop"}]}},
+            "'_shop' must not start with _ or .",
+        ),
+        (
+            {"partition_by": {"prefix_template": ".d=%d"}},
+            "'.d' must not start with _ or .",
+        ),
+        (
+            {"partition_by": {"columns": ["nowhere"]}},
+            "column 'nowhere' is not a field of the schema",
+        ),
+        (
+            {"partition_by": {"columns": ["price"]}},
+            "column 'price' is float64; identity takes string, int32",
+        ),
+        (
+            {"partition_by": {"columns": [{"column": "country", "transform": "hour"}]}},
+            "column 'country' is string: hour needs a timestamp",
+        ),
+        (
+            {"partition_by": {"columns": [{"column": "country", "transform": "week"}]}},
+            "Input should be 'identity', 'date' or 'hour'",
+        ),
+        (
+            {"partition_by": {"columns": [{"column": "country", "name": "price"}]}},
+            "key 'price' is also a field of the schema",
+        ),
+        (
+            {"partition_by": {"columns": [{"column": "country", "name": "Country"}]}},
+            "key 'Country' is also a field of the schema",
+        ),
+        (
+            {"partition_by": {"columns": [{"column": "time", "transform": "hour", "name": "a=b"}]}},
+            "name 'a=b' must not hold %, / or =",
+        ),
+        (
+            {"partition_by": {"columns": ["shop"], "types": {"shop": "string"}}},
+            "types must not differ from the int32 field 'shop'",
+        ),
+        (
+            {"partition_by": {"columns": ["shop"], "types": {"x": "string"}}},
+            "types names 'x', which is no partition column",
+        ),
+        ({"sort_by": ["-nowhere"]}, "sort_by column 'nowhere' is not a field of the schema"),
+        ({"sort_by": ["shop", "-shop"]}, "sort_by names 'shop' twice"),
+        (
+            {"sort_by": ["shop"], "partition_by": {"columns": ["shop"]}},
+            "sort_by column 'shop' is the same in all of a file",
+        ),
+        ({"row_group_size_bytes": 1000}, "greater than or equal to 65536"),
+        ({"compression": "brotli"}, "'snappy', 'zstd', 'lz4', 'gzip' or 'uncompressed'"),
+    ],
+)
+def test_a_sink_that_cannot_work_is_refused(
+    tmp_path: Path, sink: dict[str, Any], message: str
+) -> None:
+    found = problems(tmp_path, with_sink(**sink))
+    assert any(message in problem for problem in found), found
+
+
+def test_a_table_needs_a_column_in_its_files(tmp_path: Path) -> None:
+    document = changed(
+        pipelines__events__sink={
+            "table_uri": "/data/lake/events",
+            "partition_by": {"columns": ["time"]},
+        }
+    )
+    assert any("leaves no column for the files" in p for p in problems(tmp_path, document))
 
 
 def test_types_nest_and_may_be_given_as_text_alone(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from blizzard_py.kernels import framing, task
 from blizzard_py.kernels.framing import RAW_BYTES
 from blizzard_py.kernels.letters import RecordLetters
 from blizzard_py.kernels.parse import BadRecord
+from blizzard_py.settings import PartitionRule
 from tests.ingest_world import STARTED_TS, IngestWorld, by_path, lines, specs
 
 BOM = b"\xef\xbb\xbf"
@@ -177,8 +178,7 @@ def test_every_row_knows_its_file_line_and_batch(
         tmp_path,
         fields=specs(id="int64", t="timestamp"),
         metadata=("_source_line", "_source_file", "_ingested_at"),
-        template="d=%F" if column else "",
-        column=column,
+        rules=(PartitionRule(column, "d=%F"),) if column else (),
         max_bad_fraction=0.5,
     )
     contents = {

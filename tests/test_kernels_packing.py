@@ -10,11 +10,15 @@ from blizzard_py.kernels.packing import FILE_COST_BYTES, pack, task_count
 from blizzard_py.settings import JobFile
 
 batches = st.lists(
-    st.tuples(st.text("abcé/-", min_size=1, max_size=6), st.integers(0, 1 << 30)),
+    st.tuples(
+        st.text("abcé/-", min_size=1, max_size=6),
+        st.integers(0, 1 << 30),
+        st.sampled_from(["", "d=1", "d=2", "d=2-x"]),
+    ),
     min_size=1,
     max_size=60,
     unique_by=lambda item: item[0],
-).map(lambda items: [JobFile(path, size) for path, size in items])
+).map(lambda items: [JobFile(*item) for item in items])
 
 
 @given(batches, st.integers(1, 20))
@@ -26,9 +30,18 @@ def test_every_file_is_in_exactly_one_task(files: list[JobFile], tasks: int) -> 
 
 
 @given(batches, st.integers(1, 20))
-def test_within_a_task_files_stand_in_path_order(files: list[JobFile], tasks: int) -> None:
-    for task in pack(files, tasks):
-        assert list(task) == sorted(task, key=lambda f: order_key(f.path))
+def test_tasks_follow_each_other_in_directory_and_path_order(
+    files: list[JobFile], tasks: int
+) -> None:
+    in_order = [file for task in pack(files, tasks) for file in task]
+    assert in_order == sorted(files, key=lambda f: (order_key(f.partition), order_key(f.path)))
+
+
+@given(batches, st.integers(1, 20))
+def test_directories_are_in_few_tasks(files: list[JobFile], tasks: int) -> None:
+    packed = pack(files, tasks)
+    pairs = {(number, file.partition) for number, task in enumerate(packed) for file in task}
+    assert len(pairs) < len({file.partition for file in files}) + len(packed)
 
 
 @given(batches, st.integers(1, 20))

@@ -20,7 +20,7 @@ from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.kernels import decompress, framing, parse, task, write
 from blizzard_py.kernels.partition import NULL_PARTITION
 from blizzard_py.kernels.task import TaskReport
-from blizzard_py.settings import FieldSpec
+from blizzard_py.settings import FieldSpec, PartitionRule
 from tests.ingest_world import PREFIX, STAGING, IngestWorld, by_path, lines, specs
 
 WIKIPEDIA = Path(__file__).parent.parent / "demo/data/wikiticker-2015-09-12-sampled.json.gz"
@@ -298,8 +298,6 @@ def tiny_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task, "SMALL_FILE_BYTES", 100)
     monkeypatch.setattr(task, "GROUP_BYTES", 300)
     monkeypatch.setattr(task, "FILE_BUFFER_BYTES", 1000)
-    monkeypatch.setattr(write, "BUFFER_BYTES", 2000)
-    monkeypatch.setattr(write, "ROW_GROUP_BYTES", 1500)
     monkeypatch.setattr(write, "MAX_OPEN_FILES", 3)
 
 
@@ -326,6 +324,7 @@ def test_a_large_file_that_fails_near_its_end_leaves_nothing(
         return open_output(storage, path)
 
     monkeypatch.setattr(LocalStorage, "open_output", recorded)
+    world.row_group_bytes = 1500
     world.put("a.ndjson", lines(1))
     world.put("big.ndjson", lines(*range(1000)) + bad)
     world.put("z.ndjson", lines(2))
@@ -373,7 +372,7 @@ def test_outputs_roll_at_the_file_size(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("tiny_limits")
 def test_more_directories_than_open_files(tmp_path: Path) -> None:
     world = IngestWorld(
-        tmp_path, fields=specs(id="int64", t="timestamp"), template="date=%F", column="t"
+        tmp_path, fields=specs(id="int64", t="timestamp"), rules=(PartitionRule("t", "date=%F"),)
     )
     rows = [{"id": i, "t": f"2024-01-{1 + i % 28:02d}T00:00:00Z"} for i in range(2000)]
     world.put("a.ndjson", b"".join(json.dumps(row).encode() + b"\n" for row in rows))
@@ -451,7 +450,7 @@ def test_files_bring_their_directory_along(world: IngestWorld) -> None:
 
 def test_rows_go_to_the_directory_of_their_time_and_null_to_its_own(tmp_path: Path) -> None:
     world = IngestWorld(
-        tmp_path, fields=specs(id="int64", t="timestamp"), template="d=%F/h=%H", column="t"
+        tmp_path, fields=specs(id="int64", t="timestamp"), rules=(PartitionRule("t", "d=%F/h=%H"),)
     )
     world.put("a.ndjson", b'{"id":1,"t":"2024-01-01T23:30:00-01:00"}\n{"id":2}\n')
     world.put("b.ndjson", b'{"id":3,"t":"1969-12-31T23:59:59.999999Z"}\n{"id":4,"t":null}\n')
@@ -468,7 +467,7 @@ def test_rows_go_to_the_directory_of_their_time_and_null_to_its_own(tmp_path: Pa
 
 def test_a_time_outside_the_calendar_quarantines_its_file_only(tmp_path: Path) -> None:
     world = IngestWorld(
-        tmp_path, fields=specs(id="int64", t="timestamp"), template="d=%F", column="t"
+        tmp_path, fields=specs(id="int64", t="timestamp"), rules=(PartitionRule("t", "d=%F"),)
     )
     world.put("a.ndjson", b'{"id":1,"t":"0000-01-01T00:00:00Z"}\n')
     world.put("b.ndjson", b'{"id":2,"t":"2024-01-01T00:00:00Z"}\n')
@@ -482,7 +481,7 @@ def test_a_time_outside_the_calendar_quarantines_its_file_only(tmp_path: Path) -
 
 def test_reported_outputs_tell_the_truth(tmp_path: Path) -> None:
     world = IngestWorld(
-        tmp_path, fields=specs(id="int64", t="timestamp"), template="d=%F", column="t"
+        tmp_path, fields=specs(id="int64", t="timestamp"), rules=(PartitionRule("t", "d=%F"),)
     )
     world.put("a.ndjson", b'{"id":1,"t":"2024-01-01"}\n{"id":2,"t":"2024-01-02"}\n{"id":3}\n')
     report = world.run_task()
@@ -492,7 +491,7 @@ def test_reported_outputs_tell_the_truth(tmp_path: Path) -> None:
     for index, output in enumerate(report.outputs):
         path = world.table / output.staged
         footer = pq.read_metadata(path)
-        assert output.output_id == f"{PREFIX}/0-7/{index}"
+        assert output.output_id == f"{PREFIX}/00000-7/{index}"
         assert footer.metadata[b"blizzard.output_id"].decode() == output.output_id
         assert (footer.num_rows, path.stat().st_size) == (output.rows, output.size)
         assert footer.row_group(0).column(0).is_stats_set
@@ -505,7 +504,7 @@ def test_reported_outputs_tell_the_truth(tmp_path: Path) -> None:
         ("zstd", "ZSTD"),
         ("gzip", "GZIP"),
         ("lz4", "LZ4"),
-        ("none", "UNCOMPRESSED"),
+        ("uncompressed", "UNCOMPRESSED"),
     ],
 )
 def test_parquet_compression(tmp_path: Path, setting: Any, codec: str) -> None:
@@ -555,7 +554,9 @@ def test_a_report_survives_its_transport(world: IngestWorld) -> None:
 @pytest.mark.parametrize("column", [None, "time"])
 def test_the_wikipedia_events(tmp_path: Path, column: str | None) -> None:
     world = IngestWorld(
-        tmp_path, fields=WIKIPEDIA_FIELDS, template="date=%Y-%m-%d" if column else "", column=column
+        tmp_path,
+        fields=WIKIPEDIA_FIELDS,
+        rules=(PartitionRule(column, "date=%Y-%m-%d"),) if column else (),
     )
     world.put("events.json.gz", WIKIPEDIA.read_bytes())
     result = world.ingest()

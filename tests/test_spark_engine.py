@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from blizzard_py.core.errors import Cancelled, EngineError
 from blizzard_py.core.model import StagedOutput
+from blizzard_py.kernels.merge import MergeTask, merge_tasks
 from blizzard_py.settings import IngestJob, Place
 from blizzard_py.spark import SparkEngine
 from blizzard_py.spark.failures import reason_of
@@ -54,6 +56,39 @@ def test_the_work_is_done_by_several_tasks_on_workers(
     assert info is not None
     stages = [tracker.getStageInfo(stage) for stage in info.stageIds]
     assert [stage.numTasks for stage in stages if stage] == [result.tasks]
+
+
+def test_small_outputs_of_several_tasks_become_one(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    result = spark_engine.ingest(large(world))
+    assert result.tasks > 1
+    [output] = result.outputs
+    assert output.rows == 12_000
+    # Tasks follow each other in path order, and so do their rows.
+    assert [row["id"] for row in world.rows(result)] == list(range(12_000))
+
+
+def test_a_merge_that_fails_costs_nothing_but_files(
+    world: IngestWorld,
+    spark_engine: SparkEngine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def with_a_file_that_is_gone(*args: Any) -> list[MergeTask]:
+        tasks = merge_tasks(*args)
+        first = tasks[0].groups[0]
+        gone = dataclasses.replace(first[0], staged=f"{first[0].staged}.gone")
+        return [dataclasses.replace(tasks[0], groups=((gone, *first[1:]),))]
+
+    monkeypatch.setattr("blizzard_py.spark.engine.merge_tasks", with_a_file_that_is_gone)
+    with capture_logs() as logs:
+        result = spark_engine.ingest(large(world))
+    assert len(result.outputs) == result.tasks > 1
+    assert world.ids(result) == list(range(12_000))
+    [log] = [log for log in logs if log["event"] == "merge_failed"]
+    assert ".parquet.gone" in log["error"]
+    staged = {name for name in world.staged() if name.endswith(".parquet")}
+    assert staged == {output.staged for output in result.outputs}
 
 
 def test_a_batch_has_the_rows_and_verdicts_of_the_kernels(

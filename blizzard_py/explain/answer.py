@@ -219,7 +219,7 @@ def _outputs(parts: Parts, path: str, found: Journaled) -> tuple[Output, ...]:
         return ()
     files = dict(found.outputs)
     template = parts.ingest.partition_template
-    if template and parts.ingest.partition_column is None:
+    if template:
         source_filter = parts.source.partition_filter
         source_template = source_filter.prefix_template if source_filter else None
         try:

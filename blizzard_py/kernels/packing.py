@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 
 from blizzard_py.core.storage import order_key
@@ -24,18 +23,21 @@ def task_count(files: Sequence[JobFile], parallelism: int) -> int:
 
 
 def pack(files: Sequence[JobFile], tasks: int) -> list[tuple[JobFile, ...]]:
-    """Every file in exactly one task: largest first, each to the least loaded task.
+    """Every file in exactly one task: neighbours together, by directory and then by path.
 
-    No task's load exceeds the average by more than its largest file. Within a
-    task files stand in path order. Empty tasks are left out.
+    So a directory's rows come from as few tasks as possible, which leave one small output
+    each, and an output's rows lie close in time. No task's load exceeds the average by
+    more than its largest file. Empty tasks are left out.
     """
-    loads = [(0, number) for number in range(tasks)]
     packed: list[list[JobFile]] = [[] for _ in range(tasks)]
-    for file in sorted(files, key=lambda f: (-f.size, order_key(f.path))):
-        load, number = heapq.heappop(loads)
-        packed[number].append(file)
-        heapq.heappush(loads, (load + _cost(file), number))
-    return [tuple(sorted(some, key=lambda f: order_key(f.path))) for some in packed if some]
+    total = sum(_cost(file) for file in files)
+    before = 0
+    for file in sorted(files, key=lambda f: (order_key(f.partition), order_key(f.path))):
+        cost = _cost(file)
+        # The task that the middle of the file falls into, if each takes the same share.
+        packed[(2 * before + cost) * tasks // (2 * total)].append(file)
+        before += cost
+    return [tuple(some) for some in packed if some]
 
 
 def _cost(file: JobFile) -> int:

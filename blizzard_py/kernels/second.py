@@ -18,10 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from blizzard_py.core.storage import Storage
-from blizzard_py.kernels.failure import FileFailed
-from blizzard_py.kernels.partition import split_by_time
-from blizzard_py.kernels.task import TaskReport
-from blizzard_py.kernels.write import OutputNames, OutputSet, ParquetFormat
+from blizzard_py.kernels.partition import Places, Unplaceable, place_rows
+from blizzard_py.kernels.task import TaskReport, output_format
+from blizzard_py.kernels.write import OutputNames, OutputSet
 from blizzard_py.settings import IngestSettings, JobFile
 
 # The directory that a record's file brings along; it passes through Spark as a column.
@@ -80,28 +79,24 @@ def write_rows(
     Raises `StorageError` for the sink, `RowRefused`, and `ValueError` for a transform
     that changes `PARTITION`.
     """
-    settings = second.settings
-    outputs = OutputSet(
-        sink,
-        OutputNames(second.staging, second.output_prefix, index, attempt_id),
-        ParquetFormat(second.schema, settings.parquet_compression, settings.file_bytes),
-    )
+    form = output_format(second.settings, second.schema)
+    names = OutputNames(second.staging, second.output_prefix, f"{index:05d}", attempt_id)
+    outputs = OutputSet(sink, names, form)
     try:
         for batch in batches:
-            for directory, rows in _pieces(second, pa.Table.from_batches([batch])):
-                outputs.add(directory, rows.select(second.schema.names).cast(second.schema))
+            for where, rows in _pieces(second, pa.Table.from_batches([batch])):
+                outputs.add(where, rows.select(form.schema.names).cast(form.schema))
         return TaskReport(index, os.getpid(), tuple(outputs.close()), ())
     except BaseException:
         outputs.discard()
         raise
 
 
-def _pieces(second: Second, table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    settings = second.settings
-    if settings.partition_column is not None:
+def _pieces(second: Second, table: pa.Table) -> Iterator[tuple[str | Places, pa.Table]]:
+    if second.settings.partition_rules:
         try:
-            yield from split_by_time(table, settings.partition_column, settings.partition_template)
-        except FileFailed as error:
+            yield place_rows(table, second.settings.partition_rules), table
+        except Unplaceable as error:
             raise RowRefused(error.reason) from error
         return
     if PARTITION not in table.column_names:

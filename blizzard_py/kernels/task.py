@@ -36,11 +36,12 @@ from blizzard_py.kernels.isolate import IsolatedParser, check_readable
 from blizzard_py.kernels.letters import RecordLetters
 from blizzard_py.kernels.metadata import Metadata
 from blizzard_py.kernels.nursery import Nursery
+from blizzard_py.kernels.parquet import ParquetFormat
 from blizzard_py.kernels.parse import BadLine, BadRecord, LineParser
-from blizzard_py.kernels.partition import split_by_time
+from blizzard_py.kernels.partition import Places, place_rows, without_moved
 from blizzard_py.kernels.shares import Share, shares
 from blizzard_py.kernels.source import SourceStream
-from blizzard_py.kernels.write import OutputNames, OutputSet, ParquetFormat
+from blizzard_py.kernels.write import OutputNames, OutputSet
 from blizzard_py.settings import IngestJob, IngestSettings, JobFile
 
 # Files below the first size are parsed in groups of about the second.
@@ -49,7 +50,7 @@ GROUP_BYTES = 8 << 20
 # Arrow data of one file that may wait for its end.
 FILE_BUFFER_BYTES = 32 << 20
 
-_Piece = tuple[str, pa.Table]  # a directory of the table and rows that belong in it
+_Piece = tuple[str | Places, pa.Table]  # where in the table, and rows that belong there
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,18 @@ def tasks_of(job: IngestJob, packed: Sequence[tuple[JobFile, ...]]) -> list[Task
         Task(index, job.settings, job.staging, job.output_prefix, files, job.started_ts)
         for index, files in enumerate(packed)
     ]
+
+
+def output_format(settings: IngestSettings, schema: pa.Schema) -> ParquetFormat:
+    """How files of such rows are made: without the columns that stand in the directory."""
+    moved = {rule.column for rule in settings.partition_rules if rule.moves}
+    return ParquetFormat(
+        pa.schema([field for field in schema if field.name not in moved]),
+        settings.parquet_compression,
+        settings.file_bytes,
+        settings.row_group_bytes,
+        settings.sort_by,
+    )
 
 
 def merged(reports: Iterable[TaskReport]) -> IngestResult:
@@ -162,12 +175,8 @@ class _Run:
         self._tolerant = settings.on_bad_record == "quarantine_record"
         self._parser = LineParser(self._schema, tolerant=self._tolerant)
         self._metadata = Metadata(settings.metadata_columns, source.uri, task.started_ts)
-        self._names = OutputNames(task.staging, task.output_prefix, task.index, attempt_id)
-        self._format = ParquetFormat(
-            self._metadata.schema(self._schema.table),
-            settings.parquet_compression,
-            settings.file_bytes,
-        )
+        self._names = OutputNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
+        self._format = output_format(settings, self._metadata.schema(self._schema.table))
         self._shared = self._output_set()
         self._outputs: list[StagedOutput] = []
         self._finished: dict[str, FinishedFile] = {}
@@ -284,10 +293,10 @@ class _Run:
         self._letters.add(content.file.path, bad)
 
     def _pieces(self, table: pa.Table, partition: str) -> Iterator[_Piece]:
-        settings = self._task.settings
-        if settings.partition_column is None:
+        rules = self._task.settings.partition_rules
+        if not rules:
             return iter([(partition, table)])
-        return split_by_time(table, settings.partition_column, settings.partition_template)
+        return iter([(place_rows(table, rules), without_moved(table, rules))])
 
     def _ingest_group(self) -> None:
         """Ingest the small files read so far: together, or in turn if that fails."""
@@ -342,7 +351,7 @@ class _Run:
         self, table: pa.Table, kept: Sequence[tuple[Content, Share]]
     ) -> Iterator[_Piece]:
         """The rows of the files that are kept, by directory."""
-        if self._task.settings.partition_column is not None:
+        if self._task.settings.partition_rules:
             slices = [table.slice(share.start, share.rows) for _, share in kept]
             yield from self._pieces(pa.concat_tables(slices or [table.slice(0, 0)]), "")
             return

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
@@ -19,8 +19,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from blizzard_py.core.errors import Cancelled, EngineError
+from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import FinishedFile, IngestResult
 from blizzard_py.core.storage import join, order_key
+from blizzard_py.kernels.merge import merge_tasks, with_merged
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.second import Second
 from blizzard_py.kernels.task import TaskReport, merged, tasks_of
@@ -38,7 +40,7 @@ from blizzard_py.spark.transform import (
     transformed,
     without_duplicates,
 )
-from blizzard_py.spark.worker import REPORTS, run_partition, write_partition
+from blizzard_py.spark.worker import REPORTS, run_merge_partition, run_partition, write_partition
 
 _CANCEL_INTERVAL_SECS = 0.1
 # The first of two jobs: below the batch's staging, and fast to read again.
@@ -46,6 +48,8 @@ _FIRST = "first"
 _FIRST_FILE_BYTES = 32 << 20
 
 _Failure = (PySparkException, Py4JError, OSError, RuntimeError)
+
+ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class SparkEngine:
@@ -77,8 +81,10 @@ class SparkEngine:
             return IngestResult((), (), 0)
         with self._job(job) as running:
             if needs_second(job.settings):
-                return self._settled(job, running)
-            return merged(self._first(job, running))
+                result = self._settled(job, running)
+            else:
+                result = merged(self._first(job, running))
+            return _with_merges(job, result, running)
 
     def check(self, pipeline: str, settings: IngestSettings) -> None:
         """Raise `ConfigError` if the pipeline's transform cannot be used. Starts Spark for that."""
@@ -163,10 +169,7 @@ class SparkEngine:
     def _first(self, job: IngestJob, running: _Running) -> list[TaskReport]:
         packed = pack(job.files, task_count(job.files, running.session.parallelism()))
         run = functools.partial(run_partition, tasks_of(job, packed))
-        return _collected(
-            running,
-            running.session.spark.range(0, len(packed), 1, len(packed)).mapInArrow(run, REPORTS),
-        )
+        return _on_ids(running, len(packed), run)
 
     def _settled(self, job: IngestJob, running: _Running) -> IngestResult:
         """Both jobs; files that the statement fails on are quarantined, and cost the rest nothing.
@@ -267,6 +270,27 @@ class _Running:
         self.ended = threading.Event()
 
 
+def _on_ids(running: _Running, tasks: int, run: ArrowFunction) -> list[TaskReport]:
+    """One call of ``run`` with the number of each task; their reports."""
+    frame = running.session.spark.range(0, tasks, 1, tasks).mapInArrow(run, REPORTS)
+    return _collected(running, frame)
+
+
+def _with_merges(job: IngestJob, result: IngestResult, running: _Running) -> IngestResult:
+    """The result with its small outputs merged. Without that it is as right, only larger."""
+    tasks = merge_tasks(job, result, running.session.parallelism())
+    if not tasks:
+        return result
+    try:
+        reports = _on_ids(running, len(tasks), functools.partial(run_merge_partition, tasks))
+    except _Failure as error:
+        if running.cancelled.is_set():
+            raise
+        get_logger().warning("merge_failed", job=job.output_prefix, error=reason_of(error))
+        return result
+    return with_merged(result, tasks, reports)
+
+
 def _collected(running: _Running, frame: DataFrame) -> list[TaskReport]:
     if running.cancelled.is_set():
         raise Cancelled(f"{running.group}: cancelled")
@@ -282,7 +306,8 @@ def _first_job(job: IngestJob) -> IngestJob:
             parquet_compression="lz4",
             file_bytes=_FIRST_FILE_BYTES,
             partition_template="",
-            partition_column=None,
+            partition_rules=(),
+            sort_by=(),
             metadata_columns=staged_metadata(job.settings),
         ),
         staging=join(job.staging, _FIRST),

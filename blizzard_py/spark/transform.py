@@ -67,6 +67,9 @@ _PLAIN = (
     TimestampType,
 )
 
+# What has one text in a path, and an order.
+_IN_A_PATH = (BooleanType, DateType, IntegerType, LongType, StringType, TimestampType)
+
 
 def needs_second(settings: IngestSettings) -> bool:
     """Whether the records of a batch go through Spark SQL."""
@@ -75,7 +78,7 @@ def needs_second(settings: IngestSettings) -> bool:
 
 def by_path(settings: IngestSettings) -> bool:
     """Whether a record's file decides about its directory."""
-    return bool(settings.partition_template) and settings.partition_column is None
+    return bool(settings.partition_template) and not settings.partition_rules
 
 
 def staged_metadata(settings: IngestSettings) -> tuple[MetadataColumn, ...]:
@@ -214,15 +217,35 @@ def _schema_refusal(schema: StructType, settings: IngestSettings) -> str | None:
 
 def _partition_refusal(schema: StructType, settings: IngestSettings) -> str | None:
     types = {field.name: field.dataType for field in schema.fields}
-    column = settings.partition_column
-    if column is not None and not isinstance(types.get(column), TimestampType):
-        return f"must give the timestamp column {column!r}, which sink.partition_by.column names"
-    lowered = {name.lower(): name for name in types}
-    for part in settings.partition_template.split("/") if settings.partition_template else ():
-        key = part.partition("=")[0]
+    for rule in settings.partition_rules:
+        kind = types.get(rule.column)
+        if kind is None:
+            return f"must give the column {rule.column!r}, which sink.partition_by names"
+        if rule.template and not isinstance(kind, TimestampType):
+            return f"must give {rule.column!r} as a timestamp, which sink.partition_by takes it for"
+        if not rule.template and not isinstance(kind, _IN_A_PATH):
+            return (
+                f"gives {rule.column!r} as {first_line(kind.simpleString())}, which"
+                " sink.partition_by cannot make a directory of; CAST it to STRING"
+            )
+    for sorted_by in settings.sort_by:
+        kind = types.get(sorted_by.column)
+        if not isinstance(kind, (*_IN_A_PATH, FloatType, DoubleType)):
+            return f"must give the column {sorted_by.column!r} with an order: sink.sort_by names it"
+    moved = {rule.column for rule in settings.partition_rules if rule.moves}
+    lowered = {name.lower(): name for name in types if name not in moved}
+    for key in _partition_keys(settings):
         if key.lower() in lowered:
             return f"gives column {lowered[key.lower()]!r}, which is a key of sink.partition_by"
     return None
+
+
+def _partition_keys(settings: IngestSettings) -> Iterator[str]:
+    templates = [rule.template for rule in settings.partition_rules]
+    for template in filter(None, (*templates, settings.partition_template)):
+        for part in template.split("/"):
+            yield part.partition("=")[0]
+    yield from (rule.key for rule in settings.partition_rules if rule.key)
 
 
 _NO_REMEDY = "which a Delta table cannot hold; CAST it to another"

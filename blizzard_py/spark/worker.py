@@ -11,6 +11,7 @@ from pyspark import TaskContext
 
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.stores import open_storage
+from blizzard_py.kernels.merge import MergeTask, run_merge
 from blizzard_py.kernels.process import prepare_process
 from blizzard_py.kernels.second import Second, read_records, write_rows
 from blizzard_py.kernels.task import Task, TaskReport, run_task
@@ -90,6 +91,16 @@ def _ids(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
 
 def _reported(report: TaskReport) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"result": [report.to_json()]})
+
+
+def run_merge_partition(
+    tasks: Sequence[MergeTask], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """As `run_partition`, for the job that merges small outputs."""
+    context = _context()
+    for index in _ids(batches):
+        task = tasks[index]
+        yield _reported(run_merge(task, _storage(task.settings.sink), context.taskAttemptId()))
 
 
 @functools.cache

@@ -1,0 +1,164 @@
+"""Who takes part in `benchmarks.ingest`, each as a function from a folder to another.
+
+All read the same gzip NDJSON with the same declared schema and write snappy Parquet to the
+same disk, on the same number of cores.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from benchmarks.ingest_shapes import FIELDS
+from blizzard_py.core.model import IngestResult
+from blizzard_py.core.stores import open_storage
+from blizzard_py.kernels.merge import MergeTask, merge_tasks, run_merge, with_merged
+from blizzard_py.kernels.packing import pack, task_count
+from blizzard_py.kernels.process import prepare_process
+from blizzard_py.kernels.task import Task, TaskReport, merged, run_task, tasks_of
+from blizzard_py.settings import IngestJob, IngestSettings, JobFile, Place
+from blizzard_py.spark import SparkEngine
+
+BARE = "bare processes"
+BLIZZARD = "blizzard on Spark"
+SPARK_JSON = "spark.read.json"
+STREAMING = "Structured Streaming"
+DUCKDB = "duckdb"
+POLARS = "polars"
+
+_SQL_TYPES = {
+    "int64": "BIGINT",
+    "timestamp": "TIMESTAMP",
+    "string": "VARCHAR",
+    "float64": "DOUBLE",
+    "boolean": "BOOLEAN",
+}
+_SPARK_SCHEMA = ", ".join(
+    f"{f.name} {'string' if f.type == 'string' else _SQL_TYPES[f.type].lower()}" for f in FIELDS
+)
+
+Contender = Callable[[Path, Path], int]
+
+
+def job_of(source: Path, sink: Path) -> IngestJob:
+    """What the daemon would hand to its engine for all files of the folder."""
+    return IngestJob(
+        IngestSettings(
+            Place(str(source)), Place(str(sink)), FIELDS, "auto", "snappy", file_bytes=128 << 20
+        ),
+        "_blizzard/staging/bench/1/1",
+        "bench/source/1/1",
+        tuple(JobFile(p.name, p.stat().st_size) for p in sorted(source.iterdir())),
+    )
+
+
+def bare_pool(cores: int) -> ProcessPoolExecutor:
+    """Plain processes with the kernels loaded; to be forked before Spark starts its threads."""
+    return ProcessPoolExecutor(cores, get_context("fork"), prepare_process)
+
+
+def table_pool(cores: int) -> ProcessPoolExecutor:
+    """One process for duckdb and polars, which takes no more cores than the others."""
+    return ProcessPoolExecutor(1, get_context("spawn"), _limit_threads, (cores,))
+
+
+def contenders(
+    engine: SparkEngine, bare: Executor, tables: Executor, cores: int
+) -> dict[str, Contender]:
+    """By name; each returns the rows that it wrote, by the footers of its files."""
+    return {
+        BARE: lambda source, sink: _bare(bare, cores, source, sink),
+        BLIZZARD: lambda source, sink: _rows_of(engine.ingest(job_of(source, sink)), sink),
+        SPARK_JSON: lambda source, sink: _spark_json(engine, source, sink),
+        STREAMING: lambda source, sink: _streaming(engine, source, sink),
+        DUCKDB: lambda source, sink: tables.submit(_duckdb, source, sink).result(),
+        POLARS: lambda source, sink: tables.submit(_polars, source, sink).result(),
+    }
+
+
+def _rows_of(result: IngestResult, sink: Path) -> int:
+    return _rows_in(sink / output.staged for output in result.outputs)
+
+
+def _rows_in(paths: Iterable[Path]) -> int:
+    return sum(pq.read_metadata(path).num_rows for path in paths)
+
+
+def _bare(pool: Executor, cores: int, source: Path, sink: Path) -> int:
+    """The kernels of both jobs without Spark: what the engine is measured by."""
+    job = job_of(source, sink)
+    tasks = tasks_of(job, pack(job.files, task_count(job.files, cores)))
+    result = merged(pool.map(_bare_task, tasks))
+    merges = merge_tasks(job, result, cores)
+    reports = list(pool.map(_bare_merge, merges))
+    return _rows_of(with_merged(result, merges, reports), sink)
+
+
+def _bare_task(task: Task) -> TaskReport:
+    places = (task.settings.source, task.settings.sink)
+    source, sink = (open_storage(place.uri, place.options) for place in places)
+    return run_task(task, source, sink, attempt_id=os.getpid())
+
+
+def _bare_merge(task: MergeTask) -> TaskReport:
+    return run_merge(task, open_storage(task.settings.sink.uri, {}), attempt_id=os.getpid())
+
+
+def _spark_json(engine: SparkEngine, source: Path, sink: Path) -> int:
+    frame = engine.session().read.schema(_SPARK_SCHEMA).json(str(source))
+    frame.write.parquet(str(sink))
+    return _rows_in(sink.glob("*.parquet"))
+
+
+def _streaming(engine: SparkEngine, source: Path, sink: Path) -> int:
+    frame = engine.session().readStream.schema(_SPARK_SCHEMA).json(str(source))
+    query = (
+        frame.writeStream.format("parquet")
+        .option("path", str(sink / "table"))
+        .option("checkpointLocation", str(sink / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return _rows_in((sink / "table").glob("*.parquet"))
+
+
+def _limit_threads(cores: int) -> None:
+    os.environ["POLARS_MAX_THREADS"] = str(cores)  # read when polars is imported
+    os.environ["BENCH_CORES"] = str(cores)
+
+
+def _duckdb(source: Path, sink: Path) -> int:
+    import duckdb  # noqa: PLC0415  # in its process only
+
+    columns = ", ".join(f"{f.name}: '{_SQL_TYPES[f.type]}'" for f in FIELDS)
+    sink.mkdir(parents=True)
+    with duckdb.connect() as db:
+        db.execute(f"set threads = {os.environ['BENCH_CORES']}")
+        db.execute(
+            f"copy (select * from read_json('{source}/*.gz', format = 'newline_delimited',"
+            f" compression = 'gzip', columns = {{{columns}}}))"
+            f" to '{sink}/all.parquet' (format parquet, compression snappy)"
+        )
+    return _rows_in([sink / "all.parquet"])
+
+
+def _polars(source: Path, sink: Path) -> int:
+    import polars as pl  # noqa: PLC0415  # after POLARS_MAX_THREADS is set
+
+    types = {
+        "int64": pl.Int64(),
+        "timestamp": pl.Datetime("us", "UTC"),
+        "string": pl.String(),
+        "float64": pl.Float64(),
+        "boolean": pl.Boolean(),
+    }
+    sink.mkdir(parents=True)
+    frame = pl.scan_ndjson(source / "*.gz", schema={f.name: types[f.type] for f in FIELDS})
+    frame.sink_parquet(sink / "all.parquet", compression="snappy")
+    return _rows_in([sink / "all.parquet"])

@@ -1,0 +1,137 @@
+"""Small outputs of one batch to fewer, larger ones: a second, short job.
+
+Every task of an ingest job leaves files of its own in each directory it had rows for. Where
+several of them are small, they are written again as one. The small ones stay in staging,
+unreported, and go with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from blizzard_py.core.errors import BlizzardError
+from blizzard_py.core.model import IngestResult, StagedOutput
+from blizzard_py.core.storage import Storage, order_key
+from blizzard_py.kernels.task import TaskReport, output_format
+from blizzard_py.kernels.write import OutputNames, OutputSet
+from blizzard_py.settings import IngestJob, IngestSettings
+
+# Outputs of a file's size divided by this are large enough to stay as they are: writing
+# them again costs more than their number does.
+SMALL_SHARE = 8
+# Merging less than this in a task of its own costs more to schedule than it saves.
+MIN_TASK_BYTES = 4 << 20
+# What opening a file costs, in bytes that could be written meanwhile.
+_FILE_COST_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """Groups of small outputs; each group has one directory and becomes one file."""
+
+    index: int
+    settings: IngestSettings
+    staging: str
+    output_prefix: str
+    groups: tuple[tuple[StagedOutput, ...], ...]
+
+
+def merge_groups(
+    outputs: Iterable[StagedOutput], file_bytes: int
+) -> list[tuple[StagedOutput, ...]]:
+    """Outputs that are better off as one file, in the order of their tasks. Pure.
+
+    Only files below an eighth of the size aimed at, two or more of one directory, and no
+    more of them than fill a file.
+    """
+    groups: list[tuple[StagedOutput, ...]] = []
+    by_directory: dict[str, list[StagedOutput]] = {}
+    for output in outputs:
+        if output.size * SMALL_SHARE < file_bytes:
+            by_directory.setdefault(output.partition, []).append(output)
+    for directory in sorted(by_directory, key=order_key):
+        group: list[StagedOutput] = []
+        for output in by_directory[directory]:
+            if sum(other.size for other in group) + output.size > file_bytes:
+                groups.append(tuple(group))
+                group = []
+            group.append(output)
+        groups.append(tuple(group))
+    return [group for group in groups if len(group) > 1]
+
+
+def merge_tasks(job: IngestJob, result: IngestResult, parallelism: int) -> list[MergeTask]:
+    """What to merge of a job's result; empty if nothing is worth it. Pure."""
+    groups = merge_groups(result.outputs, job.settings.file_bytes)
+    costs = [sum(output.size + _FILE_COST_BYTES for output in group) for group in groups]
+    count = max(1, min(len(groups), 2 * parallelism, sum(costs) // MIN_TASK_BYTES))
+    packed: list[list[tuple[StagedOutput, ...]]] = [[] for _ in range(count)]
+    before = 0
+    for group, cost in zip(groups, costs, strict=True):
+        packed[min(count - 1, (before + cost // 2) * count // sum(costs))].append(group)
+        before += cost
+    return [
+        MergeTask(index, job.settings, job.staging, job.output_prefix, tuple(some))
+        for index, some in enumerate(some for some in packed if some)
+    ]
+
+
+def run_merge(task: MergeTask, sink: Storage, attempt_id: int) -> TaskReport:
+    """Write each group's rows as one file. Raises `StorageError` if the sink fails."""
+    names = OutputNames(task.staging, task.output_prefix, f"m{task.index:05d}", attempt_id)
+    outputs: list[StagedOutput] = []
+    for group in task.groups:
+        outputs += _merged_group(task, group, names, sink)
+    return TaskReport(task.index, os.getpid(), tuple(outputs), ())
+
+
+def with_merged(
+    result: IngestResult, tasks: Sequence[MergeTask], reports: Sequence[TaskReport]
+) -> IngestResult:
+    """The result with what was merged in the place of what it was merged from.
+
+    Raises `BlizzardError` if rows are missing or too many, which only a bug explains.
+    """
+    gone = {output.staged for task in tasks for group in task.groups for output in group}
+    new = [output for report in sorted(reports, key=lambda r: r.task) for output in report.outputs]
+    kept = [output for output in result.outputs if output.staged not in gone]
+    before, after = _rows(result.outputs), _rows([*kept, *new])
+    if before != after:
+        raise BlizzardError("merging small outputs changed the number of rows of a partition")
+    return replace(result, outputs=(*kept, *new))
+
+
+def _rows(outputs: Iterable[StagedOutput]) -> dict[str, int]:
+    rows: dict[str, int] = {}
+    for output in outputs:
+        rows[output.partition] = rows.get(output.partition, 0) + output.rows
+    return rows
+
+
+def _merged_group(
+    task: MergeTask, group: Sequence[StagedOutput], names: OutputNames, sink: Storage
+) -> list[StagedOutput]:
+    outputs: OutputSet | None = None
+    try:
+        for output in group:
+            for table in _tables(sink, output):
+                if outputs is None:
+                    outputs = OutputSet(sink, names, output_format(task.settings, table.schema))
+                outputs.add(output.partition, table)
+        return outputs.close() if outputs is not None else []
+    except BaseException:
+        if outputs is not None:
+            outputs.discard()
+        raise
+
+
+def _tables(sink: Storage, output: StagedOutput) -> Iterator[pa.Table]:
+    """The rows of one small file: one request, since it is small."""
+    with pq.ParquetFile(pa.BufferReader(sink.read(output.staged))) as file:
+        for number in range(file.num_row_groups):
+            yield file.read_row_group(number, use_threads=False)

@@ -54,6 +54,7 @@ class IngestWorld:
     parquet: ParquetCompression = "snappy"
     file_bytes: int = 128 << 20
     row_group_bytes: int = 64 << 20
+    template: str = ""
     rules: tuple[PartitionRule, ...] = ()
     sort_by: tuple[SortKey, ...] = ()
     on_bad_record: OnBadRecord = "quarantine_record"
@@ -94,6 +95,7 @@ class IngestWorld:
                 parquet_compression=self.parquet,
                 file_bytes=self.file_bytes,
                 row_group_bytes=self.row_group_bytes,
+                partition_template=self.template,
                 partition_rules=self.rules,
                 sort_by=self.sort_by,
                 on_bad_record=self.on_bad_record,

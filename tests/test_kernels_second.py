@@ -11,7 +11,7 @@ import pytest
 from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.kernels.second import PARTITION, RowRefused, Second, read_records, write_rows
 from blizzard_py.kernels.task import Task, TaskReport, run_task
-from blizzard_py.settings import IngestJob, JobFile
+from blizzard_py.settings import IngestJob, JobFile, PartitionRule
 from blizzard_py.spark.transform import record_schema, staged_metadata
 from tests.ingest_world import PREFIX, STAGING, IngestWorld, lines
 
@@ -69,7 +69,7 @@ def test_rows_are_written_as_by_the_first_job(world: IngestWorld) -> None:
     sink = LocalStorage(str(world.table))
     report = write_rows(second(world, schema, "d=1", "d=2"), 5, 9, batches, sink)
     assert [(o.partition, o.rows) for o in report.outputs] == [("d=1", 3), ("d=2", 1)]
-    assert [o.output_id for o in report.outputs] == [f"{PREFIX}/5-9/0", f"{PREFIX}/5-9/1"]
+    assert [o.output_id for o in report.outputs] == [f"{PREFIX}/00005-9/{n}" for n in (0, 1)]
     assert [row["n"] for row in world.rows(report)] == [1, 3, 4, 2]
     assert report.files == ()
 
@@ -84,7 +84,7 @@ def test_a_directory_that_no_file_has_is_refused_and_leaves_nothing(world: Inges
 
 
 def test_a_time_that_no_calendar_has_is_the_rows_fault(world: IngestWorld) -> None:
-    world.template, world.column = "date=%Y-%m-%d", "at"
+    world.rules = (PartitionRule("at", template="date=%Y-%m-%d"),)
     kind = pa.timestamp("us", tz="UTC")
     schema = pa.schema([pa.field("at", kind)])
     batch = pa.RecordBatch.from_arrays([pa.array([1 << 61], pa.int64()).cast(kind)], schema=schema)

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from blizzard_py.__main__ import main
 from blizzard_py.core.errors import ConfigError, EngineError
+from blizzard_py.settings import PartitionRule, SortKey
 from blizzard_py.spark import SparkEngine
 from blizzard_py.spark.statement import call_refusal
 from tests.ingest_world import PREFIX, STAGING, IngestWorld, by_path, specs
@@ -231,7 +232,7 @@ def test_rows_are_partitioned_by_a_column_of_the_result(
         b'{"id":2,"time":"2024-01-02T10:00:00Z"}\n'
         b'{"id":3}\n',
     )
-    world.template, world.column = "date=%Y-%m-%d", "later"
+    world.rules = (PartitionRule("later", template="date=%Y-%m-%d"),)
     world.transform = "SELECT id, time + interval 1 day AS later FROM source"
     result = world.ingest(engine=spark_engine)
     assert {output.partition: output.rows for output in result.outputs} == {
@@ -239,11 +240,37 @@ def test_rows_are_partitioned_by_a_column_of_the_result(
         "date=2024-01-03": 1,
         "date=__HIVE_DEFAULT_PARTITION__": 1,
     }
-    world.column = "time"
-    assert "timestamp column 'time'" in refusal(spark_engine, world, world.transform)
-    world.column = "later"
+    world.rules = (PartitionRule("time", template="date=%Y-%m-%d"),)
+    assert "must give the column 'time'" in refusal(spark_engine, world, world.transform)
+    as_text = "SELECT id, string(time) AS time FROM source"
+    assert "'time' as a timestamp" in refusal(spark_engine, world, as_text)
+    world.rules = (PartitionRule("later", template="date=%Y-%m-%d"),)
     clash = "SELECT id AS Date, time AS later FROM source"
     assert "key of sink.partition_by" in refusal(spark_engine, world, clash)
+
+
+def test_a_value_of_the_result_moves_into_the_path_and_files_are_sorted(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    world.put("a.ndjson", records_of((1, "b"), (2, "a"), (3, "b"), (4, "c")))
+    world.rules, world.sort_by = (PartitionRule("kind", key="kind"),), (SortKey("id", True),)
+    world.transform = "SELECT id, CASE name WHEN 'c' THEN 'b' ELSE name END AS kind FROM source"
+    result = world.ingest(engine=spark_engine)
+    assert {output.partition: output.rows for output in result.outputs} == {
+        "kind=a": 1,
+        "kind=b": 3,
+    }
+    [sorted_file] = [
+        [row["id"] for row in pq.read_table(world.table / output.staged).to_pylist()]
+        for output in result.outputs
+        if output.partition == "kind=b"
+    ]
+    assert sorted_file == [4, 3, 1]
+    assert all(set(row) == {"id"} for row in world.rows(result))
+    without = "SELECT id, array(name) AS kind FROM source"
+    assert "CAST it to STRING" in refusal(spark_engine, world, without)
+    unordered = "SELECT name AS kind, array(id) AS id FROM source"
+    assert "sink.sort_by" in refusal(spark_engine, world, unordered)
 
 
 def test_the_directory_of_a_path_passes_through_the_statement(

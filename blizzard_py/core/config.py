@@ -185,16 +185,12 @@ class PipelineSettings(Settings):
     @model_validator(mode="after")
     def _metadata_columns_fit(self) -> Self:
         taken = {field.name.lower() for field in self.schema_.fields}
-        taken |= (
-            {key.lower() for key in self.sink.partition_by.keys}
-            if (self.sink.partition_by)
-            else set()
-        )
+        # Partition keys need no check: they may not begin with an underscore, as all of these do.
         for name in self.sink.metadata_columns:
             if name in taken:
                 raise ValueError(
                     f"sink.metadata_columns {name!r} is given twice or is also a field of the"
-                    " schema or a partition key; leave it out or rename the other"
+                    " schema; leave it out or rename the field"
                 )
             taken.add(name)
         return self

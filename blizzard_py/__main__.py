@@ -9,7 +9,7 @@ from typing import Any
 import click
 import yaml
 
-from blizzard_py import app
+from blizzard_py import app, inspection
 from blizzard_py.backfill import Range
 from blizzard_py.commands import checkpoint, dlq, init
 from blizzard_py.commands.options import source_options
@@ -107,7 +107,7 @@ def validate(config: Path) -> int:
 @command
 def plan(config: Path, as_json: bool) -> int:
     """Show what the next poll would ingest, and what finding it costs. Writes nothing."""
-    return answer(app.plan(load_config(config)), _print_plan, as_json=as_json)
+    return answer(inspection.plan(load_config(config)), _print_plan, as_json=as_json)
 
 
 @main.command(
@@ -127,7 +127,7 @@ def status(config: Path, as_json: bool) -> int:
     Works from any machine that reaches the stores, whether the daemon runs or not.
     A + behind a number says that there is more than was looked at.
     """
-    return answer(app.status(load_config(config)), _print_status, as_json=as_json)
+    return answer(inspection.status(load_config(config)), _print_status, as_json=as_json)
 
 
 @main.command(
@@ -146,7 +146,7 @@ def schema(config: Path, as_json: bool) -> int:
 
     What is printed is YAML for schema.fields. Writes nothing.
     """
-    return answer(app.schema(load_config(config)), _print_schema, as_json=as_json)
+    return answer(inspection.schema(load_config(config)), _print_schema, as_json=as_json)
 
 
 @main.command(
@@ -168,7 +168,7 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
     %-escapes are not decoded. Exit codes: 0 explained, whatever the answer is,
     1 the state or a store cannot be read, 2 bad configuration or usage.
     """
-    found = app.explain(load_config(config), uri)
+    found = inspection.explain(load_config(config), uri)
     if as_json:
         print_json(found.to_json())
     else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 
-from blizzard_py.backfill import BACKFILL
+from blizzard_py.backfill import BACKFILL, Range
 from blizzard_py.batch import RECORDS_SUFFIX, REPLAY_SUFFIX, Parts
 from blizzard_py.core import checkpoint
 from blizzard_py.core.errors import BlizzardError, NotFound
@@ -133,6 +133,13 @@ def _state(parts: Parts, source_id: str) -> SourceState:
 
 def _replays_of(live: Parts) -> tuple[str, str]:
     return f"{live.id}{REPLAY_SUFFIX}", f"{live.id}{RECORDS_SUFFIX}"
+
+
+def backfill_ranges(live: Parts) -> list[Range]:
+    """The ranges of a source's backfills so far, from the names of their checkpoints."""
+    stem = f"{live.id}{BACKFILL}"
+    found = (Range.from_slug(name.removeprefix(stem)) for name in _backfills_of(live))
+    return [known for known in found if known is not None]
 
 
 def _backfills_of(live: Parts) -> tuple[str, ...]:

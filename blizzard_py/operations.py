@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from functools import partial
 
 from blizzard_py import letters
-from blizzard_py.app import NoEngine, parts_of, source_of, spark_engine
 from blizzard_py.batch import Parts
 from blizzard_py.core.config import Config
 from blizzard_py.core.daemon import Loop, run, stop_on_signals
@@ -19,6 +18,7 @@ from blizzard_py.letters import DeadLetter, LetterObject, UnreadableLetter
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.replay import Drain, Outcome, Replay, Report, file_parts, record_parts, records_uri
 from blizzard_py.settings import Engine
+from blizzard_py.wiring import NoEngine, parts_of, source_of, spark_engine
 
 
 def sources_of(config: Config, pipeline: str | None, source: str | None) -> list[tuple[str, str]]:

@@ -16,11 +16,11 @@ import duckdb
 import yaml
 from deltalake import DeltaTable
 
-from blizzard_py.app import build
 from blizzard_py.core.configfile import load_config
 from blizzard_py.core.daemon import Loop, run
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.stores import open_storage
+from blizzard_py.wiring import build
 from tests.direct_engine import DirectEngine
 
 ROOT = Path(__file__).parents[1]

@@ -13,11 +13,11 @@ import boto3  # type: ignore[import-untyped]  # ships no types
 import pytest
 import zstandard
 
-from blizzard_py.app import build
 from blizzard_py.core.configfile import load_config
 from blizzard_py.core.errors import EngineError, StateError
 from blizzard_py.core.model import IngestResult
 from blizzard_py.settings import IngestJob
+from blizzard_py.wiring import build
 from tests.direct_engine import DirectEngine
 from tests.s3_server import S3Server, s3_server
 from tests.scenario import Scenario, ndjson

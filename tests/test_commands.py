@@ -176,7 +176,7 @@ def test_errors_are_one_line_and_verbose_adds_the_trace(
     def broken(_config: object) -> Any:
         raise TypeError(f"oops {HOSTILE}")
 
-    monkeypatch.setattr("blizzard_py.app.plan", broken)
+    monkeypatch.setattr("blizzard_py.inspection.plan", broken)
     scenario = Scenario(tmp_path, str(tmp_path))
     done = invoke("plan", str(scenario.config))
     assert done.exit_code == 1

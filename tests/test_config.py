@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from blizzard_py.app import ingest_settings
 from blizzard_py.core.config import Config
 from blizzard_py.core.configfile import load_config
 from blizzard_py.core.errors import ConfigError
 from blizzard_py.settings import PartitionRule, SortKey
+from blizzard_py.wiring import ingest_settings
 from penguin_py.settings import tables_of
 
 GOOD: dict[str, Any] = {

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from blizzard_py.app import build
 from blizzard_py.core.config import Config
+from blizzard_py.wiring import build
 from penguin_py.delta import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import tables_of

@@ -1,0 +1,163 @@
+"""The files that stand for a letter object: those that failed, or its records as new files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from blizzard_py import letters
+from blizzard_py.batch import Parts
+from blizzard_py.claims import Claims
+from blizzard_py.core.errors import BlizzardError
+from blizzard_py.core.model import Entry
+from blizzard_py.kernels.failure import FileFailed
+from blizzard_py.letters import DeadLetter, LetterObject
+from blizzard_py.rereading import read_lines
+
+# How much of records may wait in memory for being written, and how large their files get.
+RECORD_FILE_BYTES = 64 << 20
+
+
+class ReplayRefused(BlizzardError):
+    """A letter cannot be replayed as it is; the message names the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A file of a letter object and what a replay does with it.
+
+    ``reason`` is empty for one that is ingested, else it says whose it is.
+    ``records`` counts the records in a file that the replay writes.
+    """
+
+    path: str
+    reason: str = ""
+    records: int = 0
+    entry: Entry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFiles:
+    """Finds the files of letter objects among the parts that `Replay` has.
+
+    With ``from_source`` every record is read from its file again, else only what
+    its letter had no room for.
+    """
+
+    live: Parts
+    files: Parts
+    records: Parts
+    from_source: bool
+
+    def parts_for(self, found: LetterObject) -> Parts:
+        """Which replay an object belongs to: all of its letters are of one source folder."""
+        if found.kind == "records":
+            return self.records
+        first = next(letters.read(self.live.stores.dlq, found), None)
+        root = f"{self.records.stores.source.uri}/"
+        return self.records if first is not None and first.uri.startswith(root) else self.files
+
+    def of(self, found: LetterObject, claims: Claims, *, write: bool) -> Iterator[Chosen]:
+        """The files of an object; ``write`` writes those that records need (step 1).
+
+        Raises `ReplayRefused`, `UnreadableLetter`, `StorageError`.
+        """
+        if found.kind == "records":
+            yield from self._record_files(found, write=write)
+            return
+        parts = self.parts_for(found)
+        seen = set()
+        for letter in letters.read(self.live.stores.dlq, found):
+            path = self._path_below(parts, letter)
+            if path in seen:
+                continue
+            seen.add(path)
+            entry = parts.stores.source.stat(path)
+            reason = claims.whose(path, entry, letter, live=parts is self.files)
+            if reason:
+                yield Chosen(path, reason)
+            else:
+                # A file that is gone is queued all the same: it ends with a letter that says so.
+                yield Chosen(path, entry=entry or Entry(path, 0, self.live.clock()))
+
+    def _path_below(self, parts: Parts, letter: DeadLetter) -> str:
+        root = f"{parts.stores.source.uri}/"
+        if not letter.uri.startswith(root):
+            raise ReplayRefused(
+                f"{letter.uri} is not below {root}; put source_uri back for the replay, or bring"
+                " the file to the source under a new name and move the letter away"
+            )
+        return letter.uri.removeprefix(root)
+
+    def _record_files(self, found: LetterObject, *, write: bool) -> Iterator[Chosen]:
+        """The records of an object as files, one per source file, in bounded pieces."""
+        waiting: dict[str, list[DeadLetter]] = {}
+        held = piece = 0
+        for letter in letters.read(self.live.stores.dlq, found):
+            path = self._path_below(self._home_of(letter), letter)
+            waiting.setdefault(letters.original_of(path), []).append(letter)
+            held += max(letter.length, len(letter.raw))
+            if held > RECORD_FILE_BYTES:
+                yield from self._written(found, piece, waiting, write=write)
+                waiting, held, piece = {}, 0, piece + 1
+        yield from self._written(found, piece, waiting, write=write)
+
+    def _home_of(self, letter: DeadLetter) -> Parts:
+        """Where a letter's file lies: at the source, or among the records of a replay."""
+        ours = letter.uri.startswith(f"{self.records.stores.source.uri}/")
+        return self.records if ours else self.files
+
+    def _written(
+        self,
+        found: LetterObject,
+        piece: int,
+        waiting: Mapping[str, Sequence[DeadLetter]],
+        *,
+        write: bool,
+    ) -> Iterator[Chosen]:
+        for original, held in sorted(waiting.items()):
+            target = f"{original}.{found.batch}.{piece}.ndjson"
+            data = b"".join(line + b"\n" for line in self._raw_lines(held))
+            if write:
+                self.records.stores.source.put_atomic(target, data)
+            entry = Entry(target, len(data), self.live.clock())
+            yield Chosen(target, records=len(held), entry=entry)
+
+    def _raw_lines(self, held: Sequence[DeadLetter]) -> list[bytes]:
+        """The records' lines: from the letters or, where those are cut, from their file."""
+        cut: dict[str, list[DeadLetter]] = {}
+        for letter in held:
+            if letter.truncated or self.from_source:
+                cut.setdefault(letter.uri, []).append(letter)
+        again = {uri: self._from_file(uri, found) for uri, found in cut.items()}
+        return [again.get(letter.uri, {}).get(letter.line, letter.raw) for letter in held]
+
+    def _from_file(self, uri: str, cut: Sequence[DeadLetter]) -> dict[int, bytes]:
+        parts = self._home_of(cut[0])
+        path = self._path_below(parts, cut[0])
+        source = parts.stores.source
+        entry = source.stat(path)
+        if entry is None:
+            raise ReplayRefused(
+                f"{uri} is gone and {len(cut)} of its lines have to be read from it; bring the"
+                " file back under this name"
+            )
+        try:
+            lines = read_lines(
+                source, path, entry.size, parts.source.compression, [c.line for c in cut]
+            )
+        except FileFailed as error:
+            raise ReplayRefused(f"{uri} cannot be read again: {error.reason}") from error
+        except ValueError as error:
+            raise ReplayRefused(f"{uri}: {error}") from error
+        for letter in cut:
+            line = lines.get(letter.line)
+            if line is None:
+                raise ReplayRefused(f"{uri} has no line {letter.line} any more; bring it back")
+            # What was cut as text may end in the middle of a character.
+            if not self.from_source and not line.startswith(letter.raw[:-4]):
+                raise ReplayRefused(
+                    f"line {letter.line} of {uri} is another one than when its letter was written;"
+                    " give --from-source to take what is there now"
+                )
+        return lines

@@ -1,0 +1,184 @@
+"""Running a replay: letters are taken in groups, drained and put away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeAlias
+
+from blizzard_py.batch import Parts
+from blizzard_py.claims import BatchInFlight, Claims
+from blizzard_py.core.errors import NotFound
+from blizzard_py.core.log import get_logger
+from blizzard_py.core.watermark import Gap
+from blizzard_py.discovery import Scope
+from blizzard_py.journal import Ingested
+from blizzard_py.letters import LetterObject, UnreadableLetter
+from blizzard_py.pipeline import SourcePipeline
+from blizzard_py.replay.files import Chosen, LetterFiles, ReplayRefused
+from blizzard_py.replay.ledger import Ledger
+
+_NOTHING = Gap("", "")
+# So many objects are taken before their files are ingested together.
+LETTERS_AT_ONCE = 100
+
+Drain: TypeAlias = Callable[[SourcePipeline], int]
+
+_REFUSALS = (ReplayRefused, UnreadableLetter, BatchInFlight, NotFound)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a replay did with one letter object, or would do.
+
+    ``state`` is ``replayed``, ``taken`` (work is left: run it again), ``would
+    replay``, or ``refused``, and then ``error`` has the reason.
+    """
+
+    id: str
+    kind: str
+    state: str
+    files: int = 0
+    records: int = 0
+    left_to_others: tuple[tuple[str, str], ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A whole replay: each object's outcome, and how many files and rows came of it."""
+
+    outcomes: tuple[Outcome, ...]
+    ingested: int
+    failed_again: int
+    rows: int
+    exit_code: int
+
+
+@dataclass
+class Replay:
+    """The replays of one source, made of its parts and of `file_parts` and `record_parts`.
+
+    ``drain`` cycles a worker until it has nothing left to do, and returns its exit code.
+    """
+
+    live: Parts
+    files: Parts
+    records: Parts
+    drain: Drain
+    from_source: bool = False
+
+    def __post_init__(self) -> None:
+        live = self.live
+        self._log = get_logger(pipeline=live.pipeline, source=live.source_name)
+        self._letter_files = LetterFiles(live, self.files, self.records, self.from_source)
+        self._journals = [
+            Ingested(live.stores.sink, parts.id, live.concurrency)
+            for parts in (self.files, self.records)
+        ]
+
+    def preview(self, chosen: Iterable[LetterObject]) -> Iterator[Outcome]:
+        """What `run` would do with each object. Writes nothing."""
+        claims = Claims(self.live, self._replayed())
+        for found in chosen:
+            try:
+                claims.check_batch(found)
+                files = list(self._letter_files.of(found, claims, write=False))
+            except _REFUSALS as error:
+                yield Outcome(found.id, found.kind, "refused", error=str(error))
+            else:
+                yield _told(found, files, "would replay")
+
+    def run(self, chosen: Iterable[LetterObject]) -> Report:
+        """Replay the objects in their order, and finish what an earlier run left.
+
+        Raises `FencedError` if another replay of the source takes over, `StorageError`;
+        then run it again.
+        """
+        before = self._totals()
+        outcomes: list[Outcome] = []
+        begun = self._letters_left()
+        code = self._drain_all()
+        begun -= self._letters_left()
+        waiting = iter(chosen)
+        while not code and (group := list(islice(waiting, LETTERS_AT_ONCE))):
+            taken = [
+                # An earlier run took it and died; it is put away now.
+                Outcome(found.id, found.kind, "replayed")
+                if found.id in begun
+                else self._take(found)
+                for found in group
+            ]
+            code = self._drain_all()
+            left = self._letters_left()
+            outcomes += [
+                replace(told, state="taken")
+                if told.state == "replayed" and told.id in left
+                else told
+                for told in taken
+            ]
+        ingested, failed, rows = (
+            now - then for now, then in zip(self._totals(), before, strict=True)
+        )
+        refused = any(told.state == "refused" for told in outcomes)
+        return Report(tuple(outcomes), ingested, failed, rows, code or int(refused))
+
+    def _take(self, found: LetterObject) -> Outcome:
+        """Steps 1 and 2."""
+        claims = Claims(self.live, self._replayed())
+        try:
+            claims.check_batch(found)
+            parts = self._letter_files.parts_for(found)
+            ledger = Ledger(parts)
+            state = ledger.open()
+            if found.id in state.letters:
+                return Outcome(found.id, found.kind, "replayed")
+            files = list(self._letter_files.of(found, claims, write=True))
+        except _REFUSALS as error:
+            return Outcome(found.id, found.kind, "refused", error=str(error))
+        ledger.add(state, found.id, [file.entry for file in files if file.entry is not None])
+        self._log.info("letters_taken", letter=found.id, files=len(files))
+        return _told(found, files, "replayed")
+
+    def _drain_all(self) -> int:
+        """Steps 3 and 4 for all that is taken; the exit code."""
+        for parts in (self.files, self.records):
+            if not Ledger(parts).has_work():
+                continue
+            code = self.drain(SourcePipeline(parts, Scope(_NOTHING, lambda _entry: False)))
+            if code:
+                return code
+            Ledger(parts).settle()
+        return 0
+
+    def _letters_left(self) -> set[str]:
+        return {
+            letter
+            for parts in (self.files, self.records)
+            for letter in Ledger(parts).peek().letters
+        }
+
+    def _totals(self) -> tuple[int, int, int]:
+        found = [Ledger(parts).peek().totals for parts in (self.files, self.records)]
+        return (
+            sum(totals.files for totals in found),
+            sum(totals.quarantined for totals in found),
+            sum(totals.rows for totals in found),
+        )
+
+    def _replayed(self) -> dict[str, str]:
+        """Paths that replays have ingested, with the batch."""
+        files, records = (journal.batches() for journal in self._journals)
+        return {**files, **records}
+
+
+def _told(found: LetterObject, files: Sequence[Chosen], state: str) -> Outcome:
+    return Outcome(
+        found.id,
+        found.kind,
+        state,
+        files=sum(file.entry is not None for file in files),
+        records=sum(file.records for file in files),
+        left_to_others=tuple((file.path, file.reason) for file in files if file.reason),
+    )

@@ -1,0 +1,60 @@
+"""The two sources that a replay of a source consists of, made from the live one's parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from blizzard_py.batch import RECORDS_SUFFIX, REPLAY_SUFFIX, Parts
+from blizzard_py.core.config import OnBadRecord
+from blizzard_py.core.storage import Storage
+from blizzard_py.settings import Engine, Place
+
+
+def records_uri(live: Parts) -> str:
+    """Where the records of a source are written to be read again."""
+    return f"{live.stores.dlq.uri}/{live.id}{RECORDS_SUFFIX}"
+
+
+def file_parts(live: Parts, engine: Engine) -> Parts:
+    """The source that reads whole files again."""
+    # A replay is not stopped by what fails again: it has its letter, and others wait.
+    on_bad: OnBadRecord = (
+        "quarantine_file" if live.errors.on_bad_record == "fail" else live.errors.on_bad_record
+    )
+    return replace(
+        live,
+        suffix=REPLAY_SUFFIX,
+        engine=engine,
+        ingest=replace(live.ingest, on_bad_record=on_bad),
+        # The letters are the only bound, and every one is to get its answer.
+        source=live.source.model_copy(
+            update={
+                "use_watermark": True,
+                "partition_filter": live.source.partition_filter
+                and live.source.partition_filter.model_copy(update={"lookback": None}),
+                "late_sweep_interval_secs": 0,
+                "order_guard": "off",
+            }
+        ),
+        errors=live.errors.model_copy(update={"max_failures": 0, "on_bad_record": on_bad}),
+    )
+
+
+def record_parts(live: Parts, engine: Engine, storage: Storage) -> Parts:
+    """The source that reads the records below `records_uri`, which ``storage`` is."""
+    files = file_parts(live, engine)
+    return replace(
+        files,
+        suffix=RECORDS_SUFFIX,
+        source=files.source.model_copy(update={"compression": "none"}),
+        ingest=replace(
+            live.ingest,
+            source=Place(storage.uri, live.ingest.sink.options),
+            compression="none",
+            # Those that are good now are not to wait for those that are not.
+            on_bad_record="quarantine_record",
+            max_bad_fraction=1.0,
+        ),
+        errors=files.errors.model_copy(update={"on_bad_record": "quarantine_record"}),
+        stores=replace(live.stores, source=storage),
+    )

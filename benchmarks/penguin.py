@@ -11,20 +11,15 @@
 
 Prints Markdown.
 
-Each figure comes from a process of its own, so that peak memory is its own as well.
-The large tables have log entries without files behind them: no poll and no commit
-looks at those.
+What is measured on a disk comes from processes of their own (`benchmarks.penguin_parts`).
 """
 
 from __future__ import annotations
 
 import argparse
 import io
-import json
-import resource
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -38,305 +33,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.transaction import AddAction, create_table_with_add_actions
 
-from blizzard_py.core.config import Config
+from benchmarks.penguin_parts import measured
+from benchmarks.penguin_table import THREADS, Counting, make_table, penguin
 from blizzard_py.core.model import Entry
-from blizzard_py.core.storage import Page, Storage
 from blizzard_py.core.stores import open_storage
-from penguin_py.delta import DeltaLog
 from penguin_py.incoming import read_footers
-from penguin_py.pipeline import TablePipeline
-from penguin_py.settings import tables_of
-from penguin_py.statistics import file_statistics
 from tests.fault_proxy import FaultProxy, fault_proxy
 from tests.s3_server import S3Server, s3_server
 
-DAYS = [f"date=2024-{month:02d}-{day:02d}" for month in range(1, 13) for day in range(1, 29)]
-NEW_DAY = "date=2025-01-01"
-# A closed partition costs no request; late files in it wait for the sweep.
-TRACKED = 2
-THREADS = 32
-BATCH = 100_000
 # How often Penguin and delta-rs take turns.
 TURNS = 2
 # Seconds by the clock and seconds of the processor: other work on the machine lengthens
 # the first, and hardly the second.
 TIMES = ("secs", "cpu")
-
-
-def sample() -> bytes:
-    """One small file of three columns."""
-    sink = io.BytesIO()
-    moment = pa.array([1_700_000_000_000_000] * 100, pa.timestamp("us", tz="UTC"))
-    table = pa.table({"id": list(range(100)), "name": ["x" * 10] * 100, "moment": moment})
-    pq.write_table(table, sink)
-    return sink.getvalue()
-
-
-def sample_stats(data: bytes) -> tuple[pa.Schema, str]:
-    metadata = pq.read_metadata(io.BytesIO(data))
-    schema = metadata.schema.to_arrow_schema()
-    return schema, file_statistics(metadata, schema, schema)
-
-
-def make_table(root: Path, files: int) -> None:
-    """A table whose log has that many adds, in a checkpoint."""
-    data = sample()
-    schema, stats = sample_stats(data)
-    root.mkdir()
-    whole = Schema.from_arrow(pa.schema([*schema, pa.field("date", pa.date32())]))
-    for start in range(0, files, BATCH):
-        adds = [
-            AddAction(
-                path_of(number, files),
-                len(data),
-                {"date": path_of(number, files)[5:15]},
-                0,
-                data_change=True,
-                stats=stats,
-            )
-            for number in range(start, min(files, start + BATCH))
-        ]
-        if start == 0:
-            create_table_with_add_actions(str(root), whole, adds, partition_by=["date"])
-        else:
-            table = DeltaTable(root)
-            table.create_write_transaction(adds, "append", whole, ["date"])
-    # One commit of Penguin's own, as in a table that it has looked after for long.
-    with ThreadPoolExecutor(THREADS) as pool:
-        worker, _ = penguin(str(root), pool)
-        drop(root, 1, -1)  # sorts below what the measurements drop
-        while worker.cycle(threading.Event()):
-            pass
-    DeltaTable(root).create_checkpoint()
-
-
-class Counting:
-    """A storage that counts requests and the time that listings take."""
-
-    def __init__(self, inner: Storage) -> None:
-        self._inner = inner
-        self.requests = 0
-        self.listings: list[tuple[float, float]] = []
-
-    def __getattr__(self, name: str) -> object:
-        found = getattr(self._inner, name)
-        if name in ("read", "read_range", "stat", "put_atomic"):
-            self.requests += 1
-        return found
-
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
-        began = time.perf_counter()
-        pages = list(self._inner.list_range(after, until))
-        self.listings.append((began, time.perf_counter()))
-        self.requests += sum(page.requests for page in pages)
-        yield from pages
-
-    def listing_secs(self) -> float:
-        """Time since it was asked last in which at least one listing was under way."""
-        found, at = 0.0, 0.0
-        for began, ended in sorted(self.listings):
-            found += max(0.0, ended - max(began, at))
-            at = max(at, ended)
-        self.listings.clear()
-        return found
-
-
-def penguin(
-    uri: str,
-    pool: ThreadPoolExecutor,
-    options: dict[str, str] | None = None,
-    make: type[Counting] = Counting,
-) -> tuple[TablePipeline, Counting]:
-    block = {
-        "table_uri": uri,
-        "storage_options": options or {},
-        "max_tracked_partitions": TRACKED,
-        "reconcile_interval_secs": 0,
-        "grace_period_secs": 0,
-    }
-    table = tables_of(Config.model_validate({"tables": {"bench": block}}))[0]
-    storage: Any = make(open_storage(table.uri, table.storage_options))
-    return TablePipeline(table, storage, DeltaLog(table, storage, pool), pool, time.time), storage
-
-
-def peak_mb() -> int:
-    """Not ``ru_maxrss``, which a process takes over from the one that started it."""
-    status = Path("/proc/self/status").read_text().splitlines()
-    line = next(line for line in status if line.startswith("VmHWM:"))
-    return int(line.split()[1]) >> 10
-
-
-def now_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 2**20
-
-
-def drop(root: Path, count: int, round_: int) -> list[str]:
-    data = sample()
-    names = [f"{NEW_DAY}/{round_:03d}-{number:06d}.parquet" for number in range(count)]
-    (root / NEW_DAY).mkdir(exist_ok=True)
-    for name in names:
-        (root / name).write_bytes(data)
-    return names
-
-
-def commit_by_penguin(root: Path, count: int, rounds: int) -> dict[str, Any]:
-    stop = threading.Event()
-    with ThreadPoolExecutor(THREADS) as pool:
-        worker, storage = penguin(str(root), pool)
-        began = time.perf_counter()
-        worker.cycle(stop)
-        start_secs = time.perf_counter() - began
-        taken, cpu = [], []
-        for round_ in range(rounds):
-            drop(root, count, round_)
-            storage.requests = 0
-            began, busy = time.perf_counter(), time.process_time()
-            assert worker.cycle(stop)
-            requests = storage.requests
-            worker.cycle(stop)  # reads its own commit, which delta-rs's handle does not know yet
-            taken.append(time.perf_counter() - began)
-            cpu.append(time.process_time() - busy)
-    return {
-        "secs": taken,
-        "cpu": cpu,
-        "start_secs": start_secs,
-        "requests": requests,
-        "peak_mb": peak_mb(),
-    }
-
-
-def commit_by_delta_rs(root: Path, count: int, rounds: int) -> dict[str, Any]:
-    """The commit alone, and what reading the same files' footers takes with pyarrow alone."""
-    data = sample()
-    _, stats = sample_stats(data)
-    began = time.perf_counter()
-    table = DeltaTable(root)
-    start_secs = time.perf_counter() - began
-    taken, cpu, footers_taken = [], [], []
-    for round_ in range(rounds):
-        values = {"date": NEW_DAY.removeprefix("date=")}
-        names = drop(root, count, round_)
-        adds = [
-            AddAction(name, len(data), values, 0, data_change=True, stats=stats) for name in names
-        ]
-        properties = CommitProperties(app_transactions=[Transaction("raw", round_, 0)])
-        began, busy = time.perf_counter(), time.process_time()
-        table.create_write_transaction(
-            adds, "append", table.schema(), ["date"], commit_properties=properties
-        )
-        table.update_incremental()
-        taken.append(time.perf_counter() - began)
-        cpu.append(time.process_time() - busy)
-        began = time.perf_counter()
-        for name in names:
-            assert pq.read_metadata(root / name).num_rows
-        footers_taken.append(time.perf_counter() - began)
-    return {
-        "secs": taken,
-        "cpu": cpu,
-        "footer_secs": footers_taken,
-        "start_secs": start_secs,
-        "peak_mb": peak_mb(),
-    }
-
-
-def path_of(number: int, files: int) -> str:
-    """The path of one of a table's files, in order."""
-    return f"{DAYS[number * len(DAYS) // files]}/{number:09d}.parquet"
-
-
-class Full(Counting):
-    """A storage in which every file of the log lies; to make them would take minutes."""
-
-    files = 0
-
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
-        for start in range(0, self.files, 1000):
-            paths = (path_of(number, self.files) for number in range(start, start + 1000))
-            yield Page(tuple(Entry(path, 1000, 0.0) for path in paths), 1, 1000)
-        yield from super().list_range(after, until)
-
-
-def sweep(root: Path, files: int, _rounds: int) -> dict[str, Any]:
-    """The comparison of the whole directory with the whole log."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        worker, storage = penguin(str(root), pool, make=Full)
-        worker.cycle(threading.Event())
-        before = peak_mb()
-        storage.files = files
-        began = time.perf_counter()
-        assert not worker.reconcile(dry_run=True).orphans
-        secs = time.perf_counter() - began
-    return {"secs": secs, "peak_mb": peak_mb(), "before_mb": before}
-
-
-def rebuild(root: Path, _count: int, _rounds: int) -> dict[str, Any]:
-    """A start with no mirror and no commitInfo: what is done comes from the log's paths."""
-    shutil.rmtree(root / "_penguin")
-    last = DeltaTable(root).version()
-    for version in range(last + 1):
-        (root / "_delta_log" / f"{version:020d}.json").unlink()
-    with ThreadPoolExecutor(THREADS) as pool:
-        worker, _ = penguin(str(root), pool)
-        began = time.perf_counter()
-        worker.cycle(threading.Event())
-        secs = time.perf_counter() - began
-    return {"secs": secs, "peak_mb": peak_mb()}
-
-
-def poll_idle(root: Path, polls: int, _rounds: int) -> dict[str, Any]:
-    stop = threading.Event()
-    with ThreadPoolExecutor(THREADS) as pool:
-        worker, storage = penguin(str(root), pool)
-        drop(root, 1, 0)
-        while worker.cycle(stop):
-            pass
-        for _ in range(20):
-            worker.cycle(stop)
-        before, beyond, listing = now_mb(), [], []
-        for _ in range(polls):
-            storage.listing_secs()
-            began = time.perf_counter()
-            worker.cycle(stop)
-            taken = time.perf_counter() - began
-            listing.append(storage.listing_secs())
-            beyond.append(taken - listing[-1])
-    return {
-        "beyond_ms": 1000 * statistics.median(beyond),
-        "worst_ms": 1000 * max(beyond),
-        "listing_ms": 1000 * statistics.median(listing),
-        "grown_mb": now_mb() - before,
-        "peak_mb": peak_mb(),
-    }
-
-
-PARTS = {
-    "penguin": commit_by_penguin,
-    "delta-rs": commit_by_delta_rs,
-    "idle": poll_idle,
-    "sweep": sweep,
-    "rebuild": rebuild,
-}
-
-
-def measured(part: str, template: Path, count: int, rounds: int) -> dict[str, Any]:
-    """A part in a process and on a copy of the table of its own."""
-    with tempfile.TemporaryDirectory(dir=template.parent) as folder:
-        root = Path(folder, "table")
-        shutil.copytree(template, root)
-        command = [sys.executable, "-m", "benchmarks.penguin", "--part", part, "--root", str(root)]
-        done = subprocess.run(
-            [*command, "--count", str(count), "--rounds", str(rounds)],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 @contextmanager
@@ -486,15 +196,10 @@ def table(title: str, columns: str, lines: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="small tables, seconds")
-    parser.add_argument("--part", choices=sorted(PARTS), help=argparse.SUPPRESS)
-    parser.add_argument("--root", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--count", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    if options.part:
-        print(json.dumps(PARTS[options.part](options.root, options.count, options.rounds)))
-    elif options.quick:
+    if options.quick:
         report([1_000, 10_000], [1, 100], 3, 100)
         footers(8, 2)
     else:

@@ -1,0 +1,221 @@
+"""The parts of `benchmarks.penguin` that run in a process of their own.
+
+So that peak memory is a part's own as well.
+
+    python -m benchmarks.penguin_parts PART TABLE COUNT ROUNDS
+
+Works on the table, which is a copy, and prints JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import structlog
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.transaction import AddAction
+
+from benchmarks.penguin_table import (
+    NEW_DAY,
+    THREADS,
+    Counting,
+    drop,
+    path_of,
+    penguin,
+    sample,
+    sample_stats,
+)
+from blizzard_py.core.model import Entry
+from blizzard_py.core.storage import Page
+
+
+def peak_mb() -> int:
+    """Not ``ru_maxrss``, which a process takes over from the one that started it."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    line = next(line for line in status if line.startswith("VmHWM:"))
+    return int(line.split()[1]) >> 10
+
+
+def now_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+def commit_by_penguin(root: Path, count: int, rounds: int) -> dict[str, Any]:
+    stop = threading.Event()
+    with ThreadPoolExecutor(THREADS) as pool:
+        worker, storage = penguin(str(root), pool)
+        began = time.perf_counter()
+        worker.cycle(stop)
+        start_secs = time.perf_counter() - began
+        taken, cpu = [], []
+        for round_ in range(rounds):
+            drop(root, count, round_)
+            storage.requests = 0
+            began, busy = time.perf_counter(), time.process_time()
+            assert worker.cycle(stop)
+            requests = storage.requests
+            worker.cycle(stop)  # reads its own commit, which delta-rs's handle does not know yet
+            taken.append(time.perf_counter() - began)
+            cpu.append(time.process_time() - busy)
+    return {
+        "secs": taken,
+        "cpu": cpu,
+        "start_secs": start_secs,
+        "requests": requests,
+        "peak_mb": peak_mb(),
+    }
+
+
+def commit_by_delta_rs(root: Path, count: int, rounds: int) -> dict[str, Any]:
+    """The commit alone, and what reading the same files' footers takes with pyarrow alone."""
+    data = sample()
+    _, stats = sample_stats(data)
+    began = time.perf_counter()
+    table = DeltaTable(root)
+    start_secs = time.perf_counter() - began
+    taken, cpu, footers_taken = [], [], []
+    for round_ in range(rounds):
+        values = {"date": NEW_DAY.removeprefix("date=")}
+        names = drop(root, count, round_)
+        adds = [
+            AddAction(name, len(data), values, 0, data_change=True, stats=stats) for name in names
+        ]
+        properties = CommitProperties(app_transactions=[Transaction("raw", round_, 0)])
+        began, busy = time.perf_counter(), time.process_time()
+        table.create_write_transaction(
+            adds, "append", table.schema(), ["date"], commit_properties=properties
+        )
+        table.update_incremental()
+        taken.append(time.perf_counter() - began)
+        cpu.append(time.process_time() - busy)
+        began = time.perf_counter()
+        for name in names:
+            assert pq.read_metadata(root / name).num_rows
+        footers_taken.append(time.perf_counter() - began)
+    return {
+        "secs": taken,
+        "cpu": cpu,
+        "footer_secs": footers_taken,
+        "start_secs": start_secs,
+        "peak_mb": peak_mb(),
+    }
+
+
+class Full(Counting):
+    """A storage in which every file of the log lies; to make them would take minutes."""
+
+    files = 0
+
+    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+        for start in range(0, self.files, 1000):
+            paths = (path_of(number, self.files) for number in range(start, start + 1000))
+            yield Page(tuple(Entry(path, 1000, 0.0) for path in paths), 1, 1000)
+        yield from super().list_range(after, until)
+
+
+def sweep(root: Path, files: int, _rounds: int) -> dict[str, Any]:
+    """The comparison of the whole directory with the whole log."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        worker, storage = penguin(str(root), pool, make=Full)
+        worker.cycle(threading.Event())
+        before = peak_mb()
+        storage.files = files
+        began = time.perf_counter()
+        assert not worker.reconcile(dry_run=True).orphans
+        secs = time.perf_counter() - began
+    return {"secs": secs, "peak_mb": peak_mb(), "before_mb": before}
+
+
+def rebuild(root: Path, _count: int, _rounds: int) -> dict[str, Any]:
+    """A start with no mirror and no commitInfo: what is done comes from the log's paths."""
+    shutil.rmtree(root / "_penguin")
+    last = DeltaTable(root).version()
+    for version in range(last + 1):
+        (root / "_delta_log" / f"{version:020d}.json").unlink()
+    with ThreadPoolExecutor(THREADS) as pool:
+        worker, _ = penguin(str(root), pool)
+        began = time.perf_counter()
+        worker.cycle(threading.Event())
+        secs = time.perf_counter() - began
+    return {"secs": secs, "peak_mb": peak_mb()}
+
+
+def poll_idle(root: Path, polls: int, _rounds: int) -> dict[str, Any]:
+    stop = threading.Event()
+    with ThreadPoolExecutor(THREADS) as pool:
+        worker, storage = penguin(str(root), pool)
+        drop(root, 1, 0)
+        while worker.cycle(stop):
+            pass
+        for _ in range(20):
+            worker.cycle(stop)
+        before, beyond, listing = now_mb(), [], []
+        for _ in range(polls):
+            storage.listing_secs()
+            began = time.perf_counter()
+            worker.cycle(stop)
+            taken = time.perf_counter() - began
+            listing.append(storage.listing_secs())
+            beyond.append(taken - listing[-1])
+    return {
+        "beyond_ms": 1000 * statistics.median(beyond),
+        "worst_ms": 1000 * max(beyond),
+        "listing_ms": 1000 * statistics.median(listing),
+        "grown_mb": now_mb() - before,
+        "peak_mb": peak_mb(),
+    }
+
+
+PARTS = {
+    "penguin": commit_by_penguin,
+    "delta-rs": commit_by_delta_rs,
+    "idle": poll_idle,
+    "sweep": sweep,
+    "rebuild": rebuild,
+}
+
+
+def measured(part: str, template: Path, count: int, rounds: int) -> dict[str, Any]:
+    """A part in a process and on a copy of the table of its own."""
+    with tempfile.TemporaryDirectory(dir=template.parent) as folder:
+        root = Path(folder, "table")
+        shutil.copytree(template, root)
+        command = [sys.executable, "-m", "benchmarks.penguin_parts", part, str(root)]
+        done = subprocess.run(
+            [*command, str(count), str(rounds)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("part", choices=sorted(PARTS))
+    parser.add_argument("table", type=Path)
+    parser.add_argument("count", type=int)
+    parser.add_argument("rounds", type=int)
+    options = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    print(json.dumps(PARTS[options.part](options.table, options.count, options.rounds)))
+
+
+if __name__ == "__main__":
+    main()

@@ -445,7 +445,7 @@ def test_death_before_the_mirror_is_saved_is_harmless(
     def save(*_: object) -> None:
         raise Dead
 
-    monkeypatch.setattr(penguin, "_save", save)
+    monkeypatch.setattr(penguin._view, "save", save)
     with pytest.raises(Dead):
         world.run(penguin)
     assert world.mirror()["txn_version"] == 1

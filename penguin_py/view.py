@@ -1,0 +1,202 @@
+"""What a process knows of one table, kept in step with the table's log.
+
+That is the memory (`penguin_py.memory`), the paths that no watermark covers and the
+log has all the same, and the versions that they are of. All of it can be found
+again in storage, so it is dropped whenever it might be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+from dataclasses import replace
+
+from blizzard_py.core import checkpoint
+from blizzard_py.core.errors import StateError
+from blizzard_py.core.storage import Storage
+from blizzard_py.core.watermark import Progress, is_new
+from penguin_py.activity import TableActivity
+from penguin_py.delta import DeltaLog
+from penguin_py.identities import OutputIds
+from penguin_py.memory import (
+    Memory,
+    Snapshot,
+    completed,
+    done_paths,
+    merged_ids,
+    mirror_path,
+    mirror_to_json,
+    stored,
+)
+from penguin_py.model import TableState
+from penguin_py.recovery import check_partitioning, recover
+from penguin_py.settings import Table
+
+
+class TableView:
+    """The view of one table. ``accept`` tells which names could be files of it. Not thread-safe."""
+
+    def __init__(
+        self,
+        table: Table,
+        storage: Storage,
+        log: DeltaLog,
+        accept: Callable[[str], bool],
+        clock: Callable[[], float],
+        activity: TableActivity,
+    ) -> None:
+        self._table = table
+        self._storage = storage
+        self._delta = log
+        self._accept = accept
+        self._clock = clock
+        self._activity = activity
+        self._memory: Memory | None = None
+        # Paths the log knows as of `_seen` that no watermark covers or a sweep found below one.
+        self._known: set[str] = set()
+        self._late: set[str] = set()
+        # Quarantined files that the progress has as done; see `memory.stored`.
+        self._refused: set[str] = set()
+        self._seen: int | None = None
+        # Those that are not in the memory any more. Made anew whenever that is.
+        self._output_ids: OutputIds | None = None
+        # The version that our latest commit has, if nobody else's came before it.
+        self._own = -1
+        # Survives `forget`: a log that goes back would have files committed again.
+        self._highest_txn = 0
+
+    def current(self) -> Snapshot:
+        """The table as it is now. One that did not change costs one request."""
+        memory, state = self._memory, self._delta.unchanged()
+        if memory is None or state is None or state.version not in (self._seen, self._own):
+            return self.sync()
+        return Snapshot(state, memory)
+
+    def sync(self) -> Snapshot:
+        """The table as it is now, with memory and known paths of that version.
+
+        Writes nothing. Raises `StateError` and `StorageError`.
+        """
+        state = self._delta.refresh()
+        memory = self._memory
+        txn_version = 0 if state is None else state.txn_version
+        if txn_version < self._highest_txn:
+            raise StateError(
+                f"{self._storage.uri}: the table's log has lost commit {self._highest_txn} of"
+                f" {self._table.app_id}; restore the log, or restart to go on from what it has"
+            )
+        self._highest_txn = txn_version
+        if state is not None:
+            check_partitioning(self._table, state)
+        if state is None or memory is None or memory.txn_version != state.txn_version:
+            memory = self._recover(state)
+        elif state.version not in (self._seen, self._own):
+            memory = self._updated(memory, -1 if self._seen is None else self._seen, state)
+        self._seen = None if state is None else state.version
+        self._known = {
+            path for path in self._known if path in self._late or is_new(memory.progress, path)
+        }
+        self._memory = memory
+        self._activity.knows(state, memory)
+        return Snapshot(state, memory)
+
+    def folded(self, snapshot: Snapshot) -> Snapshot:
+        """The same with its output ids in a segment, if they are many or old by now."""
+        state, memory, segments = snapshot.state, snapshot.memory, self._output_ids
+        if state is None or segments is None or not memory.txn_version:
+            return snapshot
+        if not segments.are_due(memory.output_ids, state.version):
+            return snapshot
+        segments.fold(memory.output_ids, state.version)
+        self._memory = replace(memory, output_ids=())
+        return Snapshot(state, self._memory)
+
+    def output_ids(self, memory: Memory) -> Container[str]:
+        """Those of all commits, of which the memory has the latest."""
+        segments = self._output_ids
+        return memory.output_ids if segments is None else segments.beside(memory.output_ids)
+
+    def knows(self, path: str) -> bool:
+        """Whether the log has a path that the watermarks leave open."""
+        return path in self._known
+
+    def is_open(self, memory: Memory, path: str) -> bool:
+        """Whether a file that was found a while ago is still to be done.
+
+        Another Penguin may have committed it since; then its progress covers it.
+        """
+        late = path in self._late
+        return path not in self._known and (late or is_new(memory.progress, path))
+
+    def reopen(self, paths: Iterable[str]) -> None:
+        """A sweep found these below the watermarks: they are to be done all the same."""
+        self._late.update(paths)
+
+    def close(self) -> None:
+        """Nothing that a sweep found is left to be done."""
+        self._late.clear()
+
+    def refuse(self, paths: Iterable[str]) -> None:
+        """These are done without being in the log: they are on record."""
+        self._refused.update(paths)
+
+    def stored(self, progress: Progress) -> Progress:
+        """The progress as it is written, without what the log has anyway."""
+        return stored(progress, self._refused)
+
+    def committed(self, memory: Memory, paths: Iterable[str], version: int) -> None:
+        """A commit of ours has landed, as ``version`` unless somebody else's came before it."""
+        self._memory = memory
+        self._known.update(paths)
+        self._own = version
+
+    def remember(self, memory: Memory) -> None:
+        """Go on from this memory, which need not be in storage yet."""
+        self._memory = memory
+
+    def save(self, memory: Memory, now: float) -> None:
+        """Go on from this memory, and have it in the mirror. Raises `StorageError`."""
+        self._memory = memory
+        slim = stored(memory.progress, self._refused)
+        self._refused = done_paths(slim)
+        if not memory.txn_version:
+            return  # without a commit of ours there is nothing that a mirror could mirror
+        document = mirror_to_json(replace(memory, progress=slim), now)
+        checkpoint.save(self._storage, mirror_path(self._table.state_name), document)
+
+    def forget(self) -> None:
+        """Have the next look read everything again."""
+        self._memory = None
+        self._known = set()
+        self._late.clear()
+        self._seen = None
+        self._own = -1
+
+    def _updated(self, memory: Memory, seen: int, state: TableState) -> Memory:
+        try:
+            paths, ids = self._delta.news(seen, state.version)
+        except StateError:
+            # Cleaned up past what was seen; what is left of the log is read as a whole.
+            return self._recover(state)
+        self._known.update(paths)
+        return replace(memory, output_ids=merged_ids(memory.output_ids, ids))
+
+    def _recover(self, state: TableState | None) -> Memory:
+        segments = OutputIds(self._storage)
+        self._output_ids = segments
+        memory = recover(
+            self._table,
+            self._storage,
+            self._delta,
+            state,
+            self._accept,
+            segments.folded,
+            self._clock(),
+        )
+        # The paths of a large table fit into memory once, but need not stay there.
+        paths = () if state is None else self._delta.known_paths(state.version)
+        fresh = [e for e in paths if is_new(memory.progress, e.path)]
+        self._refused = done_paths(memory.progress)
+        mine = [entry for entry in fresh if self._accept(entry.path)]
+        progress = completed(memory.progress, mine, self._clock(), self._table.grace_period_secs)
+        self._known = {entry.path for entry in fresh if is_new(progress, entry.path)}
+        return replace(memory, progress=progress)

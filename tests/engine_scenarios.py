@@ -66,10 +66,11 @@ def cancels_the_first_job(engine: SparkEngine, world: IngestWorld) -> None:
         engine.cancel("to/cancel/1/1")
         with pytest.raises(Cancelled, match="to/cancel/1/1"):
             stuck.result()
+        pipe.wait_for_no_reader()
 
 
 def cancels_the_second_job(engine: SparkEngine, world: IngestWorld) -> None:
-    _make_long(world, 100_000)
+    _make_long(world, 20_000, 20_000)
     job = dataclasses.replace(world.job(), output_prefix="to/cancel/2/1")
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(engine.ingest, job)
@@ -93,7 +94,7 @@ def survives_a_killed_worker(engine: SparkEngine, world: IngestWorld) -> None:
 
 
 def survives_a_killed_worker_of_the_second_job(engine: SparkEngine, world: IngestWorld) -> None:
-    _make_long(world, 2500)
+    _make_long(world, 2500, 2500)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(engine.ingest, world.job())
         for pid in _wait_for_second(world, running):
@@ -116,13 +117,16 @@ def the_package_comes_along(engine: SparkEngine) -> None:
     assert rows[0]["path"].endswith("blizzard_py.zip/blizzard_py/__init__.py")
 
 
-def _make_long(world: IngestWorld, root: int) -> None:
-    """A transform that makes ``root`` times ``root`` rows of one, and writes all the time."""
+def _make_long(world: IngestWorld, records: int, rows_of_each: int) -> None:
+    """A transform that makes ``records`` times ``rows_of_each`` rows, and writes all the time.
+
+    Spark holds all the rows that one record becomes, so a few records must not make them all.
+    """
     world.fields = specs(id="int64")
     world.file_bytes = 1 << 20
-    world.put("a.ndjson", lines(1))
-    many = f"LATERAL VIEW explode(sequence(1L, {root}L))"
-    world.transform = f"SELECT a * b AS n FROM source {many} AS a {many} AS b"
+    world.put("a.ndjson", lines(*range(records)))
+    many = f"LATERAL VIEW explode(sequence(1L, {rows_of_each}L))"
+    world.transform = f"SELECT id * a AS n FROM source {many} AS a"
 
 
 def _wait_for_second(world: IngestWorld, running: Future[IngestResult]) -> set[int]:

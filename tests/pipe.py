@@ -37,6 +37,14 @@ class Pipe:
             assert not running.done()
         return found
 
+    def wait_for_no_reader(self) -> None:
+        """Until Spark has ended the workers of a cancelled job, which it does after two seconds.
+
+        One that could read on instead would be ended in the middle of the next job.
+        """
+        while self.readers():
+            pass
+
     def kill_reader(self, running: Future[IngestResult]) -> None:
         found = self.wait_for_reader(running)
         for pid in found:

@@ -163,7 +163,7 @@ def test_rows_go_through_the_statement_and_our_writer(
     }
     (output,) = result.outputs
     assert output.staged.startswith(f"{STAGING}/00000-")
-    assert output.output_id.startswith(f"{PREFIX}/0-")
+    assert output.output_id.startswith(f"{PREFIX}/00000-")
     file = pq.ParquetFile(world.table / output.staged)
     assert file.metadata.metadata[b"blizzard.output_id"] == output.output_id.encode()
     assert file.schema_arrow.field("at").type == pa.timestamp("us", tz="UTC")

@@ -106,6 +106,7 @@ _REMEDIES = {"Aggregate": "; aggregate in the table", "Distinct": "; use dedupli
 
 _NODE = re.compile(r"^(?P<indent>[ :]*(?:[+:]- )?)(?P<name>[A-Za-z][A-Za-z0-9]*)")
 _SUBQUERY = re.compile(r"\b(?:scalar-subquery|exists|list|lateral-subquery)#\d+ \[")
+_UNPLANNED = "Error occurred during query planning:"
 _POSITION = re.compile(r"\bline (\d+)")
 
 
@@ -137,6 +138,8 @@ def plan_refusal(explained: str) -> str | None:
 
     ``explained`` is what ``EXPLAIN EXTENDED`` says about the `wrapped` statement.
     """
+    if explained.startswith(_UNPLANNED):  # a constant among it that cannot be computed
+        return spark_said(explained.removeprefix(_UNPLANNED))
     analysed = explained.partition("== Analyzed Logical Plan ==")[2]
     analysed = analysed.partition("\n== ")[0]
     if _SUBQUERY.search(analysed):

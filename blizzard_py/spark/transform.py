@@ -177,13 +177,14 @@ def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema
             with _view(empty) as view:
                 statement = wrapped(settings.transform, view)
                 schema = spark.sql(statement).schema
-                explained = spark.sql(f"EXPLAIN EXTENDED {statement}").collect()[0][0]
+                lines = spark.sql(f"EXPLAIN EXTENDED {statement}").collect()
         except PySparkException as error:
             # A value among its constants may fail as soon as it is looked at.
             if not isinstance(error, AnalysisException) and not is_of_the_data(error):
                 raise
             refusal = spark_said(str(error))
         else:
+            explained = "\n".join(line[0] for line in lines)
             refusal = plan_refusal(explained) or _schema_refusal(schema, settings)
     if refusal is not None:
         raise ConfigError(f"pipelines.{name}.transform", [refusal])

@@ -74,7 +74,10 @@ def holders(path: Path) -> set[int]:
 def _worker_of(pid: str) -> int | None:
     """The worker that the process is or reads for, None for one of this test's own."""
     for _ in range(3):  # a nursery's child, the nursery, the worker
-        if b"pyspark.daemon" in Path("/proc", pid, "cmdline").read_bytes():
+        command = Path("/proc", pid, "cmdline").read_bytes()
+        if not command:  # it is dying, and what started it is not what reads
+            return None
+        if b"pyspark.daemon" in command:
             return int(pid)
         pid = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[1]
     return None

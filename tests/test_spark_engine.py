@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gzip
+import logging
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from blizzard_py.core.errors import Cancelled, EngineError
@@ -81,6 +83,7 @@ def test_a_merge_that_fails_costs_nothing_but_files(
         return [dataclasses.replace(tasks[0], groups=((gone, *first[1:]),))]
 
     monkeypatch.setattr("blizzard_py.spark.engine.merge_tasks", with_a_file_that_is_gone)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     with capture_logs() as logs:
         result = spark_engine.ingest(large(world))
     assert len(result.outputs) == result.tasks > 1
@@ -240,7 +243,11 @@ def test_a_short_job_does_not_wait_for_a_long_one_of_another_pipeline(
     with ThreadPoolExecutor(2) as pool, contextlib.ExitStack() as stack:
         pipes = [stack.enter_context(Pipe(world, name)) for name in names]
         job = world.job(*names)
-        files = tuple(dataclasses.replace(file, size=2 << 20) for file in job.files)
+        # Each has a directory of its own: outputs of one would be merged.
+        files = tuple(
+            dataclasses.replace(file, size=2 << 20, partition=f"of={file.path}")
+            for file in job.files
+        )
         long = pool.submit(
             spark_engine.ingest, dataclasses.replace(job, files=files, output_prefix="long/s/1/1")
         )
@@ -253,6 +260,7 @@ def test_a_short_job_does_not_wait_for_a_long_one_of_another_pipeline(
         ):
             assert not short.done()
         for number, pipe in enumerate(sorted(pipes, key=lambda pipe: pipe not in waiting)):
+            pipe.wait_for_reader(long)
             pipe.write(lines(number))
             pipe.__exit__()
             if number == 0:

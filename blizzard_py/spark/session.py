@@ -150,7 +150,8 @@ def open_driver(master: str, conf: Mapping[str, str], app_name: str) -> DriverSe
                 context = SparkContext(conf=conf_of_all, gateway=_gateway(conf_of_all))
                 session = DriverSession(SparkSession(context))
             if not is_local(master):
-                context.addPyFile(str(packed(folder)))
+                # Executors fetch it when their first task comes, and new ones later still.
+                context.addPyFile(str(packed(_scratch().path)))
         except (PySparkException, Py4JError, OSError, RuntimeError) as error:
             if not _answers():
                 _forget_gateway()

@@ -70,6 +70,7 @@ def test_blizzard_killed_at_every_step(at: tuple[Scenario, str]) -> None:
         "rows": 60,
         "bytes": source["totals"]["bytes"],
         "outputs": source["totals"]["outputs"],
+        "bad_rows": 0,
     }
     letters = [
         entry.path

@@ -2,8 +2,8 @@
 
 ``python -m tests.dying_main POINT blizzard|penguin ARGS…`` is ``kill -9``: a real
 SIGKILL of the real process, JVM and workers included. ``TERM:POINT`` is what
-Kubernetes sends first, once; ``TERM-DIRECT:POINT`` the same without Spark, where
-Spark is not the point. The product has no hooks for this: the points are put
+Kubernetes sends first, once. ``DIRECT:POINT`` and ``TERM-DIRECT:POINT`` are the same
+without Spark, where Spark is not the point. The product has no hooks for this: the points are put
 around its own functions from here.
 """
 
@@ -103,7 +103,7 @@ ARM: dict[str, Callable[[], None]] = {
     "4-published": lambda: after(blizzard_batch, "publish"),
     "5-advanced": lambda: after(FencedFile, "save", saved_phase(None)),
     "0-listing": lambda: after(LocalStorage, "list_range"),
-    "2-job-submitted": lambda: after(SparkEngine, "session"),
+    "2-job-submitted": lambda: after(SparkEngine, "_opened"),
     "6-idle": lambda: after(SourcePipeline, "cycle"),
     "commit-idle": lambda: after(TablePipeline, "cycle"),
     "before-commit": before_a_commit,
@@ -127,10 +127,10 @@ class StoppableDirectEngine(DirectEngine):
 
 if __name__ == "__main__":
     _, chosen, program, *arguments = sys.argv
-    how, colon, point = chosen.rpartition(":")
-    if colon:
+    how, _, point = chosen.rpartition(":")
+    if how.startswith("TERM"):
         _chosen["signal"] = signal.SIGTERM
-    if how == "TERM-DIRECT":
+    if how.endswith("DIRECT"):
         spark.SparkEngine = StoppableDirectEngine  # type: ignore[assignment, misc]  # its stand-in
     ARM[point]()
     {"blizzard": blizzard_main, "penguin": penguin_main}[program](arguments)

@@ -210,6 +210,9 @@ def _forget_gateway() -> None:
             gateway.shutdown()
         gateway.proc.kill()
         gateway.proc.wait()
+        if gateway.proc.stdin is not None:
+            with contextlib.suppress(OSError):  # nobody reads what it still holds
+                gateway.proc.stdin.close()
     SparkContext._gateway = None  # noqa: SLF001
     SparkContext._jvm = None  # noqa: SLF001
     SparkContext._active_spark_context = None  # noqa: SLF001

@@ -87,7 +87,7 @@ def test_a_time_without_a_calendar_year_names_its_rows(micros: int, rule: Partit
     with pytest.raises(Unplaceable, match="years 1 to 9999") as caught:
         place_rows(moments([0, micros, None, micros]), [rule])
     assert caught.value.stage == "partition"
-    assert caught.value.rows == (1, 3)
+    assert set(caught.value.reasons) == {1, 3}
 
 
 # --- values themselves ------------------------------------------------------------------
@@ -161,7 +161,7 @@ def test_a_value_that_no_directory_can_have_names_its_rows(bad: str, reason: str
     rows = table(v=(pa.string(), ["a", bad, "b", bad]))
     with pytest.raises(Unplaceable, match=reason) as caught:
         place_rows(rows, [PartitionRule("v", key="v")])
-    assert caught.value.rows == (1, 3)
+    assert set(caught.value.reasons) == {1, 3}
     assert caught.value.outcome == "quarantined"
 
 

@@ -465,14 +465,58 @@ def test_rows_go_to_the_directory_of_their_time_and_null_to_its_own(tmp_path: Pa
     }
 
 
-def test_a_time_outside_the_calendar_quarantines_its_file_only(tmp_path: Path) -> None:
+YEARLESS = b'{"id":0,"t":"0000-01-01T00:00:00Z"}\n'
+
+
+def timed(*ids: int) -> bytes:
+    return b"".join(b'{"id":%d,"t":"2024-01-0%dT00:00:00Z"}\n' % (i, 1 + i % 3) for i in ids)
+
+
+@pytest.mark.parametrize("group_bytes", [0, task.GROUP_BYTES])
+def test_a_row_that_no_directory_can_be_named_for_is_a_bad_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_bytes: int
+) -> None:
+    monkeypatch.setattr(task, "GROUP_BYTES", group_bytes)
+    world = IngestWorld(
+        tmp_path,
+        fields=specs(id="int64", t="timestamp"),
+        rules=(PartitionRule("t", "d=%F"),),
+        max_bad_fraction=0.5,
+    )
+    world.metadata = ("_source_line",)
+    world.put("a.ndjson", b"\n" + YEARLESS + timed(1) + b"oops\n" + YEARLESS + timed(2, 3, 4))
+    world.put("b.ndjson", timed(5))
+    world.put("c.ndjson", YEARLESS)
+    report = world.run_task()
+    assert [(f.outcome, f.rows, f.bad_rows) for f in report.files] == [
+        ("ingested", 4, 3),
+        ("ingested", 1, 0),
+        ("quarantined", 0, 0),
+    ]
+    assert report.files[2].stage == "parse"
+    rows = {row["id"]: row["_source_line"] for row in world.rows(report)}
+    assert rows == {1: 3, 2: 6, 3: 7, 4: 8, 5: 1}
+    letters = world.letters(report)
+    assert [(x["line"], x["offset"], x["stage"]) for x in letters] == [
+        (2, 1, "partition"),
+        (4, 1 + len(YEARLESS) + len(timed(1)), "parse"),
+        (5, 1 + len(YEARLESS) + len(timed(1)) + 5, "partition"),
+    ]
+    assert "years 1 to 9999" in letters[0]["error"]
+    assert letters[0]["raw"] == YEARLESS.decode().rstrip()
+
+
+@pytest.mark.parametrize("policy", ["quarantine_file", "fail"])
+def test_such_a_row_condemns_its_file_where_bad_records_do(tmp_path: Path, policy: Any) -> None:
     world = IngestWorld(
         tmp_path, fields=specs(id="int64", t="timestamp"), rules=(PartitionRule("t", "d=%F"),)
     )
-    world.put("a.ndjson", b'{"id":1,"t":"0000-01-01T00:00:00Z"}\n')
-    world.put("b.ndjson", b'{"id":2,"t":"2024-01-01T00:00:00Z"}\n')
+    world.on_bad_record = policy
+    world.put("a.ndjson", timed(1) + YEARLESS)
+    world.put("b.ndjson", timed(2))
     report = world.run_task()
     assert (report.files[0].outcome, report.files[0].stage) == ("quarantined", "partition")
+    assert report.files[0].error.startswith("line 2: ")
     assert world.ids(report) == [2]
 
 

@@ -54,7 +54,7 @@ class RecordLetters:
             "offset": bad.offset,
             "length": bad.length,
             "error": bounded(bad.reason),
-            "stage": "parse",
+            "stage": bad.stage,
             "timestamp": self._timestamp,
             **_raw(raw, cut=truncated),
             "truncated": truncated,

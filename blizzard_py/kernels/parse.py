@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -70,6 +70,7 @@ class BadRecord:
     length: int
     head: bytes
     reason: str
+    stage: str = "parse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,20 @@ class Parsed:
     lines: int
     rows_at: LineNumbers
     bad: tuple[BadRecord, ...] = ()
+
+    def without(self, chunk: bytes, reasons: Mapping[int, str], stage: str) -> Parsed:
+        """The same with some rows as bad records; ``chunk`` is what all of it was parsed from."""
+        rows = np.array(list(reasons), np.int64)
+        kept = np.ones(len(self.rows_at), np.bool_)
+        kept[rows] = False
+        faults = dict(zip(self.rows_at[rows].tolist(), reasons.values(), strict=True))
+        bad = [*self.bad, *_bad_records(chunk.split(b"\n")[:-1], faults, stage)]
+        return Parsed(
+            self.table.filter(pa.array(kept)),
+            self.lines,
+            self.rows_at[kept],
+            tuple(sorted(bad, key=lambda record: record.index)),
+        )
 
 
 class LineParser:
@@ -197,11 +212,13 @@ class LineParser:
         ]
 
 
-def _bad_records(lines: Sequence[bytes], bad: dict[int, str]) -> Iterator[BadRecord]:
+def _bad_records(
+    lines: Sequence[bytes], bad: Mapping[int, str], stage: str = "parse"
+) -> Iterator[BadRecord]:
     offset = 0
     for index, line in enumerate(lines):
         if index in bad:
-            yield BadRecord(index, offset, len(line), line, bad[index])
+            yield BadRecord(index, offset, len(line), line, bad[index], stage)
         offset += len(line) + 1
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -33,11 +33,11 @@ Codes = npt.NDArray[np.int64]
 
 
 class Unplaceable(FileFailed):
-    """Some rows have no directory; ``rows`` are their numbers within the table."""
+    """Some rows have no directory; ``reasons`` by their numbers within the table."""
 
-    def __init__(self, reason: str, rows: Sequence[int]) -> None:
-        super().__init__("partition", reason)
-        self.rows = tuple(rows)
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        super().__init__("partition", reasons[min(reasons)])
+        self.reasons = reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,7 @@ def place_rows(table: pa.Table, rules: Sequence[PartitionRule]) -> Places:
             for head, tail in zip(heads.tolist(), tails.tolist(), strict=True)
         ]
     if faults:
-        rows = sorted(faults)
-        raise Unplaceable(faults[rows[0]], rows)
+        raise Unplaceable(faults)
     return Places(tuple(directories), codes)
 
 

@@ -37,8 +37,8 @@ from blizzard_py.kernels.letters import RecordLetters
 from blizzard_py.kernels.metadata import Metadata
 from blizzard_py.kernels.nursery import Nursery
 from blizzard_py.kernels.parquet import ParquetFormat
-from blizzard_py.kernels.parse import BadLine, BadRecord, LineParser
-from blizzard_py.kernels.partition import Places, place_rows, without_moved
+from blizzard_py.kernels.parse import BadLine, BadRecord, LineParser, Parsed
+from blizzard_py.kernels.partition import Places, Unplaceable, place_rows, without_moved
 from blizzard_py.kernels.shares import Share, shares
 from blizzard_py.kernels.source import SourceStream
 from blizzard_py.kernels.write import OutputNames, OutputSet
@@ -235,17 +235,16 @@ class _Run:
         mark = self._letters.mark()
         content.recount()
         try:
-            for table in self._tables(content):
-                for piece in self._pieces(table, content.file.partition):
-                    if private is not None:
-                        private.add(*piece)
-                        continue
-                    waiting.append(piece)
-                    waiting_bytes += piece[1].nbytes
-                if private is None and waiting_bytes > FILE_BUFFER_BYTES:
+            for piece in self._pieces_of_file(content):
+                if private is not None:
+                    private.add(*piece)
+                    continue
+                waiting.append(piece)
+                waiting_bytes += piece[1].nbytes
+                if waiting_bytes > FILE_BUFFER_BYTES:
                     private = self._output_set()
-                    for piece in waiting:
-                        private.add(*piece)
+                    for held in waiting:
+                        private.add(*held)
                     waiting.clear()
             content.check(self._task.settings.max_bad_fraction)
             if private is not None:
@@ -259,7 +258,7 @@ class _Run:
             self._shared.add(*piece)
         self._finish(content)
 
-    def _tables(self, content: Content) -> Iterator[pa.Table]:
+    def _pieces_of_file(self, content: Content) -> Iterator[_Piece]:
         """Each chunk's rows; lines are numbered from 1 over the whole file."""
         parser = self._parser_of_file()
         for item in content.chunks:
@@ -272,7 +271,7 @@ class _Run:
                 content.lines += 1
                 continue
             try:
-                parsed = parser.parse(item.data)
+                parsed, where = self._placed(content, item.data, parser.parse(item.data))
             except BadLine as error:
                 raise FileFailed("parse", f"line {number + error.index}: {error.reason}") from error
             for bad in parsed.bad:
@@ -281,7 +280,24 @@ class _Run:
             content.lines += parsed.lines
             content.rows += parsed.table.num_rows
             rows_of = [(content.file.path, parsed.table.num_rows)]
-            yield self._metadata.added(parsed.table, rows_of, parsed.rows_at + number)
+            rows = self._metadata.added(parsed.table, rows_of, parsed.rows_at + number)
+            yield where, without_moved(rows, self._task.settings.partition_rules)
+
+    def _placed(
+        self, content: Content, chunk: bytes, parsed: Parsed
+    ) -> tuple[Parsed, str | Places]:
+        """Where a chunk's rows belong; those that belong nowhere become bad records."""
+        rules = self._task.settings.partition_rules
+        if not rules:
+            return parsed, content.file.partition
+        try:
+            return parsed, place_rows(parsed.table, rules)
+        except Unplaceable as error:
+            if not self._tolerant:
+                line = content.lines + int(parsed.rows_at[min(error.reasons)]) + 1
+                raise FileFailed(error.stage, f"line {line}: {error.reason}") from error
+            placeable = parsed.without(chunk, error.reasons, error.stage)
+        return placeable, place_rows(placeable.table, rules)
 
     def _parser_of_file(self) -> LineParser | IsolatedParser:
         if not self._attempt:
@@ -291,12 +307,6 @@ class _Run:
     def _bad_line(self, content: Content, bad: BadRecord) -> None:
         content.note_bad(bad.index + 1, bad.reason)
         self._letters.add(content.file.path, bad)
-
-    def _pieces(self, table: pa.Table, partition: str) -> Iterator[_Piece]:
-        rules = self._task.settings.partition_rules
-        if not rules:
-            return iter([(partition, table)])
-        return iter([(place_rows(table, rules), without_moved(table, rules))])
 
     def _ingest_group(self) -> None:
         """Ingest the small files read so far: together, or in turn if that fails."""
@@ -351,9 +361,10 @@ class _Run:
         self, table: pa.Table, kept: Sequence[tuple[Content, Share]]
     ) -> Iterator[_Piece]:
         """The rows of the files that are kept, by directory."""
-        if self._task.settings.partition_rules:
+        if rules := self._task.settings.partition_rules:
             slices = [table.slice(share.start, share.rows) for _, share in kept]
-            yield from self._pieces(pa.concat_tables(slices or [table.slice(0, 0)]), "")
+            rows = pa.concat_tables(slices or [table.slice(0, 0)])
+            yield place_rows(rows, rules), without_moved(rows, rules)
             return
         start = end = 0
         partition = ""

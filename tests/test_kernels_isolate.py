@@ -74,10 +74,13 @@ def test_a_child_that_dies_says_of_what_and_the_next_call_works(nursery: Nursery
     assert nursery.call(twice, 1) == 2
 
 
-def test_a_nursery_that_is_killed_is_started_anew() -> None:
+@pytest.mark.parametrize("gone", [False, True], ids=["dying", "dead"])
+def test_a_nursery_that_is_killed_is_started_anew(gone: bool) -> None:
     with Nursery() as nursery:
         parent = nursery.call(os.getppid)
         os.kill(parent, signal.SIGKILL)
+        if gone:
+            os.waitid(os.P_PID, parent, os.WEXITED | os.WNOWAIT)
         with pytest.raises(Died, match="SIGKILL"):
             nursery.call(twice, 1)
         assert nursery.call(twice, 1) == 2

@@ -54,11 +54,9 @@ class Nursery:
             _send(stdin, pickle.dumps((function, args, kwargs)))
             answer = _received(stdout)
         except (EOFError, BrokenPipeError):  # the interpreter itself was killed
-            code = process.wait()
             self._process = None
-            stdin.close()
-            stdout.close()
-            raise Died(_how(code)) from None
+            process.communicate()  # closes both pipes, where `close` would send what is left
+            raise Died(_how(process.returncode)) from None
         kind, content = answer[0], memoryview(answer)[1:]
         if kind == _DIED:
             raise Died(bytes(content).decode())

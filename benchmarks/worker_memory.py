@@ -28,7 +28,7 @@ def _workers() -> list[int]:
     mine = {os.getpid()}
     while more := {pid for pid, parent in parents.items() if parent in mine} - mine:
         mine |= more
-    return [pid for pid in mine if b"pyspark.daemon" in _read(pid, "cmdline")]
+    return [pid for pid in mine if b"pyspark.worker" in _read(pid, "cmdline")]
 
 
 def _field(pid: int, name: bytes) -> int:

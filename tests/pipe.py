@@ -77,7 +77,7 @@ def _worker_of(pid: str) -> int | None:
         command = Path("/proc", pid, "cmdline").read_bytes()
         if not command:  # it is dying, and what started it is not what reads
             return None
-        if b"pyspark.daemon" in command:
+        if b"pyspark.worker" in command:
             return int(pid)
         pid = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[1]
     return None

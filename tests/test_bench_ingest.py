@@ -120,7 +120,7 @@ def test_the_peak_of_a_worker_is_its_own_and_starts_anew(monkeypatch: pytest.Mon
         "x = bytearray(50 << 20); print(flush=True); sys.stdin.readline()"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "pyspark.daemon"],
+        [sys.executable, "-c", code, "pyspark.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

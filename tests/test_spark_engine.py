@@ -5,12 +5,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gzip
+import json
 import logging
+import os
+import socket
 import zipfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import structlog
 from structlog.testing import capture_logs
@@ -19,10 +24,11 @@ from blizzard_py.core.errors import Cancelled, EngineError
 from blizzard_py.core.model import StagedOutput
 from blizzard_py.kernels.merge import MergeTask, merge_tasks
 from blizzard_py.settings import IngestJob, Place
-from blizzard_py.spark import SparkEngine
+from blizzard_py.spark import SparkEngine, workerdaemon
 from blizzard_py.spark.failures import reason_of
 from blizzard_py.spark.masters import retrying, settings
 from blizzard_py.spark.package import packed
+from blizzard_py.spark.worker import REPORTS
 from tests.ingest_world import IngestWorld, by_path, lines
 from tests.pipe import Pipe
 
@@ -30,6 +36,41 @@ from tests.pipe import Pipe
 @pytest.fixture
 def world(tmp_path: Path) -> IngestWorld:
     return IngestWorld(tmp_path)
+
+
+def forebear(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What forked the worker that runs this: its command line, and its threads."""
+    for _ in batches:
+        parent = Path("/proc") / str(os.getppid())
+        command = parent.joinpath("cmdline").read_text().split("\0")
+        threads = [p.joinpath("comm").read_text() for p in parent.joinpath("task").iterdir()]
+        yield pa.RecordBatch.from_pydict({"result": [json.dumps([command, threads])]})
+
+
+def test_workers_are_forked_from_a_daemon_that_has_loaded_all_and_started_no_thread(
+    spark_engine: SparkEngine,
+) -> None:
+    frame = spark_engine.session().range(0, 1, 1, 1).mapInArrow(forebear, REPORTS)
+    command, threads = json.loads(frame.collect()[0]["result"])
+    assert command[1:3] == ["-m", workerdaemon.__name__]
+    assert len(threads) == 1, threads
+
+
+def test_a_worker_that_spark_lets_go_ends_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[bytes] = []
+
+    def task(sock: socket.socket, _authenticated: bool) -> int:
+        served.append(sock.recv(10))
+        return 0
+
+    monkeypatch.setattr(workerdaemon, "_serve", task)
+    here, there = socket.socketpair()
+    with here:
+        with there:
+            there.sendall(b"a task")
+            assert workerdaemon.serve(here, True) == 0
+        assert workerdaemon.serve(here, True) == 1
+    assert served == [b"a task"]
 
 
 def large(world: IngestWorld) -> IngestJob:

@@ -39,6 +39,10 @@ _LOCAL_DEFAULTS = {
     # Nobody outside this machine needs to reach the driver.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # Where this package is for sure before the first task: executors are sent it with that.
+    "spark.python.daemon.module": "blizzard_py.spark.workerdaemon",
+    # Its allocator of choice would start a thread, before the daemon forks.
+    "spark.executorEnv.JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
 _IMAGE = "spark.kubernetes.container.image"
 _EXECUTOR_IMAGE = "spark.kubernetes.executor.container.image"

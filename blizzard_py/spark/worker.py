@@ -77,7 +77,7 @@ def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _context() -> TaskContext:
-    _prepare_worker()
+    prepare_worker()
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("this runs in a Spark task only")
@@ -104,7 +104,7 @@ def run_merge_partition(
 
 
 @functools.cache
-def _prepare_worker() -> None:
+def prepare_worker() -> None:
     """Once per worker process: pyarrow set up, and garbage collections made cheap.
 
     Spark collects garbage after every task. With pyarrow loaded that takes 40 ms

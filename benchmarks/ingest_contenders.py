@@ -20,7 +20,8 @@ from blizzard_py.core.stores import open_storage
 from blizzard_py.kernels.merge import MergeTask, merge_tasks, run_merge, with_merged
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.process import prepare_process
-from blizzard_py.kernels.task import Task, TaskReport, merged, run_task, tasks_of
+from blizzard_py.kernels.report import TaskReport, merged
+from blizzard_py.kernels.task import Task, run_task, tasks_of
 from blizzard_py.settings import IngestJob, IngestSettings, JobFile, Place
 from blizzard_py.spark import SparkEngine
 

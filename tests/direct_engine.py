@@ -9,7 +9,8 @@ from blizzard_py.core.model import IngestResult
 from blizzard_py.core.stores import open_storage
 from blizzard_py.kernels.merge import merge_tasks, run_merge, with_merged
 from blizzard_py.kernels.packing import pack, task_count
-from blizzard_py.kernels.task import merged, run_task, tasks_of
+from blizzard_py.kernels.report import merged
+from blizzard_py.kernels.task import run_task, tasks_of
 from blizzard_py.settings import IngestJob
 
 

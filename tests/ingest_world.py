@@ -19,7 +19,8 @@ from blizzard_py.core.config import (
 from blizzard_py.core.model import FinishedFile, IngestResult
 from blizzard_py.core.schemasettings import FieldType
 from blizzard_py.core.store_local import LocalStorage
-from blizzard_py.kernels.task import Task, TaskReport, run_task
+from blizzard_py.kernels.report import TaskReport
+from blizzard_py.kernels.task import run_task, tasks_of
 from blizzard_py.settings import (
     Engine,
     FieldSpec,
@@ -116,10 +117,10 @@ class IngestWorld:
     def ingest(self, *extra: str, engine: Engine | None = None) -> IngestResult:
         return (engine or DirectEngine()).ingest(self.job(*extra))
 
-    def run_task(self, *, attempt: int = 0) -> TaskReport:
+    def run_task(self, *, attempt: int = 0, threads: int = 1) -> TaskReport:
         """All files in one task."""
         job = self.job()
-        task = Task(0, job.settings, job.staging, job.output_prefix, job.files, job.started_ts)
+        [task] = tasks_of(job, [job.files], threads)
         source, sink = LocalStorage(str(self.source)), LocalStorage(str(self.table))
         return run_task(task, source, sink, attempt_id=7, attempt=attempt)
 

@@ -24,7 +24,8 @@ from blizzard_py.kernels.merge import (
     with_merged,
 )
 from blizzard_py.kernels.packing import pack
-from blizzard_py.kernels.task import TaskReport, merged, run_task, tasks_of
+from blizzard_py.kernels.report import TaskReport, merged
+from blizzard_py.kernels.task import run_task, tasks_of
 from blizzard_py.settings import PartitionRule, SortKey
 from tests.direct_engine import DirectEngine
 from tests.ingest_world import PREFIX, IngestWorld, lines, specs

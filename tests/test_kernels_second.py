@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from blizzard_py.core.store_local import LocalStorage
+from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.second import PARTITION, RowRefused, Second, read_records, write_rows
-from blizzard_py.kernels.task import Task, TaskReport, run_task
+from blizzard_py.kernels.task import Task, run_task
 from blizzard_py.settings import IngestJob, JobFile, PartitionRule
 from blizzard_py.spark.transform import record_schema, staged_metadata
 from tests.ingest_world import PREFIX, STAGING, IngestWorld, lines

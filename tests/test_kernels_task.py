@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,8 +20,8 @@ from blizzard_py.core.errors import AccessDenied, EngineError, StorageError, Una
 from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.kernels import decompress, framing, parse, task, write
 from blizzard_py.kernels.partition import NULL_PARTITION
-from blizzard_py.kernels.task import TaskReport
-from blizzard_py.settings import FieldSpec, PartitionRule
+from blizzard_py.kernels.report import TaskReport
+from blizzard_py.settings import FieldSpec, JobFile, PartitionRule
 from tests.ingest_world import PREFIX, STAGING, IngestWorld, by_path, lines, specs
 
 WIKIPEDIA = Path(__file__).parent.parent / "demo/data/wikiticker-2015-09-12-sampled.json.gz"
@@ -299,6 +300,42 @@ def tiny_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task, "GROUP_BYTES", 300)
     monkeypatch.setattr(task, "FILE_BUFFER_BYTES", 1000)
     monkeypatch.setattr(write, "MAX_OPEN_FILES", 3)
+
+
+@pytest.mark.usefixtures("tiny_limits")
+@pytest.mark.parametrize("policy", ["quarantine_record", "quarantine_file"])
+def test_threads_change_neither_rows_nor_verdicts_nor_letters(
+    world: IngestWorld, policy: Any
+) -> None:
+    world.on_bad_record = policy
+    world.metadata = ("_source_file", "_source_line")
+    long = b'{"id":1,"s":"' + b"x" * 3000 + b'"}\n'
+    world.put("a.ndjson", lines(*range(500)))
+    world.put("b.ndjson", lines(*range(200)) + b"oops\n" + long + lines(*range(200)) + b"no\n")
+    world.put("c.ndjson", lines(*range(300)) + b"early\n" + lines(*range(300)) + b"late\n")
+    world.put("d.ndjson.gz", gzip.compress(lines(*range(4000)))[:-9])
+    # Its first bad line comes before the damage, and both are known by the time it is reached.
+    world.put("e.ndjson.gz", gzip.compress(b"oops\n" + lines(*range(200)))[:-9])
+    alone = world.run_task()
+    rows, letters = world.rows(alone), world.letters(alone) if alone.letters else []
+    threaded = world.run_task(threads=4)
+    # Of a file that fails more may have been read by then.
+    assert [replace(file, bytes_read=0) for file in threaded.files] == [
+        replace(file, bytes_read=0) for file in alone.files
+    ]
+    assert world.rows(threaded) == rows
+    assert (world.letters(threaded) if threaded.letters else []) == letters
+    assert len(letters) == (5 if policy == "quarantine_record" else 0)
+    expected = "decompress" if policy == "quarantine_record" else "parse"
+    assert by_path(threaded)["e.ndjson.gz"].stage == expected
+
+
+def test_cores_without_a_task_help_the_others(tmp_path: Path) -> None:
+    job = IngestWorld(tmp_path).job()
+    packed = [(JobFile(name, 1, ""),) for name in "abc"]
+    assert [t.threads for t in task.tasks_of(job, packed, 7)] == [2, 2, 2]
+    assert [t.threads for t in task.tasks_of(job, packed, 2)] == [1, 1, 1]
+    assert [t.threads for t in task.tasks_of(job, packed, 1000)] == [4, 4, 4]
 
 
 @pytest.mark.usefixtures("tiny_limits")

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from blizzard_py.core.errors import BlizzardError
 from blizzard_py.core.model import IngestResult, StagedOutput
 from blizzard_py.core.storage import Storage, order_key
-from blizzard_py.kernels.task import TaskReport, output_format
+from blizzard_py.kernels.report import TaskReport
+from blizzard_py.kernels.task import output_format
 from blizzard_py.kernels.write import OutputNames, OutputSet
 from blizzard_py.settings import IngestJob, IngestSettings
 

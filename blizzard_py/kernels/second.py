@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 from blizzard_py.core.storage import Storage
 from blizzard_py.kernels.partition import Places, Unplaceable, place_rows
-from blizzard_py.kernels.task import TaskReport, output_format
+from blizzard_py.kernels.report import TaskReport
+from blizzard_py.kernels.task import output_format
 from blizzard_py.kernels.write import OutputNames, OutputSet
 from blizzard_py.settings import IngestSettings, JobFile
 

@@ -6,7 +6,8 @@ to wait writes outputs of its own, which are deleted if it fails after all. Its
 bad records (`letters`) wait and are forgotten in the same way.
 
 Small files are parsed together, because the parser's fixed cost per call is
-that of some hundred rows.
+that of some hundred rows; the chunks of large ones by several threads, if there are
+fewer tasks than cores.
 
 A task that is tried again parses in child processes (`isolate`), file by file: the
 attempt before may have died of a line. From the third attempt on each file is read
@@ -15,18 +16,19 @@ through by a child before anything else, since parsing was not what it died of.
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import itertools
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from blizzard_py.core.model import FinishedFile, IngestResult, StagedLetters, StagedOutput
-from blizzard_py.core.storage import Storage, join, order_key
+from blizzard_py.core.model import FinishedFile, StagedLetters, StagedOutput
+from blizzard_py.core.storage import Storage, join
+from blizzard_py.kernels.ahead import ahead
 from blizzard_py.kernels.columns import RecordSchema
 from blizzard_py.kernels.content import Content
 from blizzard_py.kernels.decompress import codec_of, decompressed
@@ -39,6 +41,7 @@ from blizzard_py.kernels.nursery import Nursery
 from blizzard_py.kernels.parquet import ParquetFormat
 from blizzard_py.kernels.parse import BadLine, BadRecord, LineParser, Parsed
 from blizzard_py.kernels.partition import Places, Unplaceable, place_rows, without_moved
+from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.shares import Share, shares
 from blizzard_py.kernels.source import SourceStream
 from blizzard_py.kernels.write import OutputNames, OutputSet
@@ -49,13 +52,18 @@ SMALL_FILE_BYTES = 1 << 20
 GROUP_BYTES = 8 << 20
 # Arrow data of one file that may wait for its end.
 FILE_BUFFER_BYTES = 32 << 20
+# More threads than these wait for the one that reads and writes.
+MAX_THREADS = 4
+# Raw data that may be parsed before its turn.
+AHEAD_BYTES = 8 << 20
 
 _Piece = tuple[str | Places, pa.Table]  # where in the table, and rows that belong there
+_Outcome = tuple[Chunk, Parsed] | BadLine | LongLine  # of what comes out of `framed`
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The share of an `IngestJob` that one Spark task works on."""
+    """The share of an `IngestJob` that one Spark task works on, with ``threads`` that parse."""
 
     index: int
     settings: IngestSettings
@@ -63,45 +71,15 @@ class Task:
     output_prefix: str
     files: tuple[JobFile, ...]
     started_ts: float = 0.0
+    threads: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class TaskReport:
-    """What a task attempt did; it counts only if the driver receives it.
-
-    ``files`` has every file of the task in its order, ``pid`` the process that
-    did the work.
-    """
-
-    task: int
-    pid: int
-    outputs: tuple[StagedOutput, ...]
-    files: tuple[FinishedFile, ...]
-    letters: StagedLetters | None = None
-
-    def to_json(self) -> str:
-        """One line of ASCII."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> TaskReport:
-        """The inverse of `to_json`."""
-        data = json.loads(text)
-        letters = data["letters"]
-        return cls(
-            task=data["task"],
-            pid=data["pid"],
-            outputs=tuple(StagedOutput(**item) for item in data["outputs"]),
-            files=tuple(FinishedFile(**item) for item in data["files"]),
-            letters=letters
-            and StagedLetters(letters["staged"], tuple((p, n) for p, n in letters["files"])),
-        )
-
-
-def tasks_of(job: IngestJob, packed: Sequence[tuple[JobFile, ...]]) -> list[Task]:
-    """The job's tasks, for files packed by `packing.pack`."""
+def tasks_of(job: IngestJob, packed: Sequence[tuple[JobFile, ...]], slots: int = 1) -> list[Task]:
+    """The job's tasks, for files packed by `packing.pack`; they share out ``slots`` cores."""
+    threads = min(MAX_THREADS, max(1, slots // max(1, len(packed))))
+    settings, started = job.settings, job.started_ts
     return [
-        Task(index, job.settings, job.staging, job.output_prefix, files, job.started_ts)
+        Task(index, settings, job.staging, job.output_prefix, files, started, threads)
         for index, files in enumerate(packed)
     ]
 
@@ -118,18 +96,6 @@ def output_format(settings: IngestSettings, schema: pa.Schema) -> ParquetFormat:
     )
 
 
-def merged(reports: Iterable[TaskReport]) -> IngestResult:
-    """The job's result; outputs in order of task and index, files in path order."""
-    ordered = sorted(reports, key=lambda report: report.task)
-    files = (file for report in ordered for file in report.files)
-    return IngestResult(
-        outputs=tuple(output for report in ordered for output in report.outputs),
-        files=tuple(sorted(files, key=lambda file: order_key(file.path))),
-        tasks=len(ordered),
-        letters=tuple(report.letters for report in ordered if report.letters is not None),
-    )
-
-
 def run_task(
     task: Task, source: Storage, sink: Storage, attempt_id: int, *, attempt: int = 0
 ) -> TaskReport:
@@ -142,8 +108,9 @@ def run_task(
     with (
         Nursery() as nursery,
         closing(RecordLetters(source.uri, task.started_ts)) as letters,
+        ThreadPoolExecutor(task.threads) as pool,
     ):
-        run = _Run(task, source, sink, attempt_id, attempt, nursery, letters)
+        run = _Run(task, source, sink, attempt_id, attempt, nursery, letters, pool)
         try:
             return run.run()
         except BaseException:
@@ -161,6 +128,7 @@ class _Run:
         attempt: int,
         nursery: Nursery,
         letters: RecordLetters,
+        pool: Executor,
     ) -> None:
         settings = task.settings
         self._task = task
@@ -169,6 +137,7 @@ class _Run:
         self._attempt = attempt
         self._nursery = nursery
         self._letters = letters
+        self._pool = pool
         self._lettered: list[tuple[str, int]] = []
         self._letters_path = join(task.staging, f"{task.index:05d}-{attempt_id}.letters.ndjson")
         self._schema = RecordSchema(settings.fields, settings.unexpected_fields)
@@ -260,22 +229,24 @@ class _Run:
 
     def _pieces_of_file(self, content: Content) -> Iterator[_Piece]:
         """Each chunk's rows; lines are numbered from 1 over the whole file."""
-        parser = self._parser_of_file()
-        for item in content.chunks:
+        for outcome in self._outcomes(content.chunks):
             number = content.lines + 1
-            if isinstance(item, LongLine):
+            if isinstance(outcome, LongLine):
                 if not self._tolerant:
-                    raise FileFailed("parse", f"line {number}: {item.reason}")
-                long = BadRecord(content.lines, item.offset, item.length, item.head, item.reason)
-                self._bad_line(content, long)
+                    raise FileFailed("parse", f"line {number}: {outcome.reason}")
+                offset, length, head = outcome.offset, outcome.length, outcome.head
+                self._bad_line(
+                    content, BadRecord(content.lines, offset, length, head, outcome.reason)
+                )
                 content.lines += 1
                 continue
-            try:
-                parsed, where = self._placed(content, item.data, parser.parse(item.data))
-            except BadLine as error:
-                raise FileFailed("parse", f"line {number + error.index}: {error.reason}") from error
+            if isinstance(outcome, BadLine):
+                reason = f"line {number + outcome.index}: {outcome.reason}"
+                raise FileFailed("parse", reason) from outcome
+            chunk, parsed = outcome
+            parsed, where = self._placed(content, chunk.data, parsed)
             for bad in parsed.bad:
-                index, offset = content.lines + bad.index, item.offset + bad.offset
+                index, offset = content.lines + bad.index, chunk.offset + bad.offset
                 self._bad_line(content, replace(bad, index=index, offset=offset))
             content.lines += parsed.lines
             content.rows += parsed.table.num_rows
@@ -299,10 +270,14 @@ class _Run:
             placeable = parsed.without(chunk, error.reasons, error.stage)
         return placeable, place_rows(placeable.table, rules)
 
-    def _parser_of_file(self) -> LineParser | IsolatedParser:
-        if not self._attempt:
-            return self._parser
-        return IsolatedParser(self._nursery, self._schema, tolerant=self._tolerant)
+    def _outcomes(self, chunks: Iterable[Chunk | LongLine]) -> Iterator[_Outcome]:
+        if self._attempt:
+            alone = IsolatedParser(self._nursery, self._schema, tolerant=self._tolerant)
+            return map(functools.partial(_outcome, alone), chunks)
+        work = functools.partial(_outcome, self._parser)
+        if self._task.threads == 1:
+            return map(work, chunks)
+        return ahead(work, chunks, self._pool, self._task.threads, _bytes_of, AHEAD_BYTES)
 
     def _bad_line(self, content: Content, bad: BadRecord) -> None:
         content.note_bad(bad.index + 1, bad.reason)
@@ -384,3 +359,16 @@ class _Run:
 
     def _fail(self, content: Content, error: FileFailed) -> None:
         self._finished[content.file.path] = content.failed(error)
+
+
+def _outcome(parser: LineParser | IsolatedParser, item: Chunk | LongLine) -> _Outcome:
+    if isinstance(item, LongLine):
+        return item
+    try:
+        return item, parser.parse(item.data)
+    except BadLine as error:
+        return error
+
+
+def _bytes_of(item: Chunk | LongLine) -> int:
+    return len(item.head if isinstance(item, LongLine) else item.data)

@@ -24,8 +24,9 @@ from blizzard_py.core.model import FinishedFile, IngestResult
 from blizzard_py.core.storage import join, order_key
 from blizzard_py.kernels.merge import merge_tasks, with_merged
 from blizzard_py.kernels.packing import pack, task_count
+from blizzard_py.kernels.report import TaskReport, merged
 from blizzard_py.kernels.second import Second
-from blizzard_py.kernels.task import TaskReport, merged, tasks_of
+from blizzard_py.kernels.task import tasks_of
 from blizzard_py.settings import IngestJob, IngestSettings, JobFile
 from blizzard_py.spark.connect import open_connect
 from blizzard_py.spark.culprits import FailedOnData, culprits
@@ -167,8 +168,9 @@ class SparkEngine:
             running.ended.set()
 
     def _first(self, job: IngestJob, running: _Running) -> list[TaskReport]:
-        packed = pack(job.files, task_count(job.files, running.session.parallelism()))
-        run = functools.partial(run_partition, tasks_of(job, packed))
+        slots = running.session.parallelism()
+        packed = pack(job.files, task_count(job.files, slots))
+        run = functools.partial(run_partition, tasks_of(job, packed, slots))
         return _on_ids(running, len(packed), run)
 
     def _settled(self, job: IngestJob, running: _Running) -> IngestResult:

@@ -13,8 +13,9 @@ from blizzard_py.core.storage import Storage
 from blizzard_py.core.stores import open_storage
 from blizzard_py.kernels.merge import MergeTask, run_merge
 from blizzard_py.kernels.process import prepare_process
+from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.second import Second, read_records, write_rows
-from blizzard_py.kernels.task import Task, TaskReport, run_task
+from blizzard_py.kernels.task import Task, run_task
 from blizzard_py.settings import JobFile, Place
 
 # What every job's frame of reports looks like, as Spark writes a schema.

@@ -1,0 +1,56 @@
+"""What tasks tell the driver, and the job's result of it. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from blizzard_py.core.model import FinishedFile, IngestResult, StagedLetters, StagedOutput
+from blizzard_py.core.storage import order_key
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What a task attempt did; it counts only if the driver receives it.
+
+    ``files`` has every file of the task in its order, ``pid`` the process that
+    did the work.
+    """
+
+    task: int
+    pid: int
+    outputs: tuple[StagedOutput, ...]
+    files: tuple[FinishedFile, ...]
+    letters: StagedLetters | None = None
+
+    def to_json(self) -> str:
+        """One line of ASCII."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> TaskReport:
+        """The inverse of `to_json`."""
+        data = json.loads(text)
+        letters = data["letters"]
+        return cls(
+            task=data["task"],
+            pid=data["pid"],
+            outputs=tuple(StagedOutput(**item) for item in data["outputs"]),
+            files=tuple(FinishedFile(**item) for item in data["files"]),
+            letters=letters
+            and StagedLetters(letters["staged"], tuple((p, n) for p, n in letters["files"])),
+        )
+
+
+def merged(reports: Iterable[TaskReport]) -> IngestResult:
+    """The job's result; outputs in order of task and index, files in path order."""
+    ordered = sorted(reports, key=lambda report: report.task)
+    files = (file for report in ordered for file in report.files)
+    return IngestResult(
+        outputs=tuple(output for report in ordered for output in report.outputs),
+        files=tuple(sorted(files, key=lambda file: order_key(file.path))),
+        tasks=len(ordered),
+        letters=tuple(report.letters for report in ordered if report.letters is not None),
+    )

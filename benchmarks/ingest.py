@@ -1,6 +1,6 @@
 """One batch, NDJSON to Parquet: the engine against the limit and against the alternatives.
 
-    python -m benchmarks.ingest            # all shapes, some ten minutes
+    python -m benchmarks.ingest            # all shapes, some twenty minutes
     python -m benchmarks.ingest --quick    # small ones, to see that it works
 
 Contenders take turns within a round and begin with another one in each, so a slow minute

@@ -25,6 +25,8 @@ from prometheus_client.parser import text_string_to_metric_families
 ROOT = Path(__file__).parents[1]
 MODULES = {"blizzard": "blizzard_py", "penguin": "penguin_py"}
 LAG = {"blizzard": "blizzard_lag_seconds", "penguin": "penguin_lag_seconds"}
+# What its runtime calls each of its threads.
+DELTA_THREAD = "tokio-rt-worker"
 PIPELINES = ("hourly", "flat", "by_kind")
 ROWS_PER_FILE = 200
 BAD_LINE_EVERY, DAMAGED_EVERY = 25, 60
@@ -116,7 +118,10 @@ class Writer(threading.Thread):
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at a daemon: MB by kind of process, descriptors and threads of the daemon's own."""
+    """One look at a daemon: MB by kind of process; descriptors and threads of its main one.
+
+    Those of delta-rs's runtime are counted apart.
+    """
 
     at: float
     main_mb: float
@@ -124,6 +129,7 @@ class Sample:
     workers_mb: float
     descriptors: int
     threads: int
+    delta_threads: int
     lag_secs: float
 
 
@@ -180,14 +186,17 @@ class Daemon:
             command = _read(pid, "cmdline")
             kind = "main" if pid == main else "jvm" if "java" in command[:200] else "workers"
             megabytes[kind] += int(_read(pid, "statm").split()[1] or 0) * 4096 / 1e6
+        threads = Counter(_read(main, f"task/{task}/comm").strip() for task in _names(main, "task"))
+        delta_threads = threads.pop(DELTA_THREAD, 0)
         self.samples.append(
             Sample(
                 time.monotonic(),
                 megabytes["main"],
                 megabytes["jvm"],
                 megabytes["workers"],
-                _count(f"/proc/{main}/fd"),
-                _count(f"/proc/{main}/task"),
+                len(_names(main, "fd")),
+                threads.total(),
+                delta_threads,
                 lag,
             )
         )
@@ -222,8 +231,8 @@ def _tree(root: int) -> list[int]:
     return found
 
 
-def _count(folder: str) -> int:
-    return sum(1 for _ in Path(folder).iterdir())
+def _names(pid: int, folder: str) -> list[str]:
+    return [path.name for path in Path(f"/proc/{pid}/{folder}").iterdir()]
 
 
 def _read(pid: int, name: str) -> str:

@@ -98,7 +98,7 @@ def report(daemons: Sequence[Daemon], half: float, lags: list[float]) -> bool:
                 continue
             limit = before * GROWTH + GROWTH_MB if label.endswith("MB") else before + GROWTH_COUNT
             judged = label not in NOT_JUDGED
-            verdict = "" if not judged else "flat" if after <= limit else "**grows**"
+            verdict = "not judged" if not judged else "flat" if after <= limit else "**grows**"
             good = good and (not judged or after <= limit)
             print(f"| {daemon.name}: {label} | {before:,.0f} | {after:,.0f} | {verdict} |")
         lag = max(sample.lag_secs for sample in quiet)

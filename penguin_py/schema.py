@@ -51,7 +51,10 @@ _INSIDE = "fields inside lists and maps cannot be added"
 
 
 def delta_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema in the types a Delta table can have. Raises `Misfit` for one it cannot."""
+    """The schema in the types a Delta table can have. Raises `Misfit` for one it cannot.
+
+    And for fields of a struct, however deep, whose names differ only in case.
+    """
     return pa.schema([_delta_field(field) for field in schema])
 
 
@@ -117,9 +120,7 @@ def _merged_fields(
 
 def _merged_type(table: pa.DataType, file: pa.DataType, mode: str, name: str) -> pa.DataType:
     if pa.types.is_struct(table) and pa.types.is_struct(file):
-        fields = list(file)
-        _check_case([field.name for field in fields], f"{name}.")
-        return pa.struct(_merged_fields(list(table), fields, mode, f"{name}.", ()))
+        return pa.struct(_merged_fields(list(table), list(file), mode, f"{name}.", ()))
     if pa.types.is_list(table) and pa.types.is_list(file):
         _merged_type(table.value_type, file.value_type, _FIXED, f"{name}[]")
         return table
@@ -158,8 +159,8 @@ def _nullable(field: pa.Field) -> pa.Field:
     return field.with_nullable(True)
 
 
-def _delta_field(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, _delta_type(field.type, field.name), field.nullable)
+def _delta_field(field: pa.Field, where: str = "") -> pa.Field:
+    return pa.field(field.name, _delta_type(field.type, where + field.name), field.nullable)
 
 
 def _delta_type(kind: pa.DataType, name: str) -> pa.DataType:
@@ -168,7 +169,8 @@ def _delta_type(kind: pa.DataType, name: str) -> pa.DataType:
         found = _delta_type(kind.value_type, name)
     # Below the top level everything is nullable: Delta readers differ on nested NOT NULL.
     elif pa.types.is_struct(kind):
-        found = pa.struct([_nullable(_delta_field(field)) for field in kind])
+        _check_case([field.name for field in kind], f"{name}.")
+        found = pa.struct([_nullable(_delta_field(field, f"{name}.")) for field in kind])
     elif any(test(kind) for test in _LISTS):
         found = pa.list_(pa.field("element", _delta_type(kind.value_type, name)))
     elif pa.types.is_map(kind):

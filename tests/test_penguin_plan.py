@@ -142,6 +142,26 @@ def test_what_does_not_fit(table: pa.DataType, file: pa.DataType) -> None:
         merge(pa.schema([("c", table)]), delta_schema(pa.schema([("c", file)])), (), "merge")
 
 
+@pytest.mark.parametrize("mode", ["merge", "overwrite"])
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        ([("x", pa.int32()), ("X", pa.int32())], "'x' and 'X'"),
+        ([("x", pa.int32()), ("x", pa.int32())], "'x' and 'x'"),
+        ([("c", pa.struct([("a", pa.int32()), ("A", pa.int32())]))], "'c.a' and 'c.A'"),
+        ([("n", pa.struct([("a", pa.int32()), ("A", pa.int32())]))], "'n.a' and 'n.A'"),
+        ([("n", pa.list_(pa.struct([("x", pa.int8()), ("X", pa.int8())])))], "'n.x' and 'n.X'"),
+        ([("Day", pa.string())], "'Day', which is a partition column"),
+    ],
+)
+def test_names_within_a_file_differ_by_more_than_case(
+    columns: list[tuple[str, pa.DataType]], named: str, mode: str
+) -> None:
+    before = pa.schema([("c", pa.struct([("a", pa.int32())])), ("day", pa.string())])
+    with pytest.raises(Misfit, match=named):
+        merge(before, delta_schema(pa.schema(columns)), ("day",), mode)
+
+
 def test_one_bad_file_does_not_decide_for_the_others() -> None:
     plan = make_plan(
         TableState(3, 1, pa.schema([("id", pa.int64())]), ()),

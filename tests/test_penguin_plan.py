@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -200,17 +202,40 @@ def test_an_output_id_counts_once_within_a_plan_and_against_earlier_commits() ->
             footer("b.parquet", pa.table({"id": ["x"]}), "new"),
             footer("c.parquet", data, "new"),
             footer("d.parquet", data, None),
+            footer("e.parquet", pa.table({"id": ["y"]}), "new"),
         ],
         {"old"},
         MERGE,
     )
-    # a is a repeat, b starts the table, c carries b's id, d does not fit b's column.
+    # a is a repeat, b starts the table, c and d do not fit b's column, e carries b's id.
     assert [add.entry.path for add in plan.adds] == ["b.parquet"]
     assert [(r.entry.path, r.stage) for r in plan.rejections] == [
         ("a.parquet", "output_id"),
         ("c.parquet", "schema"),
         ("d.parquet", "schema"),
+        ("e.parquet", "output_id"),
     ]
+
+
+def test_a_file_without_rows_is_refused() -> None:
+    empty = footer("a.parquet", pa.table({"id": pa.array([], pa.int64())}))
+    plan = make_plan(None, [empty], (), MERGE)
+    assert not plan.adds
+    assert [r.reason for r in plan.rejections] == ["has no rows"]
+
+
+def test_a_compaction_that_waits_for_its_commit_is_left_to_its_writer(tmp_path: Path) -> None:
+    write_deltalake(tmp_path, pa.table({"id": [1]}))
+    [path] = tmp_path.glob("*.parquet")
+    metadata = pq.read_metadata(path)
+    table = TableState(0, 1, pa.schema([("id", pa.int64())]), (), created=1000.0)
+    for modified, taken in ((1000.0, False), (999.0, True)):
+        found = Footer(
+            Entry("a.parquet", 1, modified), metadata.schema.to_arrow_schema(), metadata, None
+        )
+        plan = make_plan(table, [found], (), MERGE)
+        assert bool(plan.adds) is taken
+        assert [r.stage for r in plan.rejections] == ([] if taken else ["writer"])
 
 
 def test_a_rejected_file_does_not_use_up_its_output_id() -> None:

@@ -68,6 +68,8 @@ def test_bounds_and_null_counts_by_type() -> None:
 def test_types_are_the_tables_and_not_the_files() -> None:
     narrow = column([1, 2], pa.int32())
     assert stats(narrow, pa.schema([("c", pa.int64())]))["maxValues"] == {"c": 2}
+    wide = stats(column([1, 1 << 40], pa.int64()), pa.schema([("c", pa.int32())]))
+    assert (wide["minValues"], wide["maxValues"]) == ({"c": 1}, {})
     other = pa.schema([("c", pa.string())])
     assert stats(narrow, other) == {
         "numRecords": 2,

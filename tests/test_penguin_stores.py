@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor
+from dataclasses import replace
 
 import pytest
 
@@ -91,6 +92,29 @@ def test_a_lost_answer_to_a_commit_over_http_loses_and_doubles_nothing(
         assert not left
     assert [row["id"] for row in wire.rows()] == [1, 2, 3, 4]
     assert len(wire.delta_paths()) == 4
+
+
+def test_a_table_that_another_makes_at_the_same_moment_gets_its_files_once(
+    wire: World, proxy: FaultProxy, s3: S3Server
+) -> None:
+    wire.put("a.parquet", {"id": [1]})
+    rival = replace(wire, options=s3.options).penguin()
+    first = f"{0:020d}.json"
+    ahead = [rival]
+
+    def lose(method: str) -> None:
+        """The rival's version 0 lands while ours is on its way."""
+        if ahead and method == "PUT" and first in proxy.seen[-1]:
+            assert ahead.pop().cycle(threading.Event())
+
+    proxy.lose = lose
+    penguin = wire.penguin()
+    with pytest.raises(CommitError):
+        penguin.cycle(threading.Event())
+    assert not ahead
+    wire.run(penguin)
+    assert [row["id"] for row in wire.rows()] == [1]
+    assert wire.delta().version() == 0
 
 
 def test_azure_holds_a_table_from_its_first_commit_to_its_recovery(

@@ -552,8 +552,8 @@ def test_such_a_row_condemns_its_file_where_bad_records_do(tmp_path: Path, polic
     world.put("a.ndjson", timed(1) + YEARLESS)
     world.put("b.ndjson", timed(2))
     report = world.run_task()
-    assert (report.files[0].outcome, report.files[0].stage) == ("quarantined", "partition")
-    assert report.files[0].error.startswith("line 2: ")
+    assert (report.files[0].outcome, report.files[0].stage) == ("quarantined", "parse")
+    assert report.files[0].error.startswith("line 2: a value of 't' lies outside")
     assert world.ids(report) == [2]
 
 

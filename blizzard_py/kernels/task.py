@@ -266,7 +266,8 @@ class _Run:
         except Unplaceable as error:
             if not self._tolerant:
                 line = content.lines + int(parsed.rows_at[min(error.reasons)]) + 1
-                raise FileFailed(error.stage, f"line {line}: {error.reason}") from error
+                # A file that falls for a bad record does so at this stage, and `fail` stops for it.
+                raise FileFailed("parse", f"line {line}: {error.reason}") from error
             placeable = parsed.without(chunk, error.reasons, error.stage)
         return placeable, place_rows(placeable.table, rules)
 

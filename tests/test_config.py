@@ -98,6 +98,7 @@ def test_the_shortest_configuration_has_the_documented_defaults(tmp_path: Path) 
     config = load(tmp_path, GOOD)
     source = config.pipelines["events"].sources["main"]
     assert source.use_watermark is True
+    assert (source.id, source.late_files, source.max_ahead_secs) == (None, "quarantine", 172_800)
     assert (source.compression, source.poll_interval_secs) == ("auto", 60)
     assert (source.checkpoint.interval_files, source.checkpoint.interval_secs) == (100, 60)
     assert config.spark.master == "local[*]"

@@ -96,6 +96,7 @@ def test_one_spelling_per_place() -> None:
     assert normalize_uri("s3a://b//x/") == "s3://b/x"
     assert normalize_uri("S3://b") == "s3://b"
     assert normalize_uri("file:///a/../b/") == "/b"
+    assert normalize_uri("//a//b") == normalize_uri("file:////a/b") == "/a/b"
     assert normalize_uri("gcs://b/x") == "gs://b/x"
     assert normalize_uri("abfss://c@account.dfs/x/") == "abfss://c@account.dfs/x"
     assert Path(normalize_uri("relative/x")).is_absolute()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from blizzard_py.core.partitionby import PartitionBy
 from blizzard_py.core.schemasettings import SchemaSettings
@@ -54,7 +54,14 @@ class PartitionFilter(Settings):
             raise ValueError(f"prefix_template has {odd[0]}, which does not sort; use {known}")
         if not {"%Y", "%F"} & set(codes):
             raise ValueError("prefix_template must contain the year (%Y or %F)")
+        if "" in self.prefix_template.split("/"):
+            raise ValueError("prefix_template must not begin or end with / or have two in a row")
         return self
+
+    @property
+    def depth(self) -> int:
+        """How many components a partition has."""
+        return self.prefix_template.count("/") + 1
 
 
 class CheckpointSettings(Settings):
@@ -69,9 +76,20 @@ class CheckpointSettings(Settings):
 
 
 class SourceSettings(Settings):
-    """One directory that NDJSON files arrive in."""
+    """One directory that NDJSON files arrive in.
+
+    ``id`` names its state instead of ``{pipeline}_{source}``, so that state survives a
+    rename. Give it before the rename, with the name that the state has.
+    ``partition_depth`` is how many leading folders make a partition; where there is a
+    ``partition_filter``, it is the number of components of its template. Files in
+    partitions whose name says a time more than ``max_ahead_secs`` ahead of now are left
+    alone until then. ``late_files`` is what becomes of files that appear below the
+    watermark after the grace period: ``quarantine`` writes each a dead letter, from which
+    it can be replayed, ``ingest`` takes it, ``report`` only tells of it.
+    """
 
     source_uri: str = Field(validation_alias="source_uri")
+    id: Name | None = None
     use_watermark: bool = True
     compression: SourceCompression = "auto"
     poll_interval_secs: float = Field(default=60, gt=0)
@@ -80,8 +98,9 @@ class SourceSettings(Settings):
     max_tracked_partitions: int = Field(default=64, ge=1)
     grace_period_secs: Annotated[float, Field(ge=0)] | Literal["auto"] = 300
     min_age_secs: float = Field(default=0, ge=0)
+    max_ahead_secs: float = Field(default=172_800, ge=0)
     late_sweep_interval_secs: float = Field(default=86_400, ge=0)
-    late_files: Literal["report", "quarantine", "ingest"] = "report"
+    late_files: Literal["report", "quarantine", "ingest"] = "quarantine"
     order_guard: Literal["warn", "fail", "off"] = "warn"
     checkpoint: CheckpointSettings = CheckpointSettings()
     storage_options: Options = Field(default_factory=dict, repr=False)
@@ -95,6 +114,19 @@ class SourceSettings(Settings):
             data = {**data, "source_uri": data["path"]}
             del data["path"]
         return data
+
+    @field_validator("partition_depth")
+    @classmethod
+    def _depth_is_the_templates(cls, depth: int | None, info: ValidationInfo) -> int | None:
+        """A floor that is deeper than what it closes would close only a part of it."""
+        known = info.data.get("partition_filter")
+        if depth is not None and known is not None and depth != known.depth:
+            raise ValueError(
+                f"must be {known.depth}, the number of components of"
+                " partition_filter.prefix_template; leave it out, or give the template as many"
+                " components as a partition has"
+            )
+        return depth
 
 
 class SortColumn(Settings):

@@ -5,9 +5,7 @@ types, missing environment variables and conflicting resources are collected
 and raised together as one `ConfigError`, each with its path and line. Values
 never appear in a message, since a value may be a secret.
 
-Conflicts are places two writers or readers would share: two sources on one
-directory (or one inside the other), two tables on one directory, a source
-inside a table or a table inside a source.
+What two parts of the file would share is in `blizzard_py.core.conflicts`.
 """
 
 from __future__ import annotations
@@ -22,9 +20,9 @@ from pydantic import BaseModel, ValidationError
 
 from blizzard_py.core import redact
 from blizzard_py.core.config import Config
+from blizzard_py.core.conflicts import conflicts
 from blizzard_py.core.errors import ConfigError
-from blizzard_py.core.stores import normalize_uri, problems_of
-from blizzard_py.core.yamlfile import Document, Key, load_yaml
+from blizzard_py.core.yamlfile import Key, load_yaml
 
 
 def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Config:
@@ -50,7 +48,7 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
                     if p.partition(": ")[0] not in unset
                 ),
             ]
-    problems += _conflicts(document)
+    problems += conflicts(document)
     if config is not None and not config.pipelines and not config.tables:
         problems.append("(top level): give at least one entry under `pipelines` or `tables`")
     if problems or config is None:
@@ -111,55 +109,3 @@ def models_in(annotation: Any) -> Iterator[tuple[type[BaseModel], bool]]:
     keyed = get_origin(annotation) in {dict, list}
     for argument in get_args(annotation):
         yield from ((model, keyed or inner) for model, inner in models_in(argument))
-
-
-def _mapping(data: Any) -> dict[Any, Any]:
-    return data if isinstance(data, dict) else {}
-
-
-def _conflicts(document: Document) -> list[str]:
-    """Bad URIs and shared places, found in the raw data so that one typo hides nothing."""
-    problems: list[str] = []
-    sources: list[tuple[str, str]] = []
-    sinks: list[tuple[str, str]] = []
-    tables: list[tuple[str, str]] = []
-
-    def add(path: Key, block: dict[Any, Any], key: str, into: list[tuple[str, str]]) -> None:
-        uri = block.get(key)
-        if not isinstance(uri, str) or not uri:
-            return
-        where = document.locate((*path, key))
-        options = {str(k): str(v) for k, v in _mapping(block.get("storage_options")).items()}
-        found = problems_of(uri, options)
-        problems.extend(f"{where}: {problem}" for problem in found)
-        if not found:
-            into.append((where, normalize_uri(uri)))
-
-    data = _mapping(document.data)
-    for name, pipeline in _mapping(data.get("pipelines")).items():
-        here: Key = ("pipelines", str(name))
-        for source, raw in _mapping(_mapping(pipeline).get("sources")).items():
-            block = _mapping(raw)
-            key = "path" if "path" in block else "source_uri"
-            add((*here, "sources", str(source)), block, key, sources)
-        add((*here, "sink"), _mapping(_mapping(pipeline).get("sink")), "table_uri", sinks)
-    for name, table in _mapping(data.get("tables")).items():
-        add(("tables", str(name)), _mapping(table), "table_uri", tables)
-
-    problems += _shared(sources, sources, "is read by {other} as well")
-    problems += _shared(sinks, sinks, "is written by {other} as well")
-    problems += _shared(tables, tables, "is the table of {other} as well")
-    problems += _shared(sources, sinks, "overlaps with the table of {other}; keep them apart")
-    return problems
-
-
-def _shared(left: list[tuple[str, str]], right: list[tuple[str, str]], text: str) -> list[str]:
-    found = []
-    for number, (where, uri) in enumerate(left):
-        others = left[:number] if left is right else right
-        found += [
-            f"{where}: {text.format(other=other)}"
-            for other, place in others
-            if f"{uri}/".startswith(f"{place}/") or f"{place}/".startswith(f"{uri}/")
-        ]
-    return found

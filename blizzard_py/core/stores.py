@@ -77,7 +77,8 @@ def normalize_uri(uri: str) -> str:
     scheme = scheme_of(uri)
     if scheme in {"", "file"}:
         path = uri.partition("://")[2] if scheme else uri
-        return os.path.normpath(Path(path).absolute())
+        # POSIX leaves open what two slashes at the beginning mean, and Python keeps them.
+        return f"/{os.path.normpath(Path(path).absolute()).lstrip('/')}"
     parts = urlsplit(uri)
     host = parts.netloc.rpartition("@")[2] if scheme not in _AZURE else parts.netloc
     name = "s3" if scheme in _S3 else "gs" if scheme in _GCS else scheme
@@ -94,6 +95,11 @@ def problems_of(uri: str, options: StorageOptions) -> list[str]:
     found = []
     if scheme not in {"", "file"} and not uri.partition("://")[2].strip("/"):
         found.append("names no bucket")
+    if scheme == "file" and not uri.partition("://")[2].startswith("/"):
+        found.append("has a host; a local path is written /data/raw or file:///data/raw")
+    if scheme not in {"", "file"} and set("?#\t\r\n") & set(uri):
+        # A URI's path ends at the first two, and parsers drop the others.
+        found.append("has a ?, a # or a line break; choose a place without it")
     if urlsplit(uri).password:
         found.append("must not carry credentials; use storage_options")
     names = _names_for(scheme)
@@ -119,10 +125,10 @@ def fsspec_arguments(uri: str, options: StorageOptions) -> dict[str, Any]:
             for key in outer:
                 target = target.setdefault(key, {})
             target[last] = value
-    account = urlsplit(uri).netloc.rpartition("@")[2].partition(".")[0] if "@" in uri else ""
-    if scheme in _AZURE and account:
+    account = azure_account(uri)
+    if account:
         arguments.setdefault("account_name", account)
-    if (_option(options, "GOOGLE_SKIP_SIGNATURE") or "").lower() == "true":
+    if (option(options, "GOOGLE_SKIP_SIGNATURE") or "").lower() == "true":
         arguments["token"] = "anon"  # noqa: S105  # gcsfs' word for none
     return arguments
 
@@ -164,7 +170,7 @@ def open_storage(uri: str, options: StorageOptions, patience: Patience | None = 
                 f"{place}: the Azure account or its credentials cannot be used;"
                 " set AZURE_STORAGE_ACCOUNT_NAME and a key in storage_options"
             ) from None
-        endpoint = _option(options, "AZURE_STORAGE_ENDPOINT")
+        endpoint = option(options, "AZURE_STORAGE_ENDPOINT")
         azure = store_azure.with_patience(azure, patience, endpoint)
         return store_azure.AzureStorage(azure, azure_root(root), place)
     return ObjectStorage(cast("FileSystem", fsspec.filesystem(scheme, **arguments)), root, place)
@@ -176,7 +182,16 @@ def azure_root(root: str) -> str:
     return f"{host.partition('@')[0]}{slash}{path}"
 
 
-def _option(options: StorageOptions, wanted: str) -> str | None:
+def azure_account(uri: str) -> str | None:
+    """The account that an Azure URI names (``abfss://container@account.dfs…``), if it does."""
+    host = urlsplit(uri).netloc
+    if scheme_of(uri) not in _AZURE or "@" not in host:
+        return None
+    return host.rpartition("@")[2].partition(".")[0] or None
+
+
+def option(options: StorageOptions, wanted: str) -> str | None:
+    """The option of that name, which may be written in any case."""
     return next((value for name, value in options.items() if name.upper() == wanted), None)
 
 

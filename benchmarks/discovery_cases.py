@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from blizzard_py.core.model import Entry
-from blizzard_py.core.watermark import Progress, advance
+from blizzard_py.core.watermark import Progress, Scanned, finished, settled
 
 FILES_PER_PARTITION = 500
 GRACE_SECS = 300.0
@@ -53,18 +53,23 @@ class World:
         grace period.
         """
         active = self.partitions[-self.active :]
-        settled: list[Entry] = []
-        recent: list[Entry] = []
+        old_names: list[str] = []
+        recent: list[str] = []
         for _, files in itertools.groupby(
             (e for e in old if e.path.rpartition("/")[0] >= active[0]),
             key=lambda e: e.path.rpartition("/")[0],
         ):
-            names = list(files)
+            names = [entry.path for entry in files]
             cut = max(0, len(names) - in_grace)
-            settled += names[:cut]
+            old_names += names[:cut]
             recent += names[cut:]
-        known = advance(Progress(depth=2, floor=active[0]), settled, (), NOW - 3600, GRACE_SECS)
-        return advance(known, recent, (), NOW, GRACE_SECS)
+        known = finished(Progress(depth=2, floor=active[0]), old_names, NOW - 3600, _none_waits)
+        known = settled(known, Scanned(NOW, NOW), GRACE_SECS, _none_waits)
+        return finished(known, recent, NOW, _none_waits)
+
+
+def _none_waits(_partition: str) -> None:
+    """Every path is done."""
 
 
 def file_of(partition: str, number: int) -> str:

@@ -76,10 +76,9 @@ class SourceActivity(Activity):
         metrics.FILES_DISCOVERED.labels(self.name).inc(len(files))
         self._polled(Poll(now, secs, len(files), requests, keys), [*files, *young])
 
-    def late(self, late_secs: float, partitions_behind: int) -> None:
+    def late(self, partitions_behind: int) -> None:
         """The sweep found a late file."""
         metrics.LATE_FILES.labels(self.name).inc()
-        metrics.LATE_SECS.labels(self.name).observe(late_secs)
         metrics.LATE_PARTITIONS.labels(self.name).observe(partitions_behind)
 
     def knows(self, state: SourceState) -> None:

@@ -8,9 +8,8 @@ from functools import partial
 
 from rich.console import Console
 
-from blizzard_py.backfill import BACKFILL, Range, RangeRefused, check_range, is_ours
+from blizzard_py.backfill import Range, RangeRefused, check_range, is_ours
 from blizzard_py.claims import backfill_ranges
-from blizzard_py.core import checkpoint
 from blizzard_py.core.config import Config
 from blizzard_py.core.daemon import Loop, run, stop_on_signals
 from blizzard_py.core.errors import ConfigError, StateError
@@ -21,7 +20,8 @@ from blizzard_py.discovery import Scope, accepts
 from blizzard_py.display import shown
 from blizzard_py.lateengine import LateEngine
 from blizzard_py.pipeline import SourcePipeline
-from blizzard_py.state import state_from_json
+from blizzard_py.siblings import BACKFILL
+from blizzard_py.statefile import read_ledger, read_state
 from blizzard_py.wiring import (
     NoEngine,
     build,
@@ -102,11 +102,12 @@ def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: b
             raise RangeRefused(f"{prefix!r} is a file; --from and --to are partitions")
     parts = parts_of(config, where, NoEngine())
     live = SourcePipeline(parts)
-    state = checkpoint.load(live.sink, live.checkpoint_path, state_from_json)
+    state = read_state(live.sink, parts.id)
     check_range(chosen, state, backfill_ranges(parts), replay=replay)
     if state is None:
         raise StateError(f"{live.name}: its checkpoint is gone")
-    scope = Scope(chosen.gap, partial(is_ours, state, replay=replay))
+    ledger = read_ledger(live.sink, parts.id)
+    scope = Scope(chosen.gap, partial(is_ours, state, ledger, replay=replay))
     engine = LateEngine(partial(spark_engine, config, "blizzard-backfill"))
     stop = threading.Event()
     # The range is the only bound: the same depth, no lookback and no late files.

@@ -10,8 +10,8 @@ out of what the live daemon has done or will do:
   range that reaches into it is refused, unless told to *replay*; then files
   that the live daemon has done are ingested again, on purpose, and those that
   it has still to do are left to it;
-* files that appeared in the range after the live daemon began are its late
-  files, and its late sweep deals with them;
+* a file that the live daemon has settled as a late one is its, ingested or in its
+  dead letters; so is one that it has still to do;
 * a range that overlaps with another backfill's is refused, unless told to replay.
 """
 
@@ -25,11 +25,8 @@ from blizzard_py.core.errors import BlizzardError
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import Gap, is_new
-from blizzard_py.late import find_late
+from blizzard_py.ledger import Ledger
 from blizzard_py.state import SourceState
-
-# Between a source's name and the range in the name of a backfill's state.
-BACKFILL = "_backfill_"
 
 # Sorts above everything that can follow a prefix.
 _LAST = "\U0010ffff"
@@ -98,10 +95,13 @@ def check_range(
             )
 
 
-def is_ours(live: SourceState, entry: Entry, *, replay: bool) -> bool:
-    """Whether a file in the range is the backfill's and not the live daemon's."""
+def is_ours(live: SourceState, ledger: Ledger, entry: Entry, *, replay: bool) -> bool:
+    """Whether a file in the range is the backfill's and not the live daemon's.
+
+    ``ledger`` is the live daemon's, as of now.
+    """
     if replay:
         return not is_new(live.progress, entry.path)
-    if entry.path in live.passed.known:
+    if any(entry.path == queued.path for queued in live.queue):
         return False
-    return not find_late(live.passed, live.progress, [entry])
+    return bool(ledger.not_settled([entry.path]))

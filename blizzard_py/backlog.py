@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
-from blizzard_py.core.watermark import Progress, gaps, is_hidden, is_new, with_depth
+from blizzard_py.core.watermark import Progress, depth_of, gaps, is_hidden, is_new
+from blizzard_py.discovery import NONE_APART, Apart, Places
 
 # Names after which a range is left, and requests after which all are: on an object
 # store that is two requests a range at most, on a disk a request is a directory.
@@ -20,18 +21,21 @@ REQUESTS = 200
 class Backlog:
     """Files that wait; ``oldest_ts`` is when the oldest of them was modified (epoch seconds).
 
-    Without ``complete`` there are more than were looked at.
+    Without ``complete`` there are more than were looked at. ``apart`` are files in
+    partitions that are not looked at for now.
     """
 
     files: int
     oldest_ts: float | None
     complete: bool
+    apart: Apart = NONE_APART
 
 
 def backlog(
     storage: Storage,
     progress: Progress,
     accept: Callable[[str], bool],
+    places: Places,
     queued: Iterable[Entry],
 ) -> Backlog:
     """What is above the watermarks or ``queued``, from the beginning of each range.
@@ -54,9 +58,11 @@ def backlog(
             if names > NAMES_PER_GAP or left <= 0:
                 complete = False
                 break
-    settled = with_depth(progress, (entry.path for entry in found)) if found else progress
+    if progress.depth is None:
+        progress = replace(progress, depth=depth_of(entry.path for entry in found))
     waiting = {
         entry.path: entry.modified
-        for entry in chain(queued, (e for e in found if is_new(settled, e.path)))
+        for entry in chain(queued, (e for e in found if is_new(progress, e.path)))
+        if places.take(entry.path)
     }
-    return Backlog(len(waiting), min(waiting.values(), default=None), complete)
+    return Backlog(len(waiting), min(waiting.values(), default=None), complete, places.apart)

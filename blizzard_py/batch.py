@@ -6,32 +6,32 @@ See `blizzard_py.pipeline` for the steps and why their order makes it exactly-on
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from blizzard_py.activity import SourceActivity
 from blizzard_py.core.config import ErrorSettings, SourceSettings
-from blizzard_py.core.errors import BlizzardError, PipelineStopped
+from blizzard_py.core.errors import BlizzardError, PipelineStopped, StateError
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry, FinishedFile, IngestResult
 from blizzard_py.core.storage import Storage, join
+from blizzard_py.core.watermark import Lowest
 from blizzard_py.dlq import DeadLetters
 from blizzard_py.journal import Journal
 from blizzard_py.meter import Meter
 from blizzard_py.partitioning import PartitionError, partition_of
-from blizzard_py.progress import advanced, judged, named, prepared, renamed, restarted
-from blizzard_py.publish import fresh_names, publish, staging_root, unpublished
+from blizzard_py.progress import advanced, hold_all, judged, named, prepared, renamed, restarted
+from blizzard_py.publish import clear_older, fresh_names, publish, staging_of, unpublished
 from blizzard_py.settings import Engine, FieldSpec, IngestJob, IngestSettings, JobFile
 from blizzard_py.settrack import SetTracker
-from blizzard_py.state import Batch, SourceState
-from blizzard_py.sweep import grace_of
+from blizzard_py.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
+from blizzard_py.state import Batch, Identity, PlannedOutput, SourceState
+from blizzard_py.tablelog import delta_versions
 
 # How many bad files an error or a log line names.
 _EXAMPLES = 5
-# No name in a configuration has a ~, so no other source's state can be called the same.
-REPLAY_SUFFIX = "~replay"
-RECORDS_SUFFIX = "~records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,8 @@ class Parts:
     """What a source is made of; ``suffix`` tells other runs of it from the live one.
 
     ``infer`` gives the fields for ``ingest`` where they are not all declared; it is
-    called with the first files to do.
+    called with the first files to do. ``clock`` is for what people read; what decides
+    goes by the store's clock and ``monotonic`` (`blizzard_py.sourceclock`).
     """
 
     pipeline: str
@@ -60,6 +61,7 @@ class Parts:
     engine: Engine
     concurrency: int
     clock: Callable[[], float]
+    monotonic: Callable[[], float] = time.monotonic
     suffix: str = ""
     meter: Meter = field(default_factory=Meter)
     activity: SourceActivity | None = None
@@ -72,13 +74,18 @@ class Parts:
 
     @property
     def id(self) -> str:
-        """``{pipeline}_{source}``, for files and folders."""
-        return f"{self.pipeline}_{self.source_name}{self.suffix}"
+        """``{pipeline}_{source}`` or the source's own ``id``, for files and folders."""
+        return f"{self.letters_id}{self.suffix}"
 
     @property
     def letters_id(self) -> str:
         """The folder of the source's dead letters, whichever of its runs wrote them."""
-        return f"{self.pipeline}_{self.source_name}"
+        return self.source.id or f"{self.pipeline}_{self.source_name}"
+
+    @property
+    def identity(self) -> Identity:
+        """Whose state this is, as the checkpoint keeps it."""
+        return Identity(self.pipeline, self.source_name, self.stores.source.uri)
 
     @property
     def is_replay(self) -> bool:
@@ -95,22 +102,33 @@ class Ingesting:
     result: Future[IngestResult]
 
 
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What the batches of a source need of the one that owns its checkpoint.
+
+    ``save`` makes a state durable before it is acted on, ``clock`` tells the time by
+    which files wait, ``epoch`` in which epoch of the checkpoint it is.
+    """
+
+    save: Callable[[SourceState], SourceState]
+    clock: Callable[[], float]
+    epoch: Callable[[], int]
+
+
 class BatchRunner:
-    """Runs the batches of one source; ``save`` makes a state durable before it is acted on."""
+    """Runs the batches of one source. Every action of it follows the save that allows it."""
 
     def __init__(
-        self,
-        parts: Parts,
-        activity: SourceActivity,
-        tracker: SetTracker,
-        save: Callable[[SourceState], SourceState],
+        self, parts: Parts, activity: SourceActivity, tracker: SetTracker, upkeep: Upkeep
     ) -> None:
         self._parts = parts
         self._activity = activity
         self._tracker = tracker
-        self._save = save
+        self._save = upkeep.save
+        self._now = upkeep.clock
+        self._epoch = upkeep.epoch
         self._sink = parts.stores.sink
-        self._journal = Journal(self._sink, parts.id)
+        self._journal = Journal(self._sink, parts.id, parts.concurrency)
         self._letters = DeadLetters(parts.stores.dlq, parts.letters_id, parts.stores.source.uri)
         self._settings = parts.ingest if parts.infer is None else None
         self._failures = 0
@@ -137,37 +155,50 @@ class BatchRunner:
         return self._settings
 
     def recover(self, state: SourceState, batch: Batch) -> SourceState:
-        """Bring a batch that a crash left in the checkpoint to its end."""
-        beside = [e.path for b in state.in_flight if b.batch != batch.batch for e in b.files]
+        """Bring a batch that a crash left in the checkpoint to its end.
+
+        What else waits at the source is not known here, so nothing is passed. Raises
+        `StateError` if outputs are neither staged, nor in place, nor in the table's log.
+        """
         self._parts.meter.found(len(batch.files), sum(f.size for f in batch.files))
         self._log.info("recovering", batch=batch.batch, phase=batch.phase)
         if batch.phase == "running":
-            self._clear_staging(batch)
             state, again = restarted(state, batch)
             self._save(state)
             state, ready, started = self.prepare(state, self.start(again))
             self._save(state)
-            return self.finish(state, ready, started, beside)
-        missing = unpublished(self._sink, batch.outputs, self._parts.concurrency)
-        names = dict(zip((o.staged for o in missing), fresh_names(len(missing)), strict=True))
-        state, ready = renamed(state, batch, names)
+            return self.finish(state, ready, started, hold_all)
+        found = unpublished(self._sink, batch.outputs, self._parts.concurrency)
+        self._check_published(batch, found.nowhere)
+        names = fresh_names(len(found.staged))
+        missing = dict(zip((o.staged for o in found.staged), names, strict=True))
+        state, ready = renamed(state, batch, missing)
         if missing:
             self._save(state)
-        left = [output for output in ready.outputs if output.staged in names]
+        self._tell(state, ready)
+        left = [output for output in ready.outputs if output.staged in missing]
         publish(self._sink, left, self._parts.concurrency)
-        return self._advance(state, ready, beside)
+        state = self._advance(state, ready, hold_all)
+        self._letters.tidy(ready)
+        return state
 
-    def sweep(self) -> None:
-        """Remove what crashes and time have left: staging of no batch, old journal entries."""
-        self._sink.delete_tree(staging_root(self._parts.id))
-        # What was replayed once must not be replayed from another letter, however late.
-        if not self._parts.is_replay:
-            self._journal.prune(self._parts.clock())
+    def _check_published(self, batch: Batch, nowhere: Sequence[PlannedOutput]) -> None:
+        """Raise `StateError` for outputs that are nowhere, unless the table knows them."""
+        if not nowhere:
+            return
+        wanted = {output.final for output in nowhere}
+        versions, _ = delta_versions(self._sink, wanted, batch.started_ts, self._parts.concurrency)
+        lost = sorted(wanted - set(versions))
+        if lost:
+            raise StateError(
+                f"{self._sink.uri}/{lost[0]}: an output of batch {batch.batch} is neither staged,"
+                " nor in the table, nor in its log; restore it, or have the batch's files ingested"
+                " again: `blizzard checkpoint rebuild`"
+            )
 
-    def letters_for_late(self, files: list[FinishedFile], now: float) -> None:
-        """Put late files in the dead-letter queue."""
-        self._letters.keep(f"late-{int(now)}", files, {}, now)
-        self._activity.gave_up(files)
+    def clear_older(self) -> None:
+        """Remove what earlier epochs staged; nothing of it may be waiting any more."""
+        clear_older(self._sink, self._parts.id, self._epoch())
 
     def start(self, batch: Batch) -> Ingesting:
         """Step 2 begins, in a thread of its own. The batch is in the checkpoint as ``running``."""
@@ -205,17 +236,13 @@ class BatchRunner:
         finished = judged(result, state.retries, self._parts.errors.max_retries)
         self._check_records(finished)
         self._check_failures(finished)
-        letters = self._letters.keep(batch.batch, finished, state.retries, self._parts.clock())
-        records = None
-        if result.letters or batch.attempt > 1:  # a first attempt has nothing to remove
-            records = self._letters.keep_records(batch.batch, self._sink, result.letters)
         bad = [file for file in finished if file.bad_rows]
         if bad:
             log.warning(
                 "records_quarantined",
                 records=sum(file.bad_rows for file in bad),
                 files=len(bad),
-                dead_letters=records,
+                dead_letters=self._letters.records_uri(batch.batch),
                 examples=[f"{file.path}: {file.error}" for file in bad[:_EXAMPLES]],
             )
         for file in finished:
@@ -228,17 +255,19 @@ class BatchRunner:
                     error=file.error,
                 )
         outputs = named(result.outputs, fresh_names(len(result.outputs)))
-        log.info("batch_ingested", outputs=len(outputs), tasks=result.tasks, dead_letters=letters)
-        return (*prepared(state, batch, outputs, finished), ingesting.started)
+        log.info("batch_ingested", outputs=len(outputs), tasks=result.tasks)
+        ready = prepared(state, batch, outputs, finished, result.letters, self._now())
+        return (*ready, ingesting.started)
 
     def finish(
-        self, state: SourceState, ready: Batch, started: float, pending: list[str]
+        self, state: SourceState, ready: Batch, started: float, lowest: Lowest
     ) -> SourceState:
         """Steps 4 and 5 for a batch that is in the checkpoint as ``publishing``."""
         self._activity.batch_enters(ready, "publish")
+        self._tell(state, ready)
         publish(self._sink, ready.outputs, self._parts.concurrency)
-        state = self._advance(state, ready, pending)
-        self._clear_staging(ready)
+        state = self._advance(state, ready, lowest)
+        self._sink.delete_tree(staging_of(self._parts.id, self._epoch(), ready.batch))
         self._failures += sum(f.outcome == "quarantined" for f in ready.finished)
         rows = sum(o.rows for o in ready.outputs)
         self._parts.meter.done(len(ready.files), sum(f.size for f in ready.files), rows)
@@ -262,15 +291,20 @@ class BatchRunner:
             ingesting.result.result()
         self._job = None
 
-    def _advance(self, state: SourceState, batch: Batch, pending: list[str]) -> SourceState:
+    def _tell(self, state: SourceState, batch: Batch) -> None:
+        """Journal and dead letters of a committed batch; the same whoever writes them."""
+        self._journal.write(batch)
+        letters = self._letters.keep(batch, state.retries)
+        records = self._letters.keep_records(batch, self._sink)
+        if letters or records:
+            self._log.info("dead_letters", batch=batch.batch, files=letters, records=records)
+
+    def _advance(self, state: SourceState, batch: Batch, lowest: Lowest) -> SourceState:
         self._activity.batch_enters(batch, "advance")
-        self._journal.write(batch, self._parts.clock())
-        after = advanced(
-            state, batch, pending, self._parts.clock(), grace_of(self._parts.source, state)
-        )
+        after = advanced(state, batch, lowest, self._now())
         if after.processed is not None:
             done = [file.path for file in batch.finished if file.outcome != "retry"]
-            after = self._tracker.adding(after, done)
+            after = replace(after, processed=self._tracker.adding(done) or after.processed)
         saved = self._save(after)
         self._activity.batch_done(batch)
         self._tracker.saved()
@@ -287,7 +321,7 @@ class BatchRunner:
             return IngestResult((), tuple(lost), 0)
         job = IngestJob(
             self.settle(batch.files),
-            join(staging_root(self._parts.id), batch.batch, str(batch.attempt)),
+            join(staging_of(self._parts.id, self._epoch(), batch.batch), str(batch.attempt)),
             prefix,
             tuple(files),
             batch.started_ts,
@@ -339,9 +373,6 @@ class BatchRunner:
                 f"{self._parts.name}: stopped at error_handling.max_failures = {limit}, nothing was"
                 f" passed over; mend or remove the files, or raise the limit: {named_files}"
             )
-
-    def _clear_staging(self, batch: Batch) -> None:
-        self._sink.delete_tree(join(staging_root(self._parts.id), batch.batch))
 
 
 def _check_complete(files: list[JobFile], result: IngestResult) -> None:

@@ -6,17 +6,21 @@ knows what a source file is called and where a cold start begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from blizzard_py.core.config import SourceCompression, SourceSettings
 from blizzard_py.core.errors import StateError
 from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.model import Entry
+from blizzard_py.core.partitiontime import is_timed, time_of
 from blizzard_py.core.scan import scan
 from blizzard_py.core.storage import Storage
-from blizzard_py.core.watermark import Gap, Progress
-from blizzard_py.state import SourceState
+from blizzard_py.core.watermark import Gap, Progress, Scanned, is_hidden, split
+from blizzard_py.processed import Digests, digests_of
+from blizzard_py.state import Identity, SourceState
 
 _PLAIN = (".ndjson", ".jsonl", ".json")
 ENDINGS: dict[SourceCompression, tuple[str, ...]] = {
@@ -27,11 +31,31 @@ ENDINGS: dict[SourceCompression, tuple[str, ...]] = {
 ENDINGS["auto"] = tuple(ending for endings in ENDINGS.values() for ending in endings)
 
 
+# New files that one scan takes at most; what lies behind them is for the next.
+SCAN_FILES = 50_000
+# A file that is dated further ahead than this was not written then; see `FirstSeen`.
+AHEAD_SLACK_SECS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Files in partitions that are not looked at: how many there are, and the first."""
+
+    files: int = 0
+    first: str | None = None
+
+
+NONE_APART = Apart()
+
+
 @dataclass(frozen=True, slots=True)
 class Discovery:
     """Files to do, oldest first, what finding them cost, and the progress they refer to.
 
     ``young`` are files that are left alone for now; no watermark passes them.
+    ``scanned`` says when the scan was and how far it went. ``apart`` are files in
+    partitions that are not looked at: those whose name says a time ahead of now, and
+    odd ones beyond the limit.
     """
 
     files: tuple[Entry, ...]
@@ -39,6 +63,23 @@ class Discovery:
     requests: int
     keys: int
     progress: Progress
+    scanned: Scanned
+    apart: Apart = NONE_APART
+
+
+class FirstSeen:
+    """When files that are dated ahead of now were first seen as they are: `min_age_secs` for them.
+
+    In memory only: after a restart they are as old as the first look at them.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[Entry, float] = {}
+
+    def since(self, entries: Iterable[Entry], now: float) -> Mapping[Entry, float]:
+        """First looks at these files; those that are not listed any more are forgotten."""
+        self._seen = {entry: self._seen.get(entry, now) for entry in entries}
+        return self._seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,35 +98,64 @@ def accepts(compression: SourceCompression) -> Callable[[str], bool]:
 
 def check_tracking(state: SourceState, source: SourceSettings, where: str) -> None:
     """Raise `StateError` if the state was kept the other way: it would ingest all again."""
-    if not source.use_watermark and state.processed is None and state.progress.value is not None:
+    begun = state.progress.value is not None or bool(state.progress.partitions)
+    if not source.use_watermark and state.processed is None and begun:
         raise StateError(
             f"{where}: was kept with a watermark, the configuration now says use_watermark: false;"
-            " set it back, or use another source name (which ingests everything again)"
+            " set it back, or give the source another id (which ingests everything again)"
         )
     if source.use_watermark and state.processed is not None:
         raise StateError(
             f"{where}: was kept without a watermark, the configuration now says use_watermark:"
-            " true; set it back, or use another source name (which ingests everything again)"
+            " true; set it back, or give the source another id (which ingests everything again)"
         )
 
 
-def starting_point(progress: Progress, source: SourceSettings, now: float, where: str) -> Progress:
+def check_identity(
+    state: SourceState, parts_identity: Identity, own_id: str | None, where: str
+) -> None:
+    """Raise `StateError` if the state is another source's, or of files that lie elsewhere.
+
+    With an ``id`` of its own a source may have been renamed; its files may not have moved.
+    """
+    known = state.source
+    if known is None:
+        return
+    names = (known.pipeline, known.source)
+    if own_id is None and names != (parts_identity.pipeline, parts_identity.source):
+        raise StateError(
+            f"{where}: belongs to {'/'.join(names)}, whose names make the same file name; give one"
+            " of the two an `id:`"
+        )
+    if known.uri != parts_identity.uri:
+        raise StateError(
+            f"{where}: is of the files below {known.uri}, the configuration now says"
+            f" {parts_identity.uri}; set source_uri back, give the source another `id:` to ingest"
+            " everything there, or, if the same files were moved there under their names, say so"
+            " with `blizzard rename`"
+        )
+
+
+def starting_point(state: SourceState, source: SourceSettings, now: float, where: str) -> Progress:
     """The progress to scan from: the configured depth, and the floor of a cold start.
 
     Raises `StateError` if the checkpoint was kept at another depth: its
     watermarks would be compared with names they do not belong to.
     """
+    progress = state.progress
     depth = source.partition_depth
     if depth is None and source.partition_filter is not None:
-        depth = source.partition_filter.prefix_template.count("/") + 1
+        depth = source.partition_filter.depth
     if depth is not None and progress.depth not in (None, depth):
         raise StateError(
             f"{where}: was kept with a partition depth of {progress.depth}, the configuration now"
-            f" says {depth}; set partition_depth: {progress.depth}, or use another source name"
+            f" says {depth}; set partition_depth: {progress.depth}, or give the source another id"
         )
     if depth is not None:
         progress = replace(progress, depth=depth)
-    if progress.state == "Initial" and not progress.partitions:
+    # From the first scan on the floor stands in the checkpoint and rises by its own rules.
+    # A checkpoint of the original has none: it goes on as the original would.
+    if state.origin is None and progress.floor is None:
         progress = replace(progress, floor=lookback_floor(source.partition_filter, now))
     return progress
 
@@ -93,44 +163,135 @@ def starting_point(progress: Progress, source: SourceSettings, now: float, where
 def discover_unseen(
     storage: Storage,
     source: SourceSettings,
-    unseen: Callable[[Sequence[Entry]], tuple[Entry, ...]],
-    now: float,
-) -> tuple[Discovery, frozenset[str]]:
-    """A full listing less what is done, for names that do not sort; and all paths listed.
+    unseen: Callable[[Sequence[str]], Sequence[str]],
+    clock: Callable[[], float],
+    first_seen: FirstSeen,
+) -> tuple[Discovery, Digests]:
+    """A full listing less what is done, for names that do not sort; and the digests of all paths.
 
-    Costs a request per thousand files stored: there is no watermark to start at.
+    Costs a request per thousand files stored: there is no watermark to start at. Of
+    what is done a page is in memory at a time, and 16 bytes a name.
     """
-    found = scan(storage, Progress(depth=0), lambda _path: True, 1)
+    began = clock()
     accept = accepts(source.compression)
-    new = unseen([entry for entry in found.entries if accept(entry.path)])
-    ripe, young = _split_by_age(new, source, now)
-    listed = frozenset(entry.path for entry in found.entries)
-    return Discovery(ripe, young, found.requests, found.keys, Progress(depth=0)), listed
+    new: dict[str, Entry] = {}
+    listed: list[Digests] = []
+    requests = keys = 0
+    for page in storage.list_range("", None):
+        requests += page.requests
+        keys += page.keys
+        entries = {e.path: e for e in page.entries if not is_hidden(e.path)}
+        listed.append(digests_of(entries))
+        wanted = [path for path in entries if accept(path)]
+        new |= {path: entries[path] for path in unseen(wanted)}
+    now = clock()
+    ripe, young = _split_by_age(tuple(new.values()), source, now, first_seen)
+    found = Discovery(ripe, young, requests, keys, Progress(depth=0), scanned=Scanned(began, now))
+    return found, np.concatenate(listed) if listed else digests_of(())
 
 
 def _split_by_age(
-    entries: Sequence[Entry], source: SourceSettings, now: float
+    entries: tuple[Entry, ...], source: SourceSettings, now: float, first_seen: FirstSeen
 ) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
+    """The files that are old enough, and those that are not.
+
+    A file is as old as its modification time says; one that is dated ahead of now, as
+    old as it has been seen unchanged.
+    """
     if not source.min_age_secs:
-        return tuple(entries), ()
+        return entries, ()
+    ahead = [entry for entry in entries if entry.modified > now + AHEAD_SLACK_SECS]
+    since = first_seen.since(ahead, now)
     newest = now - source.min_age_secs
-    return (
-        tuple(entry for entry in entries if entry.modified <= newest),
-        tuple(entry for entry in entries if entry.modified > newest),
-    )
+    ripe = tuple(entry for entry in entries if since.get(entry, entry.modified) <= newest)
+    young = tuple(entry for entry in entries if since.get(entry, entry.modified) > newest)
+    return ripe, young
 
 
 def discover(
     storage: Storage,
     source: SourceSettings,
     progress: Progress,
-    now: float,
+    clock: Callable[[], float],
     concurrency: int,
+    first_seen: FirstSeen,
     scope: Scope | None = None,
+    limit: int | None = SCAN_FILES,
 ) -> Discovery:
-    """Everything above the watermarks. Raises `StorageError`, never returns a part."""
+    """Everything above the watermarks, up to a limit. Raises `StorageError`, never returns a part.
+
+    ``clock`` is asked before and after the listing.
+    """
+    began = clock()
     within = None if scope is None else scope.within
-    found = scan(storage, progress, accepts(source.compression), concurrency, within)
-    entries = [e for e in found.entries if scope is None or scope.takes(e)]
-    ripe, young = _split_by_age(entries, source, now)
-    return Discovery(ripe, young, found.requests, found.keys, found.progress)
+    accept = accepts(source.compression)
+    places = Places(progress, source, began)
+    # Until the depth is known nobody can tell partitions; then they are told afterwards.
+    known = progress.depth is not None
+
+    def wanted(path: str) -> bool:
+        return accept(path) and (not known or places.take(path))
+
+    found = scan(storage, progress, wanted, concurrency, within, limit)
+    now = clock()
+    entries = tuple(e for e in found.entries if scope is None or scope.takes(e))
+    if not known:
+        places = Places(found.progress, source, began)
+        entries = tuple(e for e in entries if places.take(e.path))
+    ripe, young = _split_by_age(entries, source, now, first_seen)
+    return Discovery(
+        ripe,
+        young,
+        found.requests,
+        found.keys,
+        found.progress,
+        Scanned(began, now, found.until),
+        places.apart,
+    )
+
+
+class Places:
+    """Which partitions are looked at, and what lies in the others.
+
+    Left alone until then: partitions named by a time ahead of now. Beside partitions
+    that are named by a time, others are looked at up to `max_tracked_partitions`: a
+    few tiny objects must not take the place of what writers write.
+    """
+
+    def __init__(self, progress: Progress, source: SourceSettings, now: float) -> None:
+        tracked = [partition for partition in progress.partitions if partition]
+        self._depth = progress.depth or 0
+        self._latest = now + source.max_ahead_secs
+        self._limit = source.max_tracked_partitions
+        self._odd = {partition for partition in tracked if not is_timed(partition)}
+        self._all_odd = len(self._odd) == len(tracked)
+        self._known: dict[str, bool] = {"": True}
+        self._count = 0
+        self._first: str | None = None
+
+    @property
+    def apart(self) -> Apart:
+        """What lies in partitions that are not looked at."""
+        return Apart(self._count, self._first)
+
+    def take(self, path: str) -> bool:
+        """Whether the file's partition is looked at; notes those that are not."""
+        partition = split(path, self._depth)[0]
+        looked_at = self._known.get(partition)
+        if looked_at is None:
+            looked_at = self._known[partition] = self._looks_at(partition)
+        if not looked_at:
+            self._count += 1
+            self._first = path if self._first is None else self._first
+        return looked_at
+
+    def _looks_at(self, partition: str) -> bool:
+        at = time_of(partition)
+        if at is not None:
+            return at <= self._latest
+        if self._all_odd or partition in self._odd:
+            return True
+        if len(self._odd) >= self._limit:
+            return False
+        self._odd.add(partition)
+        return True

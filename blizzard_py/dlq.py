@@ -8,24 +8,28 @@ line per file::
 
 The bad records of its ingested files are in ``{batch}.records.ndjson`` beside it,
 one line each in order of path and line, as `blizzard_py.kernels.letters` describes
-them. It is written as ``{batch}.records.tmp`` and renamed, so it appears whole.
+them. It is written under another name and renamed, so it appears whole.
 
-Objects are named by the batch, so a batch that runs again after a crash
-replaces its letters and never doubles them.
+Letters are written after the batch's commit point, from what was committed, and before
+its watermark moves. So they are written once or the same again, whoever finishes the
+batch, and a daemon that was replaced before it could commit leaves none.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from typing import BinaryIO
 
-from blizzard_py.core.errors import BlizzardError
-from blizzard_py.core.model import FinishedFile, StagedLetters
+from blizzard_py.core.errors import BlizzardError, NotFound, StateError
+from blizzard_py.core.model import StagedLetters
 from blizzard_py.core.storage import Storage, join, order_key
 from blizzard_py.core.store_object import wrap_error
+from blizzard_py.state import REPLAYED_FOLDER, Batch, Retry
 
 _READ_BYTES = 256 << 10
 
@@ -38,50 +42,51 @@ class DeadLetters:
         self._source_id = source_id
         self._source_uri = source_uri
 
-    def keep(
-        self, batch: str, files: Sequence[FinishedFile], retries: Mapping[str, int], now: float
-    ) -> str | None:
-        """Write the batch's quarantined files, durable on return; the object's URI if any.
-
-        With none, letters that an earlier attempt at the batch left are removed.
-        """
-        path = join(self._source_id, f"{batch}.ndjson")
+    def keep(self, batch: Batch, retries: Mapping[str, Retry]) -> str | None:
+        """Write the batch's quarantined files, durable on return; the object's URI if any."""
+        path = join(self._source_id, f"{batch.batch}.ndjson")
+        moment = dt.datetime.fromtimestamp(batch.committed_ts, dt.UTC).isoformat()
         lines = [
             json.dumps(
                 {
                     "path": f"{self._source_uri}/{file.path}",
                     "error": file.error,
                     "stage": file.stage,
-                    "timestamp": dt.datetime.fromtimestamp(now, dt.UTC).isoformat(),
-                    "retry_count": retries.get(file.path, 0),
+                    "timestamp": moment,
+                    "retry_count": retries[file.path].count if file.path in retries else 0,
                 },
                 ensure_ascii=False,
             )
-            for file in files
+            for file in batch.finished
             if file.outcome == "quarantined"
         ]
         if not lines:
-            self._storage.delete(path)
             return None
         self._storage.put_atomic(
             path, ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
         )
         return f"{self._storage.uri}/{path}"
 
-    def keep_records(
-        self, batch: str, sink: Storage, letters: Sequence[StagedLetters]
-    ) -> str | None:
-        """Copy staged bad records into the queue, durable on return; the object's URI if any.
+    def records_uri(self, batch: str) -> str:
+        """Where the bad records of a batch are kept."""
+        return f"{self._storage.uri}/{join(self._source_id, f'{batch}.records.ndjson')}"
 
-        With none, those that an earlier attempt at the batch left are removed.
-        Holds a block of each task's records, however many there are.
+    def keep_records(self, batch: Batch, sink: Storage) -> str | None:
+        """Copy the batch's staged bad records into the queue; the object's URI if any.
+
+        Durable on return. Holds a block of each task's records, however many there
+        are. Raises `StateError` if they are staged no more and were not copied.
         """
-        path = join(self._source_id, f"{batch}.records.ndjson")
-        temporary = join(self._source_id, f"{batch}.records.tmp")
-        if not letters:
-            self._storage.delete(path)
-            self._storage.delete(temporary)
+        if not batch.letters:
             return None
+        name = f"{batch.batch}.records"
+        path = join(self._source_id, f"{name}.ndjson")
+        if any(sink.stat(letters.staged) is None for letters in batch.letters):
+            self._check_kept(path, name)
+            return f"{self._storage.uri}/{path}"
+        # Two that finish the same batch must not write into one object.
+        temporary = join(self._source_id, f"{name}.{uuid.uuid4().hex}.tmp")
+        letters = batch.letters
         with ExitStack() as stack:
             stream = stack.enter_context(closing(self._storage.open_output(temporary)))
             try:
@@ -95,6 +100,23 @@ class DeadLetters:
         self._storage.sync(temporary)
         self._storage.rename(temporary, path)
         return f"{self._storage.uri}/{path}"
+
+    def tidy(self, batch: Batch) -> None:
+        """Remove what a crash left of copying the batch's records."""
+        stem = join(self._source_id, f"{batch.batch}.records.")
+        with contextlib.suppress(NotFound):  # a local queue that nothing was written to
+            for page in self._storage.list_range(stem, f"{stem}\U0010ffff"):
+                for entry in page.entries:
+                    if entry.path.endswith(".tmp"):
+                        self._storage.delete(entry.path)
+
+    def _check_kept(self, path: str, name: str) -> None:
+        away = join(self._source_id, REPLAYED_FOLDER, f"{name}.ndjson")
+        if self._storage.stat(path) is None and self._storage.stat(away) is None:
+            raise StateError(
+                f"{self._storage.uri}/{path}: the bad records of this batch are neither staged nor"
+                " here; restore the folder _blizzard/staging of the table"
+            )
 
 
 def _in_path_order(

@@ -12,7 +12,6 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from blizzard_py.backfill import BACKFILL
 from blizzard_py.claims import backfill_ranges
 from blizzard_py.core.config import Config
 from blizzard_py.core.errors import BlizzardError, StorageError
@@ -24,6 +23,7 @@ from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.progress import advanced
 from blizzard_py.schema import field_spec
 from blizzard_py.schemafile import described
+from blizzard_py.siblings import BACKFILL
 from blizzard_py.state import SourceState
 from blizzard_py.wiring import NoEngine, build, inferred_schema, parts_of
 
@@ -113,13 +113,13 @@ def _as_good_as(state: SourceState) -> SourceState:
     """The state with what is being published done, since it will be."""
     for batch in state.in_flight:
         if batch.phase == "publishing":
-            state = advanced(state, batch, (), batch.started_ts, 0)
+            state = advanced(state, batch, lambda _partition: None, batch.committed_ts)
     return state
 
 
 def _plan_source(source: SourcePipeline) -> dict[str, Any]:
     state = _as_good_as(source.load())
-    found = source.discover(state)
+    found = source.discover(state, whole=True)
     return {
         "state": state.progress.state,
         "watermark": state.progress.value,

@@ -1,23 +1,27 @@
 """The journal: one small object per batch that says what became of every file of it.
 
-``_blizzard/journal/{pipeline}_{source}/{batch}.json``::
+``_blizzard/journal/{source id}/{batch}.json``::
 
     {"batch": "…", "attempt": 1, "started_ts": 1706450500.1, "finished_ts": 1706450512.9,
+     "seen_ts": 1706450499.5,
      "files": [{"path": "date=…/x.ndjson.gz", "outcome": "ingested", "rows": 20,
                 "bad_rows": 0}, …],
      "outputs": [{"final": "date=…/<uuidv7>.parquet", "rows": 20, "output_id": "…"}, …]}
 
-It is written after publishing and before the batch leaves the checkpoint, under
-the batch's own name, so a batch that is finished after a crash writes the same
-object again. Nothing is decided by it: it is there to explain. Batches are
-named by UUIDv7, so names sort in time and old ones are removed by name.
+It is written after the commit point and before anything of the batch is published, under
+the batch's own name and with what was committed, so whoever finishes the batch writes
+the same again. So a file is done if and only if the journal or what it was folded
+into (`blizzard_py.ledger`) says so; `seen_ts` is when the scan ended that found them.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
 
 from blizzard_py.core.checkpoint import Fields, parsed
 from blizzard_py.core.errors import NotFound
@@ -27,21 +31,40 @@ from blizzard_py.state import STATE_FOLDER, Batch
 JOURNAL_FOLDER = f"{STATE_FOLDER}/journal"
 KEPT_SECS = 30 * 86_400
 
+# Objects that are read and held at the same time.
+_READ_TOGETHER = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One batch of the journal: its id, when its files were seen, their outcomes by path."""
+
+    batch: str
+    seen_ts: float
+    outcomes: dict[str, str]
+
+    @property
+    def settled(self) -> list[str]:
+        """The files that are done: all but those that wait for another try."""
+        return [path for path, outcome in self.outcomes.items() if outcome != "retry"]
+
 
 class Journal:
-    """The journal of one source; ``source_id`` is ``{pipeline}_{source}``."""
+    """The journal of one source."""
 
-    def __init__(self, storage: Storage, source_id: str) -> None:
+    def __init__(self, storage: Storage, source_id: str, concurrency: int = 8) -> None:
         self._storage = storage
         self._folder = join(JOURNAL_FOLDER, source_id)
+        self._concurrency = concurrency
 
-    def write(self, batch: Batch, now: float) -> None:
+    def write(self, batch: Batch) -> None:
         """Put the batch's object there, or the same again."""
         document = {
             "batch": batch.batch,
             "attempt": batch.attempt,
             "started_ts": batch.started_ts,
-            "finished_ts": now,
+            "finished_ts": batch.committed_ts,
+            "seen_ts": batch.seen_ts,
             "files": [
                 {"path": f.path, "outcome": f.outcome, "rows": f.rows, "bad_rows": f.bad_rows}
                 for f in batch.finished
@@ -51,18 +74,57 @@ class Journal:
             ],
         }
         text = json.dumps(document, ensure_ascii=False)
-        path = join(self._folder, f"{batch.batch}.json")
-        self._storage.put_atomic(path, text.encode("utf-8", "backslashreplace"))
+        self._storage.put_atomic(self._path(batch.batch), text.encode("utf-8", "surrogatepass"))
 
-    def prune(self, now: float) -> int:
-        """Remove what is older than thirty days; returns how many objects."""
-        limit = join(self._folder, first_name(now - KEPT_SECS))
-        old = [
-            e for page in self._storage.list_range(f"{self._folder}/", limit) for e in page.entries
-        ]
-        for entry in old:
-            self._storage.delete(entry.path)
+    def batches(self) -> Iterator[str]:
+        """The ids of all batches that are there, a page in memory at a time."""
+        try:
+            for page in self._storage.list_range(f"{self._folder}/", f"{self._folder}0"):
+                for entry in page.entries:
+                    if entry.path.endswith(".json"):
+                        yield entry.path[len(self._folder) + 1 : -len(".json")]
+        except NotFound:  # a local table that nothing was written to yet
+            return
+
+    def read(self, batches: Iterable[str]) -> Iterator[Record]:
+        """The records of these batches in the order given, without those that are gone.
+
+        Raises `StateError` naming an object that is not understood, `StorageError`.
+        """
+        names = iter(batches)
+        with ThreadPoolExecutor(max_workers=self._concurrency) as pool:
+            while some := list(islice(names, _READ_TOGETHER)):
+                for name, raw in zip(some, pool.map(self._raw, some), strict=True):
+                    if raw is not None:
+                        where = f"{self._storage.uri}/{self._path(name)}"
+                        yield _record(Fields(parsed(raw, where), where), where)
+
+    def prune(self, now: float, folded: Iterable[str]) -> int:
+        """Remove those of ``folded`` that are older than thirty days; returns how many."""
+        limit = first_name(now - KEPT_SECS)
+        old = [batch for batch in folded if batch < limit]
+        for batch in old:
+            self._storage.delete(self._path(batch))
         return len(old)
+
+    def _raw(self, batch: str) -> bytes | None:
+        try:
+            return self._storage.read(self._path(batch))
+        except NotFound:  # pruned meanwhile
+            return None
+
+    def _path(self, batch: str) -> str:
+        return join(self._folder, f"{batch}.json")
+
+
+def _record(read: Fields, where: str) -> Record:
+    seen = read.get("seen_ts", float)
+    files = [Fields(document, where) for document in read("files", list)]
+    return Record(
+        read("batch", str),
+        read("started_ts", float) if seen is None else seen,
+        {file("path", str): file("outcome", str) for file in files},
+    )
 
 
 def first_name(moment: float) -> str:
@@ -74,48 +136,21 @@ class Ingested:
     """Which paths a source's journal says were ingested, read as it grows."""
 
     def __init__(self, storage: Storage, source_id: str, concurrency: int) -> None:
-        self._storage = storage
-        self._folder = join(JOURNAL_FOLDER, source_id)
-        self._concurrency = concurrency
-        self._last = f"{self._folder}/"
+        self._journal = Journal(storage, source_id, concurrency)
+        self._read: set[str] = set()
         self._batches: dict[str, str] = {}
-
-    def since(self, moment: float) -> Ingested:
-        """The same, for batches begun at ``moment`` (epoch seconds) or later only."""
-        self._last = join(self._folder, first_name(moment))
-        return self
 
     def batches(self) -> dict[str, str]:
         """Paths with the batch that ingested them, up to what the journal holds now.
 
         Reads what is new since the last call. Raises `StateError`, `StorageError`.
         """
-        try:
-            names = [
-                entry.path
-                for page in self._storage.list_range(self._last, f"{self._folder}0")
-                for entry in page.entries
-                if entry.path.endswith(".json")
-            ]
-        except NotFound:  # a local table that nothing was written to yet
-            return self._batches
-        with ThreadPoolExecutor(max_workers=self._concurrency) as pool:
-            for name, raw in zip(names, pool.map(self._read, names), strict=True):
-                self._last = name
-                if raw is not None:
-                    where = f"{self._storage.uri}/{name}"
-                    self._note(Fields(parsed(raw, where), where), where)
+        fresh = [batch for batch in self._journal.batches() if batch not in self._read]
+        for record in self._journal.read(fresh):
+            self._read.add(record.batch)
+            self._batches |= {
+                path: record.batch
+                for path, outcome in record.outcomes.items()
+                if outcome == "ingested"
+            }
         return self._batches
-
-    def _read(self, name: str) -> bytes | None:
-        try:
-            return self._storage.read(name)
-        except NotFound:  # pruned meanwhile
-            return None
-
-    def _note(self, read: Fields, where: str) -> None:
-        batch = read("batch", str)
-        for document in read("files", list):
-            file = Fields(document, where)
-            if file("outcome", str) == "ingested":
-                self._batches[file("path", str)] = batch

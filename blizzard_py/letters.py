@@ -4,7 +4,8 @@ Below ``{dlq}/{pipeline}_{source}/`` there are three kinds of objects, each NDJS
 with one letter a line:
 
 * ``{batch}.ndjson``: whole files that a batch gave up;
-* ``late-{time}.ndjson``: files that appeared after scans had passed their names;
+* ``late-{time}.ndjson``: late files, as older releases wrote them; today a late file's
+  letter is in its batch's object like any other, with the stage ``late``;
 * ``{batch}.records.ndjson``: single lines of files that were ingested otherwise.
   Such a letter has, besides ``path``, ``error``, ``stage`` and ``timestamp``:
   ``line`` (from 1), ``offset`` and ``length`` in bytes of the decompressed
@@ -29,10 +30,10 @@ from typing import Any, BinaryIO, Literal
 from blizzard_py.core.errors import BlizzardError, NotFound
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage, join
+from blizzard_py.state import REPLAYED_FOLDER
 
 Kind = Literal["files", "late", "records"]
 
-REPLAYED_FOLDER = "replayed"
 # A letter is at most 64 KiB of a line, and what JSON's escapes make of them.
 MAX_LETTER_BYTES = 4 << 20
 

@@ -4,10 +4,15 @@ The order of saves and actions is the whole exactly-once argument:
 
 1. *plan*: the batch goes into the checkpoint as ``running``, then the job starts;
 2. *ingest*: the job writes below the batch's own staging directory;
-3. *prepare*: dead letters are made durable, then outputs and outcomes go into
-   the checkpoint as ``publishing``. **That save is the commit point**;
-4. *publish*: outputs are renamed into the table;
-5. *advance*: watermarks move and the batch leaves the checkpoint.
+3. *prepare*: outputs, outcomes and bad records go into the checkpoint as
+   ``publishing``. **That save is the commit point**;
+4. *publish*: the journal and the dead letters say what was committed, then outputs
+   are renamed into the table;
+5. *advance*: the files are done and the batch leaves the checkpoint.
+
+Every action follows the save that allows it, and every save is refused once another
+process has taken the checkpoint over: what a daemon does that was replaced is what
+it had committed before, or lies under an epoch that nobody reads any more.
 
 While one batch goes through 4 and 5 the next goes through 2, in a thread of its
 own that touches no state; so at most two batches are in the checkpoint.
@@ -18,51 +23,70 @@ the checkpoint, so an error is handled by the same code as a crash.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from uuid_utils import uuid7
 
 from blizzard_py.activity import SourceActivity
 from blizzard_py.backlog import Backlog, backlog
-from blizzard_py.batch import BatchRunner, Ingesting, Parts
+from blizzard_py.batch import BatchRunner, Ingesting, Parts, Upkeep
+from blizzard_py.coldstart import check_cold_start
 from blizzard_py.core import checkpoint
 from blizzard_py.core.daemon import StopEvent
-from blizzard_py.core.errors import OrderError, Unavailable
+from blizzard_py.core.errors import OrderError, Unavailable, Unfinished
 from blizzard_py.core.fence import FencedFile
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.lookback import lookback_floor
-from blizzard_py.core.model import Entry, FinishedFile
+from blizzard_py.core.model import FinishedFile
 from blizzard_py.core.storage import Storage, order_key
-from blizzard_py.core.watermark import mark_idle
+from blizzard_py.core.watermark import Lowest, Scanned, mark_idle
 from blizzard_py.discovery import (
+    SCAN_FILES,
+    Apart,
     Discovery,
+    FirstSeen,
+    Places,
     Scope,
     accepts,
+    check_identity,
     check_tracking,
     discover,
     discover_unseen,
     starting_point,
 )
-from blizzard_py.late import late_by, observed, partitions_behind, quarantined_late, swept
+from blizzard_py.latefiles import LateFiles
+from blizzard_py.lateness import measured
 from blizzard_py.letters import LetterObject, objects
 from blizzard_py.order import TOLERANCE_SECS, inspect
+from blizzard_py.processed import Digests
 from blizzard_py.progress import (
     BatchLimits,
     Window,
+    Work,
     begun,
-    next_batch,
+    clamped,
+    held_by,
     settled,
 )
 from blizzard_py.settrack import SetTracker
-from blizzard_py.state import STATE_FOLDER, Batch, SourceState, state_from_json, state_to_json
-from blizzard_py.sweep import find, grace_of, is_due
+from blizzard_py.sourceclock import SourceClock
+from blizzard_py.state import (
+    STATE_FOLDER,
+    Batch,
+    SourceState,
+    checkpoint_path,
+    state_from_json,
+    state_to_json,
+)
+from blizzard_py.statefile import read_state, whole
+from blizzard_py.sweep import grace_of, is_due, started
 
 
 class SourcePipeline:
     """A source of a pipeline as a `Worker` of the poll loop."""
 
-    def __init__(self, parts: Parts, scope: Scope | None = None) -> None:
+    def __init__(self, parts: Parts, scope: Scope | None = None, *, fresh: bool = False) -> None:
         self.pipeline = parts.pipeline
         self.source_name = parts.source_name
         self.meter = parts.meter
@@ -72,25 +96,37 @@ class SourcePipeline:
         self._parts = parts
         self._source = parts.source
         self._stores = parts.stores
-        self._clock = parts.clock
+        self._clock = SourceClock(parts.clock, parts.monotonic)
         self._scope = scope
-        self.checkpoint_path = f"{STATE_FOLDER}/{parts.id}_checkpoint.json"
+        self._fresh = fresh
+        self.checkpoint_path = checkpoint_path(parts.id)
+        self._where = f"{parts.stores.sink.uri}/{self.checkpoint_path}"
         self._file = FencedFile(parts.stores.sink, self.checkpoint_path)
-        self._tracker = SetTracker(parts.stores.sink, parts.id)
-        self._batches = BatchRunner(parts, self.activity, self._tracker, self._save)
+        self._tracker = SetTracker(parts.stores.sink, f"{STATE_FOLDER}/{parts.id}_processed")
+        upkeep = Upkeep(self._save, self._clock, lambda: self._file.epoch)
+        self._batches = BatchRunner(parts, self.activity, self._tracker, upkeep)
+        self._lateness = LateFiles(parts, self.activity, self._batches, upkeep)
         limits = parts.source.checkpoint
         self._limits = BatchLimits(
             limits.interval_files, limits.max_bytes_per_batch, limits.interval_secs
         )
         self._state: SourceState | None = None
-        self._listed: frozenset[str] = frozenset()
-        self._warned: set[str] = set()  # kinds of order problems, each told once a process
+        self._scanned: Scanned | None = None
+        self._first_seen = FirstSeen()
+        self._young = 0
+        self._listed: Digests | None = None
+        self._warned: set[str] = set()  # kinds of problems, each told once a process
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
     @property
     def name(self) -> str:
         """``pipeline/source``."""
         return self._parts.name
+
+    @property
+    def id(self) -> str:
+        """What its state is named by."""
+        return self._parts.id
 
     @property
     def poll_interval_secs(self) -> float:
@@ -104,7 +140,7 @@ class SourcePipeline:
 
     def grace_period_secs(self, state: SourceState) -> float:
         """The grace period in use: as configured, or sized by measured lateness."""
-        return grace_of(self._source, state)
+        return grace_of(self._source, state, self._clock())
 
     def cancel(self) -> None:
         """End the running job; its batch runs again on the next start."""
@@ -112,28 +148,30 @@ class SourcePipeline:
 
     def load(self) -> SourceState:
         """The state in storage, or a cold start. Raises `StateError`, `StorageError`."""
-        found = checkpoint.load(self._stores.sink, self.checkpoint_path, state_from_json)
+        found = read_state(self._stores.sink, self._parts.id)
         return SourceState() if found is None else found
 
-    def discover(self, state: SourceState) -> Discovery:
-        """What the next poll would find. Writes nothing."""
-        where = f"{self._stores.sink.uri}/{self.checkpoint_path}"
-        check_tracking(state, self._source, where)
-        if not self._source.use_watermark:
+    def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:
+        """What the next poll would find; ``whole``: the ones after it as well. Writes nothing."""
+        self._check(state)
+        source = self._source
+        if not source.use_watermark:
             if self._state is None:
-                self._tracker.load(state, sweep=False)
+                self._tracker.load(state.processed or ())
             found, self._listed = discover_unseen(
-                self._stores.source, self._source, self._tracker.unseen, self._clock()
+                self._stores.source, source, self._tracker.unseen, self._clock, self._first_seen
             )
             return replace(found, progress=state.progress)
-        start = starting_point(state.progress, self._source, self._clock(), where)
         return discover(
             self._stores.source,
-            self._source,
-            start,
-            self._clock(),
+            source,
+            starting_point(state, source, self._clock(), self._where),
+            self._clock,
             self._parts.concurrency,
+            self._first_seen,
             self._scope,
+            # What waits must not take the places of what could be done.
+            None if whole else SCAN_FILES + len(state.retries) + self._young,
         )
 
     def backlog(self, state: SourceState) -> Backlog | None:
@@ -143,10 +181,11 @@ class SourcePipeline:
         """
         if not self._source.use_watermark:
             return None
-        where = f"{self._stores.sink.uri}/{self.checkpoint_path}"
-        start = starting_point(state.progress, self._source, self._clock(), where)
+        now = self._clock()
+        start = starting_point(state, self._source, now, self._where)
         accept = accepts(self._source.compression)
-        return backlog(self._stores.source, start, accept, state.passed.queue)
+        places = Places(start, self._source, now)
+        return backlog(self._stores.source, start, accept, places, state.queue)
 
     def dead_letters(self) -> Iterator[LetterObject]:
         """The open objects of its dead-letter queue. Raises `StorageError`."""
@@ -163,47 +202,103 @@ class SourcePipeline:
 
     def _cycle(self, stop: StopEvent) -> bool:
         state = self._state if self._state is not None else self._recover()
-        began = self._clock()
         found = self.discover(state)
         self._log.debug(
             "discovered", files=len(found.files), requests=found.requests, keys=found.keys
         )
-        now = self._clock()
-        self._guard_order(found, grace_of(self._source, state))
-        young = [file.path for file in found.young]
-        paths = [*(file.path for file in found.files), *young]
-        passed = observed(state.passed, found.progress, [*found.files, *found.young], now)
-        state = replace(state, passed=passed)
-        state = settled(state, found.progress, paths, now, self._window(state, now))
+        scanned = found.scanned
+        self._guard_order(found, self.grace_period_secs(state))
+        self._tell_apart(found.apart)
+        state = self._settled(state, found)
         if state.processed is not None:
-            state = self._forget(state, now)
-        elif is_due(state, self._source, now):
-            state = self._sweep(state, now)
-        files = (*state.passed.queue, *found.files)
-        self.activity.polled(now - began, files, found.young, (found.requests, found.keys))
+            state = self._forget(state, scanned.ended)
+        elif is_due(state, self._source, scanned.ended):
+            state = self._lateness.go_on(state)
+        waiting = {path for path, retry in state.retries.items() if retry.after > scanned.ended}
+        queued = {entry.path for entry in state.queue}
+        late = [entry for entry in state.queue if entry.path not in waiting]
+        fresh = [e for e in found.files if e.path not in waiting and e.path not in queued]
+        files = [*late, *fresh]
+        cost = (found.requests, found.keys)
+        self.activity.polled(scanned.ended - scanned.began, files, found.young, cost)
         if not files:
-            idle = replace(state, progress=mark_idle(state.progress))
-            if idle.progress.state != state.progress.state:
-                self._save(idle)
-                self._log.info("idle", watermark=idle.progress.value)
-            self._state = idle
-            return False
+            state = self._rest(state)
+            self._complain(state, len(waiting))
+            # What lies behind a bounded scan is looked at without a pause.
+            return scanned.until is not None
 
         self._batches.settle(files)
-        state, finished = self._work_off(state, files, young, stop)
-        waiting = [f for f in finished if f.outcome == "retry"]
-        done = len(finished) - len(waiting)
+        held = [*waiting, *(file.path for file in found.young)]
+        work = Work(files, len(late), held, state.progress.depth)
+        state, finished = self._work_off(state, work, scanned.ended, stop)
         self._state = state
-        if waiting and not done:
-            first = waiting[0]
+        done = sum(f.outcome != "retry" for f in finished)
+        if finished and not done:
+            first = finished[0]
             raise Unavailable(
-                f"{len(waiting)} file(s) of {self._stores.source.uri} cannot be read and will be"
+                f"{len(finished)} file(s) of {self._stores.source.uri} cannot be read and will be"
                 f" tried again, first {first.path}: {first.error}"
             )
         return done > 0
 
+    def _settled(self, state: SourceState, found: Discovery) -> SourceState:
+        """The state with what a scan tells: what is remembered no more, how late files come."""
+        scanned = found.scanned
+        paths = [file.path for file in (*found.files, *found.young)]
+        if state.processed is None:
+            lateness = measured(
+                state.lateness, found.progress, (*found.files, *found.young), self._scanned, scanned
+            )
+            state = replace(state, lateness=lateness)
+            self._scanned = scanned
+        self._young = len(found.young)
+        grace = grace_of(self._source, state, scanned.ended)
+        oldest = lookback_floor(self._source.partition_filter, scanned.ended)
+        window = Window(grace, self._source.max_tracked_partitions, oldest)
+        cold = state.origin is None and state.progress.state == "Initial"
+        state = settled(state, found.progress, paths, scanned, window)
+        if state.origin is None and state.processed is None and (paths or not cold):
+            # Where this source began: its floor must not follow the clock over what was found.
+            origin = found.progress.floor or ""
+            state = replace(state, origin=origin)
+            if cold:
+                state = started(state, scanned.ended)
+            self._save(state)
+        return state
+
+    def _rest(self, state: SourceState) -> SourceState:
+        """Nothing to do: say so."""
+        idle = replace(state, progress=mark_idle(state.progress))
+        if idle.progress.state != state.progress.state:
+            self._save(idle)
+            self._log.info("idle", watermark=idle.progress.value)
+        self._state = idle
+        return idle
+
+    def _complain(self, state: SourceState, waiting: int) -> None:
+        """Raise `Unfinished` while files wait for another try and nothing else is there to do."""
+        if waiting:
+            path = min(state.retries)
+            secs = min(retry.after for retry in state.retries.values()) - self._clock()
+            raise Unfinished(
+                f"{waiting} file(s) of {self._stores.source.uri} could not be read and wait for"
+                f" another try, among them {path}",
+                max(0.0, secs),
+            )
+
+    def _tell_apart(self, apart: Apart) -> None:
+        if apart.files and "apart" not in self._warned:
+            self._warned.add("apart")
+            self._log.warning(
+                "files_left_apart",
+                files=apart.files,
+                first=apart.first,
+                remedy="their partitions lie ahead of time, or are odd and too many; see"
+                " max_ahead_secs, or take them with `blizzard ingest`",
+            )
+
     def _work_off(
-        self, state: SourceState, files: Sequence[Entry], young: list[str], stop: StopEvent
+        self, state: SourceState, work: Work, seen_ts: float, stop: StopEvent
     ) -> tuple[SourceState, list[FinishedFile]]:
         """All files in batches; while one is published the next is being ingested.
 
@@ -212,22 +307,24 @@ class SourcePipeline:
         finished: list[FinishedFile] = []
         if stop.is_set():
             return state, finished
-        self.meter.found(len(files), sum(entry.size for entry in files))
-        state, files, batch = self._next_batch(state, files)
+        self.meter.found(len(work), work.size)
+        state, batch = self._next_batch(state, work, seen_ts)
         self._save(state)
         ingesting: Ingesting | None = self._batches.start(batch)
+        following: Batch | None = None
         try:
             while ingesting is not None:
                 state, ready, started = self._batches.prepare(state, ingesting)
-                ingesting = None
-                pending = [*young, *(entry.path for entry in files)]
-                following = None
-                if files and not stop.is_set():
-                    state, files, following = self._next_batch(state, files)
+                ingesting = following = None
+                lowest: Lowest = work.lowest
+                if work and not stop.is_set():
+                    state, following = self._next_batch(state, work, seen_ts)
+                    paths = [entry.path for entry in following.files]
+                    lowest = held_by(paths, state.progress.depth, work.lowest)
                 self._save(state)
                 if following is not None:
                     ingesting = self._batches.start(following)
-                state = self._batches.finish(state, ready, started, pending)
+                state = self._batches.finish(state, ready, started, lowest)
                 finished += ready.finished
         except BaseException:
             if ingesting is not None:
@@ -236,20 +333,24 @@ class SourcePipeline:
         return state, finished
 
     def _next_batch(
-        self, state: SourceState, files: Sequence[Entry]
-    ) -> tuple[SourceState, Sequence[Entry], Batch]:
-        """The state with the next batch begun, and the files that it leaves."""
-        chosen = next_batch(files, self._limits, self._batches.bytes_per_sec)
-        batch = Batch(str(uuid7()), 1, "running", self._clock(), chosen)
-        return begun(state, state.progress, batch), files[len(chosen) :], batch
+        self, state: SourceState, work: Work, seen_ts: float
+    ) -> tuple[SourceState, Batch]:
+        """The state with the next batch begun."""
+        chosen = work.take(self._limits, self._batches.bytes_per_sec)
+        batch = Batch(str(uuid7()), 1, "running", self._clock(), chosen, seen_ts)
+        return begun(state, batch), batch
 
     def _forget(self, state: SourceState, now: float) -> SourceState:
         """Let go of names that the source no longer has, so that the set follows it."""
-        after = self._tracker.forgetting(state, self._listed, now)
-        if after is not state:
-            self._save(after)
-            self._tracker.saved()
-        return after
+        if self._listed is None:
+            return state
+        segments = self._tracker.forgetting(self._listed, now)
+        self._listed = None
+        if segments is None:
+            return state
+        state = self._save(replace(state, processed=segments))
+        self._tracker.saved()
+        return state
 
     def _guard_order(self, found: Discovery, grace: float) -> None:
         """Say (or fail) if names do not sort in time, before a watermark moves over them.
@@ -270,60 +371,45 @@ class SourcePipeline:
                 self._warned.add(finding.kind)
                 self._log.warning("order_guard", kind=finding.kind, problem=finding.message)
 
-    def _window(self, state: SourceState, now: float) -> Window:
-        source = self._source
-        oldest = lookback_floor(source.partition_filter, now)
-        return Window(grace_of(source, state), source.max_tracked_partitions, oldest)
-
-    def _sweep(self, state: SourceState, now: float) -> SourceState:
-        """Look for late files and do with them as `late_files` says; due again in an interval."""
-        if not state.passed.swept:
-            # Nothing can be late yet: the first interval begins here.
-            return self._save(replace(state, passed=replace(state.passed, swept=now)))
-        late = find(self._stores.source, self._source, state)
-        for file in late:
-            self._log.warning(
-                "late_file",
-                path=file.entry.path,
-                behind=file.behind,
-                late_secs=round(file.late_secs),
-                late_files=self._source.late_files,
-            )
-            self.activity.late(file.late_secs, partitions_behind(state.progress, file))
-        if self._source.late_files == "quarantine":
-            self._batches.letters_for_late([quarantined_late(file) for file in late], now)
-        passed = swept(
-            late_by(state.passed, late, now),
-            state.progress,
-            late,
-            now,
-            ingest=self._source.late_files == "ingest",
-        )
-        return self._save(replace(state, passed=passed))
-
     def _save(self, state: SourceState) -> SourceState:
         try:
-            self._file.save(state_to_json(state, self._clock()))
+            self._file.save(state_to_json(state, self._parts.clock()))
         except BaseException:
             self.activity.save_failed()
             raise
         self.activity.saved(state)
         return state
 
+    def _check(self, state: SourceState) -> None:
+        """Raise `StateError` if the state is not this source's or was kept in another way."""
+        check_identity(state, self._parts.identity, self._source.id, self._where)
+        check_tracking(state, self._source, self._where)
+
     def _recover(self) -> SourceState:
         """The state in storage, with batches that a crash left behind brought to their end."""
-        cold = SourceState()
-        found = self._file.take(state_from_json, state_to_json(cold, self._clock()))
-        state = cold if found is None else found
+        sink, source_id = self._stores.sink, self._parts.id
+        cold = SourceState(source=self._parts.identity)
+        if not self._fresh and not self._file.epoch:
+            check_cold_start(self._parts)
+        found = self._file.take(
+            lambda document, where: self._checked(state_from_json(document, where)),
+            state_to_json(cold, self._parts.clock()),
+        )
+        self._clock.set(self._file.now())
+        state = cold if found is None else whole(sink, source_id, found)
+        state = clamped(replace(state, source=self._parts.identity), self._clock())
         self.activity.knows(state)
-        where = f"{self._stores.sink.uri}/{self.checkpoint_path}"
-        check_tracking(state, self._source, where)
-        self._tracker.load(state, sweep=True)
+        self._tracker.load(state.processed or (), self._file.epoch)
+        self._lateness.load(state, self._file.epoch)
         for batch in state.in_flight:
             state = self._batches.recover(state, batch)
         if not self._source.use_watermark:
             state = replace(state, processed=state.processed or ())
         if found is not None:
-            self._batches.sweep()
-            checkpoint.sweep_temporaries(self._stores.sink, self.checkpoint_path)
+            self._batches.clear_older()
+            checkpoint.sweep_temporaries(sink, self.checkpoint_path)
+        return state
+
+    def _checked(self, state: SourceState) -> SourceState:
+        self._check(state)
         return state

@@ -12,14 +12,16 @@ the chance that any two agree is n²/2¹²⁹: 10⁻²⁵ for ten million, 10⁻
 thousand million, far below that of an undetected error on disk. To bring it
 about on purpose takes 2⁶⁴ digests, and hits only the files of whoever does it.
 
-**On disk** the set is a few immutable segments, ``{folder}/{uuidv7}.digests``:
-the magic, the count, a checksum over name and content, then the digests,
-sorted. Which segments make the set stands in the source's checkpoint, so a new
-one counts from the save that names it. The order is: `write` the addition, save
-the checkpoint with `ProcessedSet.segments` of what it returns, `discard` what
-it replaced. A crash in between leaves a segment that nothing names; `sweep`
-removes it. A segment that is named and missing, damaged, or of another count is
-a `StateError`, never an empty set.
+**On disk** the set is a few immutable segments, ``{folder}/{epoch}~{uuidv7}.digests``: the
+magic, the count, a checksum over name and content, then the digests, sorted. Which
+segments make the set stands in the source's checkpoint, so a new one counts from the
+save that names it. The order is: `write` the addition, save the checkpoint with
+`ProcessedSet.segments` of what it returns, `discard` what it replaced. A crash in
+between leaves a segment that nothing names; `sweep` removes it. A segment's name
+begins with the epoch of its writer, and only what older epochs wrote is removed: a
+daemon that was replaced and does not know it yet takes nothing away from its
+successor. A segment that is named and missing, damaged, or of another count is a
+`StateError`, never an empty set.
 
 **Compaction** keeps every segment but the last at least `TAIL` digests and
 twice as long as the next, so that there are at most log₂(n / `TAIL`) + 2. A
@@ -38,7 +40,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -48,7 +50,6 @@ from uuid_utils import uuid7
 
 from blizzard_py.core.checkpoint import Fields
 from blizzard_py.core.errors import NotFound, StateError
-from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage, join, order_key
 
 TAIL = 4096
@@ -108,15 +109,15 @@ class ProcessedSet:
         return sum(one.segment.count for one in self._parts)
 
     def __contains__(self, path: str) -> bool:
-        return bool(self._holds(_digests([path]))[0])
+        return bool(self._holds(digests_of([path]))[0])
 
-    def unseen(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
-        """The entries whose paths are not in the set, in the order given.
+    def unseen(self, paths: Sequence[str]) -> list[str]:
+        """The paths that are not in the set, in the order given.
 
         One pass for all: about a second per million, most of it hashing.
         """
-        held = self._holds(_digests(entry.path for entry in entries))
-        return tuple(entry for entry, known in zip(entries, held, strict=True) if not known)
+        held = self._holds(digests_of(paths))
+        return [path for path, known in zip(paths, held, strict=True) if not known]
 
     def _holds(self, digests: Digests) -> npt.NDArray[np.bool_]:
         order = np.argsort(digests)  # looked up in order is four times as fast
@@ -127,7 +128,7 @@ class ProcessedSet:
 
     def adding(self, paths: Iterable[str]) -> Change | None:
         """The change that adds ``paths``; None if all are in the set already."""
-        found = np.unique(_digests(paths))
+        found = np.unique(digests_of(paths))
         fresh = found[~self._holds(found)]
         if not len(fresh):
             return None
@@ -142,10 +143,10 @@ class ProcessedSet:
         marks = () if self._missing is None else (self._missing,)
         return Change((*kept, *marks), np.sort(np.concatenate(merged)), None, replaced)
 
-    def forgetting(self, listed: Collection[str], now: float) -> Change | None:
+    def forgetting(self, listed: Digests, now: float) -> Change | None:
         """The change that follows from a full listing; None while there is nothing to do.
 
-        ``listed`` are all paths at the source, ``now`` epoch seconds. Call it with
+        ``listed`` are all paths at the source, as digests, ``now`` epoch seconds. Call it with
         every complete listing and never with a part of one. While the set is
         not much longer than the listing this costs nothing. After it is, the
         names missed are noted, and dropped if they are still missing
@@ -168,8 +169,8 @@ class ProcessedSet:
             (), everything[~gone], None, (*(one.segment.name for one in self._parts), *names)
         )
 
-    def _absent(self, listed: Collection[str]) -> Digests:
-        there = np.sort(_digests(listed))
+    def _absent(self, listed: Digests) -> Digests:
+        there = np.sort(listed)
         absent = [one.digests[~_among(one.digests, there)] for one in self._parts]
         return np.sort(np.concatenate(absent))
 
@@ -177,7 +178,8 @@ class ProcessedSet:
 _NONE: Digests = np.empty(0, dtype=_TYPE)
 
 
-def _digests(paths: Iterable[str]) -> Digests:
+def digests_of(paths: Iterable[str]) -> Digests:
+    """What is kept of the paths, in their order: 16 bytes each."""
     packed = bytearray()  # grows in place: a million bytes objects would take 60 MB more
     for path in paths:
         packed += hashlib.blake2b(order_key(path), digest_size=_DIGEST).digest()
@@ -196,15 +198,15 @@ def _among(digests: Digests, ordered: Digests) -> npt.NDArray[np.bool_]:
 # -- storage --------------------------------------------------------------------
 
 
-def write(storage: Storage, folder: str, change: Change) -> ProcessedSet:
+def write(storage: Storage, folder: str, change: Change, epoch: int) -> ProcessedSet:
     """The changed set, with its new segment durable. It counts once the checkpoint lists it.
 
-    ``folder`` is relative to the storage's root. Raises `StorageError`; then, as
-    after a crash, the set is what it was.
+    ``folder`` is relative to the storage's root, ``epoch`` the writer's. Raises
+    `StorageError`; then, as after a crash, the set is what it was.
     """
     if not len(change.digests):
         return ProcessedSet(change.kept)
-    segment = Segment(str(uuid7()), len(change.digests), change.missing_since)
+    segment = Segment(f"{epoch:08d}~{uuid7()}", len(change.digests), change.missing_since)
     content = change.digests.tobytes()
     header = _HEADER.pack(_MAGIC, segment.count, _checksum(segment.name, content))
     storage.put_atomic(_path(folder, segment.name), header + content)
@@ -249,21 +251,27 @@ def _load(storage: Storage, folder: str, segment: Segment) -> _Loaded:
     return _Loaded(segment, np.frombuffer(content, dtype=_TYPE))
 
 
-def sweep(storage: Storage, folder: str, segments: Iterable[Segment]) -> int:
-    """Remove what crashes left in ``folder``: all that is not listed; returns how many objects.
+def sweep(storage: Storage, folder: str, segments: Iterable[Segment], epoch: int) -> int:
+    """Remove what crashes left in ``folder``; returns how many objects.
 
-    Only for the process that owns the checkpoint, and not between `write` and its save.
+    That is what is not listed and was written in an older epoch than this writer's.
     """
     listed = {_path(folder, segment.name) for segment in segments}
     orphans = [
         entry.path
         for page in storage.list_range(f"{folder}/", f"{folder}0")  # "0" follows "/"
         for entry in page.entries
-        if entry.path not in listed
+        if entry.path not in listed and _epoch_of(entry.path) < epoch
     ]
     for path in orphans:
         storage.delete(path)
     return len(orphans)
+
+
+def _epoch_of(path: str) -> int:
+    """The epoch in a segment's name; 0 for one of a release that wrote none."""
+    digits, mark, _ = path.rpartition("/")[2].partition("~")
+    return int(digits) if mark and digits.isdigit() else 0
 
 
 def _path(folder: str, name: str) -> str:

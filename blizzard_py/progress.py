@@ -3,6 +3,9 @@
 Every function takes a state and returns the next one; `pipeline` saves each
 before it acts on it. So a crash can only fall between two states that are both
 written down here, and a test can stop at any of them.
+
+Batches and recovery only say what is done (`advanced`). What scans need look at no
+more is decided after a complete scan, with everything it found (`settled`).
 """
 
 from __future__ import annotations
@@ -11,11 +14,28 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_py.core.floor import raised
-from blizzard_py.core.model import Entry, FinishedFile, IngestResult, StagedOutput
+from blizzard_py.core.model import (
+    Entry,
+    FinishedFile,
+    IngestResult,
+    StagedLetters,
+    StagedOutput,
+)
 from blizzard_py.core.storage import join, order_key
-from blizzard_py.core.watermark import Progress, advance
-from blizzard_py.late import recorded
-from blizzard_py.state import Batch, PlannedOutput, SourceState
+from blizzard_py.core.watermark import (
+    Lowest,
+    Progress,
+    Scanned,
+    finished,
+    split,
+)
+from blizzard_py.core.watermark import clamped as clamped_progress
+from blizzard_py.core.watermark import settled as settled_progress
+from blizzard_py.state import Batch, PlannedOutput, Retry, SourceState, Totals
+
+# How long a file that failed for now waits for its first further try; the next
+# waits four times as long each, up to a quarter of an hour.
+RETRY_SECS = (15.0, 900.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +47,10 @@ class BatchLimits:
     secs: float
 
 
-def next_batch(
-    files: Sequence[Entry], limits: BatchLimits, bytes_per_sec: float | None
-) -> tuple[Entry, ...]:
-    """The oldest files, as many as the limits allow.
+def next_count(
+    files: Sequence[Entry], start: int, limits: BatchLimits, bytes_per_sec: float | None
+) -> int:
+    """How many of the files from ``start`` on, the oldest first, the limits allow.
 
     ``bytes_per_sec`` is what the batch before achieved (stored bytes); it turns
     the limit in seconds into one in bytes. None: not known yet.
@@ -38,20 +58,70 @@ def next_batch(
     budget = float(limits.bytes)
     if bytes_per_sec is not None:
         budget = min(budget, bytes_per_sec * limits.secs)
-    chosen: list[Entry] = []
-    for entry in files[: limits.files]:
-        budget -= entry.size
-        if chosen and budget < 0:
+    count = 0
+    for place in range(start, min(start + limits.files, len(files))):
+        budget -= files[place].size
+        if count and budget < 0:
             break
-        chosen.append(entry)
-    return tuple(chosen)
+        count += 1
+    return count
 
 
-def begun(state: SourceState, progress: Progress, batch: Batch) -> SourceState:
+class Work:
+    """The files of one scan that are still to be done, in their order, and what waits beside them.
+
+    ``files`` are in byte order behind the first ``late`` of them, which lie below scan
+    starts and hold nothing back; ``held`` are paths that wait for other reasons. A batch
+    takes from the front, so what it costs does not depend on how many files wait.
+    """
+
+    def __init__(
+        self, files: Sequence[Entry], late: int, held: Iterable[str], depth: int | None
+    ) -> None:
+        self._files = files
+        self._depth = depth or 0
+        self._next = 0
+        self._places: dict[str, list[int]] = {}
+        for place in range(late, len(files)):
+            partition = split(files[place].path, self._depth)[0]
+            self._places.setdefault(partition, []).append(place)
+        for places in self._places.values():
+            places.reverse()
+        self._held: dict[str, bytes] = {}
+        for path in held:
+            partition, name = split(path, self._depth)
+            key = order_key(name)
+            self._held[partition] = min(self._held.get(partition, key), key)
+
+    def __len__(self) -> int:
+        return len(self._files) - self._next
+
+    @property
+    def size(self) -> int:
+        """Stored bytes of what is left."""
+        return sum(self._files[place].size for place in range(self._next, len(self._files)))
+
+    def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:
+        """The next batch's files."""
+        count = next_count(self._files, self._next, limits, bytes_per_sec)
+        taken = self._files[self._next : self._next + count]
+        self._next += count
+        return tuple(taken)
+
+    def lowest(self, partition: str) -> bytes | None:
+        """The lowest name of the partition that waits; see `Lowest`."""
+        places = self._places.get(partition, [])
+        while places and places[-1] < self._next:
+            places.pop()
+        keys = [self._held[partition]] if partition in self._held else []
+        if places:
+            keys.append(order_key(split(self._files[places[-1]].path, self._depth)[1]))
+        return min(keys, default=None)
+
+
+def begun(state: SourceState, batch: Batch) -> SourceState:
     """Step 1: the batch is written down before anything of it exists."""
-    cold = state.origin is None and progress.state == "Initial" and not progress.partitions
-    origin = (progress.floor or "") if cold else state.origin
-    return replace(state, progress=progress, in_flight=(*state.in_flight, batch), origin=origin)
+    return replace(state, in_flight=(*state.in_flight, batch))
 
 
 def restarted(state: SourceState, batch: Batch) -> tuple[SourceState, Batch]:
@@ -61,12 +131,12 @@ def restarted(state: SourceState, batch: Batch) -> tuple[SourceState, Batch]:
 
 
 def judged(
-    result: IngestResult, retries: Mapping[str, int], max_retries: int
+    result: IngestResult, retries: Mapping[str, Retry], max_retries: int
 ) -> tuple[FinishedFile, ...]:
     """The files' outcomes once tries are used up: ``retry`` becomes ``quarantined``."""
     return tuple(
         replace(file, outcome="quarantined")
-        if file.outcome == "retry" and retries.get(file.path, 0) >= max_retries
+        if file.outcome == "retry" and tries_of(retries, file.path) >= max_retries
         else file
         for file in result.files
     )
@@ -87,14 +157,29 @@ def named(outputs: Sequence[StagedOutput], names: Iterable[str]) -> tuple[Planne
     )
 
 
+def tries_of(retries: Mapping[str, Retry], path: str) -> int:
+    """How often a file has failed in a way that may pass."""
+    known = retries.get(path)
+    return 0 if known is None else known.count
+
+
 def prepared(
     state: SourceState,
     batch: Batch,
     outputs: tuple[PlannedOutput, ...],
-    finished: tuple[FinishedFile, ...],
+    outcomes: tuple[FinishedFile, ...],
+    letters: tuple[StagedLetters, ...],
+    now: float,
 ) -> tuple[SourceState, Batch]:
-    """Step 3, the commit point: from here on exactly these outputs will be published."""
-    ready = replace(batch, phase="publishing", outputs=outputs, finished=finished)
+    """Step 3, the commit point: from here on exactly these outputs and letters are published."""
+    ready = replace(
+        batch,
+        phase="publishing",
+        outputs=outputs,
+        finished=outcomes,
+        letters=letters,
+        committed_ts=now,
+    )
     return _replaced(state, batch, ready), ready
 
 
@@ -116,73 +201,89 @@ def renamed(
     return _replaced(state, batch, again), again
 
 
-def advanced(
-    state: SourceState, batch: Batch, pending: Iterable[str], now: float, grace: float
-) -> SourceState:
-    """Step 5: watermarks move over what is done, and the batch leaves ``in_flight``.
+def advanced(state: SourceState, batch: Batch, lowest: Lowest, now: float) -> SourceState:
+    """Step 5: the batch's files are done, and it leaves ``in_flight``.
 
-    ``pending`` are the discovered files outside this batch that are not done;
-    files that wait for another try are added here.
+    ``lowest`` tells what was discovered and is not done, the files of this batch
+    aside; those that wait for another try are seen to here. In recovery nobody knows
+    what waits: then nothing may be passed, and `hold_all` is for ``lowest``.
     """
-    outcome = {file.path: file for file in batch.finished}
-    done = tuple(entry for entry in batch.files if outcome[entry.path].outcome != "retry")
-    # Late files lie where watermarks have passed already; they move nothing.
-    late = {entry.path for entry in state.passed.queue}
-    retries = {path: count for path, count in state.retries.items() if path not in outcome}
-    retries |= {
-        path: state.retries.get(path, 0) + 1
-        for path, file in outcome.items()
-        if file.outcome == "retry"
-    }
+    outcome = {file.path: file.outcome for file in batch.finished}
+    done = tuple(entry for entry in batch.files if outcome[entry.path] != "retry")
+    # Queued files lie where scans do not look; they move nothing.
+    queued = {entry.path for entry in state.queue}
+    fresh = [entry.path for entry in done if entry.path not in queued]
+    retries = _retried(state.retries, batch, now)
+    seen = min(batch.seen_ts, now)  # later only if a clock was wrong
+    settled_now = set(outcome) - set(retries)
     if state.processed is not None:
         progress = _noted(state.progress, done)
     else:
-        progress = advance(
-            state.progress,
-            [entry for entry in done if entry.path not in late],
-            [path for path in [*retries, *pending] if path not in late],
-            now,
-            grace,
+        again = [path for path in retries if path not in queued]
+        progress = finished(
+            state.progress, fresh, seen, held_by(again, state.progress.depth, lowest)
         )
-    totals = state.totals
+    in_grace = fresh and state.processed is None
     return replace(
         state,
         progress=progress,
-        passed=recorded(
-            replace(
-                state.passed,
-                queue=tuple(
-                    entry
-                    for entry in state.passed.queue
-                    if entry.path not in outcome or entry.path in retries
-                ),
-            ),
-            state.progress,
-            progress,
-        ),
+        queue=tuple(entry for entry in state.queue if entry.path not in settled_now),
         in_flight=tuple(b for b in state.in_flight if b.batch != batch.batch),
+        window=(*state.window, (batch.batch, seen)) if in_grace else state.window,
         retries=retries,
-        totals=replace(
-            totals,
-            batches=totals.batches + 1,
-            files=totals.files + sum(f.outcome == "ingested" for f in batch.finished),
-            quarantined=totals.quarantined
-            + sum(f.outcome == "quarantined" for f in batch.finished),
-            rows=totals.rows + sum(o.rows for o in batch.outputs),
-            bytes=totals.bytes + sum(entry.size for entry in done),
-            outputs=totals.outputs + len(batch.outputs),
-            bad_rows=totals.bad_rows + sum(f.bad_rows for f in batch.finished),
-        ),
+        totals=_counted(state.totals, batch, done),
+    )
+
+
+def hold_all(_partition: str) -> bytes:
+    """The `Lowest` of one who does not know what waits: everything may."""
+    return b""
+
+
+def held_by(paths: Iterable[str], depth: int | None, lowest: Lowest) -> Lowest:
+    """``lowest``, with these paths waiting as well."""
+    more: dict[str, bytes] = {}
+    for path in paths:
+        partition, name = split(path, depth or 0)
+        key = order_key(name)
+        more[partition] = min(more.get(partition, key), key)
+
+    def combined(partition: str) -> bytes | None:
+        keys = [key for key in (lowest(partition), more.get(partition)) if key is not None]
+        return min(keys, default=None)
+
+    return combined
+
+
+def _retried(retries: Mapping[str, Retry], batch: Batch, now: float) -> dict[str, Retry]:
+    """Who waits for another try after the batch, and until when."""
+    outcome = {file.path: file.outcome for file in batch.finished}
+    waiting = {path: retry for path, retry in retries.items() if path not in outcome}
+    first, longest = RETRY_SECS
+    for path, found in outcome.items():
+        if found == "retry":
+            count = tries_of(retries, path) + 1
+            waiting[path] = Retry(count, now + min(longest, first * 4.0 ** (count - 1)))
+    return waiting
+
+
+def _counted(totals: Totals, batch: Batch, done: Sequence[Entry]) -> Totals:
+    outcomes = [file.outcome for file in batch.finished]
+    return replace(
+        totals,
+        batches=totals.batches + 1,
+        files=totals.files + outcomes.count("ingested"),
+        quarantined=totals.quarantined + outcomes.count("quarantined"),
+        rows=totals.rows + sum(o.rows for o in batch.outputs),
+        bytes=totals.bytes + sum(entry.size for entry in done),
+        outputs=totals.outputs + len(batch.outputs),
+        bad_rows=totals.bad_rows + sum(f.bad_rows for f in batch.finished),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How far back files are looked for.
-
-    ``grace`` in seconds; ``tracked`` is how many partitions may be listed per
-    poll; ``lookback`` the oldest partition wanted now, None for all.
-    """
+    """What moves with every scan: the grace period, and what raises the floor."""
 
     grace: float
     tracked: int
@@ -190,27 +291,45 @@ class Window:
 
 
 def settled(
-    state: SourceState, progress: Progress, pending: Collection[str], now: float, window: Window
+    state: SourceState,
+    progress: Progress,
+    pending: Collection[str],
+    scanned: Scanned,
+    window: Window,
 ) -> SourceState:
-    """After a complete discovery: window and floor move on, vanished files are let go.
+    """After a complete discovery: scan starts and floor move on, vanished files are let go.
 
-    A file that waits for another try and is no longer listed was deleted at its
-    source; it must not hold the watermark for ever.
+    ``progress`` is the discovery's, ``pending`` everything that it found. A file that
+    waits for another try and is no longer listed was deleted at its source; it must
+    not hold the watermark for ever. One that is found and queued is found only.
     """
-    listed = {*pending, *(entry.path for entry in state.passed.queue)}
+    found = set(pending)
+    listed = {*found, *(entry.path for entry in state.queue)}
+    retries = {
+        path: retry
+        for path, retry in state.retries.items()
+        if path in listed or not _was_listed(path, scanned.until)
+    }
     if state.processed is not None:
-        return replace(
-            state, retries={path: n for path, n in state.retries.items() if path in listed}
-        )
-    moved = raised(
-        advance(progress, (), pending, now, window.grace), window.tracked, window.lookback, pending
+        return replace(state, retries=retries)
+    held = [*pending, *(path for path in retries if path not in listed)]
+    moved = settled_progress(
+        progress, scanned, window.grace, held_by(held, progress.depth, lambda _partition: None)
     )
+    edge = [] if scanned.until is None else [scanned.until]
+    moved = raised(moved, window.tracked, window.lookback, [*held, *edge])
+    alive = {at for known in moved.partitions.values() for at in known.done.values()}
     return replace(
         state,
         progress=moved,
-        passed=recorded(state.passed, progress, moved),
-        retries={path: count for path, count in state.retries.items() if path in listed},
+        queue=tuple(entry for entry in state.queue if entry.path not in found),
+        window=tuple(item for item in state.window if item[1] in alive),
+        retries=retries,
     )
+
+
+def _was_listed(path: str, until: str | None) -> bool:
+    return until is None or order_key(path) <= order_key(until)
 
 
 def _noted(progress: Progress, done: Sequence[Entry]) -> Progress:
@@ -225,4 +344,18 @@ def _noted(progress: Progress, done: Sequence[Entry]) -> Progress:
 def _replaced(state: SourceState, old: Batch, new: Batch) -> SourceState:
     return replace(
         state, in_flight=tuple(new if b.batch == old.batch else b for b in state.in_flight)
+    )
+
+
+def clamped(state: SourceState, now: float) -> SourceState:
+    """The state with no time after ``now``: a clock was wrong, so waiting begins anew."""
+    return replace(
+        state,
+        progress=clamped_progress(state.progress, now),
+        window=tuple((batch, min(seen, now)) for batch, seen in state.window),
+        retries={
+            path: replace(retry, after=min(retry.after, now + RETRY_SECS[1]))
+            for path, retry in state.retries.items()
+        },
+        sweep=replace(state.sweep, began=min(state.sweep.began, now)),
     )

@@ -1,36 +1,62 @@
 """From staging to the table: rename, and finish what a crash left half done.
 
 Rename is atomic on local disks and copy + delete on object stores, so after a
-crash each output is in one of three places:
+crash each output is in one of four places:
 
 =============  =============  ===================================================
 staged there   final there    what it means, what to do
 =============  =============  ===================================================
-no             (any)          it was published
+no             yes            it was published
 yes            yes            copied, not yet deleted: finish the delete
 yes            no             never appeared: publish it under a fresh name
+no             no             published, committed and let go by the table since;
+                              or lost: only the table's log can tell
 =============  =============  ===================================================
+
+Staging is ``_blizzard/staging/{source id}/{epoch}/{batch}/{attempt}``. Only what older
+epochs wrote is removed, and only once nothing of it waits to be published: those who
+wrote it cannot commit any more, and a daemon that was replaced knows older epochs only.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeVar
 
 from uuid_utils import uuid7
 
+from blizzard_py.core.errors import NotFound
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.state import STATE_FOLDER, PlannedOutput
 
 T = TypeVar("T")
 
 STAGING_FOLDER = f"{STATE_FOLDER}/staging"
+_EPOCH = re.compile(r"\d{8}")
 
 
-def staging_root(source_id: str) -> str:
-    """Where all batches of a source are staged; ``source_id`` is ``{pipeline}_{source}``."""
-    return join(STAGING_FOLDER, source_id)
+def staging_of(source_id: str, epoch: int, batch: str) -> str:
+    """Where a batch is staged in an epoch of its source's checkpoint."""
+    return join(STAGING_FOLDER, source_id, f"{epoch:08d}", batch)
+
+
+def clear_older(storage: Storage, source_id: str, epoch: int) -> None:
+    """Remove what was staged in epochs before this one."""
+    root = join(STAGING_FOLDER, source_id)
+    older: dict[str, None] = {}
+    try:
+        for page in storage.list_range(f"{root}/", f"{root}0"):  # "0" follows "/"
+            for entry in page.entries:
+                older[entry.path[len(root) + 1 :].partition("/")[0]] = None
+    except NotFound:  # a local table that nothing was written to yet
+        return
+    for folder in older:
+        # Releases that knew no epochs staged below the batch's own name.
+        if not _EPOCH.fullmatch(folder) or int(folder) < epoch:
+            storage.delete_tree(join(root, folder))
 
 
 def fresh_names(count: int) -> list[str]:
@@ -43,21 +69,31 @@ def publish(storage: Storage, outputs: Sequence[PlannedOutput], concurrency: int
     _each(outputs, concurrency, lambda output: storage.rename(output.staged, output.final))
 
 
+@dataclass(frozen=True, slots=True)
+class Unpublished:
+    """Outputs after a crash: those that never appeared, and those that are nowhere."""
+
+    staged: tuple[PlannedOutput, ...]
+    nowhere: tuple[PlannedOutput, ...]
+
+
 def unpublished(
     storage: Storage, outputs: Sequence[PlannedOutput], concurrency: int
-) -> list[PlannedOutput]:
-    """After a crash: the outputs that never appeared. Finishes half-done renames."""
+) -> Unpublished:
+    """After a crash: the outputs that are not in their place. Finishes half-done renames."""
 
-    def settle(output: PlannedOutput) -> PlannedOutput | None:
-        if storage.stat(output.staged) is None:
-            return None
-        if storage.stat(output.final) is None:
-            return output
-        storage.delete(output.staged)
-        return None
+    def settle(output: PlannedOutput) -> tuple[bool, bool]:
+        staged = storage.stat(output.staged) is not None
+        final = storage.stat(output.final) is not None
+        if staged and final:
+            storage.delete(output.staged)
+        return staged, final
 
-    found = _each(outputs, concurrency, settle)
-    return [output for output in found if output is not None]
+    found = list(zip(outputs, _each(outputs, concurrency, settle), strict=True))
+    return Unpublished(
+        tuple(output for output, where in found if where == (True, False)),
+        tuple(output for output, where in found if where == (False, False)),
+    )
 
 
 def _each(

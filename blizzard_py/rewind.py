@@ -21,9 +21,16 @@ from blizzard_py.core.errors import BlizzardError, Conflict, NotFound
 from blizzard_py.core.fence import FencedFile, Writer, writer_of
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage, order_key
-from blizzard_py.core.watermark import PartitionProgress, Progress, joined, partition_key
+from blizzard_py.core.watermark import (
+    PartitionProgress,
+    Progress,
+    is_new,
+    joined,
+    partition_key,
+)
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.state import SourceState, state_from_json, state_to_json
+from blizzard_py.statefile import whole
 
 
 class EditRefused(BlizzardError):
@@ -48,7 +55,8 @@ def stored(source: SourcePipeline) -> Stored:
     except NotFound:
         return Stored(SourceState(), None, None, None)
     document = checkpoint.parsed(raw, where)
-    return Stored(state_from_json(document, where), raw, writer_of(document, where), document)
+    state = whole(source.sink, source.id, state_from_json(document, where))
+    return Stored(state, raw, writer_of(document, where), document)
 
 
 def backups(source: SourcePipeline) -> list[Entry]:
@@ -94,13 +102,13 @@ def moved(state: SourceState, partition: str, name: str) -> SourceState:
     partitions = {p: known for p, known in progress.partitions.items() if p != partition}
     if name:
         partitions[partition] = PartitionProgress(name, name)
-    # Timelines say when names were passed; what is done again is not late.
-    timelines = {p: t for p, t in state.passed.partitions.items() if p != partition}
+    progress = _revalued(replace(progress, partitions=partitions))
     return replace(
         state,
-        progress=_revalued(replace(progress, partitions=partitions)),
+        progress=progress,
         in_flight=(),
-        passed=replace(state.passed, partitions=timelines),
+        # What is new again is for polls to find; it must not be done twice.
+        queue=tuple(entry for entry in state.queue if not is_new(progress, entry.path)),
     )
 
 
@@ -116,7 +124,7 @@ def _revalued(progress: Progress) -> Progress:
 
 def over(state: SourceState) -> SourceState:
     """A cold start. What was counted so far stays counted."""
-    return SourceState(totals=state.totals)
+    return SourceState(totals=state.totals, source=state.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +149,7 @@ def effect(source: SourcePipeline, before: SourceState, after: SourceState) -> E
 
 
 def _found(source: SourcePipeline, state: SourceState) -> list[Entry]:
-    found = source.discover(state)
+    found = source.discover(state, whole=True)
     return [*found.files, *found.young]
 
 
@@ -174,7 +182,8 @@ def change(
         )
     backup = _keep(source.sink, source.checkpoint_path, fresh)
     file = FencedFile(source.sink, source.checkpoint_path)
-    state = file.take(state_from_json, state_to_json(SourceState(), now)) or SourceState()
+    taken = file.take(state_from_json, state_to_json(SourceState(), now))
+    state = SourceState() if taken is None else whole(source.sink, source.id, taken)
     if state != fresh.state:
         raise EditRefused(
             "the daemon saved at the same moment and is fenced now; nothing was changed, so look"

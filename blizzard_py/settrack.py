@@ -1,68 +1,67 @@
-"""Set-based tracking of one source: the processed set in step with its checkpoint.
+"""A set of names done, kept in step with the checkpoint that lists its segments.
 
 The order keeps both whole: a segment is written, then the checkpoint that names
 it is saved, then what it replaced is removed. Death in between leaves a segment
-that nothing names, and `load` on the next start sweeps it away.
+that nothing names, and `load` on a later start sweeps it away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 
 from blizzard_py import processed
 from blizzard_py.core.errors import BlizzardError
-from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
-from blizzard_py.processed import Change, ProcessedSet
-from blizzard_py.state import STATE_FOLDER, SourceState
+from blizzard_py.processed import Change, Digests, ProcessedSet, Segment
 
 
 class SetTracker:
-    """The processed set of one source; ``source_id`` is ``{pipeline}_{source}``."""
+    """The set in one folder. What changes it returns the segments to save, None for no change."""
 
-    def __init__(self, storage: Storage, source_id: str) -> None:
+    def __init__(self, storage: Storage, folder: str) -> None:
         self._storage = storage
-        self._folder = f"{STATE_FOLDER}/{source_id}_processed"
+        self._folder = folder
+        self._epoch = 0
         self._done: ProcessedSet | None = None
         self._replaced: list[Change] = []
 
-    def load(self, state: SourceState, *, sweep: bool) -> None:
-        """Read the set that ``state`` names; with ``sweep`` remove segments nothing names.
+    def load(self, segments: Sequence[Segment], epoch: int = 0) -> None:
+        """Read the set that a checkpoint lists.
 
-        Only the writer of the checkpoint may sweep. Raises `StateError`.
+        The writer of the checkpoint gives its epoch, and segments that nothing
+        names are removed. Raises `StateError`.
         """
-        segments = state.processed or ()
         self._done = processed.load(self._storage, self._folder, segments)
+        self._epoch = epoch
         self._replaced.clear()
-        if sweep and segments:
-            processed.sweep(self._storage, self._folder, segments)
+        if epoch and segments:
+            processed.sweep(self._storage, self._folder, segments, epoch)
 
-    def unseen(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
-        """The entries that are not done, in the order given."""
-        return self._loaded().unseen(entries)
+    def unseen(self, paths: Sequence[str]) -> list[str]:
+        """The paths that are not in the set, in the order given."""
+        return self._loaded().unseen(paths)
 
-    def adding(self, state: SourceState, paths: Iterable[str]) -> SourceState:
-        """The state with ``paths`` done, their segment written; save it, then call `saved`."""
-        return self._applied(state, self._loaded().adding(paths))
+    def adding(self, paths: Iterable[str]) -> tuple[Segment, ...] | None:
+        """``paths`` are done, their segment is written; save it, then call `saved`."""
+        return self._applied(self._loaded().adding(paths))
 
-    def forgetting(self, state: SourceState, listed: Collection[str], now: float) -> SourceState:
-        """The state without names that have vanished from the source for good; then `saved`."""
-        return self._applied(state, self._loaded().forgetting(listed, now))
+    def forgetting(self, listed: Digests, now: float) -> tuple[Segment, ...] | None:
+        """Names that have vanished from the source for good are let go of; then `saved`."""
+        return self._applied(self._loaded().forgetting(listed, now))
 
     def saved(self) -> None:
-        """The state is in storage: remove the segments it no longer names."""
+        """The segments are in the checkpoint: remove those it no longer names."""
         while self._replaced:
             processed.discard(self._storage, self._folder, self._replaced.pop())
 
-    def _applied(self, state: SourceState, change: Change | None) -> SourceState:
+    def _applied(self, change: Change | None) -> tuple[Segment, ...] | None:
         if change is None:
-            return state
-        self._done = processed.write(self._storage, self._folder, change)
+            return None
+        self._done = processed.write(self._storage, self._folder, change, self._epoch)
         self._replaced.append(change)
-        return replace(state, processed=self._done.segments)
+        return self._done.segments
 
     def _loaded(self) -> ProcessedSet:
         if self._done is None:
-            raise BlizzardError("the processed set was used before it was loaded")
+            raise BlizzardError("the set of names was used before it was loaded")
         return self._done

@@ -2,34 +2,68 @@
 
 On top of the shared format (`blizzard_py.core.checkpoint`) come:
 
+* ``source``: whose state it is, by names and URI;
 * ``in_flight``: the batches between plan and advance, with their phase. In
   phase ``running`` nothing they wrote counts; in phase ``publishing`` everything
-  in ``outputs`` does, and ``finished`` says what became of each source file;
-* ``retries``: how often a file has failed in a way that may pass;
-* ``passed``: what scans have passed and when, to tell late files (`blizzard_py.late`);
+  in ``outputs`` and ``letters`` does, and ``finished`` says what became of each source file;
+* ``retries``: how often a file has failed in a way that may pass, and until when it waits;
+* ``queue``: files to do that no scan finds: late ones, and those of a replay;
+* ``sweep``: when the last late sweep began, and how far the one under way has come;
+* ``ledger``: the segments that the journal is folded into (`blizzard_py.ledger`);
+* ``lateness``: how late files came, by day (`blizzard_py.lateness`);
 * ``origin``: the floor that the cold start had, ``""`` if it read everything;
 * ``processed``: the segments of the processed set, for a source without watermark;
 * ``letters``: dead-letter objects that a replay has taken and not put away yet;
 * ``totals``: counts since the pipeline's first batch.
+
+**Names in grace** stand under ``recent`` while they are few. When there are more than
+`INLINE_NAMES`, those whose batches the journal has are left out, ``window`` names these
+batches, and ``schema_version`` is 2: so a save costs the same however many files a
+second are done, and a release that would take the names for not done refuses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from blizzard_py.core.checkpoint import Fields, progress_from_json, progress_to_json
+import msgspec
+
+from blizzard_py.core.checkpoint import (
+    SCHEMA_VERSION,
+    Fields,
+    progress_from_json,
+    progress_to_json,
+)
 from blizzard_py.core.errors import StateError
-from blizzard_py.core.model import Entry, FinishedFile
+from blizzard_py.core.model import Entry, FinishedFile, StagedLetters
 from blizzard_py.core.watermark import Progress
-from blizzard_py.late import Passed, Timeline
+from blizzard_py.lateness import Lateness
 from blizzard_py.processed import Segment, segments_from_json, segments_to_json
 
+T = TypeVar("T")
 Phase = Literal["running", "publishing"]
 
 # The folder of the table that all of Blizzard's own files are in.
 STATE_FOLDER = "_blizzard"
+CHECKPOINT_ENDING = "_checkpoint.json"
+# The folder of a source's dead letters where a replay puts what it has dealt with.
+REPLAYED_FOLDER = "replayed"
+
+# So many names in grace a checkpoint lists at most: about 150 KB.
+INLINE_NAMES = 2000
+_WINDOW_VERSION = 2
+
+# What is not known here was written by a newer release, which would miss it.
+_KEYS = frozenset(
+    {
+        *("schema_version", "watermark", "partition_watermarks", "last_update_ts"),
+        *("partition_depth", "floor", "recent", "writer", "source", "in_flight", "retries"),
+        *("queue", "sweep", "ledger", "lateness", "origin", "processed", "letters", "totals"),
+        *("window", "passed"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +79,53 @@ class PlannedOutput:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch in flight. ``outputs`` and ``finished`` are set from ``publishing`` on."""
+    """One batch in flight. What has a default is set from ``publishing`` on.
+
+    ``seen_ts`` is when the scan ended that found its files; a later time is safe.
+    ``letters`` are the bad records of files that were ingested otherwise, staged.
+    """
 
     batch: str
     attempt: int
     phase: Phase
     started_ts: float
     files: tuple[Entry, ...]
+    seen_ts: float
     outputs: tuple[PlannedOutput, ...] = ()
     finished: tuple[FinishedFile, ...] = ()
+    letters: tuple[StagedLetters, ...] = ()
+    committed_ts: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose state it is: names of pipeline and source, and where its files are."""
+
+    pipeline: str
+    source: str
+    uri: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A file that failed for now: ``count`` times, to be tried again from ``after`` on."""
+
+    count: int
+    after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The late sweep: when the last one began, and up to which path the one under way has come.
+
+    ``whole`` means that the ledger knows all that was done since a cold start; else, and
+    below the origin always, the first sweep notes what it meets, until ``noted``.
+    """
+
+    began: float = 0.0
+    cursor: str | None = None
+    whole: bool = False
+    noted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,110 +146,150 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """Everything that is known of one source. ``SourceState()`` is a cold start."""
+    """Everything that is known of one source. ``SourceState()`` is a cold start.
+
+    ``window`` are the batches whose files are in grace, with their ``seen_ts``.
+    """
 
     progress: Progress = field(default_factory=Progress)
     in_flight: tuple[Batch, ...] = ()
-    retries: Mapping[str, int] = field(default_factory=dict)
+    retries: Mapping[str, Retry] = field(default_factory=dict)
     totals: Totals = field(default_factory=Totals)
     last_update_ts: int | None = None
-    passed: Passed = field(default_factory=Passed)
+    queue: tuple[Entry, ...] = ()
+    sweep: Sweep = Sweep()
+    ledger: tuple[Segment, ...] = ()
+    lateness: Lateness = ()
+    window: tuple[tuple[str, float], ...] = ()
     origin: str | None = None
     processed: tuple[Segment, ...] | None = None
     letters: tuple[str, ...] = ()
+    source: Identity | None = None
+
+
+def checkpoint_path(source_id: str) -> str:
+    """Where a source's checkpoint is, relative to the table."""
+    return f"{STATE_FOLDER}/{source_id}{CHECKPOINT_ENDING}"
 
 
 def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
-    """The checkpoint document, stamped with ``now`` (epoch seconds)."""
-    document = progress_to_json(state.progress, now)
-    if state.in_flight:
-        document["in_flight"] = [_batch_to_json(batch) for batch in state.in_flight]
-    if state.retries:
-        document["retries"] = dict(state.retries)
-    document["totals"] = asdict(state.totals)
-    if state.processed is not None:
-        document["processed"] = segments_to_json(state.processed)
-    if state.origin is not None:
-        document["origin"] = state.origin
-    if state.letters:
-        document["letters"] = list(state.letters)
-    if state.passed != Passed():
-        document["passed"] = asdict(state.passed)
-    return document
+    """The checkpoint document, stamped with ``now`` (epoch seconds). What is empty is left out."""
+    spilled = _spilled(state)
+    document = progress_to_json(state.progress, now, spilled)
+    if spilled:
+        document["schema_version"] = _WINDOW_VERSION
+    sweep = None if state.sweep == Sweep() else asdict(state.sweep)
+    segments = state.processed
+    optional: dict[str, Any] = {
+        "window": [[batch, seen] for batch, seen in state.window] or None,
+        "source": None if state.source is None else asdict(state.source),
+        "in_flight": [_batch_to_json(batch) for batch in state.in_flight] or None,
+        "retries": {path: asdict(retry) for path, retry in state.retries.items()} or None,
+        "totals": asdict(state.totals),
+        "processed": None if segments is None else segments_to_json(segments),
+        "ledger": segments_to_json(state.ledger) or None,
+        "origin": state.origin,
+        "letters": list(state.letters) or None,
+        "queue": [asdict(entry) for entry in state.queue] or None,
+        "sweep": sweep,
+        "lateness": [[day, secs] for day, secs in state.lateness] or None,
+    }
+    return document | {key: value for key, value in optional.items() if value is not None}
+
+
+def _spilled(state: SourceState) -> Collection[float]:
+    """The times of names that the journal has, if there are too many names to list."""
+    names = sum(len(known.done) for known in state.progress.partitions.values())
+    return {seen for _, seen in state.window} if names > INLINE_NAMES else ()
 
 
 def state_from_json(document: Any, where: str) -> SourceState:
-    """The state of a checkpoint document. Raises `StateError` naming ``where``."""
-    progress = progress_from_json(document, where)
+    """The state of a checkpoint document. Raises `StateError` naming ``where``.
+
+    Names in grace that the document leaves to the journal are not in it; see
+    `blizzard_py.statefile`.
+    """
     read = Fields(document, where)
-    in_flight = read.get("in_flight", list) or []
-    retries = read.get("retries", dict) or {}
-    totals = read.get("totals", dict) or {}
-    if not all(isinstance(count, int) for count in retries.values()):
-        raise StateError(f"{where}: retries holds something that is not a count")
-    try:
-        known = Totals(**totals)
-    except TypeError as error:
-        raise StateError(f"{where}: totals has keys that are not known here") from error
+    if isinstance(document, Mapping) and document.get("schema_version") == _WINDOW_VERSION:
+        document = {**document, "schema_version": SCHEMA_VERSION}
+    progress = progress_from_json(document, where)
+    unknown = sorted(set(document) - _KEYS)
+    if unknown:
+        raise StateError(
+            f"{where}: has {', '.join(unknown)}, which this release does not know; a newer one"
+            " wrote it, run that one"
+        )
+    older = read.get("passed", dict)
     return SourceState(
         progress,
-        tuple(_batch_from_json(b, f"{where}: in_flight[{i}]") for i, b in enumerate(in_flight)),
-        retries,
-        known,
+        tuple(
+            _batch_from_json(b, f"{where}: in_flight[{i}]")
+            for i, b in enumerate(read.get("in_flight", list) or [])
+        ),
+        {
+            path: _retry_from_json(found, f"{where}: retries[{path!r}]")
+            for path, found in (read.get("retries", dict) or {}).items()
+        },
+        _built(Totals, read.get("totals", dict) or {}, f"{where}: totals"),
         read("last_update_ts", int),
-        _passed_from_json(read.get("passed", dict) or {}, f"{where}: passed"),
+        _queue_from_json(read if older is None else Fields(older, f"{where}: passed"), where),
+        _sweep_from_json(read, older, where),
+        _segments(document, "ledger", where) or (),
+        tuple((int(day), float(secs)) for day, secs in read.get("lateness", list) or []),
+        tuple((str(batch), float(seen)) for batch, seen in read.get("window", list) or []),
         read.get("origin", str),
-        None
-        if document.get("processed") is None
-        else segments_from_json(document["processed"], f"{where}: processed"),
+        _segments(document, "processed", where),
         tuple(str(letter) for letter in read.get("letters", list) or []),
+        None
+        if read.get("source", dict) is None
+        else _built(Identity, document["source"], f"{where}: source"),
     )
 
 
-def _passed_from_json(document: Any, where: str) -> Passed:
-    read = Fields(document, where)
+def _segments(document: Any, key: str, where: str) -> tuple[Segment, ...] | None:
+    found = document.get(key)
+    return None if found is None else segments_from_json(found, f"{where}: {key}")
+
+
+def _queue_from_json(read: Fields, where: str) -> tuple[Entry, ...]:
+    return tuple(
+        _built(Entry, entry, f"{where}: queue[{i}]")
+        for i, entry in enumerate(read.get("queue", list) or [])
+    )
+
+
+def _sweep_from_json(read: Fields, older: Any, where: str) -> Sweep:
+    """The sweep; of a release that kept no ledger only when it was last done."""
+    if older is not None:
+        return Sweep(began=Fields(older, f"{where}: passed").get("swept", float) or 0.0)
+    return _built(Sweep, read.get("sweep", dict) or {}, f"{where}: sweep")
+
+
+def _retry_from_json(found: Any, where: str) -> Retry:
+    if isinstance(found, int):  # as releases wrote it that did not wait
+        return Retry(found)
+    return _built(Retry, found, where)
+
+
+def _built(kind: type[T], fields: Any, where: str) -> T:
+    """An object of ``kind`` from a JSON object with its fields. Raises `StateError`."""
     try:
-        return Passed(
-            {p: _timeline(found) for p, found in (read.get("partitions", dict) or {}).items()},
-            _timeline(read.get("floors", list) or []),
-            read.get("listed", float) or 0.0,
-            read.get("ahead", float) or 0.0,
-            read.get("swept", float) or 0.0,
-            {path: float(at) for path, at in (read.get("known", dict) or {}).items()},
-            tuple(Entry(**entry) for entry in read.get("queue", list) or []),
-            tuple((int(day), float(secs)) for day, secs in read.get("lateness", list) or []),
-        )
-    except (TypeError, ValueError) as error:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
         raise StateError(f"{where}: {error}") from error
-
-
-def _timeline(found: list[Any]) -> Timeline:
-    return tuple((str(name), float(at)) for name, at in found)
 
 
 def _batch_to_json(batch: Batch) -> dict[str, Any]:
     document = asdict(batch)
     if batch.phase == "running":
-        del document["outputs"], document["finished"]
+        for key in ("outputs", "finished", "letters", "committed_ts"):
+            del document[key]
     return document
 
 
 def _batch_from_json(document: Any, where: str) -> Batch:
-    read = Fields(document, where)
-    phase = read("phase", str)
-    try:
-        match phase:
-            case "running" | "publishing":
-                return Batch(
-                    read("batch", str),
-                    read("attempt", int),
-                    phase,
-                    read("started_ts", float),
-                    tuple(Entry(**entry) for entry in read("files", list)),
-                    tuple(PlannedOutput(**o) for o in read.get("outputs", list) or []),
-                    tuple(FinishedFile(**f) for f in read.get("finished", list) or []),
-                )
-            case _:
-                raise StateError(f"{where}: phase {phase!r} is not running or publishing")
-    except TypeError as error:
-        raise StateError(f"{where}: {error}") from error
+    if isinstance(document, Mapping) and "seen_ts" not in document:
+        # An older release's: the files were seen before the batch began, and later is safe.
+        begun = document.get("started_ts")
+        document = {**document, "seen_ts": begun, "committed_ts": begun}
+    return _built(Batch, document, where)

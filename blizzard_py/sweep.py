@@ -1,41 +1,167 @@
-"""The late sweep: a full listing at a low rate, for files that no poll would find."""
+"""The late sweep: a full listing at a low rate, for files that no poll would find.
+
+It goes by what was settled and not by times: a file that scans start behind, that is
+not done and of which neither the ledger nor the queue knows, appeared too late for
+the scan that passed its name. (Or it was passed before there was a ledger, which the
+first sweep after an upgrade notes and does not accuse.)
+
+It comes in slices, so many pages with each poll, and what a slice found is dealt with
+before the next: polls go on, memory is bounded, and a listing that fails costs a
+warning. How far it came stands in the checkpoint, so a restart goes on from there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
 from blizzard_py.core.config import SourceSettings
-from blizzard_py.core.storage import Storage
-from blizzard_py.core.watermark import is_hidden
+from blizzard_py.core.model import Entry, FinishedFile, Outcome
+from blizzard_py.core.storage import Storage, order_key
+from blizzard_py.core.watermark import is_hidden, is_new, partition_key, split
 from blizzard_py.discovery import accepts
-from blizzard_py.late import LateFile, auto_grace, find_late
-from blizzard_py.state import SourceState
+from blizzard_py.lateness import auto_grace
+from blizzard_py.ledger import Ledger
+from blizzard_py.processed import Digests
+from blizzard_py.state import SourceState, Sweep
+
+# Pages of the full listing that one poll adds: 50,000 names.
+SLICE_PAGES = 50
+# After a listing that failed the sweep rests so long, or its interval if that is shorter.
+REST_SECS = 3600.0
 
 
 def is_due(state: SourceState, source: SourceSettings, now: float) -> bool:
-    """Whether the time has come; the first interval begins with the first poll."""
-    return (
-        source.use_watermark
-        and source.late_sweep_interval_secs > 0
-        and state.progress.state != "Initial"
-        and now - state.passed.swept >= source.late_sweep_interval_secs
-    )
+    """Whether to go on with a sweep or begin one.
+
+    The first interval begins with the first poll; where a cold start left history
+    out, the first sweep is due at once, to tell it from what comes late.
+    """
+    if not source.late_sweep_interval_secs or state.progress.state == "Initial":
+        return False
+    sweep = state.sweep
+    return sweep.cursor is not None or now - sweep.began >= source.late_sweep_interval_secs
 
 
-def grace_of(source: SourceSettings, state: SourceState) -> float:
+def grace_of(source: SourceSettings, state: SourceState, now: float) -> float:
     """The grace period in seconds, as configured or as measured lateness asks for."""
     configured = source.grace_period_secs
-    return auto_grace(state.passed) if configured == "auto" else configured
+    return auto_grace(state.lateness, now) if configured == "auto" else configured
 
 
-def find(storage: Storage, source: SourceSettings, state: SourceState) -> tuple[LateFile, ...]:
-    """List everything, a page in memory at a time, and tell which files are late.
-
-    Costs a request per thousand files stored. Raises `StorageError`.
-    """
-    accept = accepts(source.compression)
-    listed = (
-        entry
-        for page in storage.list_range("", None)
-        for entry in page.entries
-        if accept(entry.path) and not is_hidden(entry.path)
+def started(state: SourceState, now: float) -> SourceState:
+    """A source that has just done its first files: when its first sweep is due."""
+    sweep = Sweep(
+        began=now, cursor="" if state.origin else None, whole=True, noted=not state.origin
     )
-    return find_late(state.passed, state.progress, listed)
+    return replace(state, sweep=sweep)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What a slice of the sweep listed and found.
+
+    ``late`` are files to deal with, ``known`` those to note as done before there was a
+    ledger, ``history`` those below the origin. ``cursor`` is where the next goes on,
+    None after the last.
+    """
+
+    late: tuple[Entry, ...]
+    known: tuple[str, ...]
+    history: tuple[str, ...]
+    cursor: str | None
+
+
+class LateSweep:
+    """The sweep of one source, as far as this process has taken part in it."""
+
+    def __init__(self, storage: Storage, source: SourceSettings, ledger: Ledger) -> None:
+        self._storage = storage
+        self._ledger = ledger
+        self._accept: Callable[[str], bool] = accepts(source.compression)
+        self._listed: list[Digests] = []
+        self._from_start = False
+        self._resting_until = 0.0
+
+    def may_go_on(self, now: float) -> bool:
+        """Whether it does not rest after a failure."""
+        return now >= self._resting_until
+
+    def rest(self, now: float, interval: float) -> None:
+        """A listing failed: go on after a while."""
+        self._resting_until = now + min(REST_SECS, interval)
+
+    def next_slice(self, state: SourceState) -> Slice:
+        """List on from where the sweep is. Raises `StorageError`; writes nothing."""
+        start = state.sweep.cursor or ""
+        if not start:
+            self._listed.clear()
+            self._from_start = True
+        entries: list[Entry] = []
+        cursor = None
+        for number, page in enumerate(self._storage.list_range(start, None)):
+            if number >= SLICE_PAGES and entries:
+                cursor = entries[-1].path
+                break
+            entries += page.entries
+        wanted = [e for e in entries if self._accept(e.path) and not is_hidden(e.path)]
+        self._listed.append(self._ledger.digests_listed([entry.path for entry in wanted]))
+        return self._sorted(state, wanted, cursor)
+
+    def all_listed(self) -> Digests | None:
+        """Everything that the sweep listed, None if this process has not seen all of it."""
+        if not self._from_start:
+            return None
+        self._from_start = False
+        return np.concatenate(self._listed)
+
+    def _sorted(self, state: SourceState, wanted: Sequence[Entry], cursor: str | None) -> Slice:
+        passed = {entry.path: entry for entry in wanted if _is_passed(state, entry.path)}
+        unsettled = self._ledger.not_settled(list(passed))
+        below = [path for path in unsettled if _is_below(state.origin, path)]
+        late = [path for path in unsettled if not _is_below(state.origin, path)]
+        known: tuple[str, ...] = ()
+        history: tuple[str, ...] = ()
+        if state.sweep.noted:
+            late = [*self._ledger.not_history(below), *late]
+        else:
+            history = tuple(below)
+        if not state.sweep.whole:
+            known, late = tuple(late), []
+        return Slice(tuple(passed[path] for path in late), known, history, cursor)
+
+
+def _is_passed(state: SourceState, path: str) -> bool:
+    """Whether no scan would find the file, and nothing that is known waits for it."""
+    if is_new(state.progress, path) or path in state.retries:
+        return False
+    partition, name = split(path, state.progress.depth or 0)
+    known = state.progress.partitions.get(partition)
+    if known is not None and name in known.done:
+        return False
+    return all(entry.path != path for entry in state.queue)
+
+
+def _is_below(origin: str | None, path: str) -> bool:
+    return bool(origin) and order_key(path) < partition_key(origin or "")
+
+
+def partitions_behind(state: SourceState, path: str) -> int:
+    """How many tracked partitions sort above a late file's."""
+    low = partition_key(split(path, state.progress.depth or 0)[0])
+    return sum(partition_key(partition) > low for partition in state.progress.partitions)
+
+
+def verdicts(
+    late: Sequence[Entry], source: SourceSettings, grace: float
+) -> tuple[FinishedFile, ...]:
+    """What ``late_files`` says of late files, as outcomes of a batch that ingests nothing."""
+    outcome: Outcome = "quarantined" if source.late_files == "quarantine" else "reported"
+    error = (
+        "appeared where scans had passed already, later than the grace period of"
+        f" {grace:g} s or below a closed partition; `blizzard dlq replay` or `blizzard ingest`"
+        " takes it in"
+    )
+    return tuple(FinishedFile(entry.path, outcome, error=error, stage="late") for entry in late)

@@ -108,7 +108,7 @@ def parts_of(
         engine,
         config.global_.total_concurrency,
         time.time,
-        suffix,
+        suffix=suffix,
         activity=activity,
         infer=None if inferred is None else inferred.fields,
     )

@@ -27,9 +27,11 @@ from blizzard_py.core.checkpoint import Fields, progress_from_json, progress_to_
 from blizzard_py.core.errors import StateError
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import order_key
-from blizzard_py.core.watermark import Progress, advance, joined, split
+from blizzard_py.core.watermark import Progress, Scanned, finished, joined, settled, split
 from penguin_py.model import TableState
 
+# A file that is a day old when the memory is rebuilt from the log needs no grace.
+SETTLED_SECS = 86_400.0
 # What is done once in a while; see `penguin_py.chores`.
 CHORES = ("reconcile", "optimize", "vacuum")
 
@@ -123,14 +125,23 @@ def merged_ids(earlier: Sequence[str], later: Sequence[str]) -> tuple[str, ...]:
 
 
 def rebuilt(
-    known: Iterable[Entry], depth: int, txn_version: int, now: float, grace: float
+    known: Sequence[Entry], depth: int, txn_version: int, now: float, grace: float
 ) -> Memory:
     """The memory that the log's paths alone give.
 
-    Files younger than the grace period keep it, since their ``modified`` says so;
-    so a slower writer's file that sorts below them is still found.
+    Files of the last day keep their grace period anew, since nobody knows when they
+    were first seen; a slower writer's file that sorts below an older one is the sweep's.
     """
-    return Memory(advance(Progress(depth=depth), list(known), (), now, grace), txn_version)
+    limit = now - max(SETTLED_SECS, grace)
+    old = [entry.path for entry in known if entry.modified < limit]
+    young = [entry.path for entry in known if entry.modified >= limit]
+    progress = finished(Progress(depth=depth), old, 0.0, _nothing_waits)
+    progress = settled(progress, Scanned(now, now), grace, _nothing_waits)
+    return Memory(finished(progress, young, now, _nothing_waits), txn_version)
+
+
+def _nothing_waits(_partition: str) -> None:
+    """Every path is done."""
 
 
 def stored(progress: Progress, refused: Iterable[str]) -> Progress:
@@ -145,14 +156,14 @@ def stored(progress: Progress, refused: Iterable[str]) -> Progress:
     return replace(progress, partitions=partitions)
 
 
-def completed(progress: Progress, known: Iterable[Entry], now: float, grace: float) -> Progress:
+def completed(progress: Progress, known: Iterable[Entry], now: float) -> Progress:
     """The inverse of `stored`: ``known`` are the log's paths that the progress lacks.
 
     Their grace period starts again, since nobody knows when they were done. Those
     above a watermark stay out: something below them is pending.
     """
-    passed = [entry for entry in known if _is_passed(progress, entry.path)]
-    return replace(advance(progress, passed, (), now, grace), state=progress.state)
+    passed = [entry.path for entry in known if _is_passed(progress, entry.path)]
+    return replace(finished(progress, passed, now, _nothing_waits), state=progress.state)
 
 
 def done_paths(progress: Progress) -> set[str]:

@@ -26,7 +26,15 @@ from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.model import Entry
 from blizzard_py.core.scan import Scan, scan
 from blizzard_py.core.storage import Storage
-from blizzard_py.core.watermark import Progress, advance, is_new, mark_idle
+from blizzard_py.core.watermark import (
+    Progress,
+    Scanned,
+    finished,
+    is_new,
+    lowest_of,
+    mark_idle,
+    settled,
+)
 from penguin_py.activity import TableActivity
 from penguin_py.chores import Chores
 from penguin_py.delta import DeltaLog, Marks
@@ -74,6 +82,7 @@ class TablePipeline:
         self._queue: deque[Entry] = deque()
         self._failed: list[Failure] = []
         self._done = 0
+        self._scanned = Scanned(0.0, 0.0)
         self._left_out: tuple[str, ...] = ()
 
     @property
@@ -156,6 +165,7 @@ class TablePipeline:
             )
         self._left_out = left_out
         new = [e for e in found.entries if not self._view.knows(e.path)]
+        self._scanned = Scanned(began, self._clock())
         self.activity.polled(
             self._clock() - began,
             [e for e in new if is_text(e.path)],
@@ -174,6 +184,8 @@ class TablePipeline:
             now = self._clock()
             self._record([Rejection(e, "partition", NOT_TEXT) for e in unnameable], now)
             self._queue.extend(entry for entry in found if is_text(entry.path))
+            before = snapshot.memory.progress
+            snapshot = self._settled(snapshot, [entry.path for entry in found])
             self._failed.clear()
             self._done = 0
             due = self._chores.due(snapshot.memory.chores, now)
@@ -184,7 +196,7 @@ class TablePipeline:
             if not self._queue:
                 self._view.close()
                 self._retried.clear()
-                self._do_chores(snapshot.memory, due, now)
+                self._do_chores(snapshot.memory, due, now, before)
                 return False
             self._log.info("files_found", files=len(self._queue))
         count = min(len(self._queue), self._table.max_files_per_commit)
@@ -221,9 +233,9 @@ class TablePipeline:
         waiting = [*(e.path for e in self._queue), *(f.entry.path for f in self._failed)]
         # What a sweep found below the watermarks moves nothing and holds nothing back.
         pending = [path for path in waiting if is_new(progress, path)]
-        ahead = [entry for entry in done if is_new(progress, entry.path)]
-        progress = advance(progress, ahead, pending, now, self._table.grace_period_secs)
-        progress = self._floored(progress, pending, now)
+        ahead = [entry.path for entry in done if is_new(progress, entry.path)]
+        lowest = lowest_of(pending, progress.depth)
+        progress = finished(progress, ahead, self._scanned.ended, lowest.get)
         self._view.refuse(rejection.entry.path for rejection in rejections)
         if plan.adds:
             added = {add.entry.path for add in plan.adds}
@@ -277,14 +289,12 @@ class TablePipeline:
         self._view.reopen(entry.path for entry in late)
         self._retried.update(entry.path for entry in found.retries)
 
-    def _do_chores(self, memory: Memory, due: Sequence[str], now: float) -> None:
+    def _do_chores(self, memory: Memory, due: Sequence[str], now: float, before: Progress) -> None:
         """With nothing to commit: the table's care, and the progress of an idle table."""
         if memory.txn_version:
             for name in self._chores.care(due):
                 memory = self._mark_done(memory, name, now)
-        progress = advance(memory.progress, (), (), now, self._table.grace_period_secs)
-        progress = mark_idle(self._floored(progress, (), now))
-        before = memory.progress
+        progress = mark_idle(memory.progress)
         memory = replace(memory, progress=progress)
         self._view.remember(memory)
         self.activity.progressed(progress)
@@ -295,6 +305,17 @@ class TablePipeline:
         memory = replace(memory, chores={**memory.chores, chore: int(now)})
         self._view.save(memory, now)
         return memory
+
+    def _settled(self, snapshot: Snapshot, found: Sequence[str]) -> Snapshot:
+        """What a complete look tells: what is remembered no more, which partitions close."""
+        progress = snapshot.memory.progress
+        lowest = lowest_of(found, progress.depth)
+        grace = self._table.grace_period_secs
+        progress = settled(progress, self._scanned, grace, lowest.get)
+        progress = self._floored(progress, found, self._scanned.ended)
+        memory = replace(snapshot.memory, progress=progress)
+        self._view.remember(memory)
+        return Snapshot(snapshot.state, memory)
 
     def _floored(self, progress: Progress, pending: Sequence[str], now: float) -> Progress:
         """The progress with old partitions closed, so that a poll's cost stays bounded."""

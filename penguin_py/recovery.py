@@ -11,10 +11,11 @@ from blizzard_py.core.floor import raised
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.storage import Storage
-from blizzard_py.core.watermark import SETTLED_SECS, Progress, is_hidden
+from blizzard_py.core.watermark import Progress, is_hidden
 from penguin_py.delta import DeltaLog
 from penguin_py.memory import (
     CHORES,
+    SETTLED_SECS,
     Memory,
     committed,
     merged_ids,

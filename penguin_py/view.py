@@ -197,6 +197,6 @@ class TableView:
         fresh = [e for e in paths if is_new(memory.progress, e.path)]
         self._refused = done_paths(memory.progress)
         mine = [entry for entry in fresh if self._accept(entry.path)]
-        progress = completed(memory.progress, mine, self._clock(), self._table.grace_period_secs)
+        progress = completed(memory.progress, mine, self._clock())
         self._known = {entry.path for entry in fresh if is_new(progress, entry.path)}
         return replace(memory, progress=progress)

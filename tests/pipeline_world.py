@@ -15,7 +15,7 @@ from typing import Any
 
 from blizzard_py.batch import Parts, Stores
 from blizzard_py.core.config import CheckpointSettings, ErrorSettings, SourceSettings
-from blizzard_py.core.errors import NotFound
+from blizzard_py.core.errors import NotFound, Unfinished
 from blizzard_py.core.model import FinishedFile, IngestResult, StagedLetters, StagedOutput
 from blizzard_py.core.watermark import is_hidden
 from blizzard_py.pipeline import SourcePipeline
@@ -91,7 +91,7 @@ class World:
     """Everything around a source pipeline; `pipeline` makes a fresh one, as a restart does."""
 
     def __init__(self, **source: Any) -> None:
-        self.now = 1_000_000.0
+        self.now = 1_750_000_000.0
         self.source = MemoryStorage("mem://raw", lambda: self.now)
         self.sink = MemoryStorage("mem://lake", lambda: self.now)
         self.dlq = MemoryStorage("mem://dlq", lambda: self.now)
@@ -128,14 +128,19 @@ class World:
             self.engine,
             2,
             lambda: self.now,
+            lambda: self.now,
         )
         return SourcePipeline(parts)
 
     def drain(self, pipeline: SourcePipeline | None = None) -> SourcePipeline:
         """Cycle until nothing is left, as ``--once`` does."""
         worker = self.pipeline() if pipeline is None else pipeline
-        while worker.cycle(threading.Event()):
-            pass
+        busy = True
+        while busy:
+            try:
+                busy = worker.cycle(threading.Event())
+            except Unfinished as waits:
+                self.now += waits.wait_secs
         return worker
 
     def published(self) -> dict[str, list[str]]:

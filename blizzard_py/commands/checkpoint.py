@@ -87,7 +87,7 @@ def _print_state(where: str, seen: Stored, copies: list[str]) -> None:
         ("floor", progress.floor),
         ("depth", None if progress.depth is None else str(progress.depth)),
         ("updated", _moment(state.last_update_ts)),
-        ("waiting", f"{len(state.retries):,} for another try, {len(state.passed.queue):,} queued"),
+        ("waiting", f"{len(state.retries):,} for another try, {len(state.queue):,} queued"),
         *(
             ("in flight", f"{b.batch}, {b.phase}, attempt {b.attempt}, {len(b.files):,} files")
             for b in state.in_flight

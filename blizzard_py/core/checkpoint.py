@@ -15,7 +15,8 @@ there; keys of ours are optional::
     }
 
 A source without partitions has an empty partition map and only the global
-watermark. One that has both keeps its root files under the partition ``""``.
+watermark. One that has both keeps its root files under the partition ``""``. Without
+``partition_depth`` no file in a directory was seen yet.
 
 Anything that is not exactly understood (bad JSON, a wrong type, an unknown
 ``schema_version``) is a `StateError` that names the file. It never means
@@ -25,7 +26,7 @@ Anything that is not exactly understood (bad JSON, a wrong type, an unknown
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from blizzard_py.core.errors import NotFound, StateError
@@ -37,9 +38,14 @@ SCHEMA_VERSION = 1
 T = TypeVar("T")
 
 
-def progress_to_json(progress: Progress, now: float) -> dict[str, Any]:
-    """The document of a progress; ``now`` becomes ``last_update_ts`` (whole epoch seconds)."""
-    flat = progress.depth == 0 and set(progress.partitions) <= {""}
+def progress_to_json(
+    progress: Progress, now: float, elsewhere: Collection[float] = ()
+) -> dict[str, Any]:
+    """The document of a progress; ``now`` becomes ``last_update_ts`` (whole epoch seconds).
+
+    Names that were seen at a time in ``elsewhere`` are left out: the caller keeps them.
+    """
+    flat = not progress.depth and set(progress.partitions) <= {""}
     watermark: dict[str, Any] = {"state": progress.state}
     if progress.value is not None:
         watermark["value"] = progress.value
@@ -60,7 +66,11 @@ def progress_to_json(progress: Progress, now: float) -> dict[str, Any]:
     recent = {
         partition: {
             **({} if known.before is None else {"before": known.before}),
-            "done": dict(sorted(known.done.items(), key=lambda item: order_key(item[0]))),
+            "done": {
+                name: at
+                for name, at in sorted(known.done.items(), key=lambda item: order_key(item[0]))
+                if at not in elsewhere
+            },
         }
         for partition, known in _ordered(progress)
         if known.done or known.before != known.watermark
@@ -100,13 +110,14 @@ def progress_from_json(document: Any, where: str) -> Progress:
         partitions[partition] = PartitionProgress(name, name)
     if value is not None and not names:
         older = depth is None
-        depth = value.count("/") if older else depth
+        # A file at the root says nothing of directories.
+        depth = (value.count("/") or None) if older else depth
         partition, name = split(value, depth or 0)
         partitions[partition] = PartitionProgress(name, name)
         if older and partition:
             floor = max(filter(None, (floor, partition)), key=lambda p: order_key(f"{p}/"))
-    if names and depth is None:
-        depth = max(partition.count("/") + 1 for partition in names if partition)
+    if depth is None:
+        depth = max((p.count("/") + 1 for p in names if p), default=None)
     for partition, block in recent.items():
         known = partitions.get(partition, PartitionProgress())
         partitions[partition] = _recent(known, block, f"{where}: recent[{partition!r}]")

@@ -9,6 +9,7 @@ the loop without waiting.
 * A retryable error is logged and backed off (doubling, up to five minutes or
   the poll interval, whichever is longer), and so is every refusal of a store
   while the daemon runs for ever. With ``once`` a bounded number of tries is made.
+* Files that wait for another try are no failure: polls go on, and ``once`` waits for them.
 * Any other error ends that worker and, in the end, the process with the
   error's exit code; the other workers go on.
 * A signal only sets the stop event. Workers see it between two steps; after
@@ -27,7 +28,7 @@ from typing import Protocol
 
 from blizzard_py.core import log as logs
 from blizzard_py.core.activity import Activity
-from blizzard_py.core.errors import BlizzardError, Cancelled, StorageError
+from blizzard_py.core.errors import BlizzardError, Cancelled, StorageError, Unfinished
 from blizzard_py.core.log import get_logger
 
 FIRST_BACKOFF_SECS = 1.0
@@ -143,6 +144,15 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
         except Cancelled:
             log.info("cancelled")
             return 0
+        except Unfinished as error:
+            activity.cycle_done()
+            log.info("waiting_for_retry", reason=str(error), retry_in_secs=error.wait_secs)
+            pause = error.wait_secs
+            if not loop.once:
+                pause = min(pause, _idle_secs(worker, loop))
+            activity.waiting(pause)
+            stop.wait(pause)
+            continue
         except BlizzardError as error:
             failures += 1
             activity.cycle_failed(error)
@@ -171,10 +181,14 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
             continue
         if loop.once:
             return 0
-        pause = worker.poll_interval_secs + loop.jitter_secs * loop.chance()
+        pause = _idle_secs(worker, loop)
         activity.waiting(pause)
         stop.wait(pause)
     return 0
+
+
+def _idle_secs(worker: Worker, loop: Loop) -> float:
+    return worker.poll_interval_secs + loop.jitter_secs * loop.chance()
 
 
 def backoff(failures: int, poll_interval_secs: float) -> float:

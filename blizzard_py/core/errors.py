@@ -7,6 +7,7 @@ loop decides by type and never by text::
     ├── ConfigError         the configuration is wrong; all problems at once; exit 2
     ├── FencedError         another daemon has taken the pipeline over; exit 3
     ├── StateError          a checkpoint or table state that cannot be trusted
+    ├── ColdStartRefused    no checkpoint, but traces of earlier work; exit 2
     ├── OrderError          names that do not sort in time, with ``order_guard: fail``
     ├── PipelineStopped     ``max_failures`` was reached, or a bad record with
     │                       ``on_bad_record: fail``; nothing was passed over
@@ -20,6 +21,7 @@ loop decides by type and never by text::
         ├── AccessDenied    credentials are missing, wrong or not sufficient
         ├── Conflict        the condition of a write did not hold: another writer was there
         └── Unavailable     (retryable) time-outs, throttling, 5xx, broken connections
+            └── Unfinished  nothing failed now, but work that failed before waits
 
 Messages name the thing that failed and, where there is one, the remedy. They
 never carry credentials.
@@ -65,6 +67,12 @@ class FencedError(BlizzardError):
     """Another daemon writes this state now; this one must not touch it any more."""
 
     exit_code = 3
+
+
+class ColdStartRefused(BlizzardError):
+    """A checkpoint is missing where there was work before; to begin anew would double rows."""
+
+    exit_code = 2
 
 
 class OrderError(BlizzardError):
@@ -125,3 +133,18 @@ class Unavailable(StorageError):
     """The store did not answer properly; the same request may succeed later."""
 
     retryable = True
+
+
+class Unfinished(Unavailable):
+    """There is nothing to do now, but files that failed before wait ``wait_secs`` for another try.
+
+    Whoever polls for ever goes on as after any poll that found nothing; who was told to
+    work until all is done waits that long.
+    """
+
+    def __init__(self, message: str, wait_secs: float) -> None:
+        self.wait_secs = wait_secs
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[Unfinished], tuple[str, float]]:
+        return type(self), (str(self), self.wait_secs)

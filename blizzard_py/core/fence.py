@@ -6,6 +6,11 @@ writer saved last, in one conditional request, so a daemon that was replaced
 (paused, cut off, started twice) is refused at its next save, before it can
 move a watermark. It stops with `FencedError` and touches nothing.
 
+Taking over always writes, also when this process takes its own file again after
+an error. So a write of its own that timed out and is still on its way is refused
+when it arrives, whatever was read meanwhile; and what is stored under an older
+epoch was written by somebody who cannot save any more.
+
 A refused save is not proof: if the answer to an applied write is lost, its
 repetition is refused too. So the file is read back first, and what we tried to
 write counts as written if it is there.
@@ -48,11 +53,16 @@ class FencedFile:
         self._epoch: int | None = None
         self._version: str | None = None
 
+    @property
+    def epoch(self) -> int:
+        """The epoch in which this process writes; 0 before `take`."""
+        return self._epoch or 0
+
     def take(self, parse: Callable[[Any, str], T], fresh: Mapping[str, Any]) -> T | None:
         """The state in the file, None if there was none; this process is its writer from now on.
 
-        ``fresh`` is written where there is no file. The first call raises the
-        epoch; later ones (after an error) check that it is still ours. Raises
+        ``fresh`` is written where there is no file. Every call raises the epoch; the
+        later ones (after an error) first check that the file is still ours. Raises
         `FencedError`, `StateError`, `StorageError`.
         """
         for _ in range(_TAKE_TRIES):
@@ -61,12 +71,12 @@ class FencedFile:
             except NotFound:
                 raw, self._version = None, None
             document = None if raw is None else parsed(raw, self._where)
-            state = None if document is None else parse(document, self._where)
             found = None if document is None else writer_of(document, self._where)
-            if self._epoch is not None:
-                if found != Writer(self._id, self._epoch):
-                    raise self._fenced(found)
-                return state
+            # Who writes there now is asked first: a newer release may, in a format of its own.
+            # A later epoch under our id is a write of ours whose answer was lost.
+            if self._epoch is not None and (found is None or found.id != self._id):
+                raise self._fenced(found)
+            state = None if document is None else parse(document, self._where)
             epoch = 1 if found is None else found.epoch + 1
             try:
                 self._put({**(fresh if document is None else document)}, epoch)
@@ -75,6 +85,16 @@ class FencedFile:
             self._epoch = epoch
             return state
         raise self._fenced(None)
+
+    def now(self) -> float:
+        """The store's time of the last save (epoch seconds), to be asked right after `take`.
+
+        Raises `FencedError` if the file is gone, `StorageError`.
+        """
+        found = self._storage.stat(self._path)
+        if found is None:
+            raise self._fenced(None)
+        return found.modified
 
     def save(self, document: Mapping[str, Any]) -> None:
         """Replace the state, whole and durable. Raises `FencedError` if it is not ours any more."""

@@ -6,19 +6,26 @@ listed any more, which also means that it never looks new again. Two things
 raise it: more partitions than may be tracked, and a lookback that moves with
 time.
 
-It never rises over work. These hold it down:
+It closes what was never seen as well, so it never rises further than names
+whose grace is over allow:
 
-* a file that is discovered and not done;
-* a partition in which something was done within the grace period;
-* files above the partition depth (a source that mixes depths): they are
+* up to the highest partition in which scans start behind a name (``before``): what
+  lies below that name and was to come within its grace period has been found;
+* never over a partition in which a name is still in grace;
+* never over a file that is discovered and not done;
+* never over files above the partition depth (a source that mixes depths): they are
   tracked under their own directories, which no listing of partitions covers.
+
+Partitions that are named by a time count apart from those that are not, if
+there are both: a few odd directories must not close the real ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from blizzard_py.core.partitiontime import is_timed
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import Progress, joined, partition_key
 
@@ -30,7 +37,7 @@ def raised(
 
     ``limit`` is how many partitions may be tracked, ``lookback`` the oldest
     partition that is still wanted. ``pending`` must hold every discovered file
-    that is not done.
+    that is not done, and how far a scan went that did not list everything.
     """
     depth = progress.depth
     if not depth:
@@ -38,21 +45,20 @@ def raised(
     tracked = sorted(
         (p for p in progress.partitions if p and p.count("/") + 1 == depth), key=partition_key
     )
-    ceiling = _ceiling(progress, depth, pending)
-    free = [p for p in tracked if ceiling is None or partition_key(p) <= ceiling]
+    counted = [p for p in tracked if is_timed(p)] or tracked
+    ceiling = _ceiling(progress, counted, depth, pending)
+    free = [p for p in counted if partition_key(p) <= ceiling]
     wanted = []
-    # Only closing a partition is worth a floor: it closes what was never seen as well.
-    if len(tracked) > limit and len(free) > 1:
-        wanted.append(min(tracked[-limit], free[-1], key=partition_key))
+    if len(counted) > limit and len(free) > 1:
+        wanted.append(min(counted[-limit], free[-1], key=partition_key))
     if lookback is not None:
-        fits = ceiling is None or partition_key(lookback) <= ceiling
-        wanted += [lookback] if fits else free[-1:]
+        wanted += [lookback] if partition_key(lookback) <= ceiling else free[-1:]
     if not wanted:
         return progress
     floor = max(wanted, key=partition_key)
-    if progress.floor is not None and partition_key(floor) <= partition_key(progress.floor):
-        return progress
     low = partition_key(floor)
+    if progress.floor is not None and low <= partition_key(progress.floor):
+        return progress
     return replace(
         progress,
         floor=floor,
@@ -64,12 +70,16 @@ def raised(
     )
 
 
-def _ceiling(progress: Progress, depth: int, pending: Iterable[str]) -> bytes | None:
-    """What the floor must not pass, as the key of a path; None if nothing holds it."""
+def _ceiling(
+    progress: Progress, counted: Sequence[str], depth: int, pending: Iterable[str]
+) -> bytes:
+    """What the floor must not pass, as the key of a path; ``b""`` holds it where it is."""
+    over = [p for p in counted if progress.partitions[p].before is not None]
     held = [order_key(path) for path in pending]
+    held.append(partition_key(over[-1]) if over else b"")
     for partition, known in progress.partitions.items():
         if not partition or partition.count("/") + 1 < depth:
             held.append(order_key(joined(partition, known.before or "")))
         elif known.done:
             held.append(partition_key(partition))
-    return min(held, default=None)
+    return min(held)

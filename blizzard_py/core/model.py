@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Outcome = Literal["ingested", "quarantined", "retry"]
+Outcome = Literal["ingested", "quarantined", "retry", "reported"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,11 @@ class FinishedFile:
     * ``ingested``: all its records are rows of the batch's outputs (``rows`` may
       be 0), and ``bad_rows`` lines that are none are letters of the batch;
     * ``quarantined``: none of its rows are; ``error`` says why for ever;
-    * ``retry``: none of its rows are, and trying again may help.
+    * ``retry``: none of its rows are, and trying again may help;
+    * ``reported``: none of its rows are: it came late, and is left where it is.
 
     ``bytes_read`` counts decompressed bytes. ``stage`` says where it failed:
-    ``read``, ``decompress``, ``parse``, ``partition``, ``transform``. ``error`` of an
+    ``read``, ``decompress``, ``parse``, ``partition``, ``transform``, ``late``. ``error`` of an
     ingested file is that of its first bad line.
     """
 

@@ -1,4 +1,4 @@
-"""The watermark: which files are done, decided from paths alone. Pure.
+"""The watermark: which files are done, decided from paths and from what scans saw. Pure.
 
 A watermark is the path of the last file done; what sorts above it is new. Paths
 compare as UTF-8 bytes, partitions as ``partition + "/"``, which is the order
@@ -10,42 +10,48 @@ at the root under the partition ``""``. With ``depth`` 0 everything is in ``""``
 
 **Grace.** Writers do not finish in name order, and a listing does not see what
 appears behind its cursor. So each partition keeps three things: the
-``watermark`` that is shown, the names ``done`` within the grace period, and
-``before``, the watermark as it was that long ago. The scan starts at
-``before``; what is above it and not in ``done`` is new. A file that appears
-below the watermark within the grace period is therefore found, once.
+``watermark`` that is shown, the names ``done`` whose grace is not over, and
+``before``, where scans start. What is above ``before`` and not in ``done`` is new.
 
-**Pending.** A file that failed and will be tried again holds both ``watermark``
-and ``before`` below itself; the ones done beyond it are kept by name until then.
+**What is known when.** A name is done with the time at which the scan that first
+*saw* it ended; whatever sorts below it and appears within the grace period of
+that moment is going to be found. So a name's grace is over when a scan that
+*began* later than that has ended: what was there has been listed, and is done or
+pending. Nothing else moves ``before``: no clock that ran on while nobody
+looked, no modification time, no recovery. `finished` adds names; `settled`, called
+after a complete scan and with what it found, is the one place that moves ``before``.
 
-States: ``Initial`` (nothing done yet) → ``Active`` on `advance` → ``Idle`` when a
+**Pending.** A file that was found and is not done holds both ``watermark`` and
+``before`` below itself; the ones done beyond it are kept by name until then.
+
+States: ``Initial`` (nothing done yet) → ``Active`` when a file is done → ``Idle`` when a
 poll finds nothing (`mark_idle`). ``Initial`` with an empty source stays so.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
-from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import order_key
 
 State = Literal["Initial", "Active", "Idle"]
 
-# A name whose file is older than this when it is done needs no grace: whatever
-# sorts below it was written just as long ago and has been listable ever since.
-# (Modification time is when a multipart upload *began* on S3, hence a whole day.)
-SETTLED_SECS = 86_400.0
+# Stores tell times in whole seconds, and our clock is read from one.
+CLOCK_STEP_SECS = 1.0
+
+# The key of the lowest pending name of a partition, None if nothing of it is pending.
+Lowest: TypeAlias = Callable[[str], bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
     """One partition: the shown watermark, the scan's start, the names done above it.
 
-    ``done`` maps each name to the epoch seconds at which it was done, 0 for a
-    name that needs no grace. ``before`` never exceeds ``watermark``.
+    ``done`` maps each name to when the scan that first saw it ended (epoch
+    seconds). ``before`` never exceeds ``watermark``.
     """
 
     watermark: str | None = None
@@ -58,7 +64,7 @@ class Progress:
     """All that is known of one source or table. ``Progress()`` is a cold start.
 
     ``value`` is the global watermark, a full path. ``floor`` closes every
-    partition that sorts below it. ``depth`` is None until the first file.
+    partition that sorts below it. ``depth`` is None until a file in a directory is seen.
     """
 
     state: State = "Initial"
@@ -76,10 +82,28 @@ class Gap:
     until: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """A scan that is over: when it began and ended, and how far it went.
+
+    Times in epoch seconds. Everything up to ``until`` was listed; None: everything.
+    """
+
+    began: float
+    ended: float
+    until: str | None = None
+
+
 def split(path: str, depth: int) -> tuple[str, str]:
-    """Partition and name: at most ``depth`` leading components, and the rest."""
+    """Partition and name: at most ``depth`` leading components, and the rest.
+
+    Object stores allow empty components (``a//b``); a partition ends before the
+    first of them, so that no two paths have both in common.
+    """
     parts = path.split("/")
     cut = min(depth, len(parts) - 1)
+    if "" in parts[:cut]:
+        cut = parts.index("")
     return "/".join(parts[:cut]), "/".join(parts[cut:])
 
 
@@ -93,9 +117,10 @@ def is_hidden(path: str) -> bool:
     return any(part.startswith(("_", ".")) for part in path.split("/"))
 
 
-def depth_of(paths: Iterable[str]) -> int:
-    """The depth that a first listing suggests: that of the first file not at the root."""
-    return next((path.count("/") for path in paths if "/" in path), 0)
+def depth_of(paths: Iterable[str]) -> int | None:
+    """The depth that a listing suggests: that of the first file not at the root, if any."""
+    folders = (split(path, path.count("/"))[0] for path in paths)
+    return next((folder.count("/") + 1 for folder in folders if folder), None)
 
 
 def partition_key(partition: str) -> bytes:
@@ -104,7 +129,7 @@ def partition_key(partition: str) -> bytes:
 
 
 def is_new(progress: Progress, path: str) -> bool:
-    """Whether a listed file still has to be done. ``depth`` must be known."""
+    """Whether a listed file still has to be done."""
     partition, name = split(path, progress.depth or 0)
     known = progress.partitions.get(partition)
     if known is not None:
@@ -118,7 +143,8 @@ def gaps(progress: Progress) -> tuple[Gap, ...]:
     """Where new files can be: before, between and behind what is done.
 
     With tracked partitions p₁ < p₂ < … of exactly the tracked depth and their
-    scan starts bᵢ: ``[floor, p₁/)``, ``(p₁/b₁, p₂/)``, …, ``(pₙ/bₙ, ∞)``.
+    scan starts bᵢ: ``[floor, p₁/)``, ``(p₁/b₁, p₂/)``, …, ``(pₙ/bₙ, ∞)``. A partition without
+    a scan start is no reason to list twice: there is nothing in it to be left out.
     Shallower files lie inside these ranges and are filtered afterwards; jumping
     over *their* directories would jump over deeper partitions too.
     """
@@ -133,7 +159,7 @@ def gaps(progress: Progress) -> tuple[Gap, ...]:
         (
             (partition, known.before)
             for partition, known in progress.partitions.items()
-            if partition.count("/") + 1 == depth and partition
+            if partition.count("/") + 1 == depth and partition and known.before is not None
         ),
         key=lambda item: partition_key(item[0]),
     )
@@ -141,73 +167,116 @@ def gaps(progress: Progress) -> tuple[Gap, ...]:
     for partition, before in tracked:
         if order_key(start) < order_key(f"{partition}/"):
             found.append(Gap(start, f"{partition}/"))
-        start = max(start, f"{partition}/{before or ''}", key=order_key)
+        start = max(start, f"{partition}/{before}", key=order_key)
     found.append(Gap(start, None))
     return tuple(found)
 
 
-def advance(
-    progress: Progress,
-    done: Collection[Entry],
-    pending: Iterable[str],
-    now: float,
-    grace: float,
-) -> Progress:
-    """The progress after ``done`` files, with ``pending`` ones known and not done.
-
-    ``pending`` must hold every file that has been discovered and is not done:
-    no scan start and no watermark passes one of them. ``now`` and ``grace`` are
-    seconds. Watermarks never go back.
-    """
-    depth = progress.depth if progress.depth is not None else depth_of(e.path for e in done)
-    fresh: dict[str, dict[str, float]] = defaultdict(dict)
-    for entry in done:
-        partition, name = split(entry.path, depth)
-        settled = entry.modified < now - max(SETTLED_SECS, grace)
-        fresh[partition][name] = 0.0 if settled else now
-    waiting: dict[str, bytes] = {}
-    for path in pending:
-        partition, name = split(path, depth)
+def lowest_of(paths: Iterable[str], depth: int | None) -> dict[str, bytes]:
+    """The lowest name of each partition, as the key it is compared by."""
+    lowest: dict[str, bytes] = {}
+    for path in paths:
+        partition, name = split(path, depth or 0)
         key = order_key(name)
-        waiting[partition] = min(waiting.get(partition, key), key)
+        lowest[partition] = min(lowest.get(partition, key), key)
+    return lowest
 
+
+def finished(progress: Progress, paths: Iterable[str], seen: float, lowest: Lowest) -> Progress:
+    """The progress with these files done, which a scan that ended at ``seen`` first saw.
+
+    ``lowest`` tells what is known and not done. The shown watermarks rise up to
+    there; where scans start stays. Costs what the partitions of ``paths`` hold.
+    """
+    fresh: dict[str, list[str]] = defaultdict(list)
+    depth = progress.depth
+    paths = tuple(paths)
+    if depth is None:
+        depth = depth_of(paths)
+    for path in paths:
+        partition, name = split(path, depth or 0)
+        fresh[partition].append(name)
     partitions = dict(progress.partitions)
-    for partition in {*partitions, *fresh}:
-        partitions[partition] = _advanced(
-            partitions.get(partition, PartitionProgress()),
-            fresh.get(partition, {}),
-            waiting.get(partition),
-            now - grace,
+    for partition, names in fresh.items():
+        known = partitions.get(partition, PartitionProgress())
+        done = {**known.done, **dict.fromkeys(names, seen)}
+        free = _free(names, lowest(partition))
+        partitions[partition] = replace(
+            known, watermark=_highest(known.watermark, *free), done=done
         )
-    tops = [joined(p, known.watermark) for p, known in partitions.items() if known.watermark]
-    if progress.value is not None:
-        tops.append(progress.value)
-    value = max(tops, key=order_key) if tops else None
-    return replace(
-        progress,
-        # With everything that is done lying behind a pending file there is no
-        # watermark to be active at.
-        state="Active" if done and value is not None else progress.state,
-        value=value,
-        partitions=partitions,
-        depth=depth if done else progress.depth,
-    )
+    return _valued(replace(progress, partitions=partitions, depth=depth), fresh, active=bool(paths))
 
 
-def _advanced(
-    known: PartitionProgress, fresh: Mapping[str, float], waiting: bytes | None, expiry: float
+def settled(progress: Progress, scanned: Scanned, grace: float, lowest: Lowest) -> Progress:
+    """The progress after a scan whose findings are all done or known to ``lowest``.
+
+    Names that were first seen more than ``grace`` seconds before it began need to
+    be remembered no more: scans start behind them. Watermarks never go back.
+    """
+    expiry = scanned.began - grace - CLOCK_STEP_SECS
+    partitions = {
+        partition: _settled(
+            known, expiry, lowest(partition), _listed_up_to(partition, scanned.until)
+        )
+        if known.done
+        else known
+        for partition, known in progress.partitions.items()
+    }
+    return _valued(replace(progress, partitions=partitions), partitions, active=False)
+
+
+def _settled(
+    known: PartitionProgress, expiry: float, waiting: bytes | None, listed: bytes | None
 ) -> PartitionProgress:
-    done = {**known.done, **fresh}
-    free = [name for name in done if waiting is None or order_key(name) < waiting]
-    watermark = _highest([known.watermark, *free])
-    before = _highest([known.before, *(name for name in free if done[name] <= expiry)])
-    if before is not None:
+    free = _free(known.done, waiting)
+    watermark = _highest(known.watermark, *free)
+    if min(known.done.values()) > expiry:
+        return replace(known, watermark=watermark)
+    over = [
+        name
+        for name in free
+        if known.done[name] <= expiry and (listed is None or order_key(name) <= listed)
+    ]
+    before = _highest(known.before, *over)
+    done = known.done
+    if before is not None and before != known.before:
         low = order_key(before)
         done = {name: at for name, at in done.items() if order_key(name) > low}
     return PartitionProgress(watermark, before, done)
 
 
-def _highest(names: Iterable[str | None]) -> str | None:
+def _free(names: Iterable[str], waiting: bytes | None) -> list[str]:
+    """The names below what is pending."""
+    if waiting is None:
+        return list(names)
+    return [name for name in names if order_key(name) < waiting]
+
+
+def _listed_up_to(partition: str, until: str | None) -> bytes | None:
+    """How far a scan that ended at the path ``until`` has listed a partition's names.
+
+    None: all of it, ``b""``: nothing.
+    """
+    if until is None:
+        return None
+    head = f"{partition}/" if partition else ""
+    if until.startswith(head):
+        return order_key(until[len(head) :])
+    return None if order_key(head) < order_key(until) else b""
+
+
+def _valued(progress: Progress, changed: Iterable[str], *, active: bool) -> Progress:
+    """The progress with the global watermark that follows from those of its partitions."""
+    known = ((partition, progress.partitions[partition].watermark) for partition in changed)
+    value = _highest(progress.value, *(joined(p, name) for p, name in known if name is not None))
+    # With everything that is done lying behind a pending file there is no
+    # watermark to be active at.
+    if value is not None and (active or progress.state == "Initial"):
+        return replace(progress, state="Active", value=value)
+    return replace(progress, value=value)
+
+
+def _highest(*names: str | None) -> str | None:
     return max((n for n in names if n is not None), key=order_key, default=None)
 
 
@@ -216,8 +285,12 @@ def mark_idle(progress: Progress) -> Progress:
     return progress if progress.state == "Initial" else replace(progress, state="Idle")
 
 
-def with_depth(progress: Progress, paths: Iterable[str]) -> Progress:
-    """The progress with its depth settled from a first listing, if it was unknown."""
-    if progress.depth is not None:
+def clamped(progress: Progress, now: float) -> Progress:
+    """The progress with no name seen after ``now``: a clock was wrong, so grace begins anew."""
+    if all(at <= now for known in progress.partitions.values() for at in known.done.values()):
         return progress
-    return replace(progress, depth=depth_of(paths))
+    partitions = {
+        partition: replace(known, done={name: min(at, now) for name, at in known.done.items()})
+        for partition, known in progress.partitions.items()
+    }
+    return replace(progress, partitions=partitions)

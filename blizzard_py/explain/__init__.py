@@ -17,7 +17,7 @@ The answer as JSON; what does not apply is null, times are epoch seconds::
      "dead_letter": {"object", "stage", "error", "timestamp", "retry_count"},
      "pending": {"behind", "reason", "batch", "phase", "attempt", "started_ts",
                  "tries", "max_tries", "until_ts"},
-     "late": {"behind", "late_secs", "late_files", "reason"}}
+     "late": {"late_files", "reason"}}
 
 Verdicts:
 
@@ -29,8 +29,8 @@ Verdicts:
 * ``quarantined``: ``dead_letter`` has the error (``timestamp`` is ISO 8601, as in the letter);
   only ``object`` if it is gone;
 * ``pending``: ``pending.behind`` is ``in_flight`` (in a batch), ``retry``,
-  ``late_queue``, ``min_age`` or ``poll`` (new);
-* ``late``: it appeared after scans had passed its name;
+  ``late_queue``, ``min_age``, ``apart`` (its partition is not looked at) or ``poll`` (new);
+* ``late``: it appeared after scans had passed its name, and is left out or waits for the sweep;
 * ``closed``: below the floor, and no journal holds it;
 * ``done``: where scans of its partition start or below, and no journal holds it;
 * ``missing``: there is no such file, and nothing is known of one;

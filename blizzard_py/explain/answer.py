@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from blizzard_py.batch import RECORDS_SUFFIX, REPLAY_SUFFIX, Parts
-from blizzard_py.core import checkpoint
+from blizzard_py.batch import Parts
 from blizzard_py.core.model import Entry
 from blizzard_py.core.watermark import Progress, is_new, split
 from blizzard_py.discovery import check_tracking, starting_point
 from blizzard_py.explain.evidence import (
     Journaled,
-    delta_versions,
     journal_start,
     journaled,
     last_journaled,
@@ -28,18 +26,24 @@ from blizzard_py.explain.evidence import (
 from blizzard_py.explain.explanation import DeltaStatus, Explanation, File, InBatch, Output
 from blizzard_py.explain.location import Located, ignored
 from blizzard_py.explain.verdict import (
+    Lateness,
     Waiting,
     beyond,
     compared_with,
-    late_of,
+    lateness,
     moment,
     next_poll,
-    slack,
     waiting,
 )
 from blizzard_py.partitioning import PartitionError, partition_of
 from blizzard_py.settrack import SetTracker
-from blizzard_py.state import STATE_FOLDER, SourceState, state_from_json
+from blizzard_py.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
+from blizzard_py.state import STATE_FOLDER, SourceState, checkpoint_path
+from blizzard_py.statefile import read_ledger, read_state
+from blizzard_py.tablelog import delta_versions
+
+# By how much the clocks of a source and of the table may differ.
+CLOCK_SLACK_SECS = 5.0
 
 
 def unmatched(place: Located) -> Explanation:
@@ -74,14 +78,14 @@ def explain(parts: Parts, place: Located, backfills: Mapping[str, str]) -> Expla
         gone = "" if entry else "; the file is gone, so it will be let go of"
         return replace(base, verdict="pending", reason=wait.reason + gone, pending=wait)
     new = entry is not None and _is_new(parts, state, progress, entry)
-    found = _journaled(parts, state, path, entry, backfills, thorough=not new)
+    found = _journaled(parts, path, entry, backfills, thorough=not new)
     if found is not None:
-        return _settled(parts, state, base, found, entry, backfills, again=new)
+        return _settled(parts, base, found, entry, backfills, again=new)
     if entry is None:
         reason = "no such file, and neither the checkpoint nor the journal knows of one"
         return replace(base, verdict="missing", reason=reason)
     if new:
-        wait = next_poll(entry, parts.source, parts.clock())
+        wait = next_poll(entry, progress, parts.source, parts.clock())
         return replace(base, verdict="pending", reason=wait.reason, pending=wait)
     return _passed(parts, state, progress, base, entry)
 
@@ -89,20 +93,15 @@ def explain(parts: Parts, place: Located, backfills: Mapping[str, str]) -> Expla
 def _now(parts: Parts) -> tuple[SourceState, Progress]:
     """The state, and the progress that the next poll would start from."""
     state = _state(parts, parts.id)
-    where = f"{parts.stores.sink.uri}/{_checkpoint_path(parts.id)}"
+    where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
     check_tracking(state, parts.source, where)
     if not parts.source.use_watermark:
         return state, replace(state.progress, depth=0)
-    return state, starting_point(state.progress, parts.source, parts.clock(), where)
-
-
-def _checkpoint_path(source_id: str) -> str:
-    return f"{STATE_FOLDER}/{source_id}_checkpoint.json"
+    return state, starting_point(state, parts.source, parts.clock(), where)
 
 
 def _state(parts: Parts, source_id: str) -> SourceState:
-    found = checkpoint.load(parts.stores.sink, _checkpoint_path(source_id), state_from_json)
-    return SourceState() if found is None else found
+    return read_state(parts.stores.sink, source_id) or SourceState()
 
 
 def _in_work(
@@ -125,14 +124,13 @@ def _in_work(
 def _is_new(parts: Parts, state: SourceState, progress: Progress, entry: Entry) -> bool:
     if parts.source.use_watermark:
         return is_new(progress, entry.path)
-    tracker = SetTracker(parts.stores.sink, parts.id)
-    tracker.load(state, sweep=False)
-    return bool(tracker.unseen([entry]))
+    tracker = SetTracker(parts.stores.sink, f"{STATE_FOLDER}/{parts.id}_processed")
+    tracker.load(state.processed or ())
+    return bool(tracker.unseen([entry.path]))
 
 
 def _journaled(
     parts: Parts,
-    state: SourceState,
     path: str,
     entry: Entry | None,
     backfills: Mapping[str, str],
@@ -147,7 +145,7 @@ def _journaled(
     again = last_journaled(parts.stores.sink, f"{parts.id}{REPLAY_SUFFIX}", path, parts.concurrency)
     if again is not None:
         return again
-    since = entry.modified - slack(state.passed) if entry else 0.0
+    since = entry.modified - CLOCK_SLACK_SECS if entry else 0.0
     spans = [(since, None), (0.0, since)] if thorough and since > 0 else [(since, None)]
     sink = parts.stores.sink
     for start, end in spans:
@@ -160,7 +158,6 @@ def _journaled(
 
 def _settled(
     parts: Parts,
-    state: SourceState,
     base: Explanation,
     found: Journaled,
     entry: Entry | None,
@@ -186,12 +183,15 @@ def _settled(
         notes = " of a replay of its dead letter"
     if entry is None:
         notes += "; the file is gone since"
-    elif entry.modified > found.finished_ts + slack(state.passed):
+    elif entry.modified > found.finished_ts + CLOCK_SLACK_SECS:
         notes += f"; rewritten at {moment(entry.modified)}, which is not taken again"
     if again and named is None and not replayed:
         notes += "; the checkpoint does not know it, so the next poll takes it again"
     base = replace(base, batch=batch)
     path = base.path or ""
+    if found.outcome == "reported":
+        late = Lateness("report", f"late; reported in batch {found.batch} and left out{notes}")
+        return replace(base, verdict="late", reason=late.reason, late=late)
     if found.outcome == "quarantined":
         stores = parts.stores
         dead = letter(stores.dlq, parts.letters_id, found.batch, f"{stores.source.uri}/{path}")
@@ -240,14 +240,16 @@ def _passed(
 ) -> Explanation:
     """The answer for an existing file that no poll finds and no journal holds."""
     stores = parts.stores
-    since = entry.modified - slack(state.passed)
-    dead = late_letter(stores.dlq, parts.id, f"{stores.source.uri}/{entry.path}", since)
+    dead = late_letter(stores.dlq, parts.letters_id, f"{stores.source.uri}/{entry.path}")
     if dead is not None:
         reason = f"{dead.stage}: {dead.error}"
         return replace(base, verdict="quarantined", reason=reason, dead_letter=dead)
     if parts.source.use_watermark:
-        late = late_of(state.passed, progress, entry, parts.source)
-        if late is not None:
+        ledger = read_ledger(stores.sink, parts.id)
+        settled = ledger.settled_as(entry.path)
+        history = not ledger.not_history([entry.path])
+        if settled == "none" or (settled is None and state.sweep.whole and not history):
+            late = lateness(settled, parts.source, state.sweep)
             return replace(base, verdict="late", reason=late.reason, late=late)
     begins = journal_start(stores.sink, parts.id)
     verdict, reason = beyond(state, progress, entry.path, begins)

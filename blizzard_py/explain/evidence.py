@@ -1,8 +1,7 @@
-"""What the journal, the dead letters and the Delta log still tell of a file. Reads only.
+"""What the journal and the dead letters still tell of a file. Reads only.
 
-The log is read as plain JSON (https://github.com/delta-io/delta/blob/master/PROTOCOL.md),
-since Blizzard does not depend on Delta. What is there and cannot be understood
-is a `StateError`; what has been cleaned up meanwhile is no error.
+What is there and cannot be understood is a `StateError`; what has been cleaned up
+meanwhile is no error.
 """
 
 from __future__ import annotations
@@ -10,27 +9,17 @@ from __future__ import annotations
 import re
 import uuid
 from collections import deque
-from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
-from urllib.parse import unquote
 
 from blizzard_py.core.checkpoint import Fields, parsed
 from blizzard_py.core.errors import NotFound, StateError
-from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.journal import JOURNAL_FOLDER, first_name
 from blizzard_py.letters import original_of, put_away
+from blizzard_py.tablelog import listed, read_each
 
-# How many commits of the Delta log are read at most.
-LOG_FILES = 1000
-# A commit follows its files; by how much the clocks of the two may differ.
-LOG_SLACK_SECS = 300.0
-
-_LOG = "_delta_log"
-_COMMIT = re.compile(rf"{_LOG}/(\d{{20}})\.json")
 _LATE = re.compile(r"late-(\d+)\.ndjson")
 
 
@@ -63,7 +52,7 @@ class Letter:
 def journal_start(sink: Storage, source_id: str) -> float | None:
     """When the oldest batch of the journal began (epoch seconds), None without a journal."""
     folder = join(JOURNAL_FOLDER, source_id)
-    for entry in _listed(sink, f"{folder}/", f"{folder}0"):
+    for entry in listed(sink, f"{folder}/", f"{folder}0"):
         if entry.path.endswith(".json"):
             return _begun(entry.path)
     return None
@@ -135,8 +124,8 @@ def _journal(
     folder = join(JOURNAL_FOLDER, source_id)
     end = f"{folder}0" if until is None else join(folder, first_name(until))
     start = join(folder, first_name(since)) if since > 0 else f"{folder}/"
-    names = (e.path for e in _listed(sink, start, end) if e.path.endswith(".json"))
-    for where, raw in _read_each(sink, names, concurrency):
+    names = (e.path for e in listed(sink, start, end) if e.path.endswith(".json"))
+    for where, raw in read_each(sink, names, concurrency):
         yield Fields(parsed(raw, where), where), where
 
 
@@ -152,11 +141,10 @@ def letter(dlq: Storage, source_id: str, batch: str, uri: str) -> Letter:
     return found or Letter(f"{dlq.uri}/{path}", None, None, None, None)
 
 
-def late_letter(dlq: Storage, source_id: str, uri: str, since: float) -> Letter | None:
-    """The dead letter that a late sweep at ``since`` or later wrote for a file."""
-    for entry in _listed(dlq, f"{source_id}/late-", f"{source_id}/late."):
-        named = _LATE.fullmatch(entry.path.rpartition("/")[2])
-        if named and int(named[1]) >= int(since):
+def late_letter(dlq: Storage, source_id: str, uri: str) -> Letter | None:
+    """The dead letter that the late sweep of an older release wrote for a file."""
+    for entry in listed(dlq, f"{source_id}/late-", f"{source_id}/late."):
+        if _LATE.fullmatch(entry.path.rpartition("/")[2]):
             found = _letter_in(dlq, entry.path, uri)
             if found is not None:
                 return found
@@ -181,67 +169,3 @@ def _letter_in(dlq: Storage, path: str, uri: str) -> Letter | None:
                     read("retry_count", int),
                 )
     return None
-
-
-def delta_versions(
-    sink: Storage, wanted: Collection[str], since: float, concurrency: int
-) -> tuple[dict[str, int], bool]:
-    """Paths of the table with the versions that added them, and whether that is all there is.
-
-    ``since`` is when the files began to be written: commits before it cannot
-    hold them, so they are read from there on and the first hit is near. False
-    means that the log was cleaned up or is longer than what is read here, so a
-    file that was not found may be committed all the same.
-    """
-    commits = sorted(
-        (int(named[1]), entry)
-        for entry in _listed(sink, f"{_LOG}/", f"{_LOG}0")
-        if (named := _COMMIT.fullmatch(entry.path))
-    )
-    since -= LOG_SLACK_SECS
-    recent = [entry.path for _, entry in commits if entry.modified >= since]
-    reaches_back = not commits or commits[0][0] == 0 or commits[0][1].modified < since
-    found: dict[str, int] = {}
-    names = iter(recent[:LOG_FILES])
-    for where, raw in _read_each(sink, names, concurrency):
-        version = int(where.rpartition("/")[2].removesuffix(".json"))
-        for path in _added(raw, where):
-            if path in wanted:
-                found.setdefault(path, version)
-        if len(found) == len(wanted):
-            break
-    return found, reaches_back and len(recent) <= LOG_FILES
-
-
-def _added(raw: bytes, where: str) -> Iterator[str]:
-    for line in raw.split(b"\n"):
-        if b'"add"' in line:
-            add = Fields(parsed(line, where), where).get("add", dict)
-            if add is not None:
-                yield unquote(Fields(add, where)("path", str))
-
-
-def _listed(storage: Storage, after: str, until: str) -> Iterator[Entry]:
-    try:
-        for page in storage.list_range(after, until):
-            yield from page.entries
-    except NotFound:
-        return  # a local directory that nothing was written to yet
-
-
-def _read_each(
-    storage: Storage, paths: Iterator[str], concurrency: int
-) -> Iterator[tuple[str, bytes]]:
-    """URI and content of each object in order; those removed meanwhile are left out."""
-
-    def read(path: str) -> tuple[str, bytes] | None:
-        try:
-            return f"{storage.uri}/{path}", storage.read(path)
-        except NotFound:
-            return None
-
-    with ThreadPoolExecutor(max_workers=concurrency) as pool:
-        while chunk := list(islice(paths, concurrency)):
-            for found in pool.map(read, chunk):
-                if found is not None:
-                    yield found

@@ -7,15 +7,16 @@ a file is that no poll will find any more (`late_of`, `beyond`).
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from blizzard_py.core.config import SourceSettings
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import Progress, split
-from blizzard_py.late import CLOCK_SLACK_SECS, Passed, find_late
-from blizzard_py.state import SourceState
+from blizzard_py.discovery import Places
+from blizzard_py.ledger import Settled
+from blizzard_py.state import SourceState, Sweep
 
 Verdict = Literal[
     "ingested",
@@ -28,7 +29,7 @@ Verdict = Literal[
     "ignored",
     "unmatched",
 ]
-Behind = Literal["in_flight", "retry", "late_queue", "min_age", "poll"]
+Behind = Literal["in_flight", "retry", "late_queue", "min_age", "apart", "poll"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How late a late file is, behind which name or floor, and what ``late_files`` does."""
+    """What ``late_files`` says of a late file, and what that means."""
 
-    behind: str
-    late_secs: float
     late_files: str
     reason: str
 
@@ -97,7 +96,7 @@ def waiting(
     max_retries: int,
 ) -> Waiting | None:
     """What the checkpoint has still to do on the file by name, None if nothing."""
-    tries = state.retries.get(path)
+    tries = state.retries[path].count if path in state.retries else None
     for batch in state.in_flight:
         if any(entry.path == path for entry in batch.files):
             outcome = next((f.outcome for f in batch.finished if f.path == path), None)
@@ -116,17 +115,25 @@ def waiting(
             )
     if tries is not None:
         reason = (
-            f"could not be read; waits for another try with the next poll"
+            f"could not be read; waits for another try, {moment(state.retries[path].after)} at the"
+            " earliest"
             f" (retry {tries} of {max_retries}, then it is quarantined)"
         )
         return Waiting("retry", reason, tries=tries, max_tries=max_retries)
-    if any(entry.path == path for entry in state.passed.queue):
+    if any(entry.path == path for entry in state.queue):
         return Waiting("late_queue", "late, and queued for the next batch (late_files: ingest)")
     return None
 
 
-def next_poll(entry: Entry, source: SourceSettings, now: float) -> Waiting:
+def next_poll(entry: Entry, progress: Progress, source: SourceSettings, now: float) -> Waiting:
     """What a file waits for that is new to the checkpoint."""
+    if not Places(progress, source, now).take(entry.path):
+        reason = (
+            "in a partition that is not looked at: its name says a time further ahead than"
+            f" max_ahead_secs: {source.max_ahead_secs:g}, or it is odd, and too many are;"
+            " `blizzard ingest` takes the file all the same"
+        )
+        return Waiting("apart", reason)
     ripe = entry.modified + source.min_age_secs
     if source.min_age_secs and ripe > now:
         reason = f"younger than min_age_secs: {source.min_age_secs:g}; taken from {moment(ripe)} on"
@@ -134,23 +141,12 @@ def next_poll(entry: Entry, source: SourceSettings, now: float) -> Waiting:
     return Waiting("poll", "new; the next poll finds it")
 
 
-def slack(passed: Passed) -> float:
-    """How many seconds the source's clock and ours may differ."""
-    return passed.ahead + CLOCK_SLACK_SECS
-
-
-def late_of(
-    passed: Passed, progress: Progress, entry: Entry, source: SourceSettings
-) -> Lateness | None:
-    """The verdict of `find_late` on one file, also if a sweep has dealt with it."""
-    found = find_late(replace(passed, swept=0.0, known={}), progress, [entry])
-    if not found:
-        return None
-    late = found[0]
-    what = f"appeared {late.late_secs:.0f} s after {late.behind!r} was passed"
+def lateness(settled: Settled | None, source: SourceSettings, sweep: Sweep) -> Lateness:
+    """What is to become of a file that scans have passed and no batch has settled."""
     interval = source.late_sweep_interval_secs
-    if entry.path in passed.known or entry.modified <= passed.swept - slack(passed):
-        then = f"the sweep of {moment(passed.swept)} or one before has dealt with it; it stays out"
+    what = "appeared where scans had passed already"
+    if settled is not None:
+        then = "a sweep has dealt with it, and its batch has left the journal; it stays out"
     elif not interval:
         then = "no sweep looks for it, since late_sweep_interval_secs is 0; it stays out"
     else:
@@ -159,9 +155,9 @@ def late_of(
             "quarantine": "write a dead letter for it",
             "ingest": "ingest it",
         }[source.late_files]
-        due = f" (due {moment(passed.swept + interval)})" if passed.swept else ""
+        due = f" (due {moment(sweep.began + interval)})" if sweep.began else ""
         then = f"the next sweep{due} will {action}"
-    return Lateness(late.behind, late.late_secs, source.late_files, f"{what}; {then}")
+    return Lateness(source.late_files, f"{what}; {then}")
 
 
 def beyond(

@@ -73,7 +73,7 @@ class LetterFiles:
                 continue
             seen.add(path)
             entry = parts.stores.source.stat(path)
-            reason = claims.whose(path, entry, letter, live=parts is self.files)
+            reason = claims.whose(path, live=parts is self.files)
             if reason:
                 yield Chosen(path, reason)
             else:

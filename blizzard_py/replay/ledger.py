@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from blizzard_py import letters
 from blizzard_py.batch import Parts
-from blizzard_py.core import checkpoint
 from blizzard_py.core.errors import NotFound
 from blizzard_py.core.fence import FencedFile
 from blizzard_py.core.model import Entry
-from blizzard_py.state import STATE_FOLDER, SourceState, state_from_json, state_to_json
+from blizzard_py.state import SourceState, checkpoint_path, state_from_json, state_to_json
+from blizzard_py.statefile import read_state
 
 
 class Ledger:
@@ -21,40 +21,33 @@ class Ledger:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._sink = parts.stores.sink
-        self._path = f"{STATE_FOLDER}/{parts.id}_checkpoint.json"
-        self._file = FencedFile(self._sink, self._path)
+        self._file = FencedFile(self._sink, checkpoint_path(parts.id))
 
     def peek(self) -> SourceState:
         """The state in storage. Writes nothing."""
-        return checkpoint.load(self._sink, self._path, state_from_json) or SourceState()
+        return read_state(self._sink, self._parts.id) or SourceState()
 
     def has_work(self) -> bool:
         """Whether an earlier run left anything to finish."""
         state = self.peek()
-        return bool(state.letters or state.in_flight or state.passed.queue)
+        return bool(state.letters or state.in_flight or state.queue)
 
     def open(self) -> SourceState:
         """Take the checkpoint over: another replay of this source stops at its next save."""
-        fresh = state_to_json(SourceState(), self._parts.clock())
+        fresh = state_to_json(SourceState(source=self._parts.identity), self._parts.clock())
         return self._file.take(state_from_json, fresh) or SourceState()
 
     def add(self, state: SourceState, letter_id: str, files: Sequence[Entry]) -> None:
         """Step 2: the letters are taken, and their files are in the queue, each once."""
-        known = {entry.path for entry in state.passed.queue}
+        known = {entry.path for entry in state.queue}
         known.update(entry.path for batch in state.in_flight for entry in batch.files)
-        queue = (*state.passed.queue, *(entry for entry in files if entry.path not in known))
-        self._save(
-            replace(
-                state,
-                passed=replace(state.passed, queue=queue),
-                letters=(*state.letters, letter_id),
-            )
-        )
+        queue = (*state.queue, *(entry for entry in files if entry.path not in known))
+        self._save(replace(state, queue=queue, letters=(*state.letters, letter_id)))
 
     def settle(self) -> None:
         """Step 4, unless something is left to do: then the next run takes it up."""
         state = self.open()
-        if state.in_flight or state.passed.queue:
+        if state.in_flight or state.queue:
             return
         dlq = self._parts.stores.dlq
         for letter_id in state.letters:

@@ -1,0 +1,75 @@
+"""Cold starts that are none: a checkpoint that is missing where there was work before.
+
+To begin anew there would ingest everything again. So a start without a checkpoint
+looks for what earlier work leaves, and refuses if it finds any: the journal, segments
+of names done, another name's checkpoint over the same files, and commits in the table's
+log that carry this source's output ids. A few requests, once in a source's life.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from blizzard_py.batch import Parts
+from blizzard_py.core import checkpoint
+from blizzard_py.core.errors import ColdStartRefused
+from blizzard_py.core.storage import Storage, join
+from blizzard_py.journal import Journal
+from blizzard_py.siblings import BACKFILL, checkpoints
+from blizzard_py.state import STATE_FOLDER, checkpoint_path, state_from_json
+from blizzard_py.tablelog import commits, listed, read_each
+
+# So many of the table's newest commits are looked at.
+COMMITS = 100
+_SEGMENT_FOLDERS = ("processed", "ledger")
+
+
+def check_cold_start(parts: Parts) -> None:
+    """Raise `ColdStartRefused` if there is no checkpoint, but traces of one.
+
+    Raises `StorageError`, `StateError` for what cannot be read.
+    """
+    sink = parts.stores.sink
+    if sink.stat(checkpoint_path(parts.id)) is not None:
+        return
+    trace = next(_traces(parts, sink), None)
+    if trace is not None:
+        raise ColdStartRefused(
+            f"{parts.name}: {sink.uri}/{checkpoint_path(parts.id)} is missing, but {trace}; a start"
+            " from nothing would ingest everything again. Bring the checkpoint back, make it again"
+            " with `blizzard checkpoint rebuild`, take over the state of an earlier name with"
+            " `blizzard rename` or `id:`, or insist with --fresh"
+        )
+
+
+def _traces(parts: Parts, sink: Storage) -> Iterator[str]:
+    """What earlier work has left, the surest first."""
+    for batch in Journal(sink, parts.id).batches():
+        yield f"the journal has batch {batch} of it"
+    for kind in _SEGMENT_FOLDERS:
+        folder = join(STATE_FOLDER, f"{parts.id}_{kind}")
+        for entry in listed(sink, f"{folder}/", f"{folder}0"):
+            yield f"{entry.path} holds names that were done"
+    if parts.suffix:
+        return
+    yield from _other_names(parts, sink)
+    yield from _committed(parts, sink)
+
+
+def _other_names(parts: Parts, sink: Storage) -> Iterator[str]:
+    for source_id in checkpoints(sink):
+        if source_id == parts.id or "~" in source_id or BACKFILL in source_id:
+            continue
+        path = checkpoint_path(source_id)
+        state = checkpoint.load(sink, path, state_from_json)
+        if state is not None and state.source and state.source.uri == parts.stores.source.uri:
+            yield f"{path} is of the same files"
+
+
+def _committed(parts: Parts, sink: Storage) -> Iterator[str]:
+    ours = re.compile(rf'"{re.escape(parts.name)}/[0-9a-f-]{{36}}/\d+/'.encode())
+    newest = iter(commits(sink)[-COMMITS:])
+    for where, raw in read_each(sink, newest, parts.concurrency):
+        if ours.search(raw):
+            yield f"{where} commits files of it"

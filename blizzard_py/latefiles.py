@@ -1,0 +1,149 @@
+"""What is done about late files: the sweep's slices, and what follows from each.
+
+A late file is queued for ingestion (``late_files: ingest``), or its verdict, a dead
+letter or a report, is committed as a batch of its own that ingests nothing: the
+same commit point, the same journal, the same letters as any other. So a daemon that was
+replaced writes none, and what was said of a file is said once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from uuid_utils import uuid7
+
+from blizzard_py.activity import SourceActivity
+from blizzard_py.batch import BatchRunner, Parts, Upkeep
+from blizzard_py.core.errors import StorageError
+from blizzard_py.core.log import get_logger
+from blizzard_py.core.model import Entry
+from blizzard_py.lateness import with_worst
+from blizzard_py.ledger import Ledger
+from blizzard_py.processed import Segment
+from blizzard_py.progress import begun
+from blizzard_py.siblings import siblings_of
+from blizzard_py.state import Batch, SourceState, Sweep
+from blizzard_py.statefile import read_ledger
+from blizzard_py.sweep import LateSweep, Slice, grace_of, partitions_behind, verdicts
+
+# Late files that are named one by one in the log for each slice.
+_NAMED = 20
+
+
+class LateFiles:
+    """The late files of one source."""
+
+    def __init__(
+        self, parts: Parts, activity: SourceActivity, batches: BatchRunner, upkeep: Upkeep
+    ) -> None:
+        self._parts = parts
+        self._source = parts.source
+        self._activity = activity
+        self._batches = batches
+        self._upkeep = upkeep
+        self._sink = parts.stores.sink
+        self._ledger = Ledger(self._sink, parts.id, parts.concurrency)
+        self._sweep = LateSweep(parts.stores.source, parts.source, self._ledger)
+        self._epoch = 0
+        self._state_loaded = False
+        self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+
+    def load(self, _state: SourceState, epoch: int) -> None:
+        """The checkpoint was taken over in ``epoch``; the ledger is read when it is needed."""
+        self._epoch = epoch
+        self._state_loaded = False
+
+    def go_on(self, state: SourceState) -> SourceState:
+        """One slice of the sweep, and what follows from it. A listing that fails is told only.
+
+        Raises what saving raises.
+        """
+        now = self._upkeep.clock()
+        if not self._sweep.may_go_on(now):
+            return state
+        if not self._state_loaded:
+            self._ledger.load(state.ledger, self._epoch)
+            self._state_loaded = True
+        if state.sweep.cursor is None:
+            state = replace(state, sweep=replace(state.sweep, began=now, cursor=""))
+        state = self._noted(state, self._ledger.fold())
+        try:
+            found = self._sweep.next_slice(state)
+        except StorageError as error:
+            # Polls go on: what cannot be listed now is looked at later.
+            self._sweep.rest(now, self._source.late_sweep_interval_secs)
+            self._log.warning("late_sweep_failed", error=str(error))
+            return state
+        state = self._noted(state, self._ledger.note_history(found.history))
+        late = self._not_taken_elsewhere(found.late)
+        elsewhere = [e.path for e in found.late if e not in late]
+        state = self._noted(state, self._ledger.note([*found.known, *elsewhere]))
+        state = self._moved_on(state, found)
+        return self._dealt_with(state, late)
+
+    def _noted(self, state: SourceState, segments: tuple[Segment, ...] | None) -> SourceState:
+        return state if segments is None else replace(state, ledger=segments)
+
+    def _not_taken_elsewhere(self, late: Sequence[Entry]) -> list[Entry]:
+        """Those that no backfill and no replay of this source has dealt with."""
+        paths = [entry.path for entry in late]
+        for source_id in siblings_of(self._sink, self._parts.id) if paths else ():
+            paths = read_ledger(self._sink, source_id).not_settled(paths)
+        left = set(paths)
+        return [entry for entry in late if entry.path in left]
+
+    def _moved_on(self, state: SourceState, found: Slice) -> SourceState:
+        sweep = replace(state.sweep, cursor=found.cursor)
+        if found.cursor is None:
+            sweep = Sweep(began=sweep.began, whole=True, noted=True)
+            listed = self._sweep.all_listed()
+            now = self._upkeep.clock()
+            if listed is not None:
+                state = self._noted(state, self._ledger.forget(listed, now))
+            self._log.info("late_sweep_done")
+        return replace(state, sweep=sweep)
+
+    def _dealt_with(self, state: SourceState, late: Sequence[Entry]) -> SourceState:
+        """Queue or commit what is to become of late files, with what the slice has noted."""
+        now = self._upkeep.clock()
+        grace = grace_of(self._source, state, now)
+        if late:
+            self._tell(state, late)
+            state = replace(
+                state,
+                # They were later than the period in use, so it was too short for them.
+                lateness=with_worst(state.lateness, grace, now),
+                queue=(*state.queue, *late),
+            )
+        if not late or self._source.late_files == "ingest":
+            state = self._upkeep.save(state)
+            self._ledger.saved()
+            self._prune(state, now)
+            return state
+        batch = Batch(
+            str(uuid7()),
+            1,
+            "publishing",
+            now,
+            tuple(late),
+            now,
+            finished=verdicts(late, self._source, grace),
+            committed_ts=now,
+        )
+        state = self._upkeep.save(begun(state, batch))
+        self._ledger.saved()
+        return self._batches.finish(state, batch, now, lambda _partition: None)
+
+    def _prune(self, state: SourceState, now: float) -> None:
+        """Journal objects that are in the saved ledger and older than thirty days go."""
+        if state.sweep.cursor is None and not self._parts.is_replay:
+            self._ledger.prune(now)
+
+    def _tell(self, state: SourceState, late: Sequence[Entry]) -> None:
+        for entry in late[:_NAMED]:
+            self._log.warning("late_file", path=entry.path, late_files=self._source.late_files)
+        if len(late) > _NAMED:
+            self._log.warning("late_files_more", files=len(late) - _NAMED)
+        for entry in late:
+            self._activity.late(partitions_behind(state, entry.path))

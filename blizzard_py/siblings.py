@@ -1,0 +1,45 @@
+"""The other runs of a source: its backfills and its replays, each with a checkpoint of its own.
+
+Their state is named after the live one's: ``{id}_backfill_{from}..{to}``, ``{id}~replay`` for
+whole files and ``{id}~records`` for single records. (No name in a configuration has a ``~``.)
+"""
+
+from __future__ import annotations
+
+from blizzard_py.core.errors import NotFound
+from blizzard_py.core.storage import Storage
+from blizzard_py.state import CHECKPOINT_ENDING, STATE_FOLDER
+
+# Between a source's name and the range in the name of a backfill's state.
+BACKFILL = "_backfill_"
+REPLAY_SUFFIX = "~replay"
+RECORDS_SUFFIX = "~records"
+
+
+def replays_of(live_id: str) -> tuple[str, str]:
+    """The ids of a source's replays, whether they ever ran or not."""
+    return f"{live_id}{REPLAY_SUFFIX}", f"{live_id}{RECORDS_SUFFIX}"
+
+
+def backfills_of(sink: Storage, live_id: str) -> tuple[str, ...]:
+    """The ids of a source's backfills so far. Raises `StorageError`."""
+    return checkpoints(sink, f"{live_id}{BACKFILL}")
+
+
+def siblings_of(sink: Storage, live_id: str) -> tuple[str, ...]:
+    """All other runs that may have settled files of the source. Raises `StorageError`."""
+    return (*replays_of(live_id), *backfills_of(sink, live_id))
+
+
+def checkpoints(sink: Storage, prefix: str = "") -> tuple[str, ...]:
+    """The ids of all states of a table that begin so. Raises `StorageError`."""
+    stem = f"{STATE_FOLDER}/{prefix}"
+    try:
+        return tuple(
+            entry.path.removeprefix(f"{STATE_FOLDER}/").removesuffix(CHECKPOINT_ENDING)
+            for page in sink.list_range(stem, f"{stem}\U0010ffff")
+            for entry in page.entries
+            if entry.path.endswith(CHECKPOINT_ENDING) and entry.path.count("/") == 1
+        )
+    except NotFound:  # a local table that nothing was written to yet
+        return ()

@@ -1,0 +1,29 @@
+"""The one clock by which files wait: the store's, read at the start, and time that passed since.
+
+Clocks of machines differ and jump; a grace period that goes by them ends early or
+never. The modification time of the checkpoint that was just written is the store's
+own time, the same for every process that ever takes this source over; from there on
+a monotonic clock counts, which no correction of the machine's clock moves. On a local
+disk the store's clock is the machine's, as of the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class SourceClock:
+    """Epoch seconds by the store's clock, once `set`; before that by ``wall``."""
+
+    def __init__(self, wall: Callable[[], float], monotonic: Callable[[], float]) -> None:
+        self._wall = wall
+        self._monotonic = monotonic
+        self._offset: float | None = None
+
+    def set(self, store_now: float) -> None:
+        """It is ``store_now`` at the store."""
+        self._offset = store_now - self._monotonic()
+
+    def __call__(self) -> float:
+        """Now, in epoch seconds."""
+        return self._wall() if self._offset is None else self._monotonic() + self._offset

@@ -1,0 +1,83 @@
+"""A source's state from storage: its checkpoint, and the names that it leaves to the journal.
+
+Everything that only looks reads a state through `read_state`, what owns it through
+`whole` after taking it over; so nobody mistakes a file in grace for one that is not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from blizzard_py.core import checkpoint
+from blizzard_py.core.errors import StateError
+from blizzard_py.core.storage import Storage, order_key
+from blizzard_py.core.watermark import PartitionProgress, Progress, split
+from blizzard_py.journal import Journal, Record
+from blizzard_py.ledger import Ledger
+from blizzard_py.state import SourceState, checkpoint_path, state_from_json
+
+# A segment that is gone was replaced since the checkpoint was read: so often it is read again.
+_LOOKS = 5
+
+
+def read_state(sink: Storage, source_id: str) -> SourceState | None:
+    """The state in storage, None if there is none. Raises `StateError`, `StorageError`."""
+    state = checkpoint.load(sink, checkpoint_path(source_id), state_from_json)
+    return None if state is None else whole(sink, source_id, state)
+
+
+def read_ledger(sink: Storage, source_id: str) -> Ledger:
+    """Everything that a source has settled up to now. Raises `StateError`, `StorageError`."""
+    looks = _LOOKS
+    while True:
+        looks -= 1
+        state = checkpoint.load(sink, checkpoint_path(source_id), state_from_json)
+        ledger = Ledger(sink, source_id)
+        try:
+            ledger.load(() if state is None else state.ledger)
+        except StateError:
+            if not looks:
+                raise
+        else:
+            ledger.look()
+            return ledger
+
+
+def whole(sink: Storage, source_id: str, state: SourceState) -> SourceState:
+    """The state with the names in grace that only the journal has.
+
+    Raises `StateError` if the journal lacks a batch that the checkpoint counts on.
+    """
+    listed = {at for known in state.progress.partitions.values() for at in known.done.values()}
+    absent = [batch for batch, seen in state.window if seen not in listed]
+    records = list(Journal(sink, source_id).read(absent))
+    gone = set(absent) - {record.batch for record in records}
+    if gone:
+        raise StateError(
+            f"{sink.uri}/{checkpoint_path(source_id)}: counts on batch {min(gone)} of the journal,"
+            " which is gone; restore it, or make the checkpoint again with `blizzard checkpoint"
+            " rebuild`"
+        )
+    seen = dict(state.window)
+    return replace(state, progress=_with_names(state.progress, records, seen))
+
+
+def _with_names(progress: Progress, records: list[Record], seen: Mapping[str, float]) -> Progress:
+    fresh: dict[str, dict[str, float]] = {}
+    for record in records:
+        for path in record.settled:
+            partition, name = split(path, progress.depth or 0)
+            known = progress.partitions.get(partition, PartitionProgress())
+            closed = partition not in progress.partitions and progress.floor is not None
+            if closed and order_key(path) < order_key(f"{progress.floor}/"):
+                continue
+            if known.before is None or order_key(name) > order_key(known.before):
+                fresh.setdefault(partition, {})[name] = seen[record.batch]
+    if not fresh:
+        return progress
+    partitions = dict(progress.partitions)
+    for partition, names in fresh.items():
+        known = partitions.get(partition, PartitionProgress())
+        partitions[partition] = replace(known, done={**names, **known.done})
+    return replace(progress, partitions=partitions)

@@ -11,6 +11,9 @@ the loop without waiting.
   while the daemon runs for ever. With ``once`` a bounded number of tries is made.
 * Any other error ends that worker and, in the end, the process with the
   error's exit code; the other workers go on.
+* But a worker that was fenced ends the whole daemon, as a signal does: only a new
+  start may take the state over again, and whoever supervises the process makes one,
+  in backoff. It could not tell that one worker of several is missing.
 * A signal only sets the stop event. Workers see it between two steps; after
   the grace period they are told to cancel what is running.
 """
@@ -27,7 +30,7 @@ from typing import Protocol
 
 from blizzard_py.core import log as logs
 from blizzard_py.core.activity import Activity
-from blizzard_py.core.errors import BlizzardError, Cancelled, StorageError
+from blizzard_py.core.errors import BlizzardError, Cancelled, FencedError, StorageError
 from blizzard_py.core.log import get_logger
 
 FIRST_BACKOFF_SECS = 1.0
@@ -87,6 +90,9 @@ def run(workers: Sequence[Worker], loop: Loop, stop: StopEvent) -> int:
     def turn(index: int, worker: Worker) -> None:
         try:
             codes[index] = run_worker(worker, loop, stop)
+            if codes[index] == FencedError.exit_code and not loop.once:
+                get_logger().warning("fenced", worker=worker.name)
+                stop.set()
         except BaseException:
             codes[index] = 1
             raise

@@ -16,6 +16,7 @@ import zstandard
 from blizzard_py.core.configfile import load_config
 from blizzard_py.core.errors import EngineError, StateError
 from blizzard_py.core.model import IngestResult
+from blizzard_py.core.stores import open_storage
 from blizzard_py.settings import IngestJob
 from blizzard_py.wiring import build
 from tests.direct_engine import DirectEngine
@@ -117,6 +118,31 @@ def test_a_file_deleted_between_listing_and_reading(tmp_path: Path) -> None:
     assert scenario.ids() == [3]
     letter = letters(scenario)["1.json.gz"]
     assert letter["stage"] == "read"
+
+
+def test_keys_that_clients_take_apart_are_ingested_once_each(tmp_path: Path, s3: S3Server) -> None:
+    """Finding 15: s3fs cut keys at ``?versionId=`` and read another object twice."""
+    scenario = Scenario(tmp_path, str(tmp_path))
+    uri = f"s3://{s3.new_bucket()}/raw"
+    scenario.main_source.update(source_uri=uri, storage_options=s3.options)
+    scenario.write_config()
+    source = open_storage(uri, s3.options)
+    names = [
+        "a.json",
+        "a.json?versionId=1.json",
+        "/a.json",
+        " a.json",
+        "a%2Fa.json",
+        "a#a.json",
+        "a+a.json",
+        "a\ra.json",
+    ]
+    for number, name in enumerate(names):
+        source.put_atomic(f"{DAY}/{name}", b'{"id": %d}\n' % number)
+    scenario.ingest()
+    scenario.once("penguin")
+    assert scenario.ids() == list(range(len(names)))
+    assert letters(scenario) == {}
 
 
 def test_an_unreadable_checkpoint_stops_the_daemon_and_is_left_alone(tmp_path: Path) -> None:

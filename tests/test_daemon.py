@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -26,6 +26,7 @@ from blizzard_py.core.errors import (
     BlizzardError,
     Cancelled,
     ConfigError,
+    FencedError,
     StateError,
     Unavailable,
 )
@@ -136,6 +137,55 @@ def test_one_failing_worker_does_not_stop_the_others() -> None:
     workers = [scripted(StateError("x")), healthy]
     assert run(workers, ONCE, threading.Event()) == 1
     assert next(healthy.script, None) is None
+
+
+def test_a_fenced_worker_ends_the_daemon_after_the_others_steps() -> None:
+    """Finding 26: it ended alone, `/health` stayed green, and nothing ever restarted it."""
+    fencing = threading.Event()
+
+    class Fenced(Scripted):
+        def cycle(self, stop: StopEvent) -> bool:  # noqa: ARG002 (the protocol's)
+            assert fencing.wait(30)
+            raise FencedError("taken over")
+
+    class Busy(Scripted):
+        steps = 0
+
+        def cycle(self, stop: StopEvent) -> bool:
+            fencing.set()
+            assert stop.wait(30)
+            self.steps += 1
+            return True
+
+    busy, stop = Busy(iter(())), threading.Event()
+    assert run([Fenced(iter(())), busy], replace(FOREVER, grace_secs=300), stop) == 3
+    assert busy.steps == 1
+    assert not busy.cancelled.is_set()
+    assert busy.activity.pulse.exit_code == 0
+
+
+def test_of_a_fenced_worker_the_others_hear_nothing_with_once() -> None:
+    healthy = scripted(True, True, False)
+    stop = threading.Event()
+    assert run([scripted(FencedError("x")), healthy], ONCE, stop) == 3
+    assert next(healthy.script, None) is None
+    assert not stop.is_set()
+
+
+def test_other_errors_that_stay_leave_the_others_alone() -> None:
+    stop = threading.Event()
+
+    class Last(Scripted):
+        turns = 0
+
+        def cycle(self, stop: StopEvent) -> bool:
+            self.turns += 1
+            assert not stop.is_set()
+            if self.turns == 5:
+                stop.set()
+            return True
+
+    assert run([scripted(StateError("x")), Last(iter(()))], FOREVER, stop) == 1
 
 
 def test_after_the_grace_period_running_work_is_cancelled() -> None:

@@ -9,14 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from blizzard_py.core.configfile import load_config
+from blizzard_py.core.daemon import Loop, run
 from blizzard_py.core.errors import Conflict, FencedError, StateError
 from blizzard_py.core.fence import FencedFile, Writer, writer_of
+from blizzard_py.core.model import IngestResult
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.stores import open_storage
+from blizzard_py.settings import IngestJob
+from blizzard_py.wiring import build
+from tests.direct_engine import DirectEngine
 from tests.memory_store import MemoryStorage
 from tests.pipeline_world import World
 from tests.s3_server import S3Server
-from tests.scenario import Scenario
+from tests.scenario import Scenario, ndjson
 
 PATH = "_blizzard/x.json"
 
@@ -177,3 +183,43 @@ def test_of_two_daemons_one_exits_with_3_and_no_row_comes_twice(
     scenario.ingest()
     scenario.once("penguin")
     assert scenario.ids() == ids
+
+
+def test_a_daemon_whose_checkpoint_was_changed_ends_with_all_sources_and_the_next_goes_on(
+    tmp_path: Path,
+) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    other = open_storage(str(tmp_path / "other"), {})
+    sources = scenario.document["pipelines"]["events"]["sources"]
+    sources["other"] = {**scenario.main_source, "source_uri": str(tmp_path / "other")}
+    scenario.write_config()
+    day = "date=2024-01-01"
+
+    def put(number: int) -> None:
+        scenario.put_rows(f"{day}/{number}.ndjson.gz", number)
+        other.put_atomic(f"{day}/{number}.ndjson.gz", ndjson({"id": 10 + number, "text": "t"}))
+
+    class Interrupted(DirectEngine):
+        """Somebody moves the watermark of one source to where it is, while its job runs."""
+
+        fenced = False
+
+        def ingest(self, job: IngestJob) -> IngestResult:
+            if job.settings.source.uri == scenario.main_source["source_uri"] and not self.fenced:
+                self.fenced = True
+                where = ["--pipeline", "events", "--source", "main", "--partition", day]
+                command = ["blizzard", "checkpoint", "set", str(scenario.config), *where]
+                scenario.run(*command, "--watermark", "1.ndjson.gz", "--yes")
+            return super().ingest(job)
+
+    put(1)
+    scenario.ingest()
+    put(2)
+    loop, stop = Loop(once=False, jitter_secs=0, grace_secs=60), threading.Event()
+    workers = build(load_config(scenario.config), Interrupted())
+    assert run(workers, loop, stop) == 3
+    codes = {worker.name: worker.activity.pulse.exit_code for worker in workers}
+    assert codes == {"events/main": 3, "events/other": 0}
+    scenario.ingest()
+    scenario.once("penguin")
+    assert scenario.ids() == [1, 2, 11, 12]

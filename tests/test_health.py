@@ -14,7 +14,6 @@ from blizzard_py.activity import SourceActivity
 from blizzard_py.core.activity import Activity
 from blizzard_py.core.daemon import Loop, run_worker
 from blizzard_py.core.errors import (
-    FencedError,
     PipelineStopped,
     StateError,
     Unavailable,
@@ -107,7 +106,7 @@ def ended(*steps: bool | BaseException) -> Pulse:
     return worker.activity.pulse
 
 
-@pytest.mark.parametrize("error", [FencedError("x"), StateError("x"), PipelineStopped("x")])
+@pytest.mark.parametrize("error", [StateError("x"), PipelineStopped("x")])
 def test_a_loop_that_ended_on_purpose_is_not_restarted_and_not_ready(error: Exception) -> None:
     pulse = ended(error)
     assert alive((pulse,), NOW * 2).ok

@@ -6,13 +6,6 @@ import contextlib
 import threading
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from blizzard_py.core.errors import Unavailable
-from blizzard_py.core.metrics import LATE_FILES
-from blizzard_py.core.model import Entry
-from blizzard_py.core.watermark import PartitionProgress, Progress, advance
 from blizzard_py.late import (
     AUTO_GRACE_SECS,
     TIMELINE_ENTRIES,
@@ -26,6 +19,13 @@ from blizzard_py.late import (
     partitions_behind,
     recorded,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blizzard_py.core.errors import Unavailable
+from blizzard_py.core.metrics import LATE_FILES
+from blizzard_py.core.model import Entry
+from blizzard_py.core.watermark import PartitionProgress, Progress, advance
 from tests.memory_store import Died, Dying
 from tests.pipeline_world import World
 

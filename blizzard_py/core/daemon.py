@@ -12,6 +12,9 @@ the loop without waiting.
 * Files that wait for another try are no failure: polls go on, and ``once`` waits for them.
 * Any other error ends that worker and, in the end, the process with the
   error's exit code; the other workers go on.
+* But a worker that was fenced ends the whole daemon, as a signal does: only a new
+  start may take the state over again, and whoever supervises the process makes one,
+  in backoff. It could not tell that one worker of several is missing.
 * A signal only sets the stop event. Workers see it between two steps; after
   the grace period they are told to cancel what is running.
 """
@@ -28,7 +31,13 @@ from typing import Protocol
 
 from blizzard_py.core import log as logs
 from blizzard_py.core.activity import Activity
-from blizzard_py.core.errors import BlizzardError, Cancelled, StorageError, Unfinished
+from blizzard_py.core.errors import (
+    BlizzardError,
+    Cancelled,
+    FencedError,
+    StorageError,
+    Unfinished,
+)
 from blizzard_py.core.log import get_logger
 
 FIRST_BACKOFF_SECS = 1.0
@@ -88,6 +97,9 @@ def run(workers: Sequence[Worker], loop: Loop, stop: StopEvent) -> int:
     def turn(index: int, worker: Worker) -> None:
         try:
             codes[index] = run_worker(worker, loop, stop)
+            if codes[index] == FencedError.exit_code and not loop.once:
+                get_logger().warning("fenced", worker=worker.name)
+                stop.set()
         except BaseException:
             codes[index] = 1
             raise
@@ -140,19 +152,10 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
     while not stop.is_set():
         activity.cycle_began()
         try:
-            busy = worker.cycle(stop)
+            busy, wait_secs = _cycle(worker, stop)
         except Cancelled:
             log.info("cancelled")
             return 0
-        except Unfinished as error:
-            activity.cycle_done()
-            log.info("waiting_for_retry", reason=str(error), retry_in_secs=error.wait_secs)
-            pause = error.wait_secs
-            if not loop.once:
-                pause = min(pause, _idle_secs(worker, loop))
-            activity.waiting(pause)
-            stop.wait(pause)
-            continue
         except BlizzardError as error:
             failures += 1
             activity.cycle_failed(error)
@@ -179,16 +182,25 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
         activity.cycle_done()
         if busy:
             continue
-        if loop.once:
+        if loop.once and wait_secs is None:
             return 0
-        pause = _idle_secs(worker, loop)
+        pause = worker.poll_interval_secs + loop.jitter_secs * loop.chance()
+        if wait_secs is not None:
+            pause = wait_secs if loop.once else min(pause, wait_secs)
         activity.waiting(pause)
         stop.wait(pause)
     return 0
 
 
-def _idle_secs(worker: Worker, loop: Loop) -> float:
-    return worker.poll_interval_secs + loop.jitter_secs * loop.chance()
+def _cycle(worker: Worker, stop: StopEvent) -> tuple[bool, float | None]:
+    """Whether a cycle did anything, and how long what could not be done has to wait."""
+    try:
+        return worker.cycle(stop), None
+    except Unfinished as error:
+        get_logger(worker=worker.name).info(
+            "waiting_for_retry", reason=str(error), retry_in_secs=error.wait_secs
+        )
+        return False, error.wait_secs
 
 
 def backoff(failures: int, poll_interval_secs: float) -> float:

@@ -19,6 +19,7 @@ loop decides by type and never by text::
     └── StorageError        a store answered with an error
         ├── NotFound        the object or bucket is not there
         ├── AccessDenied    credentials are missing, wrong or not sufficient
+        ├── UnreadableName  the store's client would ask for another object
         ├── Conflict        the condition of a write did not hold: another writer was there
         └── Unavailable     (retryable) time-outs, throttling, 5xx, broken connections
             └── Unfinished  nothing failed now, but work that failed before waits
@@ -119,6 +120,10 @@ class NotFound(StorageError):
 
 class AccessDenied(StorageError):
     """Credentials are missing, wrong or do not allow the request."""
+
+
+class UnreadableName(StorageError):
+    """The object's name cannot be asked for: the request would be for another object."""
 
 
 class Conflict(StorageError):

@@ -4,9 +4,9 @@
 time that what it is doing may take, and none died of a bug. *Ready* answers "does
 it do its work?": every loop has polled once, has not ended, and is not failing.
 
-A loop that ended on purpose (fenced, unreadable state, ``max_failures``) is alive
-and not ready: a restart would end the same way, or fight the daemon that took over,
-and would interrupt the other loops.
+A loop that ended on purpose (unreadable state, ``max_failures``) is alive and not
+ready: a restart would end the same way and would interrupt the other loops. One that
+was fenced ends the whole daemon, see `blizzard_py.core.daemon`.
 """
 
 from __future__ import annotations

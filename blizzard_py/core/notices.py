@@ -16,7 +16,7 @@ LETTERS_WARN_SECS = 3600.0
 
 # By class of error: what to do. What is not here passes by itself or says it in its text.
 _REMEDIES = {
-    "FencedError": "Another daemon has taken this over. Stop one of the two; this one keeps still.",
+    "FencedError": "Another daemon has taken this over; this one ends. Stop one of the two.",
     "StateError": "Nothing was touched. Mend what the message names, then restart the daemon.",
     "OrderError": "Rename the files so that names sort in time, or set order_guard or"
     " use_watermark: false.",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
+from adlfs.spec import AzureBlobFileSystem  # type: ignore[import-untyped]  # ships no types
 from azure.core import MatchConditions
 from azure.storage.blob.aio import (
     BlobClient,
@@ -27,10 +28,10 @@ from azure.storage.blob.aio import (
 )
 from fsspec.asyn import sync
 
-from blizzard_py.core.errors import Unavailable
+from blizzard_py.core.errors import Unavailable, UnreadableName
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Page, order_key
-from blizzard_py.core.store_object import FileSystem, ObjectStorage, Patience
+from blizzard_py.core.store_object import ExactPaths, FileSystem, ObjectStorage, Patience
 
 T = TypeVar("T")
 
@@ -45,14 +46,18 @@ class BlobFileSystem(FileSystem, Protocol):
     loop: Any
 
 
-def with_patience(
-    fs: BlobFileSystem, patience: Patience, endpoint: str | None = None
-) -> BlobFileSystem:
-    """The file system with time-outs and tries bounded, and at another ``endpoint`` if given.
+class _ExactBlobs(ExactPaths, AzureBlobFileSystem):  # type: ignore[misc]  # adlfs ships no types
+    """adlfs without a meaning for anything in a name."""
 
-    adlfs passes neither on, and by default Azure's client waits up to two
-    minutes before it gives up: its client is replaced by one that is told.
+
+def make_file_system(patience: Patience, endpoint: str | None, **arguments: Any) -> BlobFileSystem:
+    """An adlfs with time-outs and tries bounded, and at another ``endpoint`` if given.
+
+    It passes neither on, and by default Azure's client waits up to two minutes before
+    it gives up: its client is replaced by one that is told. Raises `ValueError` for
+    credentials that cannot be used.
     """
+    fs: BlobFileSystem = _ExactBlobs(**arguments)
     made = fs.service_client
     url = made.url
     if endpoint is not None:
@@ -91,6 +96,15 @@ class AzureStorage(ObjectStorage):
         self._azure = fs
         self._container, _, prefix = self._root.partition("/")
         self._prefix = f"{prefix}/" if prefix else ""
+
+    def _key(self, path: str) -> str:
+        """Raises `UnreadableName`: a name is a part of the URL, where ``a/../b`` means ``b``."""
+        if not {".", ".."}.isdisjoint(path.split("/")):
+            raise UnreadableName(
+                f"{self.uri}/{path}: a name with . or .. as a folder cannot be asked for in"
+                " Azure; store the file under another name"
+            )
+        return super()._key(path)
 
     @property
     def conditional_writes(self) -> bool:

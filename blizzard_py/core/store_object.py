@@ -99,6 +99,23 @@ class FileSystem(Protocol):
     def rm_file(self, path: str) -> None: ...
 
 
+class ExactPaths:
+    """What fsspec's file systems are given: ``bucket/key``, the key as it was listed.
+
+    Mixed in before the file system. Their own parsing takes a path for a URL: it cuts
+    keys at ``?versionId=`` and drops line breaks, and then reads another object.
+    """
+
+    def split_path(self, path: str) -> tuple[str, str, None]:
+        """Bucket, key, and no version."""
+        bucket, _, key = path.partition("/")
+        return bucket, key, None
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return path
+
+
 class ObjectStorage:
     """Any fsspec file system below one root: ``bucket/prefix``."""
 

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any, Protocol
 
 from fsspec.asyn import sync
-from s3fs.core import set_custom_error_handler  # type: ignore[import-untyped]  # ships no types
+from s3fs import core as s3fs  # type: ignore[import-untyped]  # ships no types
 
 from blizzard_py.core.errors import Unavailable
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import FIRST_PAGE_KEYS, PAGE_KEYS, Page, order_key
-from blizzard_py.core.store_object import FileSystem, ObjectStorage, Patience
+from blizzard_py.core.store_object import ExactPaths, FileSystem, ObjectStorage, Patience
 
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERRORS = 500
@@ -29,23 +29,29 @@ class S3FileSystem(FileSystem, Protocol):
     async def _call_s3(self, method: str, **arguments: Any) -> dict[str, Any]: ...
 
 
+class _ExactS3(ExactPaths, s3fs.S3FileSystem):  # type: ignore[misc]  # s3fs ships no types
+    """s3fs without a meaning for anything in a key."""
+
+
+def make_file_system(patience: Patience, **arguments: Any) -> S3FileSystem:
+    """An s3fs with its time-outs and tries bounded.
+
+    botocore is told not to retry, because s3fs does. That waits ``0.1 · 1.7ⁿ`` seconds
+    after each try, the last one included: hence one less.
+    """
+    made: S3FileSystem = _ExactS3(config_kwargs=client_arguments(patience), **arguments)
+    made.retries = max(1, patience.tries(lambda count: 0.1 * 1.7**count) - 1)
+    return made
+
+
 def client_arguments(patience: Patience) -> dict[str, Any]:
-    """What botocore is told: the time-outs, and not to retry, because s3fs does."""
+    """What botocore is told: the time-outs, and to leave retries alone."""
     return {
         "connect_timeout": patience.connect_secs,
         "read_timeout": patience.read_secs,
         "max_pool_connections": 64,
         "retries": {"total_max_attempts": 1},
     }
-
-
-def with_patience(fs: S3FileSystem, patience: Patience) -> S3FileSystem:
-    """The file system with its tries bounded.
-
-    It waits ``0.1 · 1.7ⁿ`` seconds after each, the last one included: hence one less.
-    """
-    fs.retries = max(1, patience.tries(lambda count: 0.1 * 1.7**count) - 1)
-    return fs
 
 
 def _is_transient(error: Exception) -> bool:
@@ -57,7 +63,7 @@ def _is_transient(error: Exception) -> bool:
 
 # s3fs retries time-outs, broken connections and cut bodies; this adds the rest. It is
 # one hook for the whole process, and says the same for every file system in it.
-set_custom_error_handler(_is_transient)
+s3fs.set_custom_error_handler(_is_transient)
 
 
 class S3Storage(ObjectStorage):

@@ -57,7 +57,7 @@ _NAMES: dict[frozenset[str], dict[str, tuple[str, ...]]] = {
         "AZURE_STORAGE_CLIENT_ID": ("client_id",),
         "AZURE_STORAGE_CLIENT_SECRET": ("client_secret",),
         "AZURE_STORAGE_TENANT_ID": ("tenant_id",),
-        # adlfs has no place for an endpoint over http: see open_storage.
+        # adlfs has no place for an endpoint over http: see store_azure.make_file_system.
         "AZURE_STORAGE_ENDPOINT": (),
         "AZURE_ALLOW_HTTP": (),
     },
@@ -148,9 +148,8 @@ def open_storage(uri: str, options: StorageOptions, patience: Patience | None = 
     if scheme in _S3:
         from blizzard_py.core import store_s3  # noqa: PLC0415  # see above
 
-        arguments["config_kwargs"] = store_s3.client_arguments(patience)
-        s3 = cast("store_s3.S3FileSystem", fsspec.filesystem(scheme, **arguments))
-        return store_s3.S3Storage(store_s3.with_patience(s3, patience), root, place)
+        s3 = store_s3.make_file_system(patience, **arguments)
+        return store_s3.S3Storage(s3, root, place)
     if scheme in _GCS:
         from blizzard_py.core import store_gcs  # noqa: PLC0415  # see above
 
@@ -160,7 +159,8 @@ def open_storage(uri: str, options: StorageOptions, patience: Patience | None = 
         try:
             from blizzard_py.core import store_azure  # noqa: PLC0415  # an extra
 
-            azure = cast("store_azure.BlobFileSystem", fsspec.filesystem(scheme, **arguments))
+            endpoint = option(options, "AZURE_STORAGE_ENDPOINT")
+            azure = store_azure.make_file_system(patience, endpoint, **arguments)
         except ImportError as error:
             raise StorageError(
                 f"{place}: Azure needs its extra; pip install 'blizzard-penguin[azure]'"
@@ -170,8 +170,6 @@ def open_storage(uri: str, options: StorageOptions, patience: Patience | None = 
                 f"{place}: the Azure account or its credentials cannot be used;"
                 " set AZURE_STORAGE_ACCOUNT_NAME and a key in storage_options"
             ) from None
-        endpoint = option(options, "AZURE_STORAGE_ENDPOINT")
-        azure = store_azure.with_patience(azure, patience, endpoint)
         return store_azure.AzureStorage(azure, azure_root(root), place)
     return ObjectStorage(cast("FileSystem", fsspec.filesystem(scheme, **arguments)), root, place)
 

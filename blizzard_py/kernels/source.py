@@ -1,8 +1,8 @@
 """Opening and reading source objects, with each failure's verdict decided here.
 
-A missing object was deleted after it was listed, and no retry brings it back.
-Everything else a store says (refused, throttled, timed out) is about the place
-and not about the file, so the file is left for a retry.
+A missing object was deleted after it was listed, and no retry brings it back; a name
+that cannot be asked for stays one. Everything else a store says (refused, throttled,
+timed out) is about the place and not about the file, so the file is left for a retry.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 from typing import BinaryIO
 
-from blizzard_py.core.errors import NotFound, StorageError
+from blizzard_py.core.errors import NotFound, StorageError, UnreadableName
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.store_object import wrap_error
 from blizzard_py.kernels.failure import FileFailed
@@ -70,6 +70,8 @@ class SourceStream:
         )
         if isinstance(known, NotFound) and self._root_exists():
             return FileFailed("read", f"deleted between listing and reading: {known}")
+        if isinstance(known, UnreadableName):
+            return FileFailed("read", str(known))
         return FileFailed("read", str(known), outcome="retry")
 
     def _root_exists(self) -> bool:

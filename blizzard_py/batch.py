@@ -186,9 +186,9 @@ class BatchRunner:
         """Raise `StateError` for outputs that are nowhere, unless the table knows them."""
         if not nowhere:
             return
-        wanted = {output.final for output in nowhere}
+        wanted = {path for output in nowhere for path in output.finals}
         versions, _ = delta_versions(self._sink, wanted, batch.started_ts, self._parts.concurrency)
-        lost = sorted(wanted - set(versions))
+        lost = [output.final for output in nowhere if versions.keys().isdisjoint(output.finals)]
         if lost:
             raise StateError(
                 f"{self._sink.uri}/{lost[0]}: an output of batch {batch.batch} is neither staged,"

@@ -192,7 +192,11 @@ def renamed(
     below what a committer has seen since, new ones cannot.
     """
     outputs = tuple(
-        replace(o, final=join(o.final.rpartition("/")[0], f"{names[o.staged]}.parquet"))
+        replace(
+            o,
+            final=join(o.final.rpartition("/")[0], f"{names[o.staged]}.parquet"),
+            earlier=o.finals,
+        )
         if o.staged in names
         else o
         for o in batch.outputs

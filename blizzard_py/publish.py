@@ -16,6 +16,10 @@ no             no             published, committed and let go by the table since
 Staging is ``_blizzard/staging/{source id}/{epoch}/{batch}/{attempt}``. Only what older
 epochs wrote is removed, and only once nothing of it waits to be published: those who
 wrote it cannot commit any more, and a daemon that was replaced knows older epochs only.
+
+One that was replaced after it had committed may go on to publish under the name that it
+knows, while its successor does under another. Both carry one output id, of which the
+committer takes one file; and whoever comes later finds the output under either name.
 """
 
 from __future__ import annotations
@@ -84,7 +88,7 @@ def unpublished(
 
     def settle(output: PlannedOutput) -> tuple[bool, bool]:
         staged = storage.stat(output.staged) is not None
-        final = storage.stat(output.final) is not None
+        final = any(storage.stat(path) is not None for path in output.finals)
         if staged and final:
             storage.delete(output.staged)
         return staged, final

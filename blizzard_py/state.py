@@ -68,13 +68,23 @@ _KEYS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PlannedOutput:
-    """A staged file and the final path it is published under, relative to the table."""
+    """A staged file and the final path it is published under, relative to the table.
+
+    ``earlier`` are final paths that were planned before a recovery: one who was replaced
+    in the middle may still publish under them.
+    """
 
     staged: str
     final: str
     rows: int
     size: int
     output_id: str
+    earlier: tuple[str, ...] = ()
+
+    @property
+    def finals(self) -> tuple[str, ...]:
+        """Every path that it may be found under, once published."""
+        return (self.final, *self.earlier)
 
 
 @dataclass(frozen=True, slots=True)

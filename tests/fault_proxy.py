@@ -6,11 +6,17 @@ for the listing requests (S3's ``list-type=2``, GCS's ``…/o?``, Azure's
 they arrive. Repeated tries count, so "the second page fails twice" is {1, 2}.
 
 Any request may also be *lost*: it is applied, and then there is no answer, or one
-that says 500. All requests are counted, by ``METHOD path``.
+that says 500; or there is no answer and it is applied seconds later, whatever the
+client has done meanwhile. All requests are counted, by ``METHOD path``.
+
+Stores that copy objects between buckets keep their modification times, and the server
+behind cannot: ``dated`` gives keys the times that listings and heads say.
 """
 
 from __future__ import annotations
 
+import datetime as dt
+import email.utils
 import http.client
 import re
 import sys
@@ -18,17 +24,24 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 Fault = int | Literal["cut", "hang"]
 # How an applied request ends: without an answer, or with 500; ``refused`` is not applied.
-Lost = Literal["silence", "error", "refused"]
+# A number: without an answer, and it is applied that many seconds later.
+Lost = Literal["silence", "error", "refused"] | float
 
 _LISTING = re.compile(r"list-type=2|comp=list|/o\?")
 _CODES = {403: "AccessDenied", 429: "TooManyRequests", 500: "InternalError", 503: "SlowDown"}
+_CONTENTS = re.compile(rb"<Contents>.*?</Contents>", re.DOTALL)
+_KEY = re.compile(rb"<Key>(.*?)</Key>")
+_LAST_MODIFIED = re.compile(rb"<LastModified>.*?</LastModified>")
 _NOT_SENT_ON = {"connection", "content-length", "transfer-encoding", "keep-alive", "expect"}
+
+_Request = tuple[str, str, dict[str, str]]
 
 
 @dataclass
@@ -42,6 +55,8 @@ class FaultProxy:
     lose: Callable[[str], Lost | None] = lambda _method: None
     seen: list[str] = field(default_factory=list)
     lost: int = 0
+    delayed: list[threading.Thread] = field(default_factory=list)
+    dated: dict[str, float] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -54,6 +69,22 @@ class FaultProxy:
         """Count from 0 again, with these faults."""
         with self.lock:
             self.listings, self.fault = 0, fault
+
+    def land(self) -> None:
+        """Return when every delayed request has been applied."""
+        for thread in self.delayed:
+            thread.join()
+
+    def apply_later(self, secs: float, forward: Callable[[], Any]) -> None:
+        """Apply a request after ``secs``, unless everything ends before."""
+
+        def apply() -> None:
+            if not self.over.wait(secs):
+                forward()
+
+        thread = threading.Thread(target=apply)
+        self.delayed.append(thread)
+        thread.start()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -70,9 +101,12 @@ class _Handler(BaseHTTPRequestHandler):
         if lost is not None:
             with self.proxy.lock:
                 self.proxy.lost += 1
-            if lost != "refused":
+            if isinstance(lost, float):
+                # The headers are this request's own: the handler goes on to the next with others.
+                self.proxy.apply_later(lost, partial(self._forward, body, self._to_send()))
+            elif lost != "refused":
                 self._forward(body)
-            if lost == "silence":
+            if lost == "silence" or isinstance(lost, float):
                 self.close_connection = True
             else:
                 self._send(500, {"Content-Type": "application/xml"}, _error(500))
@@ -96,16 +130,39 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base's name
         """Say nothing."""
 
-    def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+    def _to_send(self) -> _Request:
+        sent = {k: v for k, v in self.headers.items() if k.lower() not in _NOT_SENT_ON}
+        return self.command, self.path, sent
+
+    def _forward(
+        self, body: bytes, request: _Request | None = None
+    ) -> tuple[int, dict[str, str], bytes]:
+        command, path, sent = request or self._to_send()
         connection = http.client.HTTPConnection(urlsplit(self.proxy.upstream).netloc)
         try:
-            sent = {k: v for k, v in self.headers.items() if k.lower() not in _NOT_SENT_ON}
-            connection.request(self.command, self.path, body, sent)
+            connection.request(command, path, body, sent)
             answer = connection.getresponse()
             kept = {k: v for k, v in answer.getheaders() if k.lower() not in _NOT_SENT_ON}
-            return answer.status, kept, answer.read()
+            if command == "HEAD":
+                # Nothing follows, so the length is not that of the data.
+                kept["Content-Length"] = answer.getheader("Content-Length", "0")
+            return answer.status, *self._redated(path, kept, answer.read())
         finally:
             connection.close()
+
+    def _redated(
+        self, path: str, headers: dict[str, str], data: bytes
+    ) -> tuple[dict[str, str], bytes]:
+        """The answer with the modification times that keys were given."""
+        dated = self.proxy.dated
+        if not dated:
+            return headers, data
+        secs = dated.get(unquote(urlsplit(path).path).split("/", 2)[-1])
+        if secs is not None and "Last-Modified" in headers:
+            headers["Last-Modified"] = email.utils.formatdate(secs, usegmt=True)
+        if _LISTING.search(path):
+            data = _CONTENTS.sub(lambda found: _with_time(found[0], dated), data)
+        return headers, data
 
     def _send(
         self, status: int, headers: dict[str, str], data: bytes, *, cut: bool = False
@@ -113,7 +170,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data)))
+        if "Content-Length" not in headers:
+            self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         if cut:
             self.wfile.write(data[: len(data) // 2])
@@ -127,6 +185,16 @@ class _Server(ThreadingHTTPServer):
         """A client that died in the middle is what tests are about, and no news."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
+
+
+def _with_time(contents: bytes, dated: dict[str, float]) -> bytes:
+    """One object of a listing."""
+    key = _KEY.search(contents)
+    secs = dated.get(unquote(key[1].decode())) if key else None
+    if secs is None:
+        return contents
+    moment = dt.datetime.fromtimestamp(secs, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    return _LAST_MODIFIED.sub(f"<LastModified>{moment}</LastModified>".encode(), contents)
 
 
 def _error(status: int) -> bytes:
@@ -148,3 +216,4 @@ def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
             proxy.over.set()
             server.shutdown()
             thread.join()
+            proxy.land()

@@ -1,0 +1,52 @@
+"""``python -m tests.blizzard_chaos``; see the package."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.blizzard_chaos.fleet import Trouble
+from tests.blizzard_chaos.pace import Pace
+from tests.blizzard_chaos.run import Plan, run_local, run_s3
+from tests.s3_server import s3_server
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.blizzard_chaos")
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--store", choices=["local", "s3"], default="local")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--grace", type=float, default=20, help="seconds; all else is scaled to it")
+    options = parser.parse_args()
+    plan = Plan(options.minutes * 60, options.seed, Pace(grace=options.grace))
+    folder = Path(tempfile.mkdtemp(prefix="blizzard-chaos-"))
+    _say(f"seed {plan.seed}, {options.minutes:g} minutes, {options.store}, in {folder}")
+    began = time.monotonic()
+    try:
+        if options.store == "s3":
+            with s3_server() as server:
+                counts = run_s3(folder, plan, server)
+        else:
+            counts = run_local(folder, plan)
+    except Trouble as trouble:
+        _say(f"{trouble}\nFAILED, seed {plan.seed}; what is left is in {folder}")
+        return 1
+    shutil.rmtree(folder)
+    counts["seconds"] = round(time.monotonic() - began)
+    for what, count in counts.items():
+        _say(f"{count:9,}  {what}")
+    return 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

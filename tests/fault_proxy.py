@@ -158,8 +158,9 @@ class _Handler(BaseHTTPRequestHandler):
         if not dated:
             return headers, data
         secs = dated.get(unquote(urlsplit(path).path).split("/", 2)[-1])
-        if secs is not None and "Last-Modified" in headers:
-            headers["Last-Modified"] = email.utils.formatdate(secs, usegmt=True)
+        if secs is not None:
+            kept = {k: v for k, v in headers.items() if k.lower() != "last-modified"}
+            headers = {**kept, "Last-Modified": email.utils.formatdate(secs, usegmt=True)}
         if _LISTING.search(path):
             data = _CONTENTS.sub(lambda found: _with_time(found[0], dated), data)
         return headers, data

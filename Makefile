@@ -2,12 +2,15 @@
 # Java, .venv, locked packages, what the tests drive) and does no set-up work when that is there.
 #
 #   PYTHON=/path/to/python3.12   makes .venv with that interpreter (3.11, 3.12 or 3.13)
-#   ARGS="..."                   goes to pytest (test) or to the benchmark (bench)
+#   ARGS="..."                   goes to pytest (test), to the benchmark (bench) or to both
+#                                runs of chaos (--store s3, --seed N)
+#   MINUTES=10                   is how long chaos is around a source
 #   UPGRADE=1                    lets `make lock` move to newer versions
 
 RUNTIME := @deploy/bootstrap.sh runtime --
 DEV := @deploy/bootstrap.sh dev --
 ARGS ?=
+MINUTES ?= 10
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-emit-index-url --custom-compile-command "make lock" \
 	$(if $(UPGRADE),--upgrade)
@@ -49,7 +52,8 @@ bench-discovery: ## LIST requests, keys and seconds of a poll, beside listing ev
 bench-penguin: ## what a commit and an idle poll cost, beside delta-rs alone
 	$(DEV) python -m benchmarks.penguin $(ARGS)
 
-chaos: ## 200 rounds of deaths, lost answers and rivals around one table
+chaos: ## deaths, pauses, lost answers, rivals: MINUTES around a source, 200 rounds around a table
+	$(DEV) python -m tests.blizzard_chaos --minutes $(MINUTES) $(ARGS)
 	$(DEV) python -m tests.penguin_chaos --rounds 200 $(ARGS)
 
 soak: ## ten minutes of arrivals and restarts: flat memory, bounded lag, exact counts

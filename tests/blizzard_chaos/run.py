@@ -74,7 +74,8 @@ def _run(folder: Path, plan: Plan, place: Place) -> dict[str, int]:
     counts = {**summary(files, found, plan.pace), **fleet.counts}
     if faults:
         happened = ", ".join(f"{what}: {count:,}" for what, count in counts.items())
-        raise Trouble("\n".join([*evidence.explained(place, faults), happened]))
+        seed = f"seed {plan.seed}, {plan.secs:g} s with a grace period of {plan.pace.grace:g} s:"
+        raise Trouble("\n".join([seed, *evidence.explained(place, faults), happened]))
     return counts
 
 

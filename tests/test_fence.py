@@ -150,6 +150,40 @@ def test_a_replaced_pipeline_stops_at_its_commit_point_and_no_row_comes_twice() 
     assert world.sink.objects == before
 
 
+def swept() -> World:
+    """A source whose checkpoint lists a segment of its ledger."""
+    world = World(late_sweep_interval_secs=60)
+    world.put("d=1/1.ndjson", "r1")
+    first = world.drain()
+    world.now += 61
+    world.drain(first)
+    assert world.checkpoint()["ledger"]
+    return world
+
+
+def lose_segments(world: World) -> None:
+    for path in [path for path in world.sink.objects if path.endswith(".digests")]:
+        world.sink.delete(path)
+
+
+def test_a_replaced_daemon_says_so_and_not_that_state_is_lost() -> None:
+    world = swept()
+    old = world.drain()
+    world.drain()
+    lose_segments(world)  # as the other one does when it has merged them
+    world.now += 61
+    with pytest.raises(FencedError, match="taken over by writer"):
+        old.cycle(threading.Event())
+
+
+def test_state_that_is_lost_is_said_to_be_lost_to_its_own_daemon() -> None:
+    world = swept()
+    lose_segments(world)
+    world.now += 61
+    with pytest.raises(StateError, match="it is missing"):
+        world.drain()
+
+
 @pytest.mark.parametrize("store", ["local", "s3"])
 def test_of_two_daemons_one_exits_with_3_and_no_row_comes_twice(
     store: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -96,6 +96,12 @@ class FencedFile:
             raise self._fenced(None)
         return found.modified
 
+    def confirm(self) -> None:
+        """Raise `FencedError` if the file is another process's by now, `StorageError`."""
+        found = self._stored()
+        if self._epoch is not None and (found is None or found.id != self._id):
+            raise self._fenced(found)
+
     def save(self, document: Mapping[str, Any]) -> None:
         """Replace the state, whole and durable. Raises `FencedError` if it is not ours any more."""
         if self._epoch is None:

@@ -23,8 +23,8 @@ from tests.scenario import Scenario
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 # Of a hundred requests that change something so many are lost or land late; of those that
 # only read a tenth of it. Each is tried again by its client, which costs up to seconds.
-_LOST = 0.02
-_DELAYED = 0.01
+_LOST = 0.06
+_DELAYED = 0.03
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.blizzard_chaos.pace import Pace
-from tests.blizzard_chaos.run import Plan, run_local, run_s3
+from tests.blizzard_chaos.run import Plan, planned, run_local, run_s3
 from tests.s3_server import S3Server
 
 PACE = Pace(grace=4, poll=0.3, sweep=2, files_per_sec=6)
@@ -17,7 +17,7 @@ SECS = 20.0
 
 def plan(seed: str) -> Plan:
     """A fixed one or a fresh one, which a failure names."""
-    return Plan(SECS, 1 if seed == "fixed" else random.SystemRandom().randrange(10**6), PACE)
+    return planned(SECS, 1 if seed == "fixed" else random.SystemRandom().randrange(10**6), PACE)
 
 
 def something_happened(counts: dict[str, int]) -> None:

@@ -46,7 +46,7 @@ def once(*files: Written) -> Found:
 
 
 def kinds(files: list[Written], found: Found) -> list[Kind]:
-    return [fault.kind for fault in judge(files, found, LIMIT)]
+    return [fault.kind for fault in judge(files, found, LIMIT, 64)]
 
 
 def test_lateness_counts_from_the_first_higher_name_of_the_partition() -> None:
@@ -57,7 +57,20 @@ def test_lateness_counts_from_the_first_higher_name_of_the_partition() -> None:
         Written(4, "d=2/z", 1, 0.0, 0.5),
     ]
     # At most: from the moment it may have been visible to that at which it was.
-    assert lateness(files) == {"d=1/a": 8.5, "d=1/b": 2.5, "d=1/c": 0.0, "d=2/z": 0.0}
+    assert lateness(files, 2) == {"d=1/a": 8.5, "d=1/b": 2.5, "d=1/c": 0.0, "d=2/z": 0.0}
+
+
+def test_in_a_partition_that_may_be_closed_lateness_counts_from_all_that_is_higher() -> None:
+    files = [
+        Written(1, "d=1/a", 1, 1.0, 1.5),
+        Written(2, "d=1/b", 1, 9.0, 9.5),
+        Written(3, "d=2/a", 1, 2.0, 2.5),
+        Written(4, "d=3/a", 1, 5.0, 5.5),
+    ]
+    # When d=1/a came, no other partition was there; d=1/b came when two were.
+    assert lateness(files, 2) == {"d=1/a": 0.0, "d=1/b": 7.5, "d=2/a": 0.0, "d=3/a": 0.0}
+    assert lateness(files, 1) == {"d=1/a": 0.0, "d=1/b": 7.5, "d=2/a": 0.0, "d=3/a": 0.0}
+    assert lateness(files, 3) == {"d=1/a": 0.0, "d=1/b": 0.0, "d=2/a": 0.0, "d=3/a": 0.0}
 
 
 def test_what_is_as_it_must_be_has_no_fault() -> None:
@@ -201,7 +214,7 @@ def test_the_writer_says_what_it_wrote_and_when() -> None:
     assert [file.path for file in files] == list(put)
     assert len({file.number for file in files}) == len(files)
     assert all(began <= f.begun <= put[f.path] <= f.ended for f in files)
-    assert sum(secs > 0 for secs in lateness(files).values()) > 5
+    assert sum(secs > 0 for secs in lateness(files, 64).values()) > 5
 
 
 def test_a_writer_that_fails_is_not_taken_for_one_that_wrote_nothing() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.blizzard_chaos.fleet import Trouble
 from tests.blizzard_chaos.pace import Pace
-from tests.blizzard_chaos.run import Plan, run_local, run_s3
+from tests.blizzard_chaos.run import planned, run_local, run_s3
 from tests.s3_server import s3_server
 
 
@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--grace", type=float, default=20, help="seconds; all else is scaled to it")
     options = parser.parse_args()
-    plan = Plan(options.minutes * 60, options.seed, Pace(grace=options.grace))
+    plan = planned(options.minutes * 60, options.seed, Pace(grace=options.grace))
     folder = Path(tempfile.mkdtemp(prefix="blizzard-chaos-"))
     _say(f"seed {plan.seed}, {options.minutes:g} minutes, {options.store}, in {folder}")
     began = time.monotonic()

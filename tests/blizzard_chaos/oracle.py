@@ -1,17 +1,19 @@
 """What must be where in the end, and what is not. Pure.
 
 A file is *covered* by the promise if it appeared no later than a limit after the
-first higher name of its partition did. A covered file is in the table once, row for
-row; one that is not covered is in the table or has a letter, exactly one of the two. A
-file that nobody can read has a letter, and a bad line of a file that is in the
-table has one, too. There is nothing else in the table and among the letters.
+first file did that sorts above it; in the newest partitions, as many as are tracked,
+only those of its own partition count, since scans start in each of them. A covered
+file is in the table once, row for row; one that is not covered is in the table or has a
+letter, exactly one of the two. A file that nobody can read has a letter, and a bad line
+of a file that is in the table has one, too. There is nothing else in the table and
+among the letters.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Literal
 
 ROWS_A_FILE = 1000  # the row ids of file n begin at n times this
@@ -61,30 +63,45 @@ class Fault:
     what: str
 
 
-def lateness(files: Iterable[Written]) -> dict[str, float]:
-    """By path: how many seconds at most it appeared after a higher name of its partition.
+def lateness(files: Iterable[Written], tracked: int) -> dict[str, float]:
+    """By path: how many seconds at most it appeared after what it must not be behind.
 
-    0 for a file that came before all higher names.
+    0 for a file that came before all of that. ``tracked`` is how many partitions are.
     """
-    partitions: dict[str, list[Written]] = defaultdict(list)
-    for file in files:
-        partitions[file.path.rpartition("/")[0]].append(file)
     late: dict[str, float] = {}
-    for members in partitions.values():
-        first = float("inf")
-        for file in sorted(members, key=lambda f: f.path, reverse=True):
-            late[file.path] = max(0.0, file.ended - first)
+    began: dict[str, float] = {}  # partitions from here upwards
+    first = float("inf")
+    for partition, members in _from_the_end(files):
+        in_partition = float("inf")
+        for file in members:
+            above = sum(at < file.ended for at in began.values())
+            since = in_partition if above < tracked else first
+            late[file.path] = max(0.0, file.ended - since)
+            in_partition = min(in_partition, file.begun)
             first = min(first, file.begun)
+        began[partition] = in_partition
     return late
 
 
-def judge(files: Sequence[Written], found: Found, limit: float) -> list[Fault]:
+def _from_the_end(files: Iterable[Written]) -> Iterator[tuple[str, Iterator[Written]]]:
+    """Partitions with their files, the highest first."""
+
+    def place(file: Written) -> tuple[str, str]:
+        partition, _, name = file.path.rpartition("/")
+        return partition, name
+
+    return groupby(sorted(files, key=place, reverse=True), key=lambda file: place(file)[0])
+
+
+def judge(files: Sequence[Written], found: Found, limit: float, tracked: int) -> list[Fault]:
     """Everything that is wrong; a file is covered up to ``limit`` seconds of lateness."""
-    late = lateness(files)
+    late = lateness(files, tracked)
     faults: list[Fault] = []
     for file in files:
         secs = late[file.path]
-        when = "; it appeared " + (f"{secs:.1f} s after a higher name" if secs else "in order")
+        when = "; it appeared " + (
+            f"{secs:.1f} s after one that sorts above" if secs else "in order"
+        )
         if file.old:
             when += f", its modification time is {file.old:,.0f} s older"
         faults += [

@@ -1,4 +1,4 @@
-"""How long everything takes, as parts of the grace period, so that a short run is the same run."""
+"""How long things take, as parts of the grace period, so that a short run is the same run."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """All in seconds but the rate. The shares are those of the ten minutes with 20 s of grace."""
+    """In seconds, but for the rate and how many partitions are tracked.
+
+    The shares are those of the ten minutes with 20 s of grace.
+    """
 
     grace: float = 20.0
     poll: float = 1.0
     sweep: float = 5.0
     files_per_sec: float = 4.0
+    tracked: int = 64
 
     @property
     def covered(self) -> float:

@@ -63,6 +63,7 @@ def configured(scenario: Scenario, pace: Pace) -> Scenario:
         grace_period_secs=pace.grace,
         late_sweep_interval_secs=pace.sweep,
         late_files="quarantine",
+        max_tracked_partitions=pace.tracked,
         checkpoint={"interval_files": 25},
     )
     # The run is not about files that cannot be read for long: each try may meet a lost answer.

@@ -25,7 +25,14 @@ from blizzard_py.progress import begun
 from blizzard_py.siblings import siblings_of
 from blizzard_py.state import Batch, SourceState, Sweep
 from blizzard_py.statefile import read_ledger
-from blizzard_py.sweep import LateSweep, Slice, grace_of, partitions_behind, verdicts
+from blizzard_py.sweep import (
+    LateSweep,
+    Slice,
+    grace_of,
+    partitions_behind,
+    sweeps,
+    verdicts,
+)
 
 # Late files that are named one by one in the log for each slice.
 _NAMED = 20
@@ -46,13 +53,13 @@ class LateFiles:
         self._ledger = Ledger(self._sink, parts.id, parts.concurrency)
         self._sweep = LateSweep(parts.stores.source, parts.source, self._ledger)
         self._epoch = 0
-        self._state_loaded = False
+        self._loaded = False
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
-    def load(self, _state: SourceState, epoch: int) -> None:
+    def load(self, epoch: int) -> None:
         """The checkpoint was taken over in ``epoch``; the ledger is read when it is needed."""
         self._epoch = epoch
-        self._state_loaded = False
+        self._loaded = False
 
     def go_on(self, state: SourceState) -> SourceState:
         """One slice of the sweep, and what follows from it. A listing that fails is told only.
@@ -62,12 +69,15 @@ class LateFiles:
         now = self._upkeep.clock()
         if not self._sweep.may_go_on(now):
             return state
-        if not self._state_loaded:
+        if not self._loaded:
             self._ledger.load(state.ledger, self._epoch)
-            self._state_loaded = True
+            self._loaded = True
         if state.sweep.cursor is None:
             state = replace(state, sweep=replace(state.sweep, began=now, cursor=""))
         state = self._noted(state, self._ledger.fold())
+        if not sweeps(self._source):
+            state = replace(state, sweep=replace(state.sweep, cursor=None))
+            return self._dealt_with(state, ())
         try:
             found = self._sweep.next_slice(state)
         except StorageError as error:
@@ -76,8 +86,7 @@ class LateFiles:
             self._log.warning("late_sweep_failed", error=str(error))
             return state
         state = self._noted(state, self._ledger.note_history(found.history))
-        late = self._not_taken_elsewhere(found.late)
-        elsewhere = [e.path for e in found.late if e not in late]
+        late, elsewhere = self._divided(found.late)
         state = self._noted(state, self._ledger.note([*found.known, *elsewhere]))
         state = self._moved_on(state, found)
         return self._dealt_with(state, late)
@@ -85,19 +94,22 @@ class LateFiles:
     def _noted(self, state: SourceState, segments: tuple[Segment, ...] | None) -> SourceState:
         return state if segments is None else replace(state, ledger=segments)
 
-    def _not_taken_elsewhere(self, late: Sequence[Entry]) -> list[Entry]:
-        """Those that no backfill and no replay of this source has dealt with."""
+    def _divided(self, late: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
+        """Those that are late, and the paths that a backfill or a replay has dealt with."""
         paths = [entry.path for entry in late]
         for source_id in siblings_of(self._sink, self._parts.id) if paths else ():
             paths = read_ledger(self._sink, source_id).not_settled(paths)
         left = set(paths)
-        return [entry for entry in late if entry.path in left]
+        return (
+            [entry for entry in late if entry.path in left],
+            [entry.path for entry in late if entry.path not in left],
+        )
 
     def _moved_on(self, state: SourceState, found: Slice) -> SourceState:
         sweep = replace(state.sweep, cursor=found.cursor)
         if found.cursor is None:
             sweep = Sweep(began=sweep.began, whole=True, noted=True)
-            listed = self._sweep.all_listed()
+            listed = self._sweep.over()
             now = self._upkeep.clock()
             if listed is not None:
                 state = self._noted(state, self._ledger.forget(listed, now))
@@ -119,8 +131,19 @@ class LateFiles:
         if not late or self._source.late_files == "ingest":
             state = self._upkeep.save(state)
             self._ledger.saved()
-            self._prune(state, now)
-            return state
+        else:
+            state = self._commit(state, late, grace, now)
+        if state.sweep.cursor is None:
+            if not self._parts.is_replay:
+                self._ledger.prune(now)
+            self._ledger.unload()
+            self._loaded = False
+        return state
+
+    def _commit(
+        self, state: SourceState, late: Sequence[Entry], grace: float, now: float
+    ) -> SourceState:
+        """The verdicts as a batch that ingests nothing."""
         batch = Batch(
             str(uuid7()),
             1,
@@ -134,11 +157,6 @@ class LateFiles:
         state = self._upkeep.save(begun(state, batch))
         self._ledger.saved()
         return self._batches.finish(state, batch, now, lambda _partition: None)
-
-    def _prune(self, state: SourceState, now: float) -> None:
-        """Journal objects that are in the saved ledger and older than thirty days go."""
-        if state.sweep.cursor is None and not self._parts.is_replay:
-            self._ledger.prune(now)
 
     def _tell(self, state: SourceState, late: Sequence[Entry]) -> None:
         for entry in late[:_NAMED]:

@@ -27,7 +27,7 @@ import numpy as np
 
 from blizzard_py.core.storage import Storage
 from blizzard_py.journal import Journal, Record
-from blizzard_py.processed import Digests, Segment, digests_of
+from blizzard_py.processed import TAIL, Digests, Segment, digests_of
 from blizzard_py.settrack import SetTracker
 from blizzard_py.state import STATE_FOLDER
 
@@ -39,6 +39,7 @@ _NONE = "\0none/"
 _ROWS = "\0rows/"
 _NOTED = "\0noted/"
 _HISTORY = "\0history/"
+_MARKS = ("", _NONE, _ROWS, _NOTED, _HISTORY)
 
 
 class Ledger:
@@ -53,6 +54,15 @@ class Ledger:
         """Read the segments that a checkpoint lists; its writer gives its epoch."""
         self._set.load(segments, epoch)
         self._beside.clear()
+
+    def unload(self) -> None:
+        """Let go of the memory; `load` it before it is asked again."""
+        self._set.unload()
+        self._beside.clear()
+
+    def outgrows(self, files: int) -> bool:
+        """Whether it holds so much more than the source that it is time to `forget`."""
+        return len(self._set) > 2 * len(_MARKS) * files + TAIL
 
     def fold(self) -> tuple[Segment, ...] | None:
         """Take in what the journal has more; the segments to save, then `saved`. None: nothing."""
@@ -102,8 +112,7 @@ class Ledger:
     @staticmethod
     def digests_listed(paths: Sequence[str]) -> Digests:
         """What `forget` has to know of files that are there."""
-        marks = ("", _NONE, _ROWS, _NOTED, _HISTORY)
-        return digests_of(f"{mark}{path}" for mark in marks for path in paths)
+        return digests_of(f"{mark}{path}" for mark in _MARKS for path in paths)
 
     def saved(self) -> None:
         """The segments are in the checkpoint."""

@@ -217,7 +217,7 @@ class SourcePipeline:
         state = self._settled(state, found)
         if state.processed is not None:
             state = self._forget(state, scanned.ended)
-        elif is_due(state, self._source, scanned.ended):
+        if is_due(state, self._source, scanned.ended):
             state = self._lateness.go_on(state)
         waiting = {path for path, retry in state.retries.items() if retry.after > scanned.ended}
         queued = {entry.path for entry in state.queue}
@@ -405,7 +405,7 @@ class SourcePipeline:
         state = clamped(replace(state, source=self._parts.identity), self._clock())
         self.activity.knows(state)
         self._tracker.load(state.processed or (), self._file.epoch)
-        self._lateness.load(state, self._file.epoch)
+        self._lateness.load(self._file.epoch)
         for batch in state.in_flight:
             state = self._batches.recover(state, batch)
         if not self._source.use_watermark:

@@ -37,6 +37,13 @@ class SetTracker:
         if epoch and segments:
             processed.sweep(self._storage, self._folder, segments, epoch)
 
+    def unload(self) -> None:
+        """Let go of the memory; `load` it before it is asked again."""
+        self._done = None
+
+    def __len__(self) -> int:
+        return len(self._loaded())
+
     def unseen(self, paths: Sequence[str]) -> list[str]:
         """The paths that are not in the set, in the order given."""
         return self._loaded().unseen(paths)

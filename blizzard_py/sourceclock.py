@@ -21,8 +21,9 @@ class SourceClock:
         self._offset: float | None = None
 
     def set(self, store_now: float) -> None:
-        """It is ``store_now`` at the store."""
-        self._offset = store_now - self._monotonic()
+        """It is ``store_now`` at the store. Counts once: later readings move nothing."""
+        if self._offset is None:
+            self._offset = store_now - self._monotonic()
 
     def __call__(self) -> float:
         """Now, in epoch seconds."""

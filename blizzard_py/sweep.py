@@ -29,6 +29,10 @@ from blizzard_py.state import SourceState, Sweep
 
 # Pages of the full listing that one poll adds: 50,000 names.
 SLICE_PAGES = 50
+# So many late files are dealt with at once.
+LATE_AT_ONCE = 5000
+# How often the journal is folded where there is no sweep that does it.
+FOLD_SECS = 86_400.0
 # After a listing that failed the sweep rests so long, or its interval if that is shorter.
 REST_SECS = 3600.0
 
@@ -39,10 +43,20 @@ def is_due(state: SourceState, source: SourceSettings, now: float) -> bool:
     The first interval begins with the first poll; where a cold start left history
     out, the first sweep is due at once, to tell it from what comes late.
     """
-    if not source.late_sweep_interval_secs or state.progress.state == "Initial":
+    if state.progress.state == "Initial":
         return False
     sweep = state.sweep
-    return sweep.cursor is not None or now - sweep.began >= source.late_sweep_interval_secs
+    return sweep.cursor is not None or now - sweep.began >= interval_of(source)
+
+
+def interval_of(source: SourceSettings) -> float:
+    """Seconds between sweeps; where none is wanted the journal is folded once a day."""
+    return source.late_sweep_interval_secs if sweeps(source) else FOLD_SECS
+
+
+def sweeps(source: SourceSettings) -> bool:
+    """Whether late files are looked for at all: without a watermark none can be late."""
+    return source.use_watermark and source.late_sweep_interval_secs > 0
 
 
 def grace_of(source: SourceSettings, state: SourceState, now: float) -> float:
@@ -81,8 +95,11 @@ class LateSweep:
         self._storage = storage
         self._ledger = ledger
         self._accept: Callable[[str], bool] = accepts(source.compression)
-        self._listed: list[Digests] = []
-        self._from_start = False
+        # Digests of what is listed are 80 bytes a name, so they are kept only by a sweep
+        # that follows one after which the ledger was found to have outgrown the source.
+        self._listed: list[Digests] | None = None
+        self._forgetting = False
+        self._files: int | None = None
         self._resting_until = 0.0
 
     def may_go_on(self, now: float) -> bool:
@@ -97,25 +114,30 @@ class LateSweep:
         """List on from where the sweep is. Raises `StorageError`; writes nothing."""
         start = state.sweep.cursor or ""
         if not start:
-            self._listed.clear()
-            self._from_start = True
+            self._listed = [] if self._forgetting else None
+            self._files = 0
         entries: list[Entry] = []
-        cursor = None
+        cursor: str | None = None
         for number, page in enumerate(self._storage.list_range(start, None)):
             if number >= SLICE_PAGES and entries:
                 cursor = entries[-1].path
                 break
             entries += page.entries
         wanted = [e for e in entries if self._accept(e.path) and not is_hidden(e.path)]
-        self._listed.append(self._ledger.digests_listed([entry.path for entry in wanted]))
+        if self._files is not None:
+            self._files += len(wanted)
+        if self._listed is not None:
+            self._listed.append(self._ledger.digests_listed([entry.path for entry in wanted]))
         return self._sorted(state, wanted, cursor)
 
-    def all_listed(self) -> Digests | None:
-        """Everything that the sweep listed, None if this process has not seen all of it."""
-        if not self._from_start:
+    def over(self) -> Digests | None:
+        """The sweep is over: what it listed, if all of it was kept, for the ledger to forget by."""
+        listed, files = self._listed, self._files
+        self._listed = self._files = None
+        if files is None:  # another process listed the beginning
             return None
-        self._from_start = False
-        return np.concatenate(self._listed)
+        self._forgetting = self._ledger.outgrows(files)
+        return None if listed is None else np.concatenate(listed)
 
     def _sorted(self, state: SourceState, wanted: Sequence[Entry], cursor: str | None) -> Slice:
         passed = {entry.path: entry for entry in wanted if _is_passed(state, entry.path)}
@@ -130,6 +152,10 @@ class LateSweep:
             history = tuple(below)
         if not state.sweep.whole:
             known, late = tuple(late), []
+        if len(late) > LATE_AT_ONCE:
+            # The checkpoint lists them until they are dealt with: the rest is the next slice's.
+            late = sorted(late, key=order_key)[:LATE_AT_ONCE]
+            cursor = late[-1]
         return Slice(tuple(passed[path] for path in late), known, history, cursor)
 
 

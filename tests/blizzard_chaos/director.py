@@ -57,6 +57,7 @@ class Director:
                 if self._chance.random() < 0.2:
                     self._fleet.kill(self._penguin)
                     self._penguin = self._fleet.start("penguin")
+                self._fleet.count("actions")
                 action()
                 self._pause(self._pace.moment(self._chance))
 

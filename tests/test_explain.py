@@ -18,8 +18,9 @@ from blizzard_py.core.config import SourceCompression
 from blizzard_py.core.errors import ConfigError, StateError, Unavailable
 from blizzard_py.core.text import printable
 from blizzard_py.explain import Explanation, explain, lines, located
-from blizzard_py.explain.evidence import LOG_FILES, delta_versions
 from blizzard_py.explain.location import Located, ignored
+from blizzard_py.explain.verdict import moment
+from blizzard_py.tablelog import LOG_FILES, delta_versions
 from penguin_py.__main__ import main as penguin
 from tests.direct_engine import DirectEngine
 from tests.memory_store import Died, Dying, MemoryStorage
@@ -400,19 +401,25 @@ def test_a_late_file_tells_what_will_be_done_with_it(late_files: str, words: str
     found = ask(world, "d=1/1.ndjson")
     assert found.verdict == "late"
     assert found.late is not None
-    assert (found.late.behind, found.late.late_files) == ("2.ndjson", late_files)
-    assert found.late.late_secs == 111  # since the scan after which scans start at 2.ndjson
+    assert found.late.late_files == late_files
     assert words in found.reason
+    began = world.checkpoint()["sweep"]["began"]
+    assert f"due {moment(began + INTERVAL)}" in found.reason
 
 
 def test_a_late_file_that_was_reported_stays_late() -> None:
-    world = late_world()
+    world = late_world(late_files="report")
     for _ in range(4):
         world.now += INTERVAL
         world.drain()
         found = ask(world, "d=1/1.ndjson")
-        assert found.verdict == "late"
-        assert "has dealt with it; it stays out" in found.reason
+        assert (found.verdict, found.outputs) == ("late", None)
+        assert found.batch is not None
+        assert f"late; reported in batch {found.batch.batch} and left out" in found.reason
+    forget_journal(world)
+    found = ask(world, "d=1/1.ndjson")
+    assert found.verdict == "late"
+    assert "has dealt with it, and its batch has left the journal; it stays out" in found.reason
 
 
 def test_a_late_file_without_a_sweep_is_left_alone() -> None:
@@ -426,10 +433,28 @@ def test_a_late_file_that_was_quarantined_shows_its_letter() -> None:
     world.now += INTERVAL
     world.drain()
     found = ask(world, "d=1/1.ndjson")
-    assert (found.verdict, found.batch) == ("quarantined", None)
+    assert found.verdict == "quarantined"
+    assert found.batch is not None
     assert found.dead_letter is not None
     assert found.dead_letter.stage == "late"
-    assert found.dead_letter.object == f"mem://dlq/events_main/late-{int(world.now)}.ndjson"
+    assert found.dead_letter.object == f"mem://dlq/events_main/{found.batch.batch}.ndjson"
+
+
+def test_a_letter_of_a_sweep_of_an_older_release_is_still_shown() -> None:
+    world = late_world()
+    letter = {
+        "path": "mem://raw/d=1/1.ndjson",
+        "error": "appeared too late",
+        "stage": "late",
+        "timestamp": "2025-06-15T15:06:40+00:00",
+        "retry_count": 0,
+    }
+    path = "events_main/late-1750000000.ndjson"
+    world.dlq.put_atomic(path, json.dumps(letter).encode())
+    found = ask(world, "d=1/1.ndjson")
+    assert (found.verdict, found.batch) == ("quarantined", None)
+    assert found.dead_letter is not None
+    assert (found.dead_letter.object, found.dead_letter.stage) == (f"mem://dlq/{path}", "late")
 
 
 def test_a_late_file_waits_in_the_queue_and_is_ingested() -> None:

@@ -56,6 +56,9 @@ def ask(world: World, path: str) -> Explanation:
 
 
 def forget_journal(world: World) -> None:
+    """As a month does: what was settled is in the ledger alone."""
+    world.now += DAY
+    world.drain()  # with a sweep, which folds the journal
     for path in [p for p in world.sink.objects if p.startswith("_blizzard/journal/")]:
         del world.sink.objects[path]
 
@@ -266,21 +269,29 @@ def test_what_the_journal_no_longer_tells_is_done() -> None:
     world.now += DAY
     world.put("d=1/2.ndjson", "r")
     world.drain()
-    forget_journal(world)
-    found = ask(world, "d=1/2.ndjson")
-    assert found.verdict == "done"
-    assert "within the grace period; there is no journal" in found.reason
     found = ask(world, "d=1/1.ndjson")
-    assert (found.verdict, found.partition, found.name) == ("done", "d=1", "1.ndjson")
-    assert "not above '1.ndjson', where scans of 'd=1' start" in found.reason
     assert found.compared_with is not None
     assert (found.compared_with.watermark, found.compared_with.scan_start) == (
         "2.ndjson",
         "1.ndjson",
     )
+    forget_journal(world)
+    found = ask(world, "d=1/1.ndjson")
+    assert (found.verdict, found.partition, found.name) == ("done", "d=1", "1.ndjson")
+    assert "not above '2.ndjson', where scans of 'd=1' start; there is no journal" in found.reason
     world.put("d=1/3.ndjson", "r")
     world.drain()
     assert "the journal, which begins at 20" in ask(world, "d=1/1.ndjson").reason
+
+
+def test_a_name_in_grace_that_the_journal_no_longer_tells_is_done() -> None:
+    world = World(grace_period_secs=40 * DAY)
+    world.put("d=1/1.ndjson", "r")
+    world.drain()
+    forget_journal(world)
+    found = ask(world, "d=1/1.ndjson")
+    assert found.verdict == "done"
+    assert "within the grace period; there is no journal" in found.reason
 
 
 def test_a_closed_partition_tells_its_floor() -> None:
@@ -303,20 +314,20 @@ def test_a_closed_partition_tells_its_floor() -> None:
 
 def test_a_cold_start_with_a_lookback_leaves_older_files_out() -> None:
     world = World(partition_filter={"prefix_template": "date=%Y-%m-%d", "lookback": 1})
-    world.put("date=1970-01-05/1.ndjson", "old")  # the world begins on 1970-01-12
-    world.put("date=1970-01-12/1.ndjson", "r")
-    found = ask(world, "date=1970-01-05/1.ndjson")
+    world.put("date=2025-06-08/1.ndjson", "old")  # the world begins on 2025-06-15
+    world.put("date=2025-06-15/1.ndjson", "r")
+    found = ask(world, "date=2025-06-08/1.ndjson")
     assert found.verdict == "closed"
-    assert "left out by the cold start, which begins at 'date=1970-01-11'" in found.reason
+    assert "left out by the cold start, which begins at 'date=2025-06-14'" in found.reason
     world.drain()
     world.now += 5 * DAY
-    world.put("date=1970-01-17/1.ndjson", "r")
+    world.put("date=2025-06-20/1.ndjson", "r")
     world.drain()
-    found = ask(world, "date=1970-01-05/1.ndjson")
+    found = ask(world, "date=2025-06-08/1.ndjson")
     assert found.verdict == "closed"
-    assert "left out by the cold start, which begins at 'date=1970-01-11'" in found.reason
+    assert "left out by the cold start, which begins at 'date=2025-06-14'" in found.reason
     forget_journal(world)
-    found = ask(world, "date=1970-01-12/1.ndjson")
+    found = ask(world, "date=2025-06-15/1.ndjson")
     assert found.verdict == "closed"
     assert "ingested before" in found.reason
 

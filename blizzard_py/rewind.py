@@ -85,9 +85,9 @@ def moved(state: SourceState, partition: str, name: str) -> SourceState:
             " or bring the files back under new names"
         )
     progress = state.progress
-    depth = progress.depth
-    if depth is None:
+    if progress.state == "Initial":
         raise EditRefused("nothing was ingested yet, so there is no watermark to move; run it once")
+    depth = progress.depth or 0  # only files at the root so far
     if partition.count("/") + bool(partition) > depth:
         raise EditRefused(
             f"{partition!r} is deeper than this source's partitions, which have {depth} components"

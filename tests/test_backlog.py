@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from blizzard_py import backlog as bounds
 from blizzard_py import rereading
-from blizzard_py.backlog import backlog
+from blizzard_py.backlog import Backlog
+from blizzard_py.core.config import SourceSettings
 from blizzard_py.core.model import Entry
+from blizzard_py.core.storage import Storage
 from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.core.watermark import PartitionProgress, Progress
+from blizzard_py.discovery import Apart, Places
 from blizzard_py.rereading import read_lines
 from tests.memory_store import MemoryStorage
 
 EVERYTHING = Progress()
+NOW = 1_750_000_000.0
 
 
 def is_data(path: str) -> bool:
     return path.endswith(".json")
+
+
+def backlog(storage: Storage, progress: Progress, *queued: Entry, **source: Any) -> Backlog:
+    places = Places(progress, SourceSettings(source_uri="x", **source), NOW)
+    return bounds.backlog(storage, progress, is_data, places, queued)
 
 
 def stored(*paths: str) -> MemoryStorage:
@@ -34,11 +44,11 @@ def test_what_waits_is_counted_and_the_oldest_named() -> None:
     storage = stored("d=1/1.json", "d=1/2.json", "d=2/1.json", "d=2/_SUCCESS", "d=2/x.csv")
     done = {"d=1": PartitionProgress("1.json", "1.json")}
     progress = Progress("Active", "d=1/1.json", done, depth=1)
-    found = backlog(storage, progress, is_data, [])
+    found = backlog(storage, progress)
     assert (found.files, found.oldest_ts, found.complete) == (2, 101.0, True)
     queued = Entry("d=1/0.json", 1, 7.0)
-    assert backlog(storage, progress, is_data, [queued]).oldest_ts == 7.0
-    nothing = backlog(stored(), EVERYTHING, is_data, [])
+    assert backlog(storage, progress, queued).oldest_ts == 7.0
+    nothing = backlog(stored(), EVERYTHING)
     assert (nothing.files, nothing.oldest_ts, nothing.complete) == (0, None, True)
 
 
@@ -47,7 +57,7 @@ def test_a_long_backlog_costs_a_bounded_number_of_names_and_says_that_there_is_m
 ) -> None:
     monkeypatch.setattr(bounds, "NAMES_PER_GAP", 5)
     storage = stored(*(f"{number:03}.json" for number in range(50)))
-    found = backlog(storage, EVERYTHING, is_data, [])
+    found = backlog(storage, EVERYTHING)
     assert (found.files, found.complete) == (2 * storage.page_keys, False)
 
 
@@ -58,7 +68,7 @@ def test_many_ranges_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> No
     progress = Progress(
         "Active", "d=09/0.json", {d: PartitionProgress("0.json", "0.json") for d in days}, depth=1
     )
-    found = backlog(storage, progress, is_data, [])
+    found = backlog(storage, progress)
     assert not found.complete
     assert 0 < found.files < 10
 
@@ -68,8 +78,15 @@ def test_directories_of_a_disk_are_all_looked_at(tmp_path: Path) -> None:
         folder = tmp_path / f"d={day:02}"
         folder.mkdir()
         (folder / "1.json").write_text("x")
-    found = backlog(LocalStorage(str(tmp_path)), EVERYTHING, is_data, [])
+    found = backlog(LocalStorage(str(tmp_path)), EVERYTHING)
     assert (found.files, found.complete) == (20, True)
+
+
+def test_partitions_ahead_of_time_are_counted_apart() -> None:
+    storage = stored("d=2025-06-15/1.json", "d=9999-12-31/1.json", "d=9999-12-31/2.json")
+    found = backlog(storage, Progress(depth=1))
+    assert (found.files, found.oldest_ts) == (1, 100.0)
+    assert found.apart == Apart(2, "d=9999-12-31/1.json")
 
 
 def test_lines_are_found_wherever_blocks_end() -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from blizzard_py.core.errors import BlizzardError, NotFound
+from blizzard_py.core.errors import BlizzardError, NotFound, StateError
 from blizzard_py.core.model import StagedLetters
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.stores import open_storage
 from blizzard_py.dlq import DeadLetters
+from blizzard_py.state import Batch
 from tests.s3_server import S3Server
 
 OBJECT = "events_main/b1.records.ndjson"
@@ -36,6 +37,15 @@ def stage(store: Storage, name: str, **files: int) -> StagedLetters:
     return StagedLetters(name, tuple(files.items()))
 
 
+def batch(*letters: StagedLetters) -> Batch:
+    return Batch("b1", 1, "publishing", 1.0, (), 1.0, letters=letters)
+
+
+def names(store: Storage) -> list[str]:
+    """Everything in the queue."""
+    return [e.path for p in store.list_range("events_main/", "events_main0") for e in p.entries]
+
+
 def kept(store: Storage) -> list[tuple[str, int]]:
     found = [json.loads(line) for line in store.read(OBJECT).splitlines()]
     return [(letter["path"], letter["line"]) for letter in found]
@@ -45,30 +55,50 @@ def test_records_of_all_tasks_come_in_the_order_of_files_and_lines(store: Storag
     letters = DeadLetters(store, "events_main", "s3://raw")
     first = stage(store, "staging/0", a=200, d=1)
     second = stage(store, "staging/1", b=2, c=300)
-    uri = letters.keep_records("b1", store, [first, second])
+    uri = letters.keep_records(batch(first, second), store)
     assert uri == f"{store.uri}/{OBJECT}"
     assert kept(store) == [
         (path, n)
         for path, count in {"a": 200, "b": 2, "c": 300, "d": 1}.items()
         for n in range(count)
     ]
-    # The batch runs again: with fewer, then with none.
-    letters.keep_records("b1", store, [stage(store, "staging/2", a=1)])
-    assert kept(store) == [("a", 0)]
-    assert letters.keep_records("b1", store, []) is None
-    with pytest.raises(NotFound):
-        store.read(OBJECT)
-    assert [e.path for p in store.list_range("events_main/", None) for e in p.entries] == [
-        "staging/0",
-        "staging/1",
-        "staging/2",
-    ]
+    # Whoever finishes the batch writes the same again.
+    before = store.read(OBJECT)
+    letters.keep_records(batch(first, second), store)
+    assert store.read(OBJECT) == before
+    assert names(store) == [OBJECT]
+    assert letters.keep_records(batch(), store) is None
+
+
+@pytest.mark.parametrize("place", [OBJECT, "events_main/replayed/b1.records.ndjson"])
+def test_records_that_are_staged_no_more_were_copied_or_are_missed(
+    store: Storage, place: str
+) -> None:
+    letters = DeadLetters(store, "events_main", "s3://raw")
+    staged = stage(store, "staging/0", a=1)
+    store.delete("staging/0")
+    with pytest.raises(StateError, match="neither staged nor here"):
+        letters.keep_records(batch(staged), store)
+    store.put_atomic(place, b"kept before, or by a replay put away")
+    assert letters.keep_records(batch(staged), store) == f"{store.uri}/{OBJECT}"
+    assert names(store) == [place]
+
+
+def test_what_a_crash_left_of_copying_is_removed_and_nothing_else(store: Storage) -> None:
+    letters = DeadLetters(store, "events_main", "s3://raw")
+    letters.tidy(batch())  # a queue that nothing was written to yet
+    left = "events_main/b1.records.0f.tmp"
+    others = ["events_main/b1.ndjson", OBJECT, "events_main/b2.records.0f.tmp"]
+    for path in (left, *others):
+        store.put_atomic(path, b"x")
+    letters.tidy(batch())
+    assert names(store) == sorted(others)
 
 
 def test_fewer_records_than_were_reported_are_no_letters(store: Storage) -> None:
     letters = DeadLetters(store, "events_main", "s3://raw")
     staged = StagedLetters(stage(store, "staging/0", a=2).staged, (("a", 3),))
     with pytest.raises(BlizzardError, match="a: its task reported 3 bad records and staged 2"):
-        letters.keep_records("b1", store, [staged])
+        letters.keep_records(batch(staged), store)
     with pytest.raises(NotFound):
         store.read(OBJECT)

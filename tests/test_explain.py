@@ -18,8 +18,9 @@ from blizzard_py.core.config import SourceCompression
 from blizzard_py.core.errors import ConfigError, StateError, Unavailable
 from blizzard_py.core.text import printable
 from blizzard_py.explain import Explanation, explain, lines, located
-from blizzard_py.explain.evidence import LOG_FILES, delta_versions
 from blizzard_py.explain.location import Located, ignored
+from blizzard_py.explain.verdict import moment
+from blizzard_py.tablelog import LOG_FILES, delta_versions
 from penguin_py.__main__ import main as penguin
 from tests.direct_engine import DirectEngine
 from tests.memory_store import Died, Dying, MemoryStorage
@@ -55,6 +56,9 @@ def ask(world: World, path: str) -> Explanation:
 
 
 def forget_journal(world: World) -> None:
+    """As a month does: what was settled is in the ledger alone."""
+    world.now += DAY
+    world.drain()  # with a sweep, which folds the journal
     for path in [p for p in world.sink.objects if p.startswith("_blizzard/journal/")]:
         del world.sink.objects[path]
 
@@ -265,21 +269,29 @@ def test_what_the_journal_no_longer_tells_is_done() -> None:
     world.now += DAY
     world.put("d=1/2.ndjson", "r")
     world.drain()
-    forget_journal(world)
-    found = ask(world, "d=1/2.ndjson")
-    assert found.verdict == "done"
-    assert "within the grace period; there is no journal" in found.reason
     found = ask(world, "d=1/1.ndjson")
-    assert (found.verdict, found.partition, found.name) == ("done", "d=1", "1.ndjson")
-    assert "not above '1.ndjson', where scans of 'd=1' start" in found.reason
     assert found.compared_with is not None
     assert (found.compared_with.watermark, found.compared_with.scan_start) == (
         "2.ndjson",
         "1.ndjson",
     )
+    forget_journal(world)
+    found = ask(world, "d=1/1.ndjson")
+    assert (found.verdict, found.partition, found.name) == ("done", "d=1", "1.ndjson")
+    assert "not above '2.ndjson', where scans of 'd=1' start; there is no journal" in found.reason
     world.put("d=1/3.ndjson", "r")
     world.drain()
     assert "the journal, which begins at 20" in ask(world, "d=1/1.ndjson").reason
+
+
+def test_a_name_in_grace_that_the_journal_no_longer_tells_is_done() -> None:
+    world = World(grace_period_secs=40 * DAY)
+    world.put("d=1/1.ndjson", "r")
+    world.drain()
+    forget_journal(world)
+    found = ask(world, "d=1/1.ndjson")
+    assert found.verdict == "done"
+    assert "within the grace period; there is no journal" in found.reason
 
 
 def test_a_closed_partition_tells_its_floor() -> None:
@@ -302,20 +314,20 @@ def test_a_closed_partition_tells_its_floor() -> None:
 
 def test_a_cold_start_with_a_lookback_leaves_older_files_out() -> None:
     world = World(partition_filter={"prefix_template": "date=%Y-%m-%d", "lookback": 1})
-    world.put("date=1970-01-05/1.ndjson", "old")  # the world begins on 1970-01-12
-    world.put("date=1970-01-12/1.ndjson", "r")
-    found = ask(world, "date=1970-01-05/1.ndjson")
+    world.put("date=2025-06-08/1.ndjson", "old")  # the world begins on 2025-06-15
+    world.put("date=2025-06-15/1.ndjson", "r")
+    found = ask(world, "date=2025-06-08/1.ndjson")
     assert found.verdict == "closed"
-    assert "left out by the cold start, which begins at 'date=1970-01-11'" in found.reason
+    assert "left out by the cold start, which begins at 'date=2025-06-14'" in found.reason
     world.drain()
     world.now += 5 * DAY
-    world.put("date=1970-01-17/1.ndjson", "r")
+    world.put("date=2025-06-20/1.ndjson", "r")
     world.drain()
-    found = ask(world, "date=1970-01-05/1.ndjson")
+    found = ask(world, "date=2025-06-08/1.ndjson")
     assert found.verdict == "closed"
-    assert "left out by the cold start, which begins at 'date=1970-01-11'" in found.reason
+    assert "left out by the cold start, which begins at 'date=2025-06-14'" in found.reason
     forget_journal(world)
-    found = ask(world, "date=1970-01-12/1.ndjson")
+    found = ask(world, "date=2025-06-15/1.ndjson")
     assert found.verdict == "closed"
     assert "ingested before" in found.reason
 
@@ -400,19 +412,25 @@ def test_a_late_file_tells_what_will_be_done_with_it(late_files: str, words: str
     found = ask(world, "d=1/1.ndjson")
     assert found.verdict == "late"
     assert found.late is not None
-    assert (found.late.behind, found.late.late_files) == ("2.ndjson", late_files)
-    assert found.late.late_secs == 111  # since the scan after which scans start at 2.ndjson
+    assert found.late.late_files == late_files
     assert words in found.reason
+    began = world.checkpoint()["sweep"]["began"]
+    assert f"due {moment(began + INTERVAL)}" in found.reason
 
 
 def test_a_late_file_that_was_reported_stays_late() -> None:
-    world = late_world()
+    world = late_world(late_files="report")
     for _ in range(4):
         world.now += INTERVAL
         world.drain()
         found = ask(world, "d=1/1.ndjson")
-        assert found.verdict == "late"
-        assert "has dealt with it; it stays out" in found.reason
+        assert (found.verdict, found.outputs) == ("late", None)
+        assert found.batch is not None
+        assert f"late; reported in batch {found.batch.batch} and left out" in found.reason
+    forget_journal(world)
+    found = ask(world, "d=1/1.ndjson")
+    assert found.verdict == "late"
+    assert "has dealt with it, and its batch has left the journal; it stays out" in found.reason
 
 
 def test_a_late_file_without_a_sweep_is_left_alone() -> None:
@@ -426,10 +444,28 @@ def test_a_late_file_that_was_quarantined_shows_its_letter() -> None:
     world.now += INTERVAL
     world.drain()
     found = ask(world, "d=1/1.ndjson")
-    assert (found.verdict, found.batch) == ("quarantined", None)
+    assert found.verdict == "quarantined"
+    assert found.batch is not None
     assert found.dead_letter is not None
     assert found.dead_letter.stage == "late"
-    assert found.dead_letter.object == f"mem://dlq/events_main/late-{int(world.now)}.ndjson"
+    assert found.dead_letter.object == f"mem://dlq/events_main/{found.batch.batch}.ndjson"
+
+
+def test_a_letter_of_a_sweep_of_an_older_release_is_still_shown() -> None:
+    world = late_world()
+    letter = {
+        "path": "mem://raw/d=1/1.ndjson",
+        "error": "appeared too late",
+        "stage": "late",
+        "timestamp": "2025-06-15T15:06:40+00:00",
+        "retry_count": 0,
+    }
+    path = "events_main/late-1750000000.ndjson"
+    world.dlq.put_atomic(path, json.dumps(letter).encode())
+    found = ask(world, "d=1/1.ndjson")
+    assert (found.verdict, found.batch) == ("quarantined", None)
+    assert found.dead_letter is not None
+    assert (found.dead_letter.object, found.dead_letter.stage) == (f"mem://dlq/{path}", "late")
 
 
 def test_a_late_file_waits_in_the_queue_and_is_ingested() -> None:

@@ -74,7 +74,7 @@ def test_waiting_allows_for_the_interval_and_backoff(source: Activity, time: Tim
 def test_a_running_job_may_be_silent_for_long_and_longer_for_more_bytes(
     source: SourceActivity, time: Time
 ) -> None:
-    batch = Batch("b", 1, "running", NOW, (Entry("a", 3_600_000_000, NOW),))
+    batch = Batch("b", 1, "running", NOW, (Entry("a", 3_600_000_000, NOW),), NOW)
     source.cycle_began()
     source.batch_began(batch)
     assert job_secs(3_600_000_000) == JOB_SECS + 3600
@@ -93,7 +93,7 @@ def test_a_running_job_may_be_silent_for_long_and_longer_for_more_bytes(
 def test_publishing_beside_a_running_job_does_not_shorten_its_time(
     source: SourceActivity, time: Time
 ) -> None:
-    source.batch_began(Batch("b", 1, "running", NOW, ()))
+    source.batch_began(Batch("b", 1, "running", NOW, (), NOW))
     source.beat()
     time.now += JOB_SECS
     assert alive((source.pulse,), time.now).ok
@@ -167,7 +167,7 @@ def test_utilisation_is_the_share_of_the_last_minutes_in_batches(
     source: SourceActivity, time: Time
 ) -> None:
     assert source.utilization() == 0
-    batch = Batch("b", 1, "running", time.now, ())
+    batch = Batch("b", 1, "running", time.now, (), time.now)
     source.batch_began(batch)
     time.now += 150
     assert source.utilization() == pytest.approx(0.5)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from blizzard_py import processed
 from blizzard_py.core.errors import StateError
-from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.stores import open_storage
 from blizzard_py.processed import (
@@ -22,6 +21,7 @@ from blizzard_py.processed import (
     TAIL,
     ProcessedSet,
     Segment,
+    digests_of,
     discard,
     load,
     segments_from_json,
@@ -44,7 +44,7 @@ def added(storage: Storage, done: ProcessedSet, paths: list[str]) -> ProcessedSe
     change = done.adding(paths)
     if change is None:
         return done
-    after = write(storage, FOLDER, change)
+    after = write(storage, FOLDER, change, 1)
     discard(storage, FOLDER, change)
     return after
 
@@ -61,8 +61,8 @@ def test_the_empty_set_holds_nothing() -> None:
     assert len(done) == 0
     assert "a" not in done
     assert done.segments == ()
-    assert done.unseen([Entry("a", 1, 0.0)]) == (Entry("a", 1, 0.0),)
-    assert done.unseen([]) == ()
+    assert done.unseen(["a"]) == ["a"]
+    assert done.unseen([]) == []
     assert done.adding([]) is None
 
 
@@ -82,8 +82,8 @@ def test_what_is_written_is_loaded_again(tmp_path: Path, on_disk: bool) -> None:
 
 def test_new_files_keep_their_order() -> None:
     done = added(MemoryStorage(), ProcessedSet(), names(100))
-    entries = [Entry(path, i, float(i)) for i, path in enumerate(reversed(names(120)))]
-    assert done.unseen(entries) == tuple(entries[:20])
+    paths = list(reversed(names(120)))
+    assert done.unseen(paths) == paths[:20]
 
 
 def test_a_path_counts_once_however_often_it_is_added() -> None:
@@ -99,7 +99,7 @@ def test_a_change_leaves_the_set_it_was_made_from_alone() -> None:
     before = added(storage, ProcessedSet(), ["a"])
     change = before.adding(["b"])
     assert change is not None
-    write(storage, FOLDER, change)
+    write(storage, FOLDER, change, 1)
     assert len(before) == 1
     assert "b" not in before
 
@@ -122,7 +122,7 @@ def test_it_equals_a_set_and_stays_compact(batches: list[list[int]], tail: int) 
                 continue
             additions += 1
             rewritten += len(change.digests)
-            done = write(storage, FOLDER, change)
+            done = write(storage, FOLDER, change, 1)
             discard(storage, FOLDER, change)
             sizes = [segment.count for segment in done.segments]
             levels = math.log2(max(len(model) / tail, 1))
@@ -150,7 +150,7 @@ def test_at_any_crash_the_saved_list_loads_and_a_sweep_removes_the_rest() -> Non
         try:
             change = done.adding(names(10, start=100))
             assert change is not None
-            after = write(storage, FOLDER, change)
+            after = write(storage, FOLDER, change, 1)
             storage.put_atomic("checkpoint", b"")
             checkpoint = after.segments
             dying._step()
@@ -163,11 +163,12 @@ def test_at_any_crash_the_saved_list_loads_and_a_sweep_removes_the_rest() -> Non
         assert all(path in again for path in names(10))
         new = [path in again for path in names(10, start=100)]
         assert all(new) == any(new) == ("checkpoint" in storage.objects)
-        sweep(storage, FOLDER, checkpoint)
+        # The next start is in the next epoch.
+        sweep(storage, FOLDER, checkpoint, 2)
         storage.objects.pop("checkpoint", None)
         assert objects(storage) == len(checkpoint)
         assert len(load(storage, FOLDER, checkpoint)) == len(again)
-        assert sweep(storage, FOLDER, checkpoint) == 0
+        assert sweep(storage, FOLDER, checkpoint, 2) == 0
 
 
 def test_a_sweep_stays_in_its_folder(tmp_path: Path) -> None:
@@ -177,13 +178,28 @@ def test_a_sweep_stays_in_its_folder(tmp_path: Path) -> None:
     for path in others:
         storage.put_atomic(path, b"x")
     storage.put_atomic(f"{FOLDER}/torn.digests.123.tmp", b"x")
-    assert sweep(storage, FOLDER, done.segments) == 1
+    assert sweep(storage, FOLDER, done.segments, 2) == 1
     assert all(storage.stat(path) for path in others)
     assert "a" in load(storage, FOLDER, done.segments)
 
 
 def test_a_sweep_of_nothing_removes_nothing(tmp_path: Path) -> None:
-    assert sweep(open_storage(str(tmp_path), {}), FOLDER, ()) == 0
+    assert sweep(open_storage(str(tmp_path), {}), FOLDER, (), 1) == 0
+
+
+def test_a_sweep_leaves_alone_what_its_own_and_later_epochs_wrote() -> None:
+    """A daemon that was replaced and does not know it takes nothing from its successor."""
+    storage = MemoryStorage()
+    for epoch in (1, 2, 3):
+        change = ProcessedSet().adding([f"{epoch}.json"])
+        assert change is not None
+        write(storage, FOLDER, change, epoch)
+    storage.put_atomic(f"{FOLDER}/of-a-release-without-epochs.digests", b"x")
+    assert sweep(storage, FOLDER, (), 2) == 2
+    assert [path.rpartition("/")[2][:9] for path in sorted(storage.objects)] == [
+        "00000002~",
+        "00000003~",
+    ]
 
 
 # -- damage ---------------------------------------------------------------------
@@ -253,10 +269,10 @@ def full() -> tuple[MemoryStorage, ProcessedSet]:
 def forgot(
     storage: MemoryStorage, done: ProcessedSet, listed: list[str], now: float
 ) -> ProcessedSet:
-    change = done.forgetting(listed, now)
+    change = done.forgetting(digests_of(listed), now)
     if change is None:
         return done
-    after = load(storage, FOLDER, write(storage, FOLDER, change).segments)
+    after = load(storage, FOLDER, write(storage, FOLDER, change, 1).segments)
     discard(storage, FOLDER, change)
     assert objects(storage) == len(after.segments)
     return after
@@ -270,11 +286,11 @@ def test_names_missing_twice_a_week_apart_are_dropped(
     done = forgot(storage, done, left, NOW)
     assert len(done) == 4 * TAIL
     assert all(path in done for path in names(4 * TAIL)[::100])
-    assert done.forgetting(left, NOW + FORGET_SECS - 1) is None
+    assert done.forgetting(digests_of(left), NOW + FORGET_SECS - 1) is None
     done = forgot(storage, done, left, NOW + FORGET_SECS)
     assert len(done) == TAIL
     assert all(path in done for path in left)
-    assert done.forgetting(left, NOW + FORGET_SECS) is None
+    assert done.forgetting(digests_of(left), NOW + FORGET_SECS) is None
 
 
 def test_a_disk_that_was_not_mounted_for_a_day_costs_nothing(
@@ -334,7 +350,7 @@ def test_a_source_that_is_empty_for_good_leaves_no_segment(
 
 def test_while_the_set_is_not_much_longer_than_the_source_nothing_happens() -> None:
     done = added(MemoryStorage(), ProcessedSet(), names(TAIL))
-    assert done.forgetting([], NOW) is None
+    assert done.forgetting(digests_of([]), NOW) is None
 
 
 # -- the checkpoint's list --------------------------------------------------------

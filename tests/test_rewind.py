@@ -129,7 +129,7 @@ def test_nothing_is_changed_in_the_middle_of_publishing() -> None:
     world = ingested()
     source = world.pipeline()
     seen = rewind.stored(source)
-    flying = replace(seen.state, in_flight=(Batch("b", 1, "publishing", 1.0, ()),))
+    flying = replace(seen.state, in_flight=(Batch("b", 1, "publishing", 1.0, (), 1.0),))
     source._file.take(lambda d, _w: d, {})
     source._file.save(state_to_json(flying, world.now))
     before = world.sink.read("_blizzard/events_main_checkpoint.json")
@@ -145,7 +145,7 @@ def test_a_batch_that_runs_is_dropped_and_found_again() -> None:
     entry = world.source.stat(f"{DAY}/4.json")
     assert entry is not None
     flying = replace(
-        rewind.stored(source).state, in_flight=(Batch("b", 1, "running", 1.0, (entry,)),)
+        rewind.stored(source).state, in_flight=(Batch("b", 1, "running", 1.0, (entry,), 1.0),)
     )
     source._file.take(lambda d, _w: d, {})
     source._file.save(state_to_json(flying, world.now))

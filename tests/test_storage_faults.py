@@ -20,13 +20,13 @@ from azure.storage.blob.aio import ExponentialRetry
 
 from blizzard_py.core import store_azure, store_gcs, store_s3
 from blizzard_py.core.errors import AccessDenied, Unavailable
-from blizzard_py.core.model import Entry
 from blizzard_py.core.scan import scan
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.store_object import Patience
 from blizzard_py.core.stores import open_storage
-from blizzard_py.core.watermark import Progress, advance
+from blizzard_py.core.watermark import Progress
 from tests.fault_proxy import Fault, FaultProxy, fault_proxy
+from tests.watermarks import passed
 
 NAMES = [f"date=1/{number:02d}" for number in range(30)]
 REQUESTS = 4  # S3 and GCS: pages of 5, 10, 10, 5; Azure: the root, then pages of 10
@@ -194,7 +194,7 @@ def test_a_scan_fails_as_a_whole_and_the_next_one_finds_everything(world: World)
     new = ["date=1/9", "date=2/9", "date=4/0"]
     for name in [*old, *new]:
         storage.put_atomic(name, b"x")
-    progress = advance(Progress(depth=1), [Entry(name, 1, 0) for name in old], (), 1e9, 0)
+    progress = passed(Progress(depth=1), old)
     world.proxy.arm(from_on(2, 503))
     with pytest.raises(Unavailable):
         scan(storage, progress, lambda _path: True, 4)

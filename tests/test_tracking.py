@@ -74,9 +74,9 @@ def test_tracking_cannot_be_switched_on_a_state(before: bool) -> None:
     world.put("d=1/1.ndjson", "r1")
     world.drain()
     world.settings["use_watermark"] = not before
-    with pytest.raises(StateError, match="use another source name"):
+    with pytest.raises(StateError, match="give the source another id"):
         world.drain()
-    with pytest.raises(StateError, match="use another source name"):
+    with pytest.raises(StateError, match="give the source another id"):
         world.pipeline().discover(world.pipeline().load())
 
 

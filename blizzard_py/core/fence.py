@@ -96,6 +96,17 @@ class FencedFile:
             raise self._fenced(None)
         return found.modified
 
+    def check(self) -> None:
+        """Raise `FencedError` if another took the file over since `take`; `StorageError`.
+
+        What a daemon that was replaced finds missing was its successor's to remove.
+        """
+        if self._epoch is None:
+            return
+        found = self._stored()
+        if found is None or found.id != self._id:
+            raise self._fenced(found)
+
     def save(self, document: Mapping[str, Any]) -> None:
         """Replace the state, whole and durable. Raises `FencedError` if it is not ours any more."""
         if self._epoch is None:

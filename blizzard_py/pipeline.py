@@ -207,6 +207,7 @@ class SourcePipeline:
 
     def _cycle(self, stop: StopEvent) -> bool:
         state = self._state if self._state is not None else self._recover()
+        self._state = state  # what recovery has loaded is not to be loaded again, without an epoch
         found = self.discover(state)
         self._log.debug(
             "discovered", files=len(found.files), requests=found.requests, keys=found.keys

@@ -85,7 +85,8 @@ def is_running_batch(world: World) -> Callable[[str, str], bool]:
 
 
 def letter_paths(world: World) -> list[str]:
-    return sorted(letter["path"].removeprefix("mem://raw/") for letter in world.letters())
+    place = f"{world.source.uri}/"
+    return sorted(letter["path"].removeprefix(place) for letter in world.letters())
 
 
 def disk(world: World, folder: Path) -> Callable[[str, float], None]:

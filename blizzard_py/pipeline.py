@@ -197,8 +197,8 @@ class SourcePipeline:
             return self._cycle(stop)
         except StateError:
             self._state = None
-            # To one that was replaced, what its successor has cleared away looks lost.
-            self._file.confirm()
+            # To one that was replaced the remedy in the message does not apply.
+            self._file.check()
             raise
         except BaseException:
             # What was saved last is the truth; see the module's docstring.
@@ -207,6 +207,7 @@ class SourcePipeline:
 
     def _cycle(self, stop: StopEvent) -> bool:
         state = self._state if self._state is not None else self._recover()
+        self._state = state  # what recovery has loaded is not to be loaded again, without an epoch
         found = self.discover(state)
         self._log.debug(
             "discovered", files=len(found.files), requests=found.requests, keys=found.keys

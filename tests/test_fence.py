@@ -65,6 +65,18 @@ def test_each_start_raises_the_epoch_and_the_one_before_is_fenced(storage: Stora
     assert json.loads(storage.read(PATH))["a"] == 3
 
 
+def test_who_was_replaced_is_told_so_also_when_it_only_asks() -> None:
+    storage = MemoryStorage()
+    first, second = FencedFile(storage, "state.json"), FencedFile(storage, "state.json")
+    first.check()  # has taken nothing yet
+    first.take(plain, {})
+    first.check()
+    second.take(plain, {})
+    second.check()
+    with pytest.raises(FencedError, match="taken over by writer"):
+        first.check()
+
+
 def test_two_that_start_at_once_agree_on_one(storage: Storage) -> None:
     files = [FencedFile(storage, PATH) for _ in range(4)]
     barrier = threading.Barrier(4)

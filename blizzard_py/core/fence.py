@@ -96,10 +96,15 @@ class FencedFile:
             raise self._fenced(None)
         return found.modified
 
-    def confirm(self) -> None:
-        """Raise `FencedError` if the file is another process's by now, `StorageError`."""
+    def check(self) -> None:
+        """Raise `FencedError` if another took the file over since `take`; `StorageError`.
+
+        What a daemon that was replaced finds missing was its successor's to remove.
+        """
+        if self._epoch is None:
+            return
         found = self._stored()
-        if self._epoch is not None and (found is None or found.id != self._id):
+        if found is None or found.id != self._id:
             raise self._fenced(found)
 
     def save(self, document: Mapping[str, Any]) -> None:

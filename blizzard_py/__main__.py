@@ -59,20 +59,29 @@ def main() -> None:
     examples=(
         "blizzard run config.yaml                     # until SIGTERM or SIGINT",
         "blizzard run config.yaml --once              # drain what is there, then exit",
+        "blizzard run config.yaml --fresh             # ingest all again: the checkpoint is gone",
         "blizzard run config.yaml --log-level debug 2>&1 | jq .event",
     ),
 )
 @config_argument
 @once_option
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Begin anew where the checkpoint is missing, although there are traces of earlier work.",
+)
 @log_level_option
 @command
-def run(config: Path, once: bool) -> int:
+def run(config: Path, once: bool, fresh: bool) -> int:
     """Poll every source and ingest what is new.
 
-    Without --once it runs until SIGTERM or SIGINT. Exit codes: 0 done, 1 a
-    pipeline failed, 2 bad configuration, 3 another daemon has taken over.
+    Without --once it runs until SIGTERM or SIGINT. A source whose checkpoint is
+    missing, but not its journal or its rows in the table, is refused, since it would
+    ingest everything again; --fresh insists, and is for one start by hand. It leaves
+    checkpoints that are there alone. Exit codes: 0 done, 1 a pipeline failed, 2 bad
+    configuration or a source refused, 3 another daemon has taken over.
     """
-    return app.run_daemon(load_config(config), once=once)
+    return app.run_daemon(load_config(config), once=once, fresh=fresh)
 
 
 @main.command(section="Set up", examples=("blizzard validate config.yaml",))

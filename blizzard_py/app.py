@@ -32,8 +32,11 @@ from blizzard_py.wiring import (
 )
 
 
-def run_daemon(config: Config, *, once: bool) -> int:
-    """Run every source until the work is done or a signal comes. Returns the exit code."""
+def run_daemon(config: Config, *, once: bool, fresh: bool = False) -> int:
+    """Run every source until the work is done or a signal comes. Returns the exit code.
+
+    ``fresh`` insists on a cold start of sources whose checkpoint is missing.
+    """
     if not config.pipelines:
         raise ConfigError("configuration", ["pipelines: is required to run blizzard"])
     log = get_logger()
@@ -41,7 +44,7 @@ def run_daemon(config: Config, *, once: bool) -> int:
     stop = threading.Event()
     limits = config.global_
     loop = Loop(once, limits.poll_jitter_secs, limits.shutdown_grace_secs)
-    workers = build(config, engine)
+    workers = build(config, engine, fresh=fresh)
     panel = Panel("blizzard", [w.activity for w in workers], time.time)
     with stop_on_signals(stop), served(config.metrics, panel):
         log.info("started", sources=[w.name for w in workers], once=once)

@@ -24,6 +24,15 @@ from blizzard_py.tablelog import commits, listed, read_each
 COMMITS = 100
 _SEGMENT_FOLDERS = ("processed", "ledger")
 
+_LIVE = (
+    "Bring the checkpoint back, make it again with `blizzard checkpoint rebuild`, take over the"
+    " state of an earlier name with `blizzard rename` or `id:`, or insist with --fresh"
+)
+_BESIDE = (
+    "Bring the checkpoint back, or take the files that are still missing with `blizzard ingest`,"
+    " which knows what was done"
+)
+
 
 def check_cold_start(parts: Parts) -> None:
     """Raise `ColdStartRefused` if there is no checkpoint, but traces of one.
@@ -37,9 +46,7 @@ def check_cold_start(parts: Parts) -> None:
     if trace is not None:
         raise ColdStartRefused(
             f"{parts.name}: {sink.uri}/{checkpoint_path(parts.id)} is missing, but {trace}; a start"
-            " from nothing would ingest everything again. Bring the checkpoint back, make it again"
-            " with `blizzard checkpoint rebuild`, take over the state of an earlier name with"
-            " `blizzard rename` or `id:`, or insist with --fresh"
+            f" from nothing would ingest everything again. {_BESIDE if parts.suffix else _LIVE}"
         )
 
 

@@ -69,10 +69,13 @@ def _partition_rules(by: PartitionBy) -> tuple[PartitionRule, ...]:
     )
 
 
-def build(config: Config, engine: Engine) -> list[SourcePipeline]:
-    """Every source of every pipeline, wired. Opens no connection."""
+def build(config: Config, engine: Engine, *, fresh: bool = False) -> list[SourcePipeline]:
+    """Every source of every pipeline, wired. Opens no connection.
+
+    ``fresh`` insists on a cold start where the checkpoint is missing, whatever else is there.
+    """
     return [
-        SourcePipeline(parts_of(config, (name, source_name), engine))
+        SourcePipeline(parts_of(config, (name, source_name), engine), fresh=fresh)
         for name, pipeline in config.pipelines.items()
         for source_name in pipeline.sources
     ]

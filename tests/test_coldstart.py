@@ -1,0 +1,133 @@
+"""Starts without a checkpoint: refused where there was work before, unless somebody insists."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from blizzard_py.__main__ import main as blizzard
+from blizzard_py.core.errors import ColdStartRefused
+from blizzard_py.core.stores import open_storage
+from blizzard_py.pipeline import SourcePipeline
+from blizzard_py.siblings import checkpoints
+from blizzard_py.state import checkpoint_path
+from tests.direct_engine import DirectEngine
+from tests.pipeline_world import World
+from tests.scenario import Scenario, ndjson
+
+CHECKPOINT = "_blizzard/events_main_checkpoint.json"
+
+
+class Engine(DirectEngine):
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
+    """Two sources of one table, each with a file that is done."""
+    monkeypatch.setattr("blizzard_py.spark.SparkEngine", lambda *_: Engine())
+    found = Scenario(tmp_path, str(tmp_path))
+    found.document["pipelines"]["events"]["sources"]["other"] = {
+        "source_uri": str(tmp_path / "other"),
+        "poll_interval_secs": 0.2,
+    }
+    found.write_config()
+    found.put_rows("date=2024-01-01/1.json.gz", 1)
+    put_other(found, "1", 10)
+    found.ingest()
+    return found
+
+
+def put_other(scenario: Scenario, name: str, number: int) -> None:
+    other = open_storage(str(scenario.folder / "other"), {})
+    other.put_atomic(f"date=2024-01-01/{name}.json.gz", ndjson({"id": number, "text": "t"}))
+
+
+def run(scenario: Scenario, *more: str) -> Result:
+    return CliRunner().invoke(blizzard, ["run", str(scenario.config), "--once", *more])
+
+
+def test_a_source_whose_checkpoint_is_gone_is_refused_and_its_neighbour_goes_on(
+    scenario: Scenario,
+) -> None:
+    scenario.table.delete(CHECKPOINT)
+    put_other(scenario, "2", 20)
+    done = run(scenario)
+    assert done.exit_code == 2
+    for remedy in ("checkpoint rebuild", "blizzard rename", "`id:`", "--fresh"):
+        assert remedy in done.stderr
+    assert scenario.table.stat(CHECKPOINT) is None
+    scenario.once("penguin")
+    assert scenario.ids() == [1, 10, 20]
+
+
+def test_whoever_insists_begins_anew_and_other_checkpoints_are_left_alone(
+    scenario: Scenario,
+) -> None:
+    scenario.table.delete(CHECKPOINT)
+    put_other(scenario, "2", 20)
+    assert run(scenario, "--fresh").exit_code == 0
+    scenario.once("penguin")
+    assert scenario.ids() == [1, 1, 10, 20]
+
+
+def test_a_new_name_over_the_same_files_is_refused(scenario: Scenario) -> None:
+    sources = scenario.document["pipelines"]["events"]["sources"]
+    sources["renamed"] = sources.pop("main")
+    scenario.write_config()
+    done = run(scenario)
+    assert done.exit_code == 2
+    assert "events_main_checkpoint.json is of the same files" in done.stderr
+
+
+def test_rows_in_the_log_are_a_trace_of_their_own(scenario: Scenario) -> None:
+    scenario.once("penguin")
+    scenario.table.delete(CHECKPOINT)
+    scenario.table.delete_tree("_blizzard/journal/events_main")
+    done = run(scenario)
+    assert done.exit_code == 2
+    assert "_delta_log/" in done.stderr
+
+
+def test_a_source_that_never_was_begins_without_a_word() -> None:
+    world = World()
+    world.put("d=1/1.json", "a")
+    world.drain()
+    assert world.rows() == ["a"]
+    assert json.loads(world.sink.read(CHECKPOINT))["writer"]["epoch"] == 1
+    del world.sink.objects[CHECKPOINT]
+    with pytest.raises(ColdStartRefused, match="the journal has batch"):
+        world.drain()
+    world.drain(SourcePipeline(world.pipeline()._parts, fresh=True))
+    assert world.rows() == ["a", "a"]
+
+
+def test_a_backfill_begins_beside_its_source_and_says_what_to_do_without_its_checkpoint(
+    scenario: Scenario,
+) -> None:
+    today = f"date={dt.datetime.now(dt.UTC):%Y-%m-%d}"
+    scenario.main_source["partition_filter"] = {"prefix_template": "date=%Y-%m-%d", "lookback": 1}
+    scenario.main_source["id"] = "later"
+    scenario.put_rows(f"{today}/1.json.gz", 2)
+    scenario.put_rows("date=2023-01-01/1.json.gz", 5)
+    scenario.write_config()
+    assert run(scenario, "--fresh").exit_code == 0
+    command = [
+        *("backfill", str(scenario.config), "--pipeline=events", "--source=main"),
+        *("--from=date=2023-01-01", "--to=date=2023-01-02"),
+    ]
+    first = CliRunner().invoke(blizzard, command)
+    assert first.exit_code == 0, first.output
+    [ours] = [path for path in checkpoints(scenario.table) if "_backfill_" in path]
+    scenario.table.delete(checkpoint_path(ours))
+    again = CliRunner().invoke(blizzard, command)
+    assert again.exit_code == 2
+    assert "`blizzard ingest`" in again.stderr
+    assert "--fresh" not in again.stderr
+    scenario.once("penguin")
+    assert scenario.ids() == [1, 2, 5, 10]

@@ -34,7 +34,7 @@ def main() -> int:
         else:
             counts = run_local(folder, plan)
     except Trouble as trouble:
-        _say(f"{trouble}\nFAILED, seed {plan.seed}; what is left is in {folder}")
+        _say(f"FAILED, {trouble}\nwhat is left is in {folder}")
         return 1
     shutil.rmtree(folder)
     counts["seconds"] = round(time.monotonic() - began)

@@ -59,6 +59,14 @@ def run_s3(folder: Path, plan: Plan, server: S3Server) -> dict[str, int]:
 
 
 def _run(folder: Path, plan: Plan, place: Place) -> dict[str, int]:
+    try:
+        return _judged(folder, plan, place)
+    except Trouble as trouble:
+        seed = f"seed {plan.seed}, {plan.secs:g} s with a grace period of {plan.pace.grace:g} s"
+        raise Trouble(f"{seed}: {trouble}") from None
+
+
+def _judged(folder: Path, plan: Plan, place: Place) -> dict[str, int]:
     control = folder / "control"
     control.mkdir()
     fleet = Fleet(place.scenario, control)
@@ -83,8 +91,7 @@ def _run(folder: Path, plan: Plan, place: Place) -> dict[str, int]:
     counts = {**summary(files, found, plan.pace), **fleet.counts}
     if faults:
         happened = ", ".join(f"{what}: {count:,}" for what, count in counts.items())
-        seed = f"seed {plan.seed}, {plan.secs:g} s with a grace period of {plan.pace.grace:g} s:"
-        raise Trouble("\n".join([seed, *evidence.explained(place, faults), happened]))
+        raise Trouble("\n".join([happened, *evidence.explained(place, faults)]))
     return counts
 
 

@@ -136,9 +136,12 @@ class LateFiles:
         return self._batches.finish(state, batch, now, lambda _partition: None)
 
     def _prune(self, state: SourceState, now: float) -> None:
-        """Journal objects that are in the saved ledger and older than thirty days go."""
+        """Journal objects that are in the saved ledger and older than thirty days go.
+
+        Not those that the checkpoint may leave names in grace to.
+        """
         if state.sweep.cursor is None and not self._parts.is_replay:
-            self._ledger.prune(now)
+            self._ledger.prune(now, (batch for batch, _ in state.window))
 
     def _tell(self, state: SourceState, late: Sequence[Entry]) -> None:
         for entry in late[:_NAMED]:

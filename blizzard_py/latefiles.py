@@ -135,7 +135,8 @@ class LateFiles:
             state = self._commit(state, late, grace, now)
         if state.sweep.cursor is None:
             if not self._parts.is_replay:
-                self._ledger.prune(now)
+                # Not those that the checkpoint may leave names in grace to.
+                self._ledger.prune(now, (batch for batch, _ in state.window))
             self._ledger.unload()
             self._loaded = False
         return state

@@ -118,10 +118,10 @@ class Ledger:
         """The segments are in the checkpoint."""
         self._set.saved()
 
-    def prune(self, now: float) -> int:
-        """Remove folded batches of the journal that are older than thirty days."""
-        fresh = set(self._unfolded())
-        folded = [batch for batch in self._journal.batches() if batch not in fresh]
+    def prune(self, now: float, needed: Iterable[str]) -> int:
+        """Remove folded batches of the journal, thirty days old and older, but none ``needed``."""
+        kept = {*self._unfolded(), *needed}
+        folded = [batch for batch in self._journal.batches() if batch not in kept]
         return self._journal.prune(now, folded)
 
     def not_settled(self, paths: Sequence[str]) -> list[str]:

@@ -24,7 +24,7 @@ second are done, and a release that would take the names for not done refuses.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -230,6 +230,8 @@ def state_from_json(document: Any, where: str) -> SourceState:
             " wrote it, run that one"
         )
     older = read.get("passed", dict)
+    # What the timelines of an older release say is no longer asked; what was beside them is.
+    kept = read if older is None else Fields(older, f"{where}: passed")
     return SourceState(
         progress,
         tuple(
@@ -242,10 +244,10 @@ def state_from_json(document: Any, where: str) -> SourceState:
         },
         _built(Totals, read.get("totals", dict) or {}, f"{where}: totals"),
         read("last_update_ts", int),
-        _queue_from_json(read if older is None else Fields(older, f"{where}: passed"), where),
-        _sweep_from_json(read, older, where),
+        _queue_from_json(kept, where),
+        _sweep_from_json(kept, where) if older is None else _sweep_of_timelines(kept),
         _segments(document, "ledger", where) or (),
-        tuple((int(day), float(secs)) for day, secs in read.get("lateness", list) or []),
+        tuple((int(day), float(secs)) for day, secs in kept.get("lateness", list) or []),
         tuple((str(batch), float(seen)) for batch, seen in read.get("window", list) or []),
         read.get("origin", str),
         _segments(document, "processed", where),
@@ -268,10 +270,12 @@ def _queue_from_json(read: Fields, where: str) -> tuple[Entry, ...]:
     )
 
 
-def _sweep_from_json(read: Fields, older: Any, where: str) -> Sweep:
-    """The sweep; of a release that kept no ledger only when it was last done."""
-    if older is not None:
-        return Sweep(began=Fields(older, f"{where}: passed").get("swept", float) or 0.0)
+def _sweep_of_timelines(passed: Fields) -> Sweep:
+    """Of a release that kept no ledger only when the sweep was last done."""
+    return Sweep(began=passed.get("swept", float) or 0.0)
+
+
+def _sweep_from_json(read: Fields, where: str) -> Sweep:
     return _built(Sweep, read.get("sweep", dict) or {}, f"{where}: sweep")
 
 
@@ -282,11 +286,32 @@ def _retry_from_json(found: Any, where: str) -> Retry:
 
 
 def _built(kind: type[T], fields: Any, where: str) -> T:
-    """An object of ``kind`` from a JSON object with its fields. Raises `StateError`."""
+    """An object of ``kind`` from a JSON object with its fields and no others, at any depth.
+
+    Raises `StateError`.
+    """
     try:
-        return msgspec.convert(fields, kind)
+        built = msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
         raise StateError(f"{where}: {error}") from error
+    unknown = next(_unknown(fields, msgspec.to_builtins(built)), None)
+    if unknown is not None:
+        raise StateError(f"{where}: has {unknown}, which this release does not know")
+    return built
+
+
+def _unknown(given: Any, taken: Any) -> Iterator[str]:
+    """The keys of a JSON value that were not taken over from it."""
+    match given, taken:
+        case dict(), dict():
+            for key, value in given.items():
+                if key in taken:
+                    yield from _unknown(value, taken[key])
+                else:
+                    yield str(key)
+        case list(), list() | tuple():
+            for one, other in zip(given, taken, strict=True):
+                yield from _unknown(one, other)
 
 
 def _batch_to_json(batch: Batch) -> dict[str, Any]:
@@ -298,8 +323,8 @@ def _batch_to_json(batch: Batch) -> dict[str, Any]:
 
 
 def _batch_from_json(document: Any, where: str) -> Batch:
-    if isinstance(document, Mapping) and "seen_ts" not in document:
+    if isinstance(document, Mapping) and "started_ts" in document and "seen_ts" not in document:
         # An older release's: the files were seen before the batch began, and later is safe.
-        begun = document.get("started_ts")
+        begun = document["started_ts"]
         document = {**document, "seen_ts": begun, "committed_ts": begun}
     return _built(Batch, document, where)

@@ -12,18 +12,35 @@ from hypothesis import strategies as st
 
 from blizzard_py.core import checkpoint
 from blizzard_py.core.checkpoint import progress_from_json, progress_to_json
+from blizzard_py.core.config import CheckpointSettings
 from blizzard_py.core.errors import StateError
-from blizzard_py.core.model import Entry, FinishedFile
+from blizzard_py.core.model import Entry, FinishedFile, StagedLetters
 from blizzard_py.core.store_local import LocalStorage
-from blizzard_py.core.watermark import PartitionProgress, Progress, advance, gaps, is_new
+from blizzard_py.core.watermark import (
+    PartitionProgress,
+    Progress,
+    Scanned,
+    finished,
+    gaps,
+    is_new,
+    settled,
+)
+from blizzard_py.processed import Segment
+from blizzard_py.progress import held_by
 from blizzard_py.state import (
+    INLINE_NAMES,
     Batch,
+    Identity,
     PlannedOutput,
+    Retry,
     SourceState,
+    Sweep,
     Totals,
     state_from_json,
     state_to_json,
 )
+from tests.pipeline_world import World
+from tests.watermarks import nothing_waits, passed
 
 REFERENCE = {
     "schema_version": 1,
@@ -33,6 +50,17 @@ REFERENCE = {
         "date=2024-01-29": "1706536800-uuid.ndjson.gz",
     },
     "last_update_ts": 1706450500,
+}
+
+
+# A batch as a newer release may write it, which knows more of a file.
+FLYING = {
+    "batch": "b",
+    "attempt": 1,
+    "phase": "running",
+    "started_ts": 1.0,
+    "seen_ts": 1.0,
+    "files": [{"path": "a", "size": 1, "modified": 1.0, "etag": "x"}],
 }
 
 
@@ -57,7 +85,7 @@ def test_a_cold_start_is_initial_without_a_value() -> None:
 
 
 def test_a_flat_source_has_only_the_global_watermark() -> None:
-    progress = advance(Progress(depth=0), [Entry("a.json", 1, 0)], (), 1e6, 0)
+    progress = passed(Progress(depth=0), ["a.json"])
     document = progress_to_json(progress, 0)
     assert document["watermark"] == {"state": "Active", "value": "a.json"}
     assert document["partition_watermarks"] == {}
@@ -77,7 +105,7 @@ def test_an_older_checkpoint_without_partitions_filters_by_the_global_watermark_
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema_version": 2}, "schema_version 2 is not known here"),
+        ({"schema_version": 3}, "schema_version 3 is not known here"),
         ({"schema_version": None}, "schema_version is missing"),
         ({"schema_version": True}, "schema_version is not of type int"),
         ({"watermark": "x"}, "watermark is not of type dict"),
@@ -90,11 +118,18 @@ def test_an_older_checkpoint_without_partitions_filters_by_the_global_watermark_
         ({"recent": {"a": {}}}, "done is missing"),
         ({"partition_depth": "1"}, "partition_depth is not of type int"),
         ({"last_update_ts": None}, "last_update_ts is missing"),
-        ({"in_flight": [{"phase": "x"}]}, "phase 'x' is not running or publishing"),
-        ({"in_flight": [{"phase": "running"}]}, r"in_flight\[0\]: batch is missing"),
+        (
+            {"in_flight": [{"phase": "x"}]},
+            r"\[0\]: Invalid enum value 'x' - at `\$\.phase`",
+        ),
+        (
+            {"in_flight": [{"phase": "running"}]},
+            r"\[0\]: Object missing required field `batch`",
+        ),
         ({"in_flight": {}}, "in_flight is not of type list"),
-        ({"totals": {"surprise": 1}}, "totals has keys that are not known"),
-        ({"retries": {"a": "b"}}, "retries holds something that is not a count"),
+        ({"totals": {"surprise": 1}}, "totals: has surprise, which this release does not know"),
+        ({"retries": {"a": "b"}}, r"retries\['a'\]: Expected `object`, got `str`"),
+        ({"in_flight": [FLYING]}, r"in_flight\[0\]: has etag, which this release does not know"),
     ],
 )
 def test_what_is_not_understood_is_refused_with_its_place(
@@ -117,33 +152,168 @@ names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/")
 def test_any_progress_survives_the_round_trip(
     partitions: dict[str, list[tuple[str, bool]]], pending: int, floor: str | None
 ) -> None:
-    done = [
-        Entry(f"{p}/{name}", 1, 0 if old else 1e6)
-        for p, found in partitions.items()
-        for name, old in found
-    ]
-    held = [entry.path for entry in done[pending:][:1]]
-    progress = advance(
-        Progress(depth=1, floor=floor), [e for e in done if e.path not in held], held, 1e6, 300
-    )
+    paths = [(f"{p}/{name}", old) for p, found in partitions.items() for name, old in found]
+    held = {path for path, _ in paths[pending:][:1]}
+    waits = held_by(held, 1, nothing_waits)
+    progress = Progress(depth=1, floor=floor)
+    for seen in (0.0, 1e6):
+        done = [path for path, old in paths if old == (seen == 0.0) and path not in held]
+        progress = finished(progress, done, seen, waits)
+    progress = settled(progress, Scanned(1e6, 1e6), 300, waits)
     text = json.dumps(progress_to_json(progress, 1e6))
     assert progress_from_json(json.loads(text), "x") == progress
 
 
 def test_a_batch_in_flight_survives_the_round_trip() -> None:
-    batch = Batch("b", 2, "running", 1.5, (Entry("d=1/f", 3, 4.5),))
+    batch = Batch("b", 2, "running", 1.5, (Entry("d=1/f", 3, 4.5),), 1.25)
     ready = Batch(
         "c",
         1,
         "publishing",
         2.0,
         (Entry("d=1/g", 3, 4.0),),
+        1.75,
         (PlannedOutput("_blizzard/staging/x", "d=1/y.parquet", 1, 2, "id"),),
         (FinishedFile("d=1/g", "quarantined", error="line 1: ü", stage="parse"),),
+        (StagedLetters("_blizzard/staging/l", (("d=1/g", 2),)),),
+        2.5,
     )
-    state = SourceState(Progress(), (batch, ready), {"d=1/f": 2}, Totals(1, 2, 3, 4, 5, 6), 7)
+    state = SourceState(
+        Progress(), (batch, ready), {"d=1/f": Retry(2, 60.5)}, Totals(1, 2, 3, 4, 5, 6), 7
+    )
     text = json.dumps(state_to_json(state, 7.0))
     assert state_from_json(json.loads(text), "x") == state
+
+
+def test_everything_of_a_state_survives_the_round_trip() -> None:
+    state = SourceState(
+        passed(Progress(), ["d=1/a"]),
+        last_update_ts=7,
+        queue=(Entry("d=0/late", 3, 4.5),),
+        sweep=Sweep(12.5, "d=1/a", whole=True, noted=True),
+        ledger=(Segment("00000001~x", 3),),
+        lateness=((20_000, 12.5),),
+        window=(("b", 1.5),),
+        origin="d=0",
+        processed=(Segment("00000002~y", 4, 17.0),),
+        letters=("events_main/x.ndjson",),
+        source=Identity("events", "main", "s3://raw"),
+    )
+    text = json.dumps(state_to_json(state, 7.0))
+    assert state_from_json(json.loads(text), "x") == state
+
+
+def test_keys_of_a_newer_release_are_refused_and_not_dropped() -> None:
+    document = {**REFERENCE, "surprise": 1, "another": None}
+    with pytest.raises(StateError, match=r"^x: has another, surprise, .* a newer one wrote it"):
+        state_from_json(document, "x")
+
+
+# -- what older releases wrote -----------------------------------------------------
+
+
+def test_a_checkpoint_with_timelines_keeps_what_was_beside_them() -> None:
+    """As the release wrote it that told lateness from modification times."""
+    queued = {"path": "d=1/0", "size": 3, "modified": 1e9}
+    document = {
+        **REFERENCE,
+        "partition_depth": 1,
+        "retries": {"d=1/f": 2},
+        "in_flight": [
+            {
+                "batch": "b",
+                "attempt": 1,
+                "phase": "publishing",
+                "started_ts": 1706450499.5,
+                "files": [{"path": "d=1/g", "size": 3, "modified": 1.7e9}],
+                "outputs": [
+                    {"staged": "_blizzard/staging/p/b/1/0", "final": "x.parquet", "rows": 1}
+                    | {"size": 2, "output_id": "id"}
+                ],
+                "finished": [
+                    {"path": "d=1/g", "outcome": "ingested", "rows": 1, "bytes_read": 3}
+                    | {"error": "", "stage": "", "bad_rows": 0}
+                ],
+            }
+        ],
+        "passed": {
+            "partitions": {"date=2024-01-28": [["1706450300-x", 1706450400.5]]},
+            "floors": [["date=2024-01-01", 1706000000.0]],
+            "listed": 1706450500.0,
+            "ahead": 0.5,
+            "swept": 1706400000.0,
+            "known": {"date=2024-01-28/0": 1706450000.0},
+            "queue": [queued],
+            "lateness": [[19750, 120.5]],
+        },
+    }
+    state = state_from_json(document, "x")
+    assert state.retries == {"d=1/f": Retry(2, 0.0)}
+    assert state.queue == (Entry(**queued),)  # type: ignore[arg-type]  # a literal above
+    assert state.lateness == ((19750, 120.5),)
+    # There is no ledger of its time: the first sweep notes what it meets and accuses nobody.
+    assert state.sweep == Sweep(1706400000.0, whole=False, noted=False)
+    [batch] = state.in_flight
+    assert (batch.seen_ts, batch.committed_ts) == (1706450499.5, 1706450499.5)
+    assert "passed" not in state_to_json(state, 1.0)
+
+
+# -- many names in grace -----------------------------------------------------------
+
+
+def spilling(count: int) -> World:
+    """A source with so many names within the grace period."""
+    world = World(checkpoint=CheckpointSettings(interval_files=10_000))
+    world.source.page_keys = world.sink.page_keys = 10_000
+    for number in range(count):
+        world.put(f"d=1/{number:05}.ndjson", str(number))
+    world.drain()
+    return world
+
+
+def test_few_names_in_grace_stand_in_the_checkpoint() -> None:
+    world = spilling(INLINE_NAMES)
+    document = world.checkpoint()
+    assert document["schema_version"] == 1
+    assert len(document["recent"]["d=1"]["done"]) == INLINE_NAMES
+    assert len(document["window"]) == 1
+
+
+def test_many_names_in_grace_are_left_to_the_journal() -> None:
+    world = spilling(INLINE_NAMES + 1)
+    document = world.checkpoint()
+    assert document["schema_version"] == 2
+    assert document["recent"]["d=1"]["done"] == {}
+    [[batch, seen]] = document["window"]
+    assert f"_blizzard/journal/events_main/{batch}.json" in world.sink.objects
+    done = world.pipeline().load().progress.partitions["d=1"].done
+    assert len(done) == INLINE_NAMES + 1
+    assert set(done.values()) == {seen}
+    # A restart knows them all, and finds what appears between them.
+    world.put("d=1/00000a.ndjson", "between")
+    world.drain()
+    assert len(world.rows()) == INLINE_NAMES + 2
+    assert len(world.engine.jobs) == 2
+    # After the grace period they are forgotten, and so is the window.
+    world.now += 302
+    world.put("d=1/z.ndjson", "z")
+    world.drain()
+    document = world.checkpoint()
+    assert document["schema_version"] == 1
+    assert [len(block["done"]) for block in document["recent"].values()] == [1]
+    assert len(document["window"]) == 1
+
+
+def test_a_batch_of_the_journal_that_is_counted_on_and_gone_is_no_fresh_start() -> None:
+    world = spilling(INLINE_NAMES + 1)
+    [[batch, _]] = world.checkpoint()["window"]
+    world.sink.delete(f"_blizzard/journal/events_main/{batch}.json")
+    before = world.checkpoint()
+    for look in (world.drain, lambda: world.pipeline().load()):
+        with pytest.raises(StateError, match=rf"batch {batch} of the journal, which is gone"):
+            look()
+    assert world.checkpoint() | {"writer": None} == before | {"writer": None}
+    assert len(world.engine.jobs) == 1
 
 
 def test_saving_is_whole_and_leaves_no_temporary_file(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given, settings
@@ -403,32 +404,19 @@ class Model:
         )
 
 
-@settings(max_examples=400, deadline=None)
-@given(
-    rounds=st.lists(
-        st.tuples(st.lists(st.tuples(PATHS, DELAYS), max_size=6), DELAYS, st.lists(st.booleans())),
-        min_size=1,
-        max_size=6,
-    ),
-    batch=st.integers(1, 4),
-    pages=st.integers(1, 5),
-    page_secs=st.sampled_from([0.0, 7.0, GRACE / 2]),
-    depth=st.sampled_from([None, 1, 2]),
-    tracked=st.sampled_from([None, 1, 2]),
-    limit=st.sampled_from([None, 1, 4]),
-)
-def test_what_appears_within_grace_of_the_scan_that_saw_a_higher_name_is_done_exactly_once(
-    rounds: list[tuple[list[tuple[str, float]], float, list[bool]]],
-    batch: int,
-    pages: int,
-    page_secs: float,
-    depth: int | None,
-    tracked: int | None,
-    limit: int | None,
-) -> None:
-    """Files appear in any order anywhere, between pages too; tries fail; scans are cut."""
-    model = Model(page_secs, pages, Progress(depth=depth), tracked, limit)
-    for arrivals, pause, fails in rounds:
+Rounds: TypeAlias = list[tuple[list[tuple[str, float]], float, list[bool]]]
+
+
+def rounds(paths: st.SearchStrategy[str]) -> st.SearchStrategy[Rounds]:
+    """What appears and when, the pause after the poll, and which of its batches fail."""
+    arrivals = st.lists(st.tuples(paths, DELAYS), max_size=6)
+    return st.lists(
+        st.tuples(arrivals, DELAYS, st.lists(st.booleans(), max_size=3)), min_size=1, max_size=6
+    )
+
+
+def check_promise(model: Model, story: Rounds, batch: int) -> None:
+    for arrivals, pause, fails in story:
         model.coming += [(model.now + delay, path) for path, delay in arrivals]
         model.wait(0)
         model.poll(batch, fails)
@@ -443,6 +431,43 @@ def test_what_appears_within_grace_of_the_scan_that_saw_a_higher_name_is_done_ex
     assert not [path for path in lost if model.promised(path)]
     assert set(model.done) <= visible
     assert not [path for path in lost if is_new(model.progress, path)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    story=rounds(PATHS),
+    batch=st.integers(1, 4),
+    pages=st.integers(1, 5),
+    page_secs=st.sampled_from([0.0, 7.0, GRACE / 2]),
+    depth=st.sampled_from([None, 1, 2]),
+    tracked=st.sampled_from([None, 1, 2]),
+    limit=st.sampled_from([None, 1, 4]),
+)
+def test_what_appears_within_grace_of_the_scan_that_saw_a_higher_name_is_done_exactly_once(
+    story: Rounds,
+    batch: int,
+    pages: int,
+    page_secs: float,
+    depth: int | None,
+    tracked: int | None,
+    limit: int | None,
+) -> None:
+    """Files appear in any order anywhere, between pages too; tries fail; scans are cut."""
+    model = Model(page_secs, pages, Progress(depth=depth), tracked, limit)
+    check_promise(model, story, batch)
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    story=rounds(st.builds("d={}/{}".format, st.integers(1, 3), st.sampled_from("abcd"))),
+    tracked=st.sampled_from([None, 1]),
+    limit=st.sampled_from([None, None, 1]),
+)
+def test_what_appears_while_a_scan_goes_on_is_not_lost_behind_its_cursor(
+    story: Rounds, tracked: int | None, limit: int | None
+) -> None:
+    """Few places, one name a page, and scans that take as long as the grace period."""
+    check_promise(Model(GRACE / 2, 1, Progress(depth=1), tracked, limit), story, 2)
 
 
 def test_a_poll_costs_tracked_partitions_plus_one_whatever_is_stored() -> None:

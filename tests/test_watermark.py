@@ -2,38 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeAlias
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blizzard_py.core.model import Entry
+from blizzard_py.core.floor import raised
+from blizzard_py.core.partitiontime import time_of
 from blizzard_py.core.scan import scan
+from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import (
-    SETTLED_SECS,
+    CLOCK_STEP_SECS,
     Gap,
     PartitionProgress,
     Progress,
-    advance,
+    Scanned,
+    clamped,
     depth_of,
+    finished,
     gaps,
     is_hidden,
     is_new,
     joined,
     mark_idle,
+    settled,
     split,
-    with_depth,
 )
+from blizzard_py.progress import held_by
 from tests.memory_store import MemoryStorage
+from tests.watermarks import nothing_waits, passed
 
 NOW = 1_000_000.0
 GRACE = 300.0
 
 
-def entry(path: str, modified: float = NOW) -> Entry:
-    return Entry(path, 1, modified)
+def done(progress: Progress, *paths: str, seen: float = NOW, waits: Iterable[str] = ()) -> Progress:
+    """These files are done, which a scan that ended at ``seen`` found; ``waits`` are not."""
+    return finished(progress, paths, seen, held_by(waits, progress.depth, nothing_waits))
 
 
-def entries(*paths: str) -> list[Entry]:
-    return [entry(path) for path in paths]
+def scanned(
+    progress: Progress, began: float, *waits: str, until: str | None = None, ended: float = 0.0
+) -> Progress:
+    """A scan is over that found ``waits``."""
+    lowest = held_by(waits, progress.depth, nothing_waits)
+    return settled(progress, Scanned(began, max(began, ended), until), GRACE, lowest)
+
+
+PLAIN = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 
 
 def test_split_takes_leading_components_and_joined_puts_them_back() -> None:
@@ -42,24 +62,37 @@ def test_split_takes_leading_components_and_joined_puts_them_back() -> None:
     assert split("date=1/f.json", 2) == ("date=1", "f.json")
     assert split("f.json", 2) == ("", "f.json")
     assert split("a/b", 0) == ("", "a/b")
-    for path in ("a/b/c", "c", "a/c"):
-        for depth in range(4):
-            assert joined(*split(path, depth)) == path
+    assert split("a//b", 2) == ("a", "/b")
+    assert split("/a", 1) == ("", "/a")
+
+
+@given(
+    paths=st.sets(st.lists(PLAIN, min_size=1, max_size=5).map("/".join).filter(bool), min_size=2),
+    depth=st.integers(0, 4),
+)
+def test_no_two_paths_have_partition_and_name_in_common(paths: set[str], depth: int) -> None:
+    """Keys with ``//`` and a leading or trailing ``/`` among them."""
+    for path in paths:
+        partition, name = split(path, depth)
+        assert joined(partition, name) == path
+        assert not partition.endswith("/")
+        assert partition.count("/") + bool(partition) <= depth
+    assert len({split(path, depth) for path in paths}) == len(paths)
 
 
 def test_the_state_goes_from_initial_to_active_to_idle_and_back() -> None:
     cold = Progress(depth=1)
     assert cold.state == "Initial"
     assert mark_idle(cold).state == "Initial"  # an empty source is not an idle one
-    active = advance(cold, entries("d=1/a"), (), NOW, GRACE)
+    active = done(cold, "d=1/a")
     assert (active.state, active.value) == ("Active", "d=1/a")
     idle = mark_idle(active)
     assert (idle.state, idle.value) == ("Idle", "d=1/a")
-    assert advance(idle, entries("d=1/b"), (), NOW, GRACE).state == "Active"
+    assert done(idle, "d=1/b").state == "Active"
 
 
 def test_partitions_advance_on_their_own_and_the_global_watermark_is_the_highest_path() -> None:
-    progress = advance(Progress(depth=1), entries("d=2/a", "d=1/z", "d=1/b"), (), NOW, GRACE)
+    progress = done(Progress(depth=1), "d=2/a", "d=1/z", "d=1/b")
     assert progress.value == "d=2/a"
     assert {p: k.watermark for p, k in progress.partitions.items()} == {"d=1": "z", "d=2": "a"}
     assert is_new(progress, "d=1/zz")
@@ -67,7 +100,7 @@ def test_partitions_advance_on_their_own_and_the_global_watermark_is_the_highest
 
 
 def test_a_partition_without_a_watermark_is_new_as_a_whole_also_below_the_tracked_ones() -> None:
-    progress = advance(Progress(depth=1), entries("d=5/a"), (), NOW, GRACE)
+    progress = done(Progress(depth=1), "d=5/a")
     assert is_new(progress, "d=4/a")
     assert is_new(progress, "d=6/a")
 
@@ -80,37 +113,154 @@ def test_partitions_below_the_floor_are_closed() -> None:
     assert not is_new(progress, "d=3-late/a")
 
 
+def test_while_only_files_at_the_root_are_known_every_directory_is_new() -> None:
+    progress = passed(Progress(), ["x.json"])
+    assert progress.depth is None
+    assert is_new(progress, "d=1/a")
+    assert not is_new(progress, "w.json")
+    assert is_new(progress, "y.json")
+
+
+# -- grace -------------------------------------------------------------------------
+
+
 def test_within_the_grace_period_a_file_below_the_watermark_is_new_once() -> None:
-    progress = advance(Progress(depth=1), entries("d=1/m"), (), NOW, GRACE)
+    progress = done(Progress(depth=1), "d=1/m")
     assert is_new(progress, "d=1/c")
-    progress = advance(progress, entries("d=1/c"), (), NOW + 1, GRACE)
+    progress = done(progress, "d=1/c", seen=NOW + 1)
     assert not is_new(progress, "d=1/c")
     assert progress.partitions["d=1"].watermark == "m"  # never goes back
 
 
-def test_after_the_grace_period_the_scan_starts_at_the_watermark() -> None:
-    progress = advance(Progress(depth=1), entries("d=1/m"), (), NOW, GRACE)
-    progress = advance(progress, (), (), NOW + GRACE, GRACE)
+def test_a_scan_that_began_after_the_grace_period_moves_the_scan_start_when_it_is_over() -> None:
+    progress = done(Progress(depth=1), "d=1/m")
+    progress = scanned(progress, NOW + GRACE + CLOCK_STEP_SECS)
     assert progress.partitions["d=1"] == PartitionProgress("m", "m", {})
     assert not is_new(progress, "d=1/c")
     assert progress.state == "Active"  # nothing was done, so nothing changes
 
 
-def test_a_file_of_long_ago_needs_no_grace() -> None:
-    old = entry("d=1/a", NOW - SETTLED_SECS - 1)
-    progress = advance(Progress(depth=1), [old], (), NOW, GRACE)
-    assert progress.partitions["d=1"] == PartitionProgress("a", "a", {})
+def test_a_scan_that_began_before_that_moves_nothing_however_late_it_ended() -> None:
+    progress = done(Progress(depth=1), "d=1/m")
+    began = NOW + GRACE + CLOCK_STEP_SECS - 0.01
+    assert scanned(progress, began, ended=NOW + 99 * GRACE) == progress
+
+
+def test_batches_move_no_scan_start_however_long_ago_their_files_were_seen() -> None:
+    progress = done(Progress(depth=1), "d=1/m")
+    for number in range(3):
+        progress = done(progress, f"d=1/{number}", seen=NOW + 10 * GRACE * number)
+    assert progress.partitions["d=1"].before is None
+    assert is_new(progress, "d=1/c")
+
+
+def test_names_that_are_seen_later_stay_in_grace_beside_those_that_are_over() -> None:
+    progress = done(Progress(depth=1), "d=1/m", "d=1/c")
+    progress = done(progress, "d=1/d", "d=1/z", seen=NOW + 10)
+    progress = scanned(progress, NOW + GRACE + CLOCK_STEP_SECS)
+    # "d" lies below "m", whose grace is over: scans start behind it, and it need not be kept.
+    assert progress.partitions["d=1"] == PartitionProgress("z", "m", {"z": NOW + 10})
+
+
+def test_a_clock_that_was_ahead_begins_the_grace_period_anew_and_never_ends_it_early() -> None:
+    progress = done(done(Progress(depth=1), "d=1/a"), "d=1/b", seen=NOW + 1e6)
+    assert clamped(progress, NOW + 2e6) is progress
+    assert clamped(progress, NOW + 5).partitions["d=1"].done == {"a": NOW, "b": NOW + 5}
 
 
 def test_a_pending_file_holds_the_watermark_and_the_scan_start_below_itself() -> None:
-    progress = advance(Progress(depth=1), entries("d=1/a", "d=1/c"), ["d=1/b"], NOW, GRACE)
+    progress = done(Progress(depth=1), "d=1/a", "d=1/c", waits=["d=1/b"])
     assert progress.partitions["d=1"].watermark == "a"
-    later = advance(progress, (), ["d=1/b"], NOW + 10 * GRACE, GRACE)
+    later = scanned(progress, NOW + 10 * GRACE, "d=1/b")
     assert later.partitions["d=1"].before == "a"
     assert is_new(later, "d=1/b")
     assert not is_new(later, "d=1/c")
-    done = advance(later, entries("d=1/b"), (), NOW + 11 * GRACE, GRACE)
-    assert done.partitions["d=1"].watermark == "c"
+    seen = NOW + 10 * GRACE
+    tried = done(later, "d=1/b", seen=seen)
+    settled_ = scanned(tried, seen + 1)
+    assert settled_.partitions["d=1"] == PartitionProgress("c", "c", {})
+
+
+def test_a_scan_that_was_cut_moves_scan_starts_up_to_where_it_was_cut() -> None:
+    progress = done(Progress(depth=1), "d=1/a", "d=2/a", "d=2/m", "d=3/a")
+    cut = scanned(progress, NOW + 10 * GRACE, until="d=2/k")
+    assert {p: k.before for p, k in cut.partitions.items()} == {"d=1": "a", "d=2": "a", "d=3": None}
+    assert is_new(cut, "d=2/l")
+    assert not is_new(cut, "d=2/m")
+    assert is_new(cut, "d=3/0")
+
+
+# -- the floor -----------------------------------------------------------------------
+
+
+def three_days(seen: float = NOW) -> Progress:
+    return done(Progress(depth=1), "d=1/a", "d=2/a", "d=3/a", seen=seen)
+
+
+def test_the_floor_rises_up_to_the_partitions_that_are_to_be_tracked() -> None:
+    progress = raised(scanned(three_days(), NOW + 10 * GRACE), 2, None, ())
+    assert progress.floor == "d=2"
+    assert set(progress.partitions) == {"d=2", "d=3"}
+    assert raised(progress, 1, "d=1", ()).floor == "d=3"  # never back
+    assert raised(scanned(three_days(), NOW + 10 * GRACE), 3, None, ()).floor is None
+
+
+def test_the_floor_rises_with_the_lookback_but_not_beyond_the_highest_that_is_over() -> None:
+    over = scanned(three_days(), NOW + 10 * GRACE)
+    assert raised(over, 9, "d=2", ()).floor == "d=2"
+    assert raised(over, 9, "d=7", ()).floor == "d=3"
+
+
+def test_nothing_closes_while_its_grace_lasts() -> None:
+    assert raised(three_days(), 1, "d=9", ()) == three_days()
+    mixed = done(scanned(three_days(), NOW + 10 * GRACE), "d=2/b", seen=NOW + 10 * GRACE)
+    assert raised(mixed, 1, "d=9", ()).floor == "d=2"
+    fresh = done(scanned(three_days(), NOW + 10 * GRACE), "d=4/a", seen=NOW + 10 * GRACE)
+    assert raised(fresh, 1, "d=9", ()).floor == "d=3"
+
+
+@pytest.mark.parametrize(
+    ("pending", "floor"),
+    [("d=2/b", "d=2"), ("d=0/b", None), ("d=2", "d=1"), ("root", "d=3"), ("a-root", None)],
+)
+def test_the_floor_rises_over_nothing_that_is_not_done(pending: str, floor: str | None) -> None:
+    over = scanned(three_days(), NOW + 10 * GRACE)
+    assert raised(over, 1, "d=9", [pending]).floor == floor
+
+
+def test_odd_partitions_neither_close_those_named_by_a_time_nor_count_with_them() -> None:
+    days = [f"date=2024-01-{day:02}/a" for day in (1, 2, 3)]
+    odd = [f"zz-{number}/a" for number in range(9)]
+    progress = passed(Progress(depth=1), [*days, *odd])
+    assert raised(progress, 2, None, ()).floor == "date=2024-01-02"
+    assert raised(passed(Progress(depth=1), odd), 2, None, ()).floor == "zz-7"
+
+
+@pytest.mark.parametrize(
+    ("partition", "seconds"),
+    [
+        ("date=1970-01-02", 86_400),
+        ("dt=19700102", 86_400),
+        ("date=1970-01-01/hour=03", 10_800),
+        ("date=1970-01-01T03", 10_800),
+        ("1970/01/02/03", 97_200),
+        ("year=1970/month=1/day=2", 86_400),
+        ("region=eu/date=1970-01-02/part=7", 86_400),
+        ("month=1970-02", 31 * 86_400),
+        ("1971", 365 * 86_400),
+        ("date=9999-12-31", 253_402_214_400),
+        ("date=2024-02-30", None),
+        ("date=1969-12-31", None),
+        ("tenant=12345678", None),
+        ("late", None),
+        ("", None),
+    ],
+)
+def test_the_time_that_a_partition_is_named_by(partition: str, seconds: float | None) -> None:
+    assert time_of(partition) == seconds
+
+
+# -- listing -------------------------------------------------------------------------
 
 
 def test_gaps_lie_before_between_and_behind_the_tracked_partitions() -> None:
@@ -133,15 +283,20 @@ def test_gaps_lie_before_between_and_behind_the_tracked_partitions() -> None:
     )
 
 
+def test_a_partition_in_which_no_scan_start_is_known_needs_no_gap_of_its_own() -> None:
+    progress = done(passed(Progress(depth=1), ["d=1/b", "d=3/x"]), "d=2/a", "d=4/a")
+    assert gaps(progress) == (Gap("", "d=1/"), Gap("d=1/b", "d=3/"), Gap("d=3/x", None))
+    assert gaps(three_days()) == (Gap("", None),)
+
+
 def test_a_flat_source_is_one_gap_above_the_global_watermark() -> None:
-    progress = advance(Progress(depth=0), entries("a", "b"), (), NOW, 0)
+    progress = passed(Progress(depth=0), ["a", "b"])
     assert gaps(progress) == (Gap("b", None),)
 
 
 def test_depth_is_that_of_the_first_file_in_a_directory() -> None:
     assert depth_of(["f", "a/b/f", "c/f"]) == 2
-    assert depth_of(["f"]) == 0
-    assert with_depth(Progress(depth=1), ["a/b/c"]).depth == 1
+    assert depth_of(["f"]) is None
 
 
 def test_hidden_is_decided_by_every_component() -> None:
@@ -151,61 +306,168 @@ def test_hidden_is_decided_by_every_component() -> None:
     assert not is_hidden("d=1/x_y")
 
 
+# -- the promise ---------------------------------------------------------------------
+
+
 NAMES = st.sampled_from(["a", "b", "b-", "b0", "c d", "é", "%41", "z=1", "A", "\U0001f427"])
-PARTS = st.sampled_from(["d=1", "d=1-late", "d=10", "d=2", "_x", "d=2 ", "ü", "."])
+PARTS = st.sampled_from(["d=1", "d=1-late", "d=10", "d=2", "_x", "d=2 ", "ü", ".", ""])
 PATHS = st.builds(lambda parts, name: "/".join([*parts, name]), st.lists(PARTS, max_size=3), NAMES)
+# Seconds after which a file appears, and until the next scan: around the grace period.
+DELAYS = st.sampled_from([0.0, 1.0, 40.0, GRACE - 1, GRACE, GRACE + 2, 3 * GRACE])
 
 
-@settings(max_examples=400, deadline=None)
+@dataclass
+class Model:
+    """Scans that take time, in which files appear; and what the promise says of each."""
+
+    page_secs: float
+    page_keys: int
+    progress: Progress
+    tracked: int | None
+    limit: int | None
+    now: float = NOW
+    coming: list[tuple[float, str]] = field(default_factory=list)
+    appeared: dict[str, float] = field(default_factory=dict)
+    seen: dict[str, float] = field(default_factory=dict)  # when the scan ended that saw it first
+    done: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.storage = MemoryStorage(clock=lambda: 0.0)  # modification times mean nothing
+        self.storage.page_keys = self.page_keys
+        self.storage.between_pages = lambda: self.wait(self.page_secs)
+
+    def wait(self, secs: float) -> None:
+        """Time passes; what is due by then appears when it is due."""
+        self.now += secs
+        for at, path in [item for item in self.coming if item[0] <= self.now]:
+            self.coming.remove((at, path))
+            if path not in self.appeared:
+                self.appeared[path] = at
+                self.storage.objects[path] = (b"", 0.0)
+
+    def poll(self, batch: int, fails: Sequence[bool]) -> str | None:
+        """A scan and its batches; how far it went if it was cut."""
+        began = self.now
+        found = scan(self.storage, self.progress, lambda _path: True, 1, limit=self.limit)
+        self.wait(self.page_secs)
+        paths = [entry.path for entry in found.entries]
+        for path in paths:
+            self.seen.setdefault(path, self.now)
+        before = self.progress
+        depth = found.progress.depth
+        self.progress = settled(
+            found.progress,
+            Scanned(began, self.now, found.until),
+            GRACE,
+            held_by(paths, depth, nothing_waits),
+        )
+        if self.tracked is not None:
+            edge = [] if found.until is None else [found.until]
+            self.progress = raised(self.progress, self.tracked, None, [*paths, *edge])
+        self.check(before)
+        ended, held = self.now, list[str]()
+        for number, start in enumerate(range(0, len(paths), batch)):
+            chosen, rest = paths[start : start + batch], paths[start + batch :]
+            if number < len(fails) and fails[number]:
+                held += chosen
+                continue
+            self.wait(1)
+            waits = held_by([*held, *rest], self.progress.depth, nothing_waits)
+            before = self.progress
+            self.progress = finished(before, chosen, ended, waits)
+            self.done += chosen
+            self.check(before)
+            for partition, known in before.partitions.items():  # only scans move scan starts
+                assert self.progress.partitions[partition].before == known.before
+        return found.until
+
+    def check(self, before: Progress) -> None:
+        """Nothing goes back, and scan starts do not exceed watermarks."""
+        for partition, known in self.progress.partitions.items():
+            earlier = before.partitions.get(partition, PartitionProgress())
+            marks = [earlier.before, known.before, known.watermark]
+            keys = [order_key(mark) for mark in marks if mark is not None]
+            assert all(low <= high for low, high in pairwise(keys))
+
+    def promised(self, path: str) -> bool:
+        """Whether no higher name was seen longer ago than the grace period when it appeared.
+
+        In its partition; with a floor that rises, in any.
+        """
+        depth = self.progress.depth or 0
+        partition, key = split(path, depth)[0], order_key(path)
+        return all(
+            self.appeared[path] <= seen + GRACE
+            for other, seen in self.seen.items()
+            if order_key(other) > key
+            and (self.tracked is not None or split(other, depth)[0] == partition)
+        )
+
+
+Rounds: TypeAlias = list[tuple[list[tuple[str, float]], float, list[bool]]]
+
+
+def rounds(paths: st.SearchStrategy[str]) -> st.SearchStrategy[Rounds]:
+    """What appears and when, the pause after the poll, and which of its batches fail."""
+    arrivals = st.lists(st.tuples(paths, DELAYS), max_size=6)
+    return st.lists(
+        st.tuples(arrivals, DELAYS, st.lists(st.booleans(), max_size=3)), min_size=1, max_size=6
+    )
+
+
+def check_promise(model: Model, story: Rounds, batch: int) -> None:
+    for arrivals, pause, fails in story:
+        model.coming += [(model.now + delay, path) for path, delay in arrivals]
+        model.wait(0)
+        model.poll(batch, fails)
+        model.wait(pause)
+    # With nothing new and no failures what is left is worked off.
+    model.wait(4 * GRACE)
+    while model.poll(batch, []) is not None:
+        pass
+    assert len(set(model.done)) == len(model.done)
+    visible = {path for path in model.appeared if not is_hidden(path)}
+    lost = visible - set(model.done)
+    assert not [path for path in lost if model.promised(path)]
+    assert set(model.done) <= visible
+    assert not [path for path in lost if is_new(model.progress, path)]
+
+
+@settings(max_examples=300, deadline=None)
 @given(
-    arrivals=st.lists(st.lists(PATHS, max_size=8), min_size=1, max_size=6),
+    story=rounds(PATHS),
     batch=st.integers(1, 4),
-    fail=st.sets(st.integers(0, 20)),
     pages=st.integers(1, 5),
+    page_secs=st.sampled_from([0.0, 7.0, GRACE / 2]),
     depth=st.sampled_from([None, 1, 2]),
+    tracked=st.sampled_from([None, 1, 2]),
+    limit=st.sampled_from([None, 1, 4]),
 )
-def test_every_file_that_arrives_within_the_grace_period_is_done_exactly_once(
-    arrivals: list[list[str]], batch: int, fail: set[int], pages: int, depth: int | None
+def test_what_appears_within_grace_of_the_scan_that_saw_a_higher_name_is_done_exactly_once(
+    story: Rounds,
+    batch: int,
+    pages: int,
+    page_secs: float,
+    depth: int | None,
+    tracked: int | None,
+    limit: int | None,
 ) -> None:
-    """Files appear in any order anywhere; tries fail now and then; nothing is lost or doubled."""
-    storage = MemoryStorage(clock=lambda: now)
-    storage.page_keys = pages
-    progress = Progress(depth=depth)
-    done: list[str] = []
-    now = NOW
-    tries = 0
-    # One more round with nothing new and no failures works off what is left.
-    for number, round_ in enumerate([*arrivals, []]):
-        now += GRACE / (len(arrivals) + 2)
-        for path in round_:
-            if path not in storage.objects:
-                storage.objects[path] = (b"", now)
-        found = scan(storage, progress, lambda _path: True, 2)
-        progress = found.progress
-        todo = list(found.entries)
-        held: list[str] = []
-        while todo:
-            chosen, todo = todo[:batch], todo[batch:]
-            tries += 1
-            failed = number < len(arrivals) and tries in fail
-            if failed:
-                held += [e.path for e in chosen]
-            else:
-                done += [e.path for e in chosen]
-            progress = advance(
-                progress,
-                [] if failed else chosen,
-                [*held, *(e.path for e in todo)],
-                now,
-                GRACE,
-            )
-    if depth is None and progress.depth == 0:
-        # Without directories at the start there are no partitions: by the
-        # specification only what sorts above the watermark counts then.
-        assert len(set(done)) == len(done)
-        return
-    visible = sorted(p for p in storage.objects if not is_hidden(p))
-    assert sorted(done) == visible
+    """Files appear in any order anywhere, between pages too; tries fail; scans are cut."""
+    model = Model(page_secs, pages, Progress(depth=depth), tracked, limit)
+    check_promise(model, story, batch)
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    story=rounds(st.builds("d={}/{}".format, st.integers(1, 3), st.sampled_from("abcd"))),
+    tracked=st.sampled_from([None, 1]),
+    limit=st.sampled_from([None, None, 1]),
+)
+def test_what_appears_while_a_scan_goes_on_is_not_lost_behind_its_cursor(
+    story: Rounds, tracked: int | None, limit: int | None
+) -> None:
+    """Few places, one name a page, and scans that take as long as the grace period."""
+    check_promise(Model(GRACE / 2, 1, Progress(depth=1), tracked, limit), story, 2)
 
 
 def test_a_poll_costs_tracked_partitions_plus_one_whatever_is_stored() -> None:
@@ -216,13 +478,7 @@ def test_a_poll_costs_tracked_partitions_plus_one_whatever_is_stored() -> None:
         for number in range(old):
             storage.objects[f"d=1/{number:05d}"] = (b"", 0)
             storage.objects[f"d=2/{number:05d}"] = (b"", 0)
-        progress = advance(
-            Progress(depth=1),
-            entries(f"d=1/{old - 1:05d}", f"d=2/{old - 1:05d}"),
-            (),
-            NOW,
-            0,
-        )
+        progress = passed(Progress(depth=1), [f"d={day}/{old - 1:05d}" for day in (1, 2)])
         found = scan(storage, progress, lambda _path: True, 4)
         assert found.entries == ()
         costs.append((found.requests, found.keys))

@@ -62,9 +62,8 @@ def scan(
         ranges = tuple(_clipped(ranges, within))
 
     def wanted(entry: Entry) -> bool:
-        if is_hidden(entry.path) or not accept(entry.path):
-            return False
-        return progress.depth is None or is_new(progress, entry.path)
+        new = not is_hidden(entry.path) and accept(entry.path)
+        return new and is_new(progress, entry.path)
 
     listed = _listed(storage, ranges, concurrency, wanted, limit)
     if progress.depth is None:

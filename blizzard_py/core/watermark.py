@@ -129,8 +129,11 @@ def partition_key(partition: str) -> bytes:
 
 
 def is_new(progress: Progress, path: str) -> bool:
-    """Whether a listed file still has to be done."""
-    partition, name = split(path, progress.depth or 0)
+    """Whether a listed file still has to be done.
+
+    While the depth is not known only root files were done, so no directory was looked at.
+    """
+    partition, name = split(path, path.count("/") if progress.depth is None else progress.depth)
     known = progress.partitions.get(partition)
     if known is not None:
         if known.before is not None and order_key(name) <= order_key(known.before):

@@ -24,7 +24,7 @@ second are done, and a release that would take the names for not done refuses.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -207,10 +207,10 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
     return document | {key: value for key, value in optional.items() if value is not None}
 
 
-def _spilled(state: SourceState) -> Collection[float]:
+def _spilled(state: SourceState) -> frozenset[float]:
     """The times of names that the journal has, if there are too many names to list."""
     names = sum(len(known.done) for known in state.progress.partitions.values())
-    return {seen for _, seen in state.window} if names > INLINE_NAMES else ()
+    return frozenset(seen for _, seen in state.window if names > INLINE_NAMES)
 
 
 def state_from_json(document: Any, where: str) -> SourceState:

@@ -26,7 +26,7 @@ Anything that is not exactly understood (bad JSON, a wrong type, an unknown
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from blizzard_py.core.errors import NotFound, StateError
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 def progress_to_json(
-    progress: Progress, now: float, elsewhere: Collection[float] = ()
+    progress: Progress, now: float, elsewhere: frozenset[float] = frozenset()
 ) -> dict[str, Any]:
     """The document of a progress; ``now`` becomes ``last_update_ts`` (whole epoch seconds).
 
@@ -66,11 +66,7 @@ def progress_to_json(
     recent = {
         partition: {
             **({} if known.before is None else {"before": known.before}),
-            "done": {
-                name: at
-                for name, at in sorted(known.done.items(), key=lambda item: order_key(item[0]))
-                if at not in elsewhere
-            },
+            "done": _listed(known.done, elsewhere),
         }
         for partition, known in _ordered(progress)
         if known.done or known.before != known.watermark
@@ -78,6 +74,14 @@ def progress_to_json(
     if recent:
         document["recent"] = recent
     return document
+
+
+def _listed(done: Mapping[str, float], elsewhere: frozenset[float]) -> dict[str, float]:
+    """The names in order, without those of ``elsewhere``: there may be many of these."""
+    if elsewhere.issuperset(done.values()):
+        return {}
+    left = ((name, at) for name, at in done.items() if at not in elsewhere)
+    return dict(sorted(left, key=lambda item: order_key(item[0])))
 
 
 def _ordered(progress: Progress) -> list[tuple[str, PartitionProgress]]:

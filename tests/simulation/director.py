@@ -13,6 +13,7 @@ from tests.simulation.world import SINK, SourceFile, Version, World
 
 # Who looks after the daemons does so this often.
 LOOK_SECS = 5.0
+MAX_CRASHES = 10
 KINDS = ("blizzard", "penguin")
 
 
@@ -55,25 +56,25 @@ class Director:
 
     def supervise(self) -> float:
         """Start again what has ended, after its downtime; when to look again, in seconds."""
-        pause = LOOK_SECS
-        for kind in KINDS:
-            alive = [p for p in self.processes[kind] if not p.is_over]
-            if alive:
-                continue
-            last = self.processes[kind][-1]
-            ended = last.died_at
-            if ended is None:
-                ended = last.died_at = self.world.now
-            secs, zombie = self.down.pop(kind, (RESTART_SECS, False))
-            if not zombie:
-                self.world.scheduler.kill(last.executors)
-            self.idle_until.setdefault(kind, ended + secs)
-            if self.world.calm or self.world.now >= self.idle_until[kind]:
-                del self.idle_until[kind]
-                self.start(kind)
-        if len(self.idle_until) == len(KINDS):
-            pause = max(pause, min(self.idle_until.values()) - self.world.now)
-        return pause
+        now = self.world.now
+        return max(LOOK_SECS, min(map(self._next_look, KINDS)) - now)
+
+    def _next_look(self, kind: str) -> float:
+        """Until when nothing can happen to a daemon by itself."""
+        now = self.world.now
+        alive = [p for p in self.processes[kind] if not p.is_over]
+        if alive:
+            return min(process.paused_until for process in alive)
+        last = self.processes[kind][-1]
+        secs, zombie = self.down.pop(kind, (RESTART_SECS, False))
+        if not zombie:
+            self.world.scheduler.kill(last.executors)
+        until = self.idle_until.setdefault(kind, (last.died_at or now) + secs)
+        # One that cannot start is not started for ever.
+        if now >= until and sum(self.world.problems.values()) < MAX_CRASHES:
+            del self.idle_until[kind]
+            self.start(kind)
+        return until
 
     def start(self, kind: str) -> Process:
         """A new incarnation of a daemon."""

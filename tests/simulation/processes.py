@@ -119,9 +119,8 @@ class Process(Owner):
         code = run_worker(worker, loop, Stop(self.world))
         self.world.tell(f"{self.name} ends with exit code {code}: {activity.error}")
         if activity.crashed:
-            self.world.problems.append(
-                f"{self.name} ended with {type(activity.error).__name__}: {activity.error}"
-            )
+            problem = f"a {self.kind} ended with {type(activity.error).__name__}: {activity.error}"
+            self.world.problems[problem] += 1
         return code
 
     @property

@@ -32,11 +32,17 @@ def failure(first: Outcome, short: Outcome) -> str:
             *(f"  {line}" for line in settings_told(plan.settings)),
             *(f"  at {event.at:8.1f} s: {event}" for event in plan.events),
             "its history:",
-            *(f"  {line[:220]}" for line in short.story),
+            *_told(short.story),
             "its violations:",
             *_few(short.violations),
         ]
     )
+
+
+def _told(story: Sequence[str], most: int = 80) -> list[str]:
+    if len(story) > most:
+        story = [*story[: most - 20], f"… {len(story) - most} lines …", *story[-20:]]
+    return [f"  {line[:220]}" for line in story]
 
 
 def _few(violations: Sequence[str], most: int = 8) -> list[str]:

@@ -69,7 +69,7 @@ class World:
         # Faults have ended; daemons wait longer between polls, which changes nothing but costs.
         self.calm = False
         # Errors that ended a worker and were not to, and what else went wrong on the way.
-        self.problems: list[str] = []
+        self.problems: Counter[str] = Counter()
         # What people did, as far as it widens what is right.
         self.deeds: Counter[str] = Counter()
         for uri in (SINK, DLQ, *(source_uri(n) for n in range(plan.settings.sources))):

@@ -33,14 +33,19 @@ def source_name(number: int) -> str:
     return f"s{number}"
 
 
+def source_id(number: int) -> str:
+    """What a source's state is named by."""
+    return f"{PIPELINE}_{source_name(number)}"
+
+
 def checkpoint_path(number: int) -> str:
     """Where a source's state is, in the table's bucket."""
-    return f"_blizzard/{PIPELINE}_{source_name(number)}_checkpoint.json"
+    return f"_blizzard/{source_id(number)}_checkpoint.json"
 
 
 def queued(document: dict[str, Any]) -> list[str]:
     """The late files that a checkpoint has still to do."""
-    return [entry["path"] for entry in document.get("passed", {}).get("queue", [])]
+    return [entry["path"] for entry in document.get("queue", [])]
 
 
 def source_settings(settings: Settings, number: int) -> SourceSettings:
@@ -50,7 +55,7 @@ def source_settings(settings: Settings, number: int) -> SourceSettings:
     if template is not None and settings.lookback is not None:
         partition_filter = PartitionFilter(prefix_template=template, lookback=settings.lookback)
     return SourceSettings(
-        source_uri=source_uri(number),
+        source_uri=source_uri(number, moved=settings.moved),
         compression="none",
         use_watermark=settings.watermark,
         poll_interval_secs=settings.poll,
@@ -75,7 +80,7 @@ def source_parts(
     activity: Any,
 ) -> Parts:
     """What one source of a process is made of."""
-    uri = source_uri(number)
+    uri = source_uri(number, moved=settings.moved)
     template = TEMPLATES.get(settings.layout, "") if settings.partitioned else ""
     ingest = IngestSettings(
         source=Place(uri),
@@ -96,6 +101,7 @@ def source_parts(
         engine,
         2,
         clocks.clock,
+        clocks.monotonic,
         activity=activity,
     )
 

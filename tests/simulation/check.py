@@ -27,6 +27,8 @@ class Found:
     # Letters for whole files by URI, and lines of bad records; those put away as well.
     letters: Counter[str] = field(default_factory=Counter)
     records: Counter[str] = field(default_factory=Counter)
+    # What the journals say of files: outcomes by source and path.
+    journal: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     # Paths that a checkpoint still has to do, by source.
     pending: set[tuple[str, str]] = field(default_factory=set)
 
@@ -37,12 +39,21 @@ def violations(world: World, director: Director) -> list[str]:
     wrong = [f"crash: {problem}" for problem in world.problems]
     wrong += _table(world, found)
     _letters(world, found)
-    wrong += _states(world, found)
+    _journals(world, found)
+    _states(world, found)
     covers = Covers(world)
     for file in world.files.values():
+        if not world.scans[file.source]:
+            continue  # nobody ever looked there
         wrong += _file(world, file, covers.of(file), found)
     wrong += _stuck(director)
+    if world.refused:
+        # It says what is missing and does nothing more, which is right.
+        wrong = [text for text in wrong if text.partition(":")[0] not in _STANDING_STILL]
     return wrong
+
+
+_STANDING_STILL = frozenset({"lost", "silent", "vanished", "stuck"})
 
 
 # -- what is there ------------------------------------------------------------------------
@@ -73,6 +84,7 @@ def _table(world: World, found: Found) -> list[str]:
     record = sink.objects.get("_penguin/events_quarantine.ndjson")
     lines = [] if record is None else record.data.splitlines()
     refused = {json.loads(line)["path"] for line in lines}
+    wrong += [f"on record: {path}, which is committed" for path in sorted(refused & live)]
     for path in sorted(sink.objects):
         if path.endswith(".parquet") and not is_hidden(path) and path not in adds:
             if path not in refused:
@@ -92,7 +104,17 @@ def _letters(world: World, found: Found) -> None:
                 found.letters[letter["path"]] += 1
 
 
-def _states(world: World, found: Found) -> list[str]:
+def _journals(world: World, found: Found) -> None:
+    for number in range(world.settings.sources):
+        stem = f"_blizzard/journal/{adaptor.source_id(number)}"
+        for path, held in world.bucket(SINK).objects.items():
+            if path.startswith((f"{stem}/", f"{stem}~", f"{stem}_backfill")):
+                for file in json.loads(held.data)["files"]:
+                    key = (source_uri(number), file["path"])
+                    found.journal.setdefault(key, []).append(file["outcome"])
+
+
+def _states(world: World, found: Found) -> None:
     """What the checkpoints say is still to be done."""
     for number in range(world.settings.sources):
         uri = source_uri(number)
@@ -103,7 +125,6 @@ def _states(world: World, found: Found) -> list[str]:
             paths += [file["path"] for file in batch["files"]]
         paths += adaptor.queued(document)
         found.pending.update((uri, path) for path in paths)
-    return []
 
 
 # -- one file -----------------------------------------------------------------------------
@@ -131,7 +152,15 @@ def _file(world: World, file: SourceFile, cover: Cover, found: Found) -> list[st
         return wrong
     if came:
         wrong += _records(file, came[0].number, found, cover)
+    outcomes = found.journal.get((file.source, file.path), [])
+    if not came and "ingested" in outcomes:
+        version = file.versions[0]
+        if version.rows:
+            wrong.append(f"vanished: {name} was ingested by the journal and has no rows")
     if came or letters or (file.source, file.path) in found.pending or file.deleted is not None:
+        return wrong
+    reported = (int(file.source[-1]), file.path) in world.reported
+    if reported and world.settings.late_files == "report" and not cover.promised:
         return wrong
     if cover.promised:
         wrong.append(f"lost: {name} ({cover.why})")

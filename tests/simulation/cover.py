@@ -72,7 +72,7 @@ class Covers:
         appeared = file.versions[0].appeared
         limit = self._limit(file)
         cover.promised = appeared <= limit
-        cover.must_be_told = settings.late_files != "report"
+        cover.must_be_told = True
         cover.why = (
             "nothing above it was seen before"
             if limit == float("inf")

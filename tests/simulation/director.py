@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.simulation import adaptor, people
 from tests.simulation.faults import Shot
 from tests.simulation.plan import Event, source_uri
@@ -94,6 +92,9 @@ class Director:
         world = self.world
         world.calm = True
         world.tell("faults end")
+        for action in world.to_do:
+            action()
+        world.to_do.clear()
         world.unreadable.clear()
         world.slow_secs = 0.0
         for kind in KINDS:
@@ -117,7 +118,11 @@ class Director:
     # -- writers -----------------------------------------------------------------------
 
     def on_write(self, found: Event) -> None:
-        world, uri, path = self.world, source_uri(found.get("source", 0)), found["path"]
+        self.written(source_uri(found.get("source", 0)), found)
+
+    def written(self, uri: str, found: Event) -> None:
+        """A file appears below a root."""
+        world, path = self.world, found["path"]
         file = world.files.get((uri, path))
         if file is None:
             file = world.files[uri, path] = SourceFile(uri, path, found.get("manner", "in_order"))
@@ -206,12 +211,7 @@ class Director:
         self.world.release = 2
         self.world.tell("a new release is rolled out")
 
-    def on_mirror_lost(self, _found: Event) -> None:
-        self.world.counts["mirrors lost"] += 1
-        self.world.bucket(SINK).delete(adaptor.MIRROR)
-        self.world.tell("people: the mirror is lost")
-
-
-def unknown(found: Event) -> Any:
-    """An event that nobody handles is a mistake in the plan."""
-    raise ValueError(f"no such event: {found}")
+    def on_store_clock(self, found: Event) -> None:
+        self.world.counts["store's clock put right"] += 1
+        self.world.store_skew = found["skew"]
+        self.world.tell("the store's clock is put right")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
-from tests.simulation.plan import DAY, START, Event, Layout, Plan, Settings, directory, event
+from tests.simulation.plan import DAY, DEPTHS, START, Event, Layout, Plan, Settings, directory, event
 
 # What people do is as rare as it is: about every third plan has any of it.
 PEOPLE = ("replay", "mend", "release", "regrace", "backfill", "rewind", "reset_queue")
@@ -46,18 +47,33 @@ def draw(seed: int) -> Plan:
         step(drawing)
     if drawing.one_in(2.5):
         people(drawing)
-    length = drawing.now + 30.0
-    return Plan(seed, drawing.settings, tuple(sorted(drawing.events, key=lambda e: e.at)), length)
+    if drawing.settings.store_skew > DAY:
+        # The store's clock was wrong in the beginning, and is put right.
+        drawing.add(drawing.now * chance.random(), "store_clock", skew=0.0)
+    settings_ = drawing.settings
+    if not any(_delays(found) for found in drawing.events) and drawing.one_in(1.5):
+        # Without anything that publishes under old names, polls alone find everything.
+        settings_ = replace(settings_, reconcile=0.0)
+    events = tuple(sorted(drawing.events, key=lambda found: found.at))
+    return Plan(seed, settings_, events, drawing.now + 30.0)
+
+
+def _delays(found: Event) -> bool:
+    """Whether an output may appear long after it was named, or named by a wrong clock."""
+    if found.kind == "fault":
+        return found["fault"] in {"pauses_before", "pauses_after", "hangs", "lands_late"}
+    return found.kind in {"clock", "rival", "store_clock", "stray"}
 
 
 def settings(chance: random.Random) -> Settings:
     """Small limits, so that each is met."""
     layout: Layout = chance.choices(("days", "hours", "regions", "flat"), (5, 3, 3, 1))[0]
+    depth = None if chance.random() < 0.6 else DEPTHS[layout]
     dated = layout in {"days", "hours"}
     return Settings(
         layout=layout,
         sources=chance.choices((1, 2), (4, 1))[0],
-        depth=None if chance.random() < 0.6 else {"days": 1, "hours": 2, "regions": 1}.get(layout),
+        depth=depth,
         lookback=chance.choice((None, None, 1, 3)) if dated else None,
         tracked=chance.choice((1, 2, 3, 64)),
         grace=chance.choice((20.0, 60.0, 120.0)),
@@ -70,12 +86,15 @@ def settings(chance: random.Random) -> Settings:
         max_retries=chance.choice((0, 2, 3, 9)),
         partitioned=dated and chance.random() < 0.3,
         page_keys=chance.choice((2, 3, 5, 50)),
-        store_skew=chance.choice((0.0, 0.0, -3.0, 2.0, 40.0)),
+        store_skew=chance.choice((0.0, 0.0, 0.0, -3.0, 2.0, 40.0, 30 * DAY)),
         commit_files=chance.choice((2, 5, 1000)),
         penguin_tracked=chance.choice((1, 2, 64)),
         reconcile=chance.choice((200.0, 400.0)),
         log_interval=chance.choice((None, 3, 5)),
         log_clean_up=chance.random() < 0.5,
+        # Below a thousand files a scan is never bounded while the depth is unknown.
+        scan_files=chance.choice((50_000, 3)) if depth is not None else 50_000,
+        inline_names=chance.choice((2000, 2)),
     )
 
 
@@ -315,6 +334,34 @@ def mirror(drawing: Drawing) -> None:
     drawing.add(drawing.now, "mirror_lost")
 
 
+def stray(drawing: Drawing) -> None:
+    """Somebody drops a file into the table's directory: junk, or one that is there already."""
+    at = drawing.now + 30 * drawing.chance.random()
+    drawing.add(at, "stray", junk=drawing.one_in(2))
+
+
+def lifecycle(drawing: Drawing) -> None:
+    """A rule of the bucket deletes what was staged, just when a commit was not published yet."""
+    write(drawing, drawing.now)
+    drawing.add(drawing.now, "fault", who="blizzard", fault="dies_before", place="copy", countdown=0)
+    drawing.add(drawing.now, "downtime", who="blizzard", secs=200.0)
+    drawing.add(drawing.now + drawing.settings.poll + 60, "staging_lost")
+
+
+def misconfigured(drawing: Drawing) -> None:
+    """A configuration that does not go with the checkpoint, until somebody puts it back."""
+    what = drawing.chance.choice(("source_uri", "source_uri", "depth", "tracking"))
+    secs = drawing.chance.choice((60.0, 200.0))
+    drawing.add(drawing.now, "misconfigured", what=what, secs=secs)
+    drawing.now += secs
+
+
+def checkpoint_lost(drawing: Drawing) -> None:
+    """The checkpoint is gone, and brought back after a while."""
+    drawing.add(drawing.now, "checkpoint_lost", secs=drawing.chance.choice((30.0, 100.0)))
+    drawing.now += 100.0
+
+
 def nothing(drawing: Drawing) -> None:
     """All is well."""
 
@@ -338,6 +385,10 @@ _TROUBLES: dict[str, tuple[float, Callable[[Drawing], None]]] = {
     "rewrite": (1, rewrite),
     "delete": (1, delete),
     "mirror": (0.5, mirror),
+    "stray": (1, stray),
+    "lifecycle": (0.3, lifecycle),
+    "misconfigured": (0.5, misconfigured),
+    "checkpoint_lost": (0.5, checkpoint_lost),
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 from blizzard_py import discovery
+from blizzard_py.latefiles import LateFiles
 from tests.simulation.processes import Process
 from tests.simulation.scheduler import Executor
 from tests.simulation.world import Scan, World
@@ -44,7 +45,15 @@ def patched(world: World) -> Iterator[None]:
         return uuid.UUID(int=(4 << 76) | (2 << 62) | (world.plan.seed << 24) | made[1])
 
     replaced = {"ThreadPoolExecutor": pool, "uuid7": uuid7, "encode": _compact}
-    with mock.patch.object(uuid, "uuid4", uuid4), _replacing(replaced), _watching(world):
+    limits = {
+        "SCAN_FILES": world.settings.scan_files,
+        "INLINE_NAMES": world.settings.inline_names,
+    }
+    with (
+        mock.patch.object(uuid, "uuid4", uuid4),
+        _replacing(replaced | limits),
+        _watching(world),
+    ):
         yield
 
 
@@ -84,5 +93,11 @@ def _watching(world: World) -> Iterator[None]:
         world.scans[storage.uri].append(Scan(by, began, world.now, paths))
         return found
 
-    with mock.patch.object(discovery, "scan", scan):
+    def reported(late_files: Any, state: Any, late: Any) -> None:
+        number = int(late_files._parts.source_name[1:])
+        world.reported.update((number, entry.path) for entry in late)
+        tell(late_files, state, late)
+
+    tell = LateFiles._tell
+    with mock.patch.object(discovery, "scan", scan), mock.patch.object(LateFiles, "_tell", reported):
         yield

@@ -45,6 +45,11 @@ class Settings:
     reconcile: float = 600.0
     log_interval: int | None = None
     log_clean_up: bool = False
+    # Limits of the product that are set low, so that small runs meet them.
+    scan_files: int = 50_000
+    inline_names: int = 2000
+    # Whether the configuration names another place than the files were at.
+    moved: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,9 +93,9 @@ class Plan:
         return DEPTHS[settings.layout] if settings.depth is None else settings.depth
 
 
-def source_uri(number: int) -> str:
-    """Where a source's files arrive."""
-    return f"s3://raw-{number}"
+def source_uri(number: int, *, moved: bool = False) -> str:
+    """Where a source's files arrive, or what a wrong configuration says of it."""
+    return f"s3://moved-{number}" if moved else f"s3://raw-{number}"
 
 
 def moment(at: float) -> dt.datetime:

@@ -90,7 +90,7 @@ class Process(Owner):
 
     def parts(self, number: int) -> Any:
         """What a source of this process is made of."""
-        world, uri = self.world, source_uri(number)
+        world, uri = self.world, source_uri(number, moved=self.world.settings.moved)
         activity = Quiet(f"{self.name}/s{number}", world.tell)
         self.activities.append(activity)
         # What executors do goes on without the driver, and has faults of its own.
@@ -118,7 +118,10 @@ class Process(Owner):
         loop = Loop(once=False, jitter_secs=1.0, grace_secs=1.0, chance=self.world.chance.random)
         code = run_worker(worker, loop, Stop(self.world))
         self.world.tell(f"{self.name} ends with exit code {code}: {activity.error}")
-        if activity.crashed:
+        text = str(activity.error)
+        excused = any(part in text for part in self.world.excused)
+        self.world.refused |= excused and "is neither staged" in text
+        if activity.crashed and not excused:
             problem = f"a {self.kind} ended with {type(activity.error).__name__}: {activity.error}"
             self.world.problems[problem] += 1
         return code

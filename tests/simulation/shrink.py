@@ -41,7 +41,7 @@ def shrunk(first: Outcome, tries: int = TRIES) -> Outcome:
     while before != found.best.plan:
         before = found.best.plan
         _fewer_events(found)
-        for candidates in (_plainer_settings, _plainer_events, _shorter):
+        for candidates in (_shorter, _plainer_settings, _plainer_events):
             for change in candidates(found.best.plan):
                 changed = change(found.best.plan)
                 if changed != found.best.plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,13 +63,21 @@ class World:
         self.buckets: dict[str, Bucket] = {}
         self.files: dict[tuple[str, str], SourceFile] = {}
         self.unreadable: dict[str, float] = {}
-        self.scans: dict[str, list[Scan]] = {source_uri(n): [] for n in range(8)}
+        self.scans: defaultdict[str, list[Scan]] = defaultdict(list)
         self.release = 1
+        self.store_skew = plan.settings.store_skew
         self.slow_secs = 0.0
         # Faults have ended; daemons wait longer between polls, which changes nothing but costs.
         self.calm = False
         # Errors that ended a worker and were not to, and what else went wrong on the way.
         self.problems: Counter[str] = Counter()
+        # Texts of errors that what people did excuses, and refusals that are final.
+        self.excused: set[str] = set()
+        self.refused = False
+        # Late files that the log told of, by the source's number and path.
+        self.reported: set[tuple[int, str]] = set()
+        # What people are going to do when faults end, if not before.
+        self.to_do: list[Callable[[], None]] = []
         # What people did, as far as it widens what is right.
         self.deeds: Counter[str] = Counter()
         for uri in (SINK, DLQ, *(source_uri(n) for n in range(plan.settings.sources))):
@@ -83,8 +91,7 @@ class World:
     def bucket(self, uri: str) -> Bucket:
         """The bucket below a root, made when it is first asked for."""
         if uri not in self.buckets:
-            skew = self.settings.store_skew
-            bucket = Bucket(uri, lambda: self.scheduler.now + skew)
+            bucket = Bucket(uri, lambda: self.scheduler.now + self.store_skew)
             bucket.page_keys = self.settings.page_keys
             self.buckets[uri] = bucket
         return self.buckets[uri]

@@ -104,7 +104,7 @@ class SourcePipeline:
         self._where = f"{parts.stores.sink.uri}/{self.checkpoint_path}"
         self._file = FencedFile(parts.stores.sink, self.checkpoint_path)
         self._tracker = SetTracker(parts.stores.sink, f"{STATE_FOLDER}/{parts.id}_processed")
-        upkeep = Upkeep(self._save, self._clock, lambda: self._file.epoch)
+        upkeep = Upkeep(self._save, self._clock, lambda: self._file.epoch, self._file.check)
         self._batches = BatchRunner(parts, self.activity, self._tracker, upkeep)
         self._out_of_turn = OutOfTurn(parts)
         self._lateness = LateFiles(parts, self.activity, self._batches, upkeep, self._out_of_turn)
@@ -270,8 +270,9 @@ class SourcePipeline:
         window = Window(grace, self._source.max_tracked_partitions, oldest)
         cold = state.origin is None and state.progress.state == "Initial"
         state = settled(state, found.progress, paths, scanned, window)
-        if state.origin is None and state.processed is None and (paths or not cold):
-            # Where this source began: its floor must not follow the clock over what was found.
+        if state.origin is None and state.processed is None:
+            # Where this source began, also if nothing is there yet: a floor that followed the
+            # clock would pass over what comes while nobody looks.
             origin = found.progress.floor or ""
             state = replace(state, origin=origin)
             if cold:

@@ -23,6 +23,7 @@ class Director:
         self.processes: dict[str, list[Process]] = {kind: [] for kind in KINDS}
         self.down: dict[str, tuple[float, bool]] = {}
         self.idle_until: dict[str, float] = {}
+        self.out_until = dict.fromkeys(KINDS, 0.0)
         self.owner = Owner("director")
 
     # -- time --------------------------------------------------------------------------
@@ -68,6 +69,7 @@ class Director:
         if not zombie:
             self.world.scheduler.kill(last.executors)
         until = self.idle_until.setdefault(kind, (last.died_at or now) + secs)
+        until = max(until, self.out_until[kind])
         # One that cannot start is not started for ever.
         if now >= until and sum(self.world.problems.values()) < MAX_CRASHES:
             del self.idle_until[kind]
@@ -110,6 +112,7 @@ class Director:
                     process.died()
             self.idle_until.pop(kind, None)
             self.down.pop(kind, None)
+            self.out_until[kind] = 0.0
             self.start(kind)
             for process in paused:
                 world.tell(f"{process.name} wakes up")
@@ -180,8 +183,7 @@ class Director:
     def on_kill(self, found: Event) -> None:
         """All that are at work die; those that are paused sleep on all the longer."""
         zombie, kind = bool(found.get("zombie")), found["who"]
-        if self.latest(kind).is_over:
-            self.idle_until[kind] = self.world.now + found["secs"]
+        self.out_until[kind] = self.world.now + found["secs"]
         for process in self.processes[kind]:
             if process.paused_until > self.world.now:
                 process.paused_until += found["secs"]
@@ -192,7 +194,8 @@ class Director:
 
     def on_rival(self, found: Event) -> None:
         """Beside one that is at work or paused; a daemon that is down stays down."""
-        if any(not p.is_over for p in self.processes[found["who"]]):
+        down = self.world.now < self.out_until[found["who"]]
+        if not down and any(not p.is_over for p in self.processes[found["who"]]):
             self.world.counts["rival started"] += 1
             self.start(found["who"])
 

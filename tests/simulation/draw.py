@@ -70,11 +70,15 @@ def settings(chance: random.Random) -> Settings:
     layout: Layout = chance.choices(("days", "hours", "regions", "flat"), (5, 3, 3, 1))[0]
     depth = None if chance.random() < 0.6 else DEPTHS[layout]
     dated = layout in {"days", "hours"}
+    lookback = chance.choice((None, None, 1, 3)) if dated else None
+    skews = (0.0, 0.0, 0.0, -3.0, 2.0, 40.0)
+    if lookback is None:  # a lookback is counted from the store's time
+        skews = (*skews, 30 * DAY)
     return Settings(
         layout=layout,
         sources=chance.choices((1, 2), (4, 1))[0],
         depth=depth,
-        lookback=chance.choice((None, None, 1, 3)) if dated else None,
+        lookback=lookback,
         tracked=chance.choice((1, 2, 3, 64)),
         grace=chance.choice((20.0, 60.0, 120.0)),
         min_age=chance.choice((0.0, 0.0, 0.0, 15.0)),
@@ -86,7 +90,7 @@ def settings(chance: random.Random) -> Settings:
         max_retries=chance.choice((0, 2, 3, 9)),
         partitioned=dated and chance.random() < 0.3,
         page_keys=chance.choice((2, 3, 5, 50)),
-        store_skew=chance.choice((0.0, 0.0, 0.0, -3.0, 2.0, 40.0, 30 * DAY)),
+        store_skew=chance.choice(skews),
         commit_files=chance.choice((2, 5, 1000)),
         penguin_tracked=chance.choice((1, 2, 64)),
         reconcile=chance.choice((200.0, 400.0)),

@@ -104,7 +104,7 @@ class SourcePipeline:
         self._where = f"{parts.stores.sink.uri}/{self.checkpoint_path}"
         self._file = FencedFile(parts.stores.sink, self.checkpoint_path)
         self._tracker = SetTracker(parts.stores.sink, f"{STATE_FOLDER}/{parts.id}_processed")
-        upkeep = Upkeep(self._save, self._clock, lambda: self._file.epoch, self._file.check)
+        upkeep = Upkeep(self._save, self._clock, lambda: self._file.epoch)
         self._batches = BatchRunner(parts, self.activity, self._tracker, upkeep)
         self._out_of_turn = OutOfTurn(parts)
         self._lateness = LateFiles(parts, self.activity, self._batches, upkeep, self._out_of_turn)

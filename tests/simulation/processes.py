@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from blizzard_py.core.daemon import Loop, run_worker
+from blizzard_py.core.errors import FencedError
 from tests.simulation import adaptor
 from tests.simulation.engine import Engine
 from tests.simulation.faults import Faults
@@ -21,21 +24,22 @@ RESTART_SECS = 10.0
 
 
 class Stop:
-    """The stop event of a process: nobody sets it, and waiting is virtual."""
+    """The stop event of a process. Waiting is virtual."""
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._set = False
 
     def is_set(self) -> bool:
-        return False
+        return self._set
 
     def set(self) -> None:
-        """Processes of a simulation end by dying."""
+        self._set = True
 
     def wait(self, timeout: float | None = None) -> bool:
         secs = 1.0 if timeout is None else timeout
         self._world.scheduler.sleep(secs * CALM if self._world.calm else secs)
-        return False
+        return self._set
 
 
 class Process(Owner):
@@ -52,6 +56,7 @@ class Process(Owner):
         self.executors = Owner(f"{self.name} executors")
         self.faults = self._faults(self)
         self.activities: list[Quiet] = []
+        self.stop = Stop(world)
 
     def _faults(self, owner: Owner) -> Faults:
         world = self.world
@@ -79,7 +84,16 @@ class Process(Owner):
             else [self._table()]
         )
         for make in makers:
-            world.scheduler.spawn(self, make)
+            world.scheduler.spawn(self, partial(self._life, make))
+
+    def _life(self, make: Callable[[], int]) -> None:
+        """A worker's thread, as the daemon's main thread looks after it."""
+        try:
+            if make() == FencedError.exit_code:
+                self.stop.set()
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            self.world.problems[f"a {self.kind} died of {error!r} at {place}"] += 1
 
     def _source(self, number: int) -> Callable[[], Any]:
         def life() -> int:
@@ -116,7 +130,7 @@ class Process(Owner):
 
     def _worked(self, worker: Any, activity: Quiet) -> int:
         loop = Loop(once=False, jitter_secs=1.0, grace_secs=1.0, chance=self.world.chance.random)
-        code = run_worker(worker, loop, Stop(self.world))
+        code = run_worker(worker, loop, self.stop)
         self.world.tell(f"{self.name} ends with exit code {code}: {activity.error}")
         text = str(activity.error)
         excused = any(part in text for part in self.world.excused)

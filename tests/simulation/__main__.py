@@ -13,8 +13,9 @@ from itertools import chain, islice
 
 import structlog
 
-from tests.simulation import guards, report
+from tests.simulation import report
 from tests.simulation.draw import draw
+from tests.simulation.hunt import finds
 from tests.simulation.run import Outcome, play
 from tests.simulation.shrink import TRIES, shrunk
 
@@ -53,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     silence()
     if chosen.guards:
-        return guards.table(chosen.only, chosen.first, chosen.seeds, chosen.jobs)
+        return _hunt(chosen)
     return _simulate(chosen)
 
 
@@ -75,6 +76,15 @@ def _simulate(chosen: argparse.Namespace) -> int:
         first: Outcome = play(draw(seed))
         print(f"\n{report.failure(first, shrunk(first, chosen.tries))}")
     return int(bool(failed))
+
+
+def _hunt(chosen: argparse.Namespace) -> int:
+    missed = 0
+    for find in finds(chosen.only, chosen.first, chosen.seeds, chosen.jobs):
+        missed += find.seed is None
+        where = "NOT FOUND" if find.seed is None else f"seed {find.seed}"
+        print(f"{find.guard:<34} {where:<10} {find.violation[:120]}", flush=True)
+    return int(bool(missed))
 
 
 def _all(

@@ -23,6 +23,8 @@ class Director:
         self.processes: dict[str, list[Process]] = {kind: [] for kind in KINDS}
         self.down: dict[str, tuple[float, bool]] = {}
         self.idle_until: dict[str, float] = {}
+        # Faults of the incarnation that is started next.
+        self.next_shots: dict[str, list[Shot]] = {kind: [] for kind in KINDS}
         self.out_until = dict.fromkeys(KINDS, 0.0)
         self.owner = Owner("director")
 
@@ -82,6 +84,8 @@ class Director:
         if self.processes[kind]:
             made.skew = self.processes[kind][-1].skew
         self.processes[kind].append(made)
+        made.faults.armed += self.next_shots[kind]
+        self.next_shots[kind].clear()
         made.start()
         return made
 
@@ -113,6 +117,7 @@ class Director:
             self.idle_until.pop(kind, None)
             self.down.pop(kind, None)
             self.out_until[kind] = 0.0
+            self.next_shots[kind].clear()
             self.start(kind)
             for process in paused:
                 world.tell(f"{process.name} wakes up")
@@ -174,8 +179,10 @@ class Director:
 
     def on_fault(self, found: Event) -> None:
         shot = Shot(found["fault"], found["place"], found["countdown"], found.get("secs", 0.0))
-        process = self.latest(found["who"])
-        process.faults.armed.append(shot)
+        if found.get("next"):
+            self.next_shots[found["who"]].append(shot)
+        else:
+            self.latest(found["who"]).faults.armed.append(shot)
 
     def on_downtime(self, found: Event) -> None:
         self.down[found["who"]] = (found["secs"], bool(found.get("zombie")))

@@ -76,7 +76,7 @@ def settings(chance: random.Random) -> Settings:
         skews = (*skews, 30 * DAY)
     return Settings(
         layout=layout,
-        sources=chance.choices((1, 2), (4, 1))[0],
+        sources=chance.choices((1, 2), (5, 2))[0],
         depth=depth,
         lookback=lookback,
         tracked=chance.choice((1, 2, 3, 64)),
@@ -116,12 +116,19 @@ def step(drawing: Drawing) -> None:
 # -- writers ------------------------------------------------------------------------------
 
 
-def write(drawing: Drawing, at: float, *, early: bool = False) -> None:
+def write(
+    drawing: Drawing,
+    at: float,
+    *,
+    early: bool = False,
+    manner: str | None = None,
+    flavour: str | None = None,
+) -> None:
     """One new file, in most cases a well-behaved one."""
     chance, settings_ = drawing.chance, drawing.settings
     drawing.count += 1
     made = at
-    manner = chance.choices(
+    manner = manner or chance.choices(
         ("in_order", "disordered", "too_late", "old_partition", "future", "root", "odd", "hidden"),
         (50, 25, 8, 5, 2, 4, 3, 1),
     )[0]
@@ -150,7 +157,7 @@ def write(drawing: Drawing, at: float, *, early: bool = False) -> None:
             folder, ending = chance.choice((("_tmp/", ".ndjson"), (folder, ".txt")))
     path = f"{folder}{stem}{ending}"
     drawing.written.append(path)
-    flavour = chance.choices((None, "bad", "v2"), (90, 5, 5))[0]
+    flavour = flavour or chance.choices((None, "bad", "v2"), (90, 5, 5))[0]
     dated = chance.choices((None, "replicated", "multipart", "ahead"), (70, 12, 12, 3))[0]
     shift = {
         None: None,
@@ -225,7 +232,8 @@ def death(drawing: Drawing) -> None:
 def straggle(drawing: Drawing, down: float) -> None:
     """While a daemon is down files go on to appear, some below what it has seen."""
     for _ in range(drawing.chance.choice((0, 1, 2))):
-        write(drawing, drawing.now + 1 + min(down, drawing.settings.grace) * drawing.chance.random())
+        at = drawing.now + 1 + min(down, drawing.settings.grace) * drawing.chance.random()
+        write(drawing, at, manner="disordered" if drawing.one_in(1.5) else None)
 
 
 def kill(drawing: Drawing) -> None:
@@ -275,6 +283,26 @@ def stale_starter(drawing: Drawing) -> None:
         countdown=chance.randrange(3), secs=chance.choice((20.0, 60.0, 90.0)),
     )
     drawing.add(at + 20 * chance.random(), "rival", who="blizzard")
+
+
+def stale_sweeper(drawing: Drawing) -> None:
+    """One that starts is paused before it clears up, while another commits and publishes."""
+    chance = drawing.chance
+    secs = chance.choice((30.0, 60.0))
+    at = drawing.now
+    drawing.add(at, "kill", who="blizzard", secs=5.0)
+    drawing.add(
+        at, "fault", who="blizzard", next=True, fault="pauses_before",
+        place=chance.choice(("staging", "taken", "checkpoint", "list")),
+        countdown=chance.randrange(3), secs=secs,
+    )
+    drawing.add(
+        at + 15, "fault", who="blizzard", next=True, fault="hangs",
+        place=chance.choice(("copy", "copy", "journal")), countdown=0, secs=secs,
+    )
+    drawing.add(at + 16, "rival", who="blizzard")
+    for _ in range(3):
+        write(drawing, at + 10 * chance.random())
 
 
 def rival(drawing: Drawing) -> None:
@@ -329,7 +357,7 @@ def release(drawing: Drawing) -> None:
             place=drawing.chance.choice(("letters", "staging", "checkpoint")),
             countdown=drawing.chance.randrange(3), secs=secs,
         )
-        write(drawing, drawing.now)
+        write(drawing, drawing.now, flavour="v2")
     drawing.add(drawing.now + 15 * drawing.chance.random(), "release")
     drawing.add(drawing.now + 16 + 10 * drawing.chance.random(), "rival", who="blizzard")
 
@@ -377,6 +405,7 @@ _TROUBLES: dict[str, tuple[float, Callable[[Drawing], None]]] = {
     "outage": (3, outage),
     "stall": (4, stall),
     "stale_starter": (2, stale_starter),
+    "stale_sweeper": (1, stale_sweeper),
     "rival": (1, rival),
     "lost_answer": (2, lost_answer),
     "late_landing": (2, late_landing),
@@ -384,7 +413,7 @@ _TROUBLES: dict[str, tuple[float, Callable[[Drawing], None]]] = {
     "hanging": (1, hanging),
     "odd_page": (1, odd_page),
     "clock": (1, clock),
-    "slow_job": (2, slow_job),
+    "slow_job": (3, slow_job),
     "release": (1, release),
     "rewrite": (1, rewrite),
     "delete": (1, delete),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -133,6 +134,8 @@ class Process(Owner):
         code = run_worker(worker, loop, self.stop)
         self.world.tell(f"{self.name} ends with exit code {code}: {activity.error}")
         text = str(activity.error)
+        if re.search(r"taken over by writer (\w+), epoch \d+ \(ours: \1", text):
+            self.world.problems["a daemon fenced itself"] += 1
         excused = any(part in text for part in self.world.excused)
         self.world.refused |= excused and "is neither staged" in text
         if activity.crashed and not excused:

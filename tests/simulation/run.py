@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from tests.simulation import check
 from tests.simulation.director import Director
+from tests.simulation.guards import Guard
 from tests.simulation.patches import patched
 from tests.simulation.plan import Plan
 from tests.simulation.scheduler import Endless, Owner
@@ -31,8 +33,8 @@ class Outcome:
         return {text.partition(":")[0] for text in self.violations}
 
 
-def play(plan: Plan) -> Outcome:
-    """Play a plan to its end and check it."""
+def play(plan: Plan, without: Guard | None = None) -> Outcome:
+    """Play a plan to its end and check it, ``without`` a guard of the product."""
     began = time.perf_counter()
     world = World(plan)
     director = Director(world)
@@ -44,7 +46,8 @@ def play(plan: Plan) -> Outcome:
             scheduler.sleep(director.supervise())
 
     violations: list[str] = []
-    with patched(world):
+    removed = nullcontext() if without is None else without.patch(world)
+    with patched(world), removed:
         try:
             director.begin()
             scheduler.spawn(looks, supervise)

@@ -422,7 +422,11 @@ class SourcePipeline:
         )
         self._clock.set(self._file.now())
         state = cold if found is None else whole(sink, source_id, found)
-        state = clamped(replace(state, source=self._parts.identity), self._clock())
+        kept = replace(state, source=self._parts.identity)
+        state = clamped(kept, self._clock())
+        if state != kept:
+            # Or each start, and each error is one, would begin anew to wait.
+            self._save(state)
         self.activity.knows(state)
         self._tracker.load(state.processed or (), self._file.epoch)
         self._lateness.load(self._file.epoch)

@@ -24,8 +24,9 @@ class Found:
 
     # Rows of the table by the Delta log, and where more than one file holds them.
     rows: Counter[str] = field(default_factory=Counter)
-    # Letters for whole files by URI, and lines of bad records; those put away as well.
+    # Open letters for whole files by URI, those that a replay has put away, bad records.
     letters: Counter[str] = field(default_factory=Counter)
+    put_away: Counter[str] = field(default_factory=Counter)
     records: Counter[str] = field(default_factory=Counter)
     # What the journals say of files: outcomes by source and path.
     journal: dict[tuple[str, str], list[str]] = field(default_factory=dict)
@@ -98,7 +99,9 @@ def _letters(world: World, found: Found) -> None:
             continue
         for line in held.data.decode().splitlines():
             letter = json.loads(line)
-            if path.endswith(".records.ndjson"):
+            if "/replayed/" in path:
+                found.put_away[letter["path"]] += 1
+            elif path.endswith(".records.ndjson"):
                 found.records[letter["raw"]] += 1
             else:
                 found.letters[letter["path"]] += 1
@@ -157,10 +160,14 @@ def _file(world: World, file: SourceFile, cover: Cover, found: Found) -> list[st
         version = file.versions[0]
         if version.rows:
             wrong.append(f"vanished: {name} was ingested by the journal and has no rows")
+    if found.put_away[name] and not cover.promised:
+        return wrong
     if came or letters or (file.source, file.path) in found.pending or file.deleted is not None:
         return wrong
     reported = (int(file.source[-1]), file.path) in world.reported
     if reported and world.settings.late_files == "report" and not cover.promised:
+        return wrong
+    if world.deeds[f"may skip {file.source[-1]}"]:
         return wrong
     if cover.promised:
         wrong.append(f"lost: {name} ({cover.why})")

@@ -8,8 +8,6 @@ from dataclasses import replace
 
 from tests.simulation.plan import DAY, DEPTHS, START, Event, Layout, Plan, Settings, directory, event
 
-# What people do is as rare as it is: about every third plan has any of it.
-PEOPLE = ("replay", "mend", "release", "regrace", "backfill", "rewind", "reset_queue")
 REGIONS = ("ap", "eu", "us")
 ODD = ("a b", "%41", "ü", "x+y", "1-", "z=1", "\U0001f427", "A", "%2F", "n~")
 
@@ -426,4 +424,19 @@ _TROUBLES: dict[str, tuple[float, Callable[[Drawing], None]]] = {
 
 
 def people(drawing: Drawing) -> None:
-    """Something that people do, at any time after the beginning."""
+    """Commands that people give, at any time after the beginning; each may die on its way."""
+    chance = drawing.chance
+    for _ in range(chance.choice((1, 1, 2))):
+        at = drawing.now * (0.3 + 0.7 * chance.random())
+        kind = chance.choices(("replay", "backfill", "rewound"), (6, 2, 1))[0]
+        if kind == "replay" and drawing.one_in(1.5):
+            drawing.add(at - 1, "mended")
+        dies = drawing.one_in(2)
+        drawing.add(
+            at,
+            kind,
+            source=chance.randrange(drawing.settings.sources) or None,
+            fault=chance.choice(("dies_before", "dies_after")) if dies else None,
+            place=chance.choice(("any", "write", "checkpoint", "letters", "copy")) if dies else None,
+            countdown=chance.randrange(8) if dies else None,
+        )

@@ -65,9 +65,13 @@ class Engine:
         self._world = world
         self._scheduler = world.scheduler
         self._executors = executors
-        self._clients = clients
+        self._clients = dict(clients)
         self._sink = sink
         self._release = release
+
+    def reads(self, uri: str, client: Client) -> None:
+        """Jobs may have their files below this root, too."""
+        self._clients[uri] = client
 
     def ingest(self, job: IngestJob) -> IngestResult:
         task = self._scheduler.current

@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 from unittest import mock
 
-from blizzard_py import batch, discovery, latefiles, pipeline, processed, progress, publish, sweep
+from blizzard_py import batch, claims, discovery, latefiles, pipeline, processed, progress, publish, sweep
 from blizzard_py.batch import BatchRunner
 from blizzard_py.core import fence, floor, scan, watermark
-from blizzard_py.core.errors import Conflict
 from blizzard_py.core.fence import FencedFile, Writer
 from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.storage import join
 from blizzard_py.core.watermark import Scanned
 from blizzard_py.ledger import Ledger
+from blizzard_py.replay import ledger as replay_ledger
 from blizzard_py.state import PlannedOutput
 from penguin_py import plan as penguin_plan
 from penguin_py import recovery
@@ -30,6 +29,7 @@ from penguin_py.identities import OutputIds
 from penguin_py.pipeline import TablePipeline
 from penguin_py.quarantine import Quarantine
 from penguin_py.view import TableView
+from tests.simulation import commands
 from tests.simulation.world import World
 
 Patch = Callable[[World], AbstractContextManager[Any]]
@@ -56,13 +56,6 @@ def guard(without: str) -> Callable[[Callable[[World], Iterator[None]]], Patch]:
         return patch
 
     return register
-
-
-def replaced(name: str, without: str, target: object, attribute: str, value: object) -> None:
-    """Register a guard that is one attribute of the product."""
-    GUARDS.append(
-        Guard(name, without, lambda _world: mock.patch.object(target, attribute, value))
-    )
 
 
 # -- the fence ----------------------------------------------------------------------------
@@ -463,6 +456,30 @@ def segments_have_epochs(_world: World) -> Iterator[None]:
         return real(storage, folder, segments, 10**7)
 
     with mock.patch.object(processed, "sweep", swept):
+        yield
+
+
+# -- people --------------------------------------------------------------------------------
+
+
+@guard("a replay takes files without asking who else has them")
+def replays_ask_whose_it_is(_world: World) -> Iterator[None]:
+    with mock.patch.object(claims.Claims, "whose", lambda *_arguments, **_more: ""):
+        yield
+
+
+@guard("a backfill takes files that the live daemon has settled")
+def backfills_ask_the_ledger(_world: World) -> Iterator[None]:
+    with mock.patch.object(commands, "is_ours", lambda *_arguments, **_more: True):
+        yield
+
+
+@guard("a replay forgets which letters it has taken, and takes them again")
+def replays_keep_a_ledger(_world: World) -> Iterator[None]:
+    def drained(*_arguments: Any) -> bool:
+        return False
+
+    with mock.patch.object(replay_ledger.Ledger, "has_work", drained):
         yield
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from blizzard_py.core.watermark import is_hidden
-from tests.simulation import adaptor
+from tests.simulation import adaptor, commands
 from tests.simulation.plan import Event, event, source_uri
 from tests.simulation.scheduler import Owner
 from tests.simulation.world import SINK, World
@@ -111,6 +111,8 @@ def misconfigured(director: Director, found: Event) -> None:
     """A configuration that does not go with the state is rolled out, and put back."""
     world = director.world
     right = world.settings
+    if found["what"] == "depth" and right.lookback is not None:
+        return  # the configuration itself is refused
     wrong = {
         "source_uri": lambda: replace(right, moved=True),
         "depth": lambda: replace(right, depth=(world.plan.depth + 1) % 3),
@@ -146,7 +148,20 @@ def _rolled_out(director: Director, settings: adaptor.Settings, what: str) -> No
             process.died()
 
 
+def mended(director: Director, _found: Event) -> None:
+    """Files that were condemned are replaced by good ones, under their names."""
+    world = director.world
+    for (source, path), file in list(world.files.items()):
+        if file.versions[-1].flavour and file.deleted is None:
+            world.counts["mended"] += 1
+            director.written(source, event(0, "write", path=path, manner=file.manner))
+
+
 _DEEDS: dict[str, Callable[[Director, Event], None]] = {
+    "mended": mended,
+    "replay": commands.run,
+    "backfill": commands.run,
+    "rewound": commands.run,
     "mirror_lost": mirror_lost,
     "stray": stray,
     "staging_lost": staging_lost,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 
+from tests.simulation.guards import Guard
 from tests.simulation.plan import Event, Plan, Settings
 from tests.simulation.run import Outcome, play
 
@@ -17,8 +18,9 @@ _EXTRAS = frozenset({"dated", "shift", "flavour", "bad_rows", "unreadable", "row
 class Shrinking:
     """The shortest plan found so far that fails in one of the ways of the first."""
 
-    def __init__(self, first: Outcome, tries: int = TRIES) -> None:
+    def __init__(self, first: Outcome, tries: int, without: Guard | None) -> None:
         self.best = first
+        self._without = without
         self._kinds = first.kinds
         self._left = tries
 
@@ -27,16 +29,16 @@ class Shrinking:
         if self._left <= 0:
             return False
         self._left -= 1
-        outcome = play(plan)
+        outcome = play(plan, self._without)
         if outcome.kinds & self._kinds:
             self.best = outcome
             return True
         return False
 
 
-def shrunk(first: Outcome, tries: int = TRIES) -> Outcome:
+def shrunk(first: Outcome, tries: int = TRIES, without: Guard | None = None) -> Outcome:
     """The outcome of a plan that is as short as the tries allow."""
-    found = Shrinking(first, tries)
+    found = Shrinking(first, tries, without)
     before = None
     while before != found.best.plan:
         before = found.best.plan

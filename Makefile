@@ -20,7 +20,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check bench-ingest bench-discovery bench-penguin chaos soak image image-test docs lock clean
+.PHONY: help setup demo test check bench-ingest bench-discovery bench-penguin chaos simulate soak image image-test docs lock clean
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -55,6 +55,9 @@ bench-penguin: ## what a commit and an idle poll cost, beside delta-rs alone
 chaos: ## deaths, pauses, lost answers, rivals: MINUTES around a source, 200 rounds around a table
 	$(DEV) python -m tests.blizzard_chaos --minutes $(MINUTES) $(ARGS)
 	$(DEV) python -m tests.penguin_chaos --rounds 200 $(ARGS)
+
+simulate: ## both daemons against an adversary, seed by seed (ARGS="--seeds 10000", ARGS="--guards")
+	$(DEV) python -m tests.simulation $(ARGS)
 
 soak: ## ten minutes of arrivals and restarts: flat memory, bounded lag, exact counts
 	$(DEV) python -m benchmarks.soak $(ARGS)

@@ -270,8 +270,9 @@ class SourcePipeline:
         window = Window(grace, self._source.max_tracked_partitions, oldest)
         cold = state.origin is None and state.progress.state == "Initial"
         state = settled(state, found.progress, paths, scanned, window)
-        if state.origin is None and state.processed is None and (paths or not cold):
-            # Where this source began: its floor must not follow the clock over what was found.
+        if state.origin is None and state.processed is None:
+            # Where this source began, also if nothing is there yet: a floor that followed the
+            # clock would pass over what comes while nobody looks.
             origin = found.progress.floor or ""
             state = replace(state, origin=origin)
             if cold:
@@ -421,7 +422,11 @@ class SourcePipeline:
         )
         self._clock.set(self._file.now())
         state = cold if found is None else whole(sink, source_id, found)
-        state = clamped(replace(state, source=self._parts.identity), self._clock())
+        kept = replace(state, source=self._parts.identity)
+        state = clamped(kept, self._clock())
+        if state != kept:
+            # Or each start, and each error is one, would begin anew to wait.
+            self._save(state)
         self.activity.knows(state)
         self._tracker.load(state.processed or (), self._file.epoch)
         self._lateness.load(self._file.epoch)

@@ -1,0 +1,103 @@
+"""``python -m tests.simulation``: many seeds, or the guards that are removed one by one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import chain, islice
+
+import structlog
+
+from tests.simulation import report
+from tests.simulation.draw import draw
+from tests.simulation.hunt import finds
+from tests.simulation.run import Outcome, play
+from tests.simulation.shrink import TRIES, shrunk
+
+# Seeds that a process takes at once.
+CHUNK = 50
+
+
+def silence() -> None:
+    """The daemons' logs go nowhere; a run keeps a history of its own."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(50),
+        logger_factory=structlog.ReturnLoggerFactory(),
+    )
+
+
+def played(seeds: Iterable[int]) -> list[tuple[int, list[str], Counter[str]]]:
+    """Violations and counts of some seeds."""
+    silence()
+    found = []
+    for seed in seeds:
+        outcome = play(draw(seed))
+        found.append((seed, outcome.violations, outcome.counts))
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 1 if a promise was broken, or if a guard's removal was not found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many")
+    parser.add_argument("--from", dest="first", type=int, default=1, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--shown", type=int, default=3, help="failing seeds to shorten and show")
+    parser.add_argument("--tries", type=int, default=TRIES, help="how often a plan is shortened")
+    parser.add_argument("--guards", action="store_true", help="remove guards one at a time")
+    parser.add_argument("--only", default="", help="guards whose name has this in it")
+    chosen = parser.parse_args(arguments)
+    silence()
+    if chosen.guards:
+        return _hunt(chosen)
+    return _simulate(chosen)
+
+
+def _simulate(chosen: argparse.Namespace) -> int:
+    began = time.perf_counter()
+    counts: Counter[str] = Counter()
+    failed: list[int] = []
+    kinds: Counter[str] = Counter()
+    for seed, violations, counted in _all(chosen.first, chosen.seeds, chosen.jobs):
+        counts += counted
+        if violations:
+            failed.append(seed)
+            kinds.update({text.partition(":")[0] for text in violations})
+    print(report.totals(chosen.seeds, len(failed), time.perf_counter() - began, counts))
+    if kinds:
+        print("\nviolations by kind:", ", ".join(f"{k} {n}" for k, n in kinds.most_common()))
+        print("failing seeds:", " ".join(map(str, failed[:50])))
+    for seed in failed[: chosen.shown]:
+        first: Outcome = play(draw(seed))
+        print(f"\n{report.failure(first, shrunk(first, chosen.tries))}")
+    return int(bool(failed))
+
+
+def _hunt(chosen: argparse.Namespace) -> int:
+    missed = 0
+    for find in finds(chosen.only, chosen.first, chosen.seeds, chosen.jobs):
+        missed += find.seed is None
+        where = "NOT FOUND" if find.seed is None else f"seed {find.seed}"
+        print(f"{find.guard:<34} {where:<10} {find.violation[:120]}", flush=True)
+    return int(bool(missed))
+
+
+def _all(
+    first: int, count: int, jobs: int
+) -> Iterator[tuple[int, list[str], Counter[str]]]:
+    seeds = iter(range(first, first + count))
+    chunks = iter(lambda: list(islice(seeds, CHUNK)), [])
+    if jobs == 1 or count <= CHUNK:
+        yield from chain.from_iterable(map(played, chunks))
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from chain.from_iterable(pool.map(played, chunks))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

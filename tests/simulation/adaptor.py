@@ -1,0 +1,141 @@
+"""The one place that makes the product's pipelines: from a run's settings to their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from blizzard_py.batch import Parts, Stores
+from blizzard_py.core.config import CheckpointSettings, ErrorSettings, PartitionFilter, SourceSettings
+from blizzard_py.pipeline import SourcePipeline
+from blizzard_py.settings import Engine, FieldSpec, IngestSettings, Place
+from penguin_py.pipeline import TablePipeline
+from penguin_py.settings import Table
+from tests.simulation.deltalog import SimulatedLog
+from tests.simulation.plan import TEMPLATES, Settings, source_uri
+from tests.simulation.scheduler import Executor
+from tests.simulation.store import Client
+from tests.simulation.world import DLQ, SINK
+
+PIPELINE = "events"
+MIRROR = "_penguin/events_checkpoint.json"
+
+
+class Clocks(Protocol):
+    """What a process has to tell the time by."""
+
+    def clock(self) -> float: ...
+    def monotonic(self) -> float: ...
+
+
+def source_name(number: int) -> str:
+    """What the configuration calls a source."""
+    return f"s{number}"
+
+
+def source_id(number: int) -> str:
+    """What a source's state is named by."""
+    return f"{PIPELINE}_{source_name(number)}"
+
+
+def checkpoint_path(number: int) -> str:
+    """Where a source's state is, in the table's bucket."""
+    return f"_blizzard/{source_id(number)}_checkpoint.json"
+
+
+def queued(document: dict[str, Any]) -> list[str]:
+    """The late files that a checkpoint has still to do."""
+    return [entry["path"] for entry in document.get("queue", [])]
+
+
+def source_settings(settings: Settings, number: int) -> SourceSettings:
+    """A source's block in the configuration."""
+    template = TEMPLATES.get(settings.layout)
+    partition_filter = None
+    if template is not None and settings.lookback is not None:
+        partition_filter = PartitionFilter(prefix_template=template, lookback=settings.lookback)
+    return SourceSettings(
+        source_uri=source_uri(number, moved=settings.moved),
+        compression="none",
+        use_watermark=settings.watermark,
+        poll_interval_secs=settings.poll,
+        partition_filter=partition_filter,
+        partition_depth=settings.depth,
+        max_tracked_partitions=settings.tracked,
+        grace_period_secs=settings.grace,
+        min_age_secs=settings.min_age,
+        late_sweep_interval_secs=settings.sweep,
+        late_files=settings.late_files,
+        order_guard="off",
+        checkpoint=CheckpointSettings(interval_files=settings.batch_files),
+    )
+
+
+def source_parts(
+    settings: Settings,
+    number: int,
+    client: Callable[[str], Client],
+    engine: Engine,
+    clocks: Clocks,
+    activity: Any,
+) -> Parts:
+    """What one source of a process is made of."""
+    uri = source_uri(number, moved=settings.moved)
+    template = TEMPLATES.get(settings.layout, "") if settings.partitioned else ""
+    ingest = IngestSettings(
+        source=Place(uri),
+        sink=Place(SINK),
+        fields=(FieldSpec("row", "string", nullable=True),),
+        compression="none",
+        parquet_compression="snappy",
+        file_bytes=1 << 20,
+        partition_template=template,
+    )
+    return Parts(
+        PIPELINE,
+        source_name(number),
+        source_settings(settings, number),
+        ErrorSettings(max_retries=settings.max_retries),
+        ingest,
+        Stores(client(uri), client(SINK), client(DLQ)),
+        engine,
+        2,
+        clocks.clock,
+        clocks.monotonic,
+        activity=activity,
+    )
+
+
+def source_pipeline(parts: Parts) -> SourcePipeline:
+    """A source as a worker of the poll loop."""
+    return SourcePipeline(parts)
+
+
+def table_settings(settings: Settings) -> Table:
+    """The table's block in the configuration."""
+    template = TEMPLATES.get(settings.layout, "")
+    columns = [part.partition("=")[0] for part in template.split("/")]
+    return Table(
+        name="events",
+        uri=SINK,
+        poll_interval_secs=settings.poll,
+        schema_evolution="merge",
+        file_pattern=r"(?![_.]|part-).*\.parquet",
+        grace_period_secs=settings.grace,
+        max_files_per_commit=settings.commit_files,
+        max_tracked_partitions=settings.penguin_tracked,
+        reconcile_interval_secs=settings.reconcile,
+        reconcile_horizon_secs=172_800,
+        partition_types=dict.fromkeys(columns, "string") if settings.partitioned else {},
+        delta_checkpoint_interval=settings.log_interval,
+        delta_log_cleanup=settings.log_clean_up,
+    )
+
+
+def table_pipeline(
+    settings: Settings, sink: Client, pool: Executor, clocks: Clocks, activity: Any
+) -> TablePipeline:
+    """A table as a worker of the poll loop."""
+    table = table_settings(settings)
+    log = SimulatedLog(table, sink, pool, clocks.clock)
+    return TablePipeline(table, sink, log, pool, clocks.clock, activity)  # type: ignore[arg-type]

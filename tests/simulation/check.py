@@ -1,0 +1,206 @@
+"""What must be true after a run: nothing twice, nothing gone, nobody stuck, nothing unbounded."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from blizzard_py.core.watermark import is_hidden
+from tests.simulation import adaptor
+from tests.simulation.cover import Cover, Covers
+from tests.simulation.engine import rows_of
+from tests.simulation.plan import source_uri
+from tests.simulation.world import DLQ, SINK, SourceFile, World
+
+if TYPE_CHECKING:
+    from tests.simulation.director import Director
+
+
+@dataclass
+class Found:
+    """What is there after a run, as an outsider sees it."""
+
+    # Rows of the table by the Delta log, and where more than one file holds them.
+    rows: Counter[str] = field(default_factory=Counter)
+    # Open letters for whole files by URI, those that a replay has put away, bad records.
+    letters: Counter[str] = field(default_factory=Counter)
+    put_away: Counter[str] = field(default_factory=Counter)
+    records: Counter[str] = field(default_factory=Counter)
+    # What the journals say of files: outcomes by source and path.
+    journal: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    # Paths that a checkpoint still has to do, by source.
+    pending: set[tuple[str, str]] = field(default_factory=set)
+
+
+def violations(world: World, director: Director) -> list[str]:
+    """Everything that is wrong, a line each: its kind, a colon, what it is about."""
+    found = Found()
+    wrong = [f"crash: {problem}" for problem in world.problems]
+    wrong += _table(world, found)
+    _letters(world, found)
+    _journals(world, found)
+    _states(world, found)
+    covers = Covers(world)
+    for file in world.files.values():
+        if not world.scans[file.source]:
+            continue  # nobody ever looked there
+        wrong += _file(world, file, covers.of(file), found)
+    wrong += _stuck(director)
+    if world.refused:
+        # It says what is missing and does nothing more, which is right.
+        wrong = [text for text in wrong if text.partition(":")[0] not in _STANDING_STILL]
+    return wrong
+
+
+_STANDING_STILL = frozenset({"lost", "silent", "vanished", "stuck"})
+
+
+# -- what is there ------------------------------------------------------------------------
+
+
+def _table(world: World, found: Found) -> list[str]:
+    """Read the table by its log; whatever Blizzard published is in it, or on record."""
+    sink = world.bucket(SINK)
+    wrong = []
+    adds: Counter[str] = Counter()
+    live: set[str] = set()
+    for path, text in world.log_entries().items():
+        for line in text.splitlines():
+            action = json.loads(line)
+            if "add" in action:
+                adds[action["add"]["path"]] += 1
+                live.add(action["add"]["path"])
+            if "remove" in action:
+                live.discard(action["remove"]["path"])
+        del path
+    wrong += [f"added twice: {path}" for path, count in adds.items() if count > 1]
+    for path in sorted(live):
+        held = sink.objects.get(path)
+        if held is None:
+            wrong.append(f"broken table: {path} is in the log and not in the store")
+            continue
+        found.rows.update(rows_of(held.data))
+    record = sink.objects.get("_penguin/events_quarantine.ndjson")
+    lines = [] if record is None else record.data.splitlines()
+    refused = {json.loads(line)["path"] for line in lines}
+    wrong += [f"on record: {path}, which is committed" for path in sorted(refused & live)]
+    for path in sorted(sink.objects):
+        if path.endswith(".parquet") and not is_hidden(path) and path not in adds:
+            if path not in refused:
+                wrong.append(f"uncommitted: {path} is in the directory, not in the log or on record")
+    return wrong
+
+
+def _letters(world: World, found: Found) -> None:
+    for path, held in world.bucket(DLQ).objects.items():
+        if not path.endswith(".ndjson") or "~records/" in path:
+            continue
+        for line in held.data.decode().splitlines():
+            letter = json.loads(line)
+            if "/replayed/" in path:
+                found.put_away[letter["path"]] += 1
+            elif path.endswith(".records.ndjson"):
+                found.records[letter["raw"]] += 1
+            else:
+                found.letters[letter["path"]] += 1
+
+
+def _journals(world: World, found: Found) -> None:
+    for number in range(world.settings.sources):
+        stem = f"_blizzard/journal/{adaptor.source_id(number)}"
+        for path, held in world.bucket(SINK).objects.items():
+            if path.startswith((f"{stem}/", f"{stem}~", f"{stem}_backfill")):
+                for file in json.loads(held.data)["files"]:
+                    key = (source_uri(number), file["path"])
+                    found.journal.setdefault(key, []).append(file["outcome"])
+
+
+def _states(world: World, found: Found) -> None:
+    """What the checkpoints say is still to be done."""
+    for number in range(world.settings.sources):
+        uri = source_uri(number)
+        held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(number))
+        document: dict[str, Any] = {} if held is None else json.loads(held.data)
+        paths = [*document.get("retries", {})]
+        for batch in document.get("in_flight", []):
+            paths += [file["path"] for file in batch["files"]]
+        paths += adaptor.queued(document)
+        found.pending.update((uri, path) for path in paths)
+
+
+# -- one file -----------------------------------------------------------------------------
+
+
+def _file(world: World, file: SourceFile, cover: Cover, found: Found) -> list[str]:
+    """What became of one source file, against what was promised for it."""
+    wrong = []
+    name = f"{file.source}/{file.path}"
+    came = [v for v in file.versions if any(found.rows[row] for row in v.rows)]
+    for version in came:
+        counts = [found.rows[row] for row in version.rows]
+        if max(counts) > 1 and not cover.may_repeat:
+            wrong.append(f"twice: {name} version {version.number} has {max(counts)} of each row")
+        if min(counts) == 0:
+            wrong.append(f"torn: {name} version {version.number} came in part: {counts}")
+    if len(came) > 1 and not cover.may_repeat:
+        wrong.append(f"twice: {name} came in {len(came)} versions")
+    letters = found.letters[name]
+    if came and letters and not cover.may_have_letter:
+        wrong.append(f"both: {name} has its rows in the table and a dead letter")
+    if cover.excluded:
+        if came:
+            wrong.append(f"excluded: {name} is in the table")
+        return wrong
+    if came:
+        wrong += _records(file, came[0].number, found, cover)
+    outcomes = found.journal.get((file.source, file.path), [])
+    if not came and "ingested" in outcomes:
+        version = file.versions[0]
+        if version.rows:
+            wrong.append(f"vanished: {name} was ingested by the journal and has no rows")
+    if found.put_away[name] and not cover.promised:
+        return wrong
+    if came or letters or (file.source, file.path) in found.pending or file.deleted is not None:
+        return wrong
+    reported = (int(file.source[-1]), file.path) in world.reported
+    if reported and world.settings.late_files == "report" and not cover.promised:
+        return wrong
+    if world.deeds[f"may skip {file.source[-1]}"]:
+        return wrong
+    if cover.promised:
+        wrong.append(f"lost: {name} ({cover.why})")
+    elif cover.must_be_told:
+        wrong.append(f"silent: {name} is gone and nobody says so ({cover.why})")
+    return wrong
+
+
+def _records(file: SourceFile, number: int, found: Found, cover: Cover) -> list[str]:
+    """The bad records of a file that came have a letter each."""
+    wrong = []
+    for i in range(file.versions[number].bad_rows):
+        count = found.records[f"?{file.path}@{number}#{i}"]
+        if count == 0:
+            wrong.append(f"record lost: {file.source}/{file.path} line ?{i}")
+        elif count > 1 and not cover.may_repeat:
+            wrong.append(f"record twice: {file.source}/{file.path} line ?{i}")
+    return wrong
+
+
+# -- the daemons --------------------------------------------------------------------------
+
+
+def _stuck(director: Director) -> list[str]:
+    """Nobody fails over and over once faults have ended, and everybody is at work."""
+    wrong = []
+    for kind, processes in director.processes.items():
+        alive = [p for p in processes if not p.is_over]
+        if not alive:
+            wrong.append(f"stuck: no {kind} is at work")
+        for activity in alive[-1].activities if alive else ():
+            if activity.failures > 1:
+                wrong.append(f"stuck: {kind} failed {activity.failures} times: {activity.error}")
+            elif activity.code is not None:
+                wrong.append(f"stuck: a worker of {kind} has ended: {activity.error}")
+    return wrong

@@ -1,0 +1,138 @@
+"""The product's own commands, run by people beside the daemons: replay, backfill, rewind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from blizzard_py import letters, rewind
+from blizzard_py.backfill import Range, check_range, is_ours
+from blizzard_py.claims import backfill_ranges
+from blizzard_py.core.daemon import Loop, run_worker
+from blizzard_py.core.errors import BlizzardError
+from blizzard_py.discovery import Scope
+from blizzard_py.pipeline import SourcePipeline
+from blizzard_py.replay import Replay, file_parts, record_parts, records_uri
+from blizzard_py.siblings import BACKFILL
+from blizzard_py.statefile import read_ledger, read_state
+from tests.simulation.faults import Shot
+from tests.simulation.plan import Event
+from tests.simulation.processes import Process
+
+if TYPE_CHECKING:
+    from tests.simulation.director import Director
+
+# A command that died or was refused is given again after so long, so often.
+AGAIN_SECS = 40.0
+TIMES = 4
+
+
+def run(director: Director, found: Event) -> None:
+    """Give a command in a process of its own, which may die of the event's fault."""
+    world = director.world
+    command = partial(_COMMANDS[found.kind], director, found)
+    world.counts[f"command {found.kind}"] += 1
+    _begin(director, found, command)
+    # Whoever gave it looks after it until it is done.
+    world.to_do.append(partial(_again, director, found, command))
+
+
+def _begin(director: Director, found: Event, command: Callable[[Process], None]) -> None:
+    world = director.world
+    process = Process(world, found.kind, world.counts[f"command {found.kind}"])
+    process.faults.on_death = process.died
+    if found.get("fault"):
+        process.faults.armed.append(Shot(found["fault"], found["place"], found["countdown"]))
+    world.tell(f"people: {process.name} is given")
+    world.scheduler.spawn(process, partial(_life, process, command))
+
+
+def _again(director: Director, found: Event, command: Callable[[Process], None]) -> None:
+    world = director.world
+    process = Process(world, f"{found.kind}-again", world.counts[f"command {found.kind}"])
+
+    def times() -> None:
+        for _ in range(TIMES):
+            world.scheduler.sleep(AGAIN_SECS)
+            _life(process, command)
+
+    world.scheduler.spawn(process, times)
+
+
+def _life(process: Process, command: Callable[[Process], None]) -> None:
+    world = process.world
+    try:
+        command(process)
+    except BlizzardError as error:
+        world.tell(f"{process.name}: {type(error).__name__}: {str(error)[:200]}")
+    except Exception as error:
+        world.problems[f"a {process.kind} died of {error!r}"] += 1
+    else:
+        world.tell(f"{process.name} is done")
+
+
+def _drain(process: Process, worker: Any) -> int:
+    loop = Loop(once=True, jitter_secs=0.0, grace_secs=1.0, chance=process.world.chance.random)
+    return run_worker(worker, loop, process.stop)
+
+
+def replay(_director: Director, found: Event, process: Process) -> None:
+    """Every open letter of a source is ingested after all."""
+    live = process.parts(found.get("source", 0))
+    place = records_uri(live)
+    records = process.client(place)
+    live.engine.reads(place, records)
+    chosen = list(letters.objects(live.stores.dlq, live.letters_id))
+    job = Replay(
+        live,
+        file_parts(live, live.engine),
+        record_parts(live, live.engine, records),
+        partial(_drain, process),
+    )
+    job.run(chosen)
+
+
+def backfill(_director: Director, found: Event, process: Process) -> None:
+    """What lies below the origin of the cold start is ingested."""
+    live = process.parts(found.get("source", 0))
+    state = read_state(live.stores.sink, live.id)
+    if state is None or not state.origin:
+        return
+    day, _, hour = state.origin.partition("/")
+    # The day before the one that the live daemon began with.
+    last = f"{day[:-1]}{chr(ord(day[-1]) - 1)}" if day[-1] != "0" else f"{day[:5]}2023-12-31"
+    chosen = Range("date=2023-01-01", f"{last}/hour=23" if hour else last)
+    check_range(chosen, state, backfill_ranges(live), replay=False)
+    ledger = read_ledger(live.stores.sink, live.id)
+    scope = Scope(chosen.gap, partial(is_ours, state, ledger, replay=False))
+    bounded = live.source.model_copy(
+        update={
+            "partition_filter": live.source.partition_filter
+            and live.source.partition_filter.model_copy(update={"lookback": None}),
+            "partition_depth": state.progress.depth,
+            "late_sweep_interval_secs": 0,
+        }
+    )
+    parts = replace(live, source=bounded, suffix=f"{BACKFILL}{chosen.slug}")
+    _drain(process, SourcePipeline(parts, scope))
+
+
+def rewound(director: Director, found: Event, process: Process) -> None:
+    """A partition's watermark is set to where it is: what lies below it counts as done."""
+    world, number = director.world, found.get("source", 0)
+    source = SourcePipeline(process.parts(number))
+    seen = rewind.stored(source)
+    known = {p: k for p, k in seen.state.progress.partitions.items() if k.watermark}
+    if not known or world.calm:
+        return
+    partition = min(known)
+    name = str(known[partition].watermark)
+    world.deeds[f"may skip {number}"] += 1
+    rewind.change(
+        source, seen, lambda state: rewind.moved(state, partition, name), process.clock()
+    )
+
+
+_COMMANDS = {"replay": replay, "backfill": backfill, "rewound": rewound}

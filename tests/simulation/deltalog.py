@@ -1,0 +1,237 @@
+"""The product's `DeltaLog` on the simulated store: what delta-rs does, done here.
+
+Entries are those of the Delta protocol, made with put-if-absent, and log checkpoints are
+Parquet. What decides about landing, conflicts and recovery stays the product's own.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake.exceptions import CommitFailedError
+
+from blizzard_py.core.errors import Conflict, NotFound, StorageError
+from penguin_py import deltalog
+from penguin_py.delta import DeltaLog, Marks
+from penguin_py.model import CommitPlan, TableState
+from tests.simulation.store import Client
+
+_PATH = pa.struct([("path", pa.string()), ("modificationTime", pa.int64())])
+_REMOVE = pa.struct([("path", pa.string()), ("deletionTimestamp", pa.int64())])
+_TXN = pa.struct([("appId", pa.string()), ("version", pa.int64())])
+_META = pa.struct([("partitionColumns", pa.list_(pa.string())), ("createdTime", pa.int64())])
+_CHECKPOINT = pa.schema([("add", _PATH), ("remove", _REMOVE), ("txn", _TXN), ("metaData", _META)])
+# The toy schema never changes but for its partition columns.
+_ROW = pa.schema([pa.field("row", pa.string())])
+# Longer than any daemon is paused, as Delta's 30 days are: who sleeps longer than that could
+# put its commit where an older one has been cleaned up.
+LOG_KEPT_SECS = 3600.0
+# How often a commit is tried on top of those that came before it.
+_RETRIES = 5
+
+
+@dataclass
+class Table:
+    """A version of the table: what a handle of delta-rs holds."""
+
+    version: int = -1
+    transactions: dict[str, int] = field(default_factory=dict)
+    partition_columns: tuple[str, ...] = ()
+    created: float = 0.0
+    adds: dict[str, dict[str, Any]] = field(default_factory=dict)
+    removes: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def apply(self, actions: list[dict[str, Any]], version: int) -> None:
+        """Go on to ``version`` by its entry."""
+        for action in actions:
+            for kind, body in action.items():
+                match kind:
+                    case "txn":
+                        self.transactions[body["appId"]] = body["version"]
+                    case "metaData":
+                        self.partition_columns = tuple(body["partitionColumns"])
+                        self.created = body["createdTime"] / 1000
+                    case "add":
+                        self.adds[body["path"]] = body
+                        self.removes.pop(body["path"], None)
+                    case "remove":
+                        self.adds.pop(body["path"], None)
+                        self.removes[body["path"]] = body
+        self.version = version
+
+    def transaction_version(self, app_id: str) -> int | None:
+        return self.transactions.get(app_id)
+
+
+class SimulatedLog(DeltaLog):
+    """One process's view of the log. ``clock`` is the process's own."""
+
+    def __init__(
+        self, table: Any, storage: Any, pool: Any, clock: Callable[[], float]
+    ) -> None:
+        super().__init__(table, storage, pool)
+        self._clock = clock
+
+    def refresh(self) -> TableState | None:
+        table = self._handle
+        if table is None:
+            table = opened(self._storage)
+            self._handle = table
+            self._current = None
+        if table is None:
+            return None
+        before = table.version
+        while (actions := deltalog.read_commit(self._storage, table.version + 1)) is not None:
+            table.apply(actions, table.version + 1)
+        if self._current is None or table.version != before:
+            columns = [*_ROW, *(pa.field(n, pa.string()) for n in table.partition_columns)]
+            self._current = TableState(
+                table.version,
+                table.transaction_version(self._table.app_id) or 0,
+                pa.schema(columns),
+                table.partition_columns,
+                table.created,
+            )
+        return self._current
+
+    def _commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
+        table: Table | None = self._handle
+        actions = self._actions(plan, marks, now, table)
+        ours = {txn.app_id for txn in self._transactions(table, marks, now)}
+        version = 0 if table is None else table.version + 1
+        data = "".join(json.dumps(action) + "\n" for action in actions).encode()
+        for _ in range(_RETRIES):
+            try:
+                self._storage.put_if(deltalog.commit_path(version), data, None)
+                break
+            except Conflict as conflict:
+                self._rebase(version, table, ours, conflict)
+                version += 1
+            except StorageError as error:
+                raise OSError(str(error)) from error
+        else:
+            raise CommitFailedError("too many commits came first")
+
+    def _rebase(
+        self, version: int, table: Table | None, ours: set[str], conflict: Conflict
+    ) -> None:
+        """Whether what came first lets us go on behind it, as delta-rs decides."""
+        if table is None:
+            raise CommitFailedError("there is a table already") from conflict
+        won = deltalog.read_commit(self._storage, version) or []
+        theirs = {action["txn"]["appId"] for action in won if "txn" in action}
+        if ours & theirs:
+            raise CommitFailedError("a concurrent transaction of the same id") from conflict
+
+    def _actions(
+        self, plan: CommitPlan, marks: Marks, now: float, table: Table | None
+    ) -> list[dict[str, Any]]:
+        millis = int(now * 1000)
+        info = {"timestamp": millis, "operation": "WRITE", deltalog.OUR_KEY: dict(marks.document)}
+        found: list[dict[str, Any]] = [{"commitInfo": info}]
+        if table is None:
+            columns = [
+                {"name": f.name, "type": "string", "nullable": True, "metadata": {}}
+                for f in plan.schema
+            ]
+            found += [
+                {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+                {
+                    "metaData": {
+                        "id": marks.commit_id,
+                        "name": self._table.name,
+                        "format": {"provider": "parquet", "options": {}},
+                        "schemaString": json.dumps({"type": "struct", "fields": columns}),
+                        "partitionColumns": list(plan.partition_columns),
+                        "configuration": {},
+                        "createdTime": millis,
+                    }
+                },
+            ]
+        found += [
+            {"txn": {"appId": t.app_id, "version": t.version, "lastUpdated": millis}}
+            for t in self._transactions(table, marks, now)
+        ]
+        found += [
+            {
+                "add": {
+                    "path": quote(add.entry.path, safe="/="),
+                    "size": add.entry.size,
+                    "partitionValues": dict(add.partition_values),
+                    "modificationTime": int(add.entry.modified * 1000),
+                    "dataChange": True,
+                    "stats": add.stats,
+                }
+            }
+            for add in plan.adds
+        ]
+        return found
+
+    def _chore(self, action: Callable[[Any], Any]) -> Any:
+        """A log checkpoint, the only chore that is simulated; the log is cleaned up with it."""
+        self.refresh()
+        table = self._handle
+        if table is not None:
+            checkpoint(self._storage, table)
+            if self._table.delta_log_cleanup:
+                clean_up(self._storage, table.version, self._clock() - LOG_KEPT_SECS)
+
+
+def opened(storage: Client) -> Table | None:
+    """The table as of its newest log checkpoint, or of version 0; None if there is none."""
+    names = [
+        entry.path.removeprefix(f"{deltalog.LOG}/")
+        for page in storage.list_range(f"{deltalog.LOG}/", f"{deltalog.LOG}0")
+        for entry in page.entries
+    ]
+    table = Table()
+    for name in sorted((n for n in names if n.endswith(".checkpoint.parquet")), reverse=True):
+        try:
+            raw = storage.read(f"{deltalog.LOG}/{name}")
+        except NotFound:
+            continue
+        rows = pq.read_table(pa.BufferReader(raw)).to_pylist()
+        table.apply([{k: v for k, v in row.items() if v is not None} for row in rows], int(name[:20]))
+        return table
+    return table if any(name.endswith(".json") for name in names) else None
+
+
+def checkpoint(storage: Client, table: Table) -> None:
+    """Write the log checkpoint of a version."""
+    rows: list[dict[str, Any]] = [{"txn": {"appId": a, "version": v}} for a, v in table.transactions.items()]
+    rows.append(
+        {
+            "metaData": {
+                "partitionColumns": list(table.partition_columns),
+                "createdTime": int(table.created * 1000),
+            }
+        }
+    )
+    rows += [{"add": body} for body in table.adds.values()]
+    rows += [{"remove": body} for body in table.removes.values()]
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, _CHECKPOINT), sink)
+    name = f"{deltalog.LOG}/{table.version:020d}.checkpoint.parquet"
+    storage.put_atomic(name, sink.getvalue())
+    hint = json.dumps({"version": table.version, "size": len(rows)})
+    storage.put_atomic(f"{deltalog.LOG}/_last_checkpoint", hint.encode())
+
+
+def clean_up(storage: Client, version: int, oldest: float) -> None:
+    """Delete the entries that a log checkpoint covers, if they were written before ``oldest``."""
+    first = f"{deltalog.LOG}/{0:020d}"
+    doomed = [
+        entry.path
+        for page in storage.list_range(first[:-1], deltalog.commit_path(version))
+        for entry in page.entries
+        if entry.path.endswith(".json") and entry.modified < oldest
+    ]
+    for path in doomed:
+        storage.delete(path)

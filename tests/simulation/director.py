@@ -1,0 +1,227 @@
+"""What happens on the stage: the plan's events, and who starts the daemons again."""
+
+from __future__ import annotations
+
+from tests.simulation import adaptor, people
+from tests.simulation.faults import Shot
+from tests.simulation.plan import Event, source_uri
+from tests.simulation.processes import RESTART_SECS, Process
+from tests.simulation.scheduler import Owner
+from tests.simulation.world import SINK, SourceFile, Version, World
+
+# Who looks after the daemons does so this often.
+LOOK_SECS = 5.0
+MAX_CRASHES = 10
+KINDS = ("blizzard", "penguin")
+
+
+class Director:
+    """Applies the plan's events. Not part of what is tested."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.processes: dict[str, list[Process]] = {kind: [] for kind in KINDS}
+        self.down: dict[str, tuple[float, bool]] = {}
+        self.idle_until: dict[str, float] = {}
+        # Faults of the incarnation that is started next.
+        self.next_shots: dict[str, list[Shot]] = {kind: [] for kind in KINDS}
+        self.out_until = dict.fromkeys(KINDS, 0.0)
+        self.owner = Owner("director")
+
+    # -- time --------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Files that were there before, the first daemons, and a task for all that follows."""
+        start = self.world.now
+        early = [e for e in self.world.plan.events if e.at <= 0]
+        for found in early:
+            self.apply(found)
+        for kind in KINDS:
+            self.start(kind)
+        later = [e for e in self.world.plan.events if e.at > 0]
+
+        def play() -> None:
+            for found in later:
+                self.world.scheduler.sleep(max(0.0, start + found.at - self.world.now))
+                self.apply(found)
+
+        self.world.scheduler.spawn(self.owner, play)
+
+    def apply(self, found: Event) -> None:
+        """Let it happen."""
+        handler = getattr(self, f"on_{found.kind}", None)
+        if handler is not None:
+            handler(found)
+        else:
+            people.act(self, found)
+
+    def supervise(self) -> float:
+        """Start again what has ended, after its downtime; when to look again, in seconds."""
+        now = self.world.now
+        return max(LOOK_SECS, min(map(self._next_look, KINDS)) - now)
+
+    def _next_look(self, kind: str) -> float:
+        """Until when nothing can happen to a daemon by itself."""
+        now = self.world.now
+        alive = [p for p in self.processes[kind] if not p.is_over]
+        if alive:
+            return min(process.paused_until for process in alive)
+        last = self.processes[kind][-1]
+        secs, zombie = self.down.pop(kind, (RESTART_SECS, False))
+        if not zombie:
+            self.world.scheduler.kill(last.executors)
+        until = self.idle_until.setdefault(kind, (last.died_at or now) + secs)
+        until = max(until, self.out_until[kind])
+        # One that cannot start is not started for ever.
+        if now >= until and sum(self.world.problems.values()) < MAX_CRASHES:
+            del self.idle_until[kind]
+            self.start(kind)
+        return until
+
+    def start(self, kind: str) -> Process:
+        """A new incarnation of a daemon."""
+        made = Process(self.world, kind, len(self.processes[kind]) + 1)
+        if self.processes[kind]:
+            made.skew = self.processes[kind][-1].skew
+        self.processes[kind].append(made)
+        made.faults.armed += self.next_shots[kind]
+        self.next_shots[kind].clear()
+        made.start()
+        return made
+
+    def latest(self, kind: str) -> Process:
+        """The incarnation that was started last."""
+        return self.processes[kind][-1]
+
+    def calm(self) -> None:
+        """Faults end: whoever was paused wakes up, and of each daemon one is at work."""
+        world = self.world
+        world.calm = True
+        world.tell("faults end")
+        for action in world.to_do:
+            action()
+        world.to_do.clear()
+        world.unreadable.clear()
+        world.slow_secs = 0.0
+        for kind in KINDS:
+            for process in self.processes[kind]:
+                process.faults.armed.clear()
+                process.skew = 0.0
+            alive = [p for p in self.processes[kind] if not p.is_over]
+            if len(alive) == 1 and alive[0].is_well:
+                continue
+            paused = [p for p in alive if p.paused_until > world.now]
+            for process in alive:
+                if process not in paused:
+                    process.died()
+            self.idle_until.pop(kind, None)
+            self.down.pop(kind, None)
+            self.out_until[kind] = 0.0
+            self.next_shots[kind].clear()
+            self.start(kind)
+            for process in paused:
+                world.tell(f"{process.name} wakes up")
+                process.paused_until = world.now + 2 * world.chance.random()
+
+    # -- writers -----------------------------------------------------------------------
+
+    def on_write(self, found: Event) -> None:
+        self.written(source_uri(found.get("source", 0)), found)
+
+    def written(self, uri: str, found: Event) -> None:
+        """A file appears below a root."""
+        world, path = self.world, found["path"]
+        file = world.files.get((uri, path))
+        if file is None:
+            file = world.files[uri, path] = SourceFile(uri, path, found.get("manner", "in_order"))
+        self._put(file, found)
+        world.counts[f"file {file.manner}"] += 1
+        if found.get("unreadable"):
+            world.unreadable[path] = world.now + found["unreadable"]
+            world.counts["unreadable for a while"] += 1
+
+    def _put(self, file: SourceFile, found: Event) -> None:
+        world = self.world
+        number = len(file.versions)
+        rows = tuple(f"{file.source[-1]}:{file.path}@{number}#{i}" for i in range(found.get("rows", 1)))
+        bad = tuple(f"?{file.path}@{number}#{i}" for i in range(found.get("bad_rows", 0)))
+        flavour = found.get("flavour")
+        lines = [*([flavour] if flavour else []), *rows, *bad]
+        shift = found.get("shift")
+        modified = None if shift is None else float(int(world.now + shift))
+        if found.get("dated"):
+            world.counts[f"time {found['dated']}"] += 1
+        if flavour:
+            world.counts["bad for good" if flavour == "bad" else "bad for old releases"] += 1
+        world.bucket(file.source).put(file.path, "\n".join(lines).encode(), modified)
+        file.versions.append(Version(number, world.now, rows, len(bad), flavour))
+        file.deleted = None
+        world.tell(f"writer: {file.path} appears ({file.manner}{', ' + flavour if flavour else ''})")
+
+    def on_rewrite(self, found: Event) -> None:
+        file = self._file(found["path"])
+        if file is not None and file.deleted is None:
+            self.world.counts["rewritten"] += 1
+            self._put(file, Event(0, "write"))
+
+    def on_delete(self, found: Event) -> None:
+        file = self._file(found["path"])
+        if file is not None and file.deleted is None:
+            self.world.counts["deleted"] += 1
+            self.world.bucket(file.source).delete(file.path)
+            file.deleted = self.world.now
+            self.world.tell(f"writer: {file.path} is deleted")
+
+    def _file(self, path: str) -> SourceFile | None:
+        return next((f for (_, name), f in self.world.files.items() if name == path), None)
+
+    # -- processes and stores ------------------------------------------------------------
+
+    def on_fault(self, found: Event) -> None:
+        shot = Shot(found["fault"], found["place"], found["countdown"], found.get("secs", 0.0))
+        if found.get("next"):
+            self.next_shots[found["who"]].append(shot)
+        else:
+            self.latest(found["who"]).faults.armed.append(shot)
+
+    def on_downtime(self, found: Event) -> None:
+        self.down[found["who"]] = (found["secs"], bool(found.get("zombie")))
+
+    def on_kill(self, found: Event) -> None:
+        """All that are at work die; those that are paused sleep on all the longer."""
+        zombie, kind = bool(found.get("zombie")), found["who"]
+        self.out_until[kind] = self.world.now + found["secs"]
+        for process in self.processes[kind]:
+            if process.paused_until > self.world.now:
+                process.paused_until += found["secs"]
+            elif not process.is_over:
+                self.world.counts["killed"] += 1
+                self.down[kind] = (found["secs"], zombie)
+                process.died(zombie=zombie)
+
+    def on_rival(self, found: Event) -> None:
+        """Beside one that is at work or paused; a daemon that is down stays down."""
+        down = self.world.now < self.out_until[found["who"]]
+        if not down and any(not p.is_over for p in self.processes[found["who"]]):
+            self.world.counts["rival started"] += 1
+            self.start(found["who"])
+
+    def on_clock(self, found: Event) -> None:
+        self.world.counts["clock jumps"] += 1
+        process = self.latest(found["who"])
+        process.skew += found["secs"]
+        self.world.tell(f"{process.name}: its clock jumps by {found['secs']:.0f} s")
+
+    def on_slow_job(self, found: Event) -> None:
+        self.world.counts["slow jobs"] += 1
+        self.world.slow_secs = found["secs"]
+
+    def on_release(self, _found: Event) -> None:
+        self.world.counts["releases"] += 1
+        self.world.release = 2
+        self.world.tell("a new release is rolled out")
+
+    def on_store_clock(self, found: Event) -> None:
+        self.world.counts["store's clock put right"] += 1
+        self.world.store_skew = found["skew"]
+        self.world.tell("the store's clock is put right")

@@ -1,0 +1,81 @@
+"""What goes wrong for one process: armed from the plan, fired at the n-th request that fits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.scheduler import Died, Owner, Scheduler
+
+# Which requests a fault fits: the operations, and a part of the path.
+PLACES: dict[str, tuple[frozenset[str], str]] = {
+    "any": (frozenset({"list", "stat", "read", "put", "put_if", "copy", "delete"}), ""),
+    "write": (frozenset({"put", "put_if", "copy", "delete"}), ""),
+    "list": (frozenset({"list"}), ""),
+    "checkpoint": (frozenset({"put_if"}), "_checkpoint.json"),
+    "taken": (frozenset({"read"}), "_checkpoint.json"),
+    "staging": (frozenset({"put", "delete", "stat", "list"}), "_blizzard/staging"),
+    "copy": (frozenset({"copy"}), ""),
+    "delete": (frozenset({"delete"}), ""),
+    "letters": (frozenset({"put", "delete"}), "events_"),
+    "journal": (frozenset({"put"}), "/journal/"),
+    "log": (frozenset({"put_if", "read", "list", "put"}), "_delta_log"),
+    "mirror": (frozenset({"put"}), "_penguin/"),
+    "page": (frozenset({"page"}), ""),
+    "page_size": (frozenset({"page_size"}), ""),
+}
+
+
+@dataclass(slots=True)
+class Shot:
+    """A fault that waits for the ``countdown``-th request at ``place``."""
+
+    kind: str
+    place: str
+    countdown: int
+    secs: float = 0.0
+
+
+@dataclass
+class Faults:
+    """Those armed for one process, and what it takes for them to happen."""
+
+    owner: Owner
+    scheduler: Scheduler
+    counts: Counter[str]
+    tell: Callable[[str], None]
+    delayed: Callable[[float, Callable[[], Any], str], None]
+    armed: list[Shot] = field(default_factory=list)
+    requests: dict[str, int] = field(default_factory=dict)
+    # What dies with the process, and what does not.
+    on_death: Callable[[], None] = lambda: None
+
+    def due(self, op: str, path: str) -> Shot | None:
+        """The fault that this request meets, if any."""
+        for shot in self.armed:
+            ops, part = PLACES[shot.place]
+            if op in ops and part in path:
+                if shot.countdown > 0:
+                    shot.countdown -= 1
+                    continue
+                self.armed.remove(shot)
+                self.counts[shot.kind] += 1
+                self.tell(f"{self.owner.name}: {shot.kind} at {op} {path}")
+                return shot
+        return None
+
+    def die(self) -> None:
+        """The process is gone, here and now."""
+        self.on_death()
+        raise Died
+
+    def pause(self, secs: float) -> None:
+        """All threads of the process stand still for so long."""
+        self.owner.paused_until = self.scheduler.now + secs
+        self.scheduler.sleep(secs)
+
+    def later(self, secs: float, effect: Callable[[], Any], what: str) -> None:
+        """The request is on its way and arrives after ``secs``."""
+        self.delayed(secs, effect, what)

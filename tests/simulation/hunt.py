@@ -1,0 +1,54 @@
+"""Guards removed one at a time: at which seed the simulator notices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from tests.simulation.draw import draw
+from tests.simulation.guards import GUARDS, Guard
+from tests.simulation.run import play
+
+
+@dataclass(frozen=True)
+class Find:
+    """The first seed whose run breaks the promise without a guard; None if none did."""
+
+    guard: str
+    without: str
+    seed: int | None
+    violation: str = ""
+
+
+def hunted(guard: Guard, first: int, count: int) -> Find:
+    """Look for a seed at which the guard's removal shows, and nothing without it."""
+    for seed in range(first, first + count):
+        plan = draw(seed)
+        outcome = play(plan, guard)
+        known = play(plan).kinds if outcome.violations else set()
+        for violation in outcome.violations:
+            if violation.partition(":")[0] not in known:
+                return Find(guard.name, guard.without, seed, violation)
+    return Find(guard.name, guard.without, None)
+
+
+def _by_name(name: str, first: int, count: int) -> Find:
+    from tests.simulation.__main__ import silence  # noqa: PLC0415  # in a process of its own
+
+    silence()
+    found = next(guard for guard in GUARDS if guard.name == name)
+    return hunted(found, first, count)
+
+
+def finds(only: str, first: int, count: int, jobs: int) -> Iterator[Find]:
+    """The finds for all guards whose name has ``only`` in it, in their order."""
+    names = [guard.name for guard in GUARDS if only in guard.name]
+    if jobs == 1:
+        for name in names:
+            yield _by_name(name, first, count)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        waiting = [pool.submit(_by_name, name, first, count) for name in names]
+        for future in waiting:
+            yield future.result()

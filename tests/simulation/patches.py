@@ -1,0 +1,103 @@
+"""What of the product is not injected: thread pools, UUIDs, and the scans that are watched."""
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from blizzard_py import discovery
+from blizzard_py.latefiles import LateFiles
+from tests.simulation.processes import Process
+from tests.simulation.scheduler import Executor
+from tests.simulation.world import Scan, World
+
+# Those of the product, and nobody else's, have their threads replaced.
+_PACKAGES = ("blizzard_py.", "penguin_py.")
+
+
+@contextmanager
+def patched(world: World) -> Iterator[None]:
+    """The product's modules as the run needs them."""
+    scheduler = world.scheduler
+    made = [0, 0]
+
+    def pool(max_workers: int = 8, *_arguments: Any, **_more: Any) -> Executor:
+        return Executor(scheduler, max_workers)
+
+    def uuid7() -> uuid.UUID:
+        task = scheduler.current
+        owner = None if task is None else task.owner
+        at = owner.clock() if isinstance(owner, Process) else world.now
+        made[0] += 1
+        millis = max(0, int(at * 1000))
+        if isinstance(owner, Process):
+            # Each of a process sorts above every one that it made before.
+            millis = owner.last_id = max(millis, owner.last_id + 1)
+        return uuid.UUID(int=(millis << 80) | (7 << 76) | (2 << 62) | made[0])
+
+    def uuid4() -> uuid.UUID:
+        made[1] += 1
+        return uuid.UUID(int=(4 << 76) | (2 << 62) | (world.plan.seed << 24) | made[1])
+
+    replaced = {"ThreadPoolExecutor": pool, "uuid7": uuid7, "encode": _compact}
+    limits = {
+        "SCAN_FILES": world.settings.scan_files,
+        "INLINE_NAMES": world.settings.inline_names,
+    }
+    with (
+        mock.patch.object(uuid, "uuid4", uuid4),
+        _replacing(replaced | limits),
+        _watching(world),
+    ):
+        yield
+
+
+def _compact(document: Any) -> bytes:
+    """A checkpoint's bytes without indentation: half of a run would be spent on it."""
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "surrogatepass")
+
+
+@contextmanager
+def _replacing(names: dict[str, Any]) -> Iterator[None]:
+    before: list[tuple[Any, str, Any]] = []
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_PACKAGES):
+            for attribute, value in names.items():
+                if attribute in module.__dict__:
+                    before.append((module, attribute, module.__dict__[attribute]))
+                    setattr(module, attribute, value)
+    try:
+        yield
+    finally:
+        for module, attribute, value in before:
+            setattr(module, attribute, value)
+
+
+@contextmanager
+def _watching(world: World) -> Iterator[None]:
+    """Write down when scans of the sources completed, and what new files they saw."""
+    real = discovery.scan
+
+    def scan(storage: Any, *arguments: Any, **more: Any) -> Any:
+        began = world.now
+        found = real(storage, *arguments, **more)
+        task = world.scheduler.current
+        by = "nobody" if task is None else task.owner.name
+        paths = frozenset(entry.path for entry in found.entries)
+        world.scans[storage.uri].append(Scan(by, began, world.now, paths))
+        return found
+
+    def reported(late_files: Any, state: Any, late: Any) -> None:
+        number = int(late_files._parts.source_name[1:])
+        world.reported.update((number, entry.path) for entry in late)
+        tell(late_files, state, late)
+
+    tell = LateFiles._tell
+    with mock.patch.object(discovery, "scan", scan), mock.patch.object(LateFiles, "_tell", reported):
+        yield

@@ -1,0 +1,170 @@
+"""What people do beside the daemons: with the store, the configuration and the commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from blizzard_py.core.watermark import is_hidden
+from tests.simulation import adaptor, commands
+from tests.simulation.plan import Event, event, source_uri
+from tests.simulation.scheduler import Owner
+from tests.simulation.world import SINK, World
+
+if TYPE_CHECKING:
+    from tests.simulation.director import Director
+
+
+def act(director: Director, found: Event) -> None:
+    """Do what the event says."""
+    _DEEDS[found.kind](director, found)
+
+
+def _after(world: World, secs: float, action: Callable[[], None]) -> None:
+    """Do it in a while, or when faults end."""
+    world.to_do.append(action)
+
+    def wait() -> None:
+        world.scheduler.sleep(secs)
+        if action in world.to_do:
+            world.to_do.remove(action)
+            action()
+
+    world.scheduler.spawn(Owner("people"), wait)
+
+
+# -- the store ----------------------------------------------------------------------------
+
+
+def mirror_lost(director: Director, _found: Event) -> None:
+    world = director.world
+    world.counts["mirrors lost"] += 1
+    world.bucket(SINK).delete(adaptor.MIRROR)
+    world.tell("people: the mirror is lost")
+
+
+def stray(director: Director, found: Event) -> None:
+    """A file in the table's directory that no daemon put there."""
+    world = director.world
+    sink = world.bucket(SINK)
+    there = sorted(p for p in sink.objects if p.endswith(".parquet") and not is_hidden(p))
+    if not there:
+        return
+    world.deeds["strays"] += 1
+    # Above the newest and below all that are to come, as far as names sort in time.
+    name = there[-1].removesuffix(".parquet") + f"-{world.deeds['strays']}.parquet"
+    data = b"junk that is long enough" if found["junk"] else sink.get(there[-1]).data
+    world.counts["strays in the table"] += 1
+    sink.put(name, data)
+    world.tell(f"people: {name} is dropped into the table's directory")
+
+
+def staging_lost(director: Director, _found: Event) -> None:
+    """What is staged is deleted by somebody who thinks it is rubbish."""
+    world = director.world
+    sink = world.bucket(SINK)
+    doomed = [path for path in sink.objects if path.startswith("_blizzard/staging/")]
+    for path in doomed:
+        sink.delete(path)
+    if doomed:
+        world.counts["staging deleted"] += 1
+        world.excused.add("is neither staged")
+        world.tell("people: what is staged is deleted")
+
+
+def checkpoint_lost(director: Director, found: Event) -> None:
+    """Without its checkpoint a source must not begin anew; it is brought back later."""
+    world = director.world
+    sink, path = world.bucket(SINK), adaptor.checkpoint_path(0)
+    if not _begun(world, 0):
+        return
+    held = sink.get(path)
+    for process in director.processes["blizzard"]:
+        if not process.is_over:
+            process.died()
+    sink.delete(path)
+    world.excused.add("is missing, but")
+    world.counts["checkpoints lost"] += 1
+    world.tell("people: the checkpoint is lost")
+
+    def back() -> None:
+        if path not in sink.objects:
+            sink.put(path, held.data)
+            world.tell("people: the checkpoint is brought back")
+
+    _after(world, found["secs"], back)
+
+
+def _begun(world: World, number: int) -> bool:
+    """Whether a source has done anything yet."""
+    held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(number))
+    return held is not None and bool(json.loads(held.data)["totals"]["batches"])
+
+
+# -- the configuration --------------------------------------------------------------------
+
+
+def misconfigured(director: Director, found: Event) -> None:
+    """A configuration that does not go with the state is rolled out, and put back."""
+    world = director.world
+    right = world.settings
+    if found["what"] == "depth" and right.lookback is not None:
+        return  # the configuration itself is refused
+    wrong = {
+        "source_uri": lambda: replace(right, moved=True),
+        "depth": lambda: replace(right, depth=(world.plan.depth + 1) % 3),
+        "tracking": lambda: replace(right, watermark=not right.watermark),
+    }[found["what"]]()
+    # Where nothing was done yet any configuration is right.
+    if right != world.plan.settings or not all(map(partial(_begun, world), range(right.sources))):
+        return
+    world.counts[f"misconfigured {found['what']}"] += 1
+    world.excused.update({"the configuration now says", "is of the files below"})
+    if wrong.moved:
+        _copied(director)
+    _rolled_out(director, wrong, found["what"])
+    _after(world, found["secs"], lambda: _rolled_out(director, right, "what was right"))
+
+
+def _copied(director: Director) -> None:
+    """The other place has files as well, under the same names and under new ones."""
+    world = director.world
+    uri = source_uri(0, moved=True)
+    for (source, path), file in list(world.files.items()):
+        if source == source_uri(0) and file.versions:
+            more = {"path": path, "manner": file.manner}
+            director.written(uri, event(0, "write", **more))
+
+
+def _rolled_out(director: Director, settings: adaptor.Settings, what: str) -> None:
+    world = director.world
+    world.settings = settings
+    world.tell(f"people: the configuration is changed ({what})")
+    for process in director.processes["blizzard"]:
+        if not process.is_over:
+            process.died()
+
+
+def mended(director: Director, _found: Event) -> None:
+    """Files that were condemned are replaced by good ones, under their names."""
+    world = director.world
+    for (source, path), file in list(world.files.items()):
+        if file.versions[-1].flavour and file.deleted is None:
+            world.counts["mended"] += 1
+            director.written(source, event(0, "write", path=path, manner=file.manner))
+
+
+_DEEDS: dict[str, Callable[[Director, Event], None]] = {
+    "mended": mended,
+    "replay": commands.run,
+    "backfill": commands.run,
+    "rewound": commands.run,
+    "mirror_lost": mirror_lost,
+    "stray": stray,
+    "staging_lost": staging_lost,
+    "checkpoint_lost": checkpoint_lost,
+    "misconfigured": misconfigured,
+}

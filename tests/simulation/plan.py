@@ -1,0 +1,112 @@
+"""What is going to happen in a run: the settings and a list of events. Data, and nothing else.
+
+A plan is drawn from a seed (`draw`). Each event stands on its own, with its own time, so
+any of them can be left out and the rest still makes sense: that is what `shrink` does.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any, Literal
+
+# Noon of a day in the middle of winter.
+START = 1_706_443_200.0
+DAY = 86_400.0
+
+Layout = Literal["days", "hours", "regions", "flat"]
+
+DEPTHS: dict[Layout, int] = {"days": 1, "hours": 2, "regions": 1, "flat": 0}
+TEMPLATES: dict[Layout, str] = {"days": "date=%Y-%m-%d", "hours": "date=%Y-%m-%d/hour=%H"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The configuration of both daemons and the nature of the store. Times in seconds."""
+
+    layout: Layout = "days"
+    sources: int = 1
+    depth: int | None = None
+    lookback: int | None = None
+    tracked: int = 64
+    grace: float = 60.0
+    min_age: float = 0.0
+    batch_files: int = 3
+    poll: float = 20.0
+    sweep: float = 600.0
+    late_files: str = "quarantine"
+    watermark: bool = True
+    max_retries: int = 3
+    partitioned: bool = False
+    page_keys: int = 5
+    store_skew: float = 0.0
+    commit_files: int = 1000
+    penguin_tracked: int = 64
+    reconcile: float = 600.0
+    log_interval: int | None = None
+    log_clean_up: bool = False
+    # Limits of the product that are set low, so that small runs meet them.
+    scan_files: int = 50_000
+    inline_names: int = 2000
+    # Whether the configuration names another place than the files were at.
+    moved: bool = False
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happens ``at`` seconds after the start. ``what`` depends on the kind."""
+
+    at: float
+    kind: str
+    what: tuple[tuple[str, Any], ...] = ()
+
+    def __getitem__(self, name: str) -> Any:
+        return dict(self.what)[name]
+
+    def get(self, name: str, otherwise: Any = None) -> Any:
+        """One of its particulars."""
+        return dict(self.what).get(name, otherwise)
+
+    def __str__(self) -> str:
+        particulars = ", ".join(f"{name}={value!r}" for name, value in self.what)
+        return f"{self.kind}({particulars})"
+
+
+def event(at: float, kind: str, **what: Any) -> Event:
+    """An event; particulars that are None are left out."""
+    return Event(round(at, 3), kind, tuple((n, v) for n, v in what.items() if v is not None))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``seed`` drives what the plan leaves open: who goes on, and how long an I/O takes."""
+
+    seed: int
+    settings: Settings
+    events: tuple[Event, ...]
+    length: float
+
+    @property
+    def depth(self) -> int:
+        """How many components a partition has."""
+        settings = self.settings
+        return DEPTHS[settings.layout] if settings.depth is None else settings.depth
+
+
+def source_uri(number: int, *, moved: bool = False) -> str:
+    """Where a source's files arrive, or what a wrong configuration says of it."""
+    return f"s3://moved-{number}" if moved else f"s3://raw-{number}"
+
+
+def moment(at: float) -> dt.datetime:
+    """A virtual time."""
+    return dt.datetime.fromtimestamp(at, dt.UTC)
+
+
+def directory(layout: Layout, at: float, region: str = "eu") -> str:
+    """Where a file made at a time belongs, with its slash."""
+    if layout == "flat":
+        return ""
+    if layout == "regions":
+        return f"region={region}/"
+    return moment(at).strftime(TEMPLATES[layout]) + "/"

@@ -1,0 +1,163 @@
+"""Processes of the daemons: they start, wait, die, are paused, and are started again."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from blizzard_py.core.daemon import Loop, run_worker
+from blizzard_py.core.errors import FencedError
+from tests.simulation import adaptor
+from tests.simulation.engine import Engine
+from tests.simulation.faults import Faults
+from tests.simulation.plan import source_uri
+from tests.simulation.quiet import Quiet
+from tests.simulation.scheduler import Executor, Owner
+from tests.simulation.store import Client
+from tests.simulation.world import SINK, World
+
+# How much longer daemons wait between polls once faults have ended.
+CALM = 3.0
+RESTART_SECS = 10.0
+
+
+class Stop:
+    """The stop event of a process. Waiting is virtual."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._set = False
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def set(self) -> None:
+        self._set = True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        secs = 1.0 if timeout is None else timeout
+        self._world.scheduler.sleep(secs * CALM if self._world.calm else secs)
+        return self._set
+
+
+class Process(Owner):
+    """One incarnation of a daemon."""
+
+    def __init__(self, world: World, kind: str, number: int) -> None:
+        super().__init__(f"{kind}-{number}")
+        self.world = world
+        self.kind = kind
+        self.skew = 0.0
+        self.release = world.release
+        self.last_id = 0
+        self.died_at: float | None = None
+        self.executors = Owner(f"{self.name} executors")
+        self.faults = self._faults(self)
+        self.activities: list[Quiet] = []
+        self.stop = Stop(world)
+
+    def _faults(self, owner: Owner) -> Faults:
+        world = self.world
+        return Faults(owner, world.scheduler, world.counts, world.tell, world.later)
+
+    def clock(self) -> float:
+        """The process's wall clock."""
+        return self.world.now + self.skew
+
+    def monotonic(self) -> float:
+        """Seconds since an unknown moment; it never jumps."""
+        return self.world.now - 1_000_000.0
+
+    def client(self, uri: str) -> Client:
+        return Client(self.world.bucket(uri), self.world.scheduler, self.faults)
+
+    def start(self) -> None:
+        """Begin all workers, each in a thread of its own."""
+        world = self.world
+        world.tell(f"{self.name} starts (release {self.release})")
+        self.faults.on_death = self.died
+        makers = (
+            [self._source(number) for number in range(world.settings.sources)]
+            if self.kind == "blizzard"
+            else [self._table()]
+        )
+        for make in makers:
+            world.scheduler.spawn(self, partial(self._life, make))
+
+    def _life(self, make: Callable[[], int]) -> None:
+        """A worker's thread, as the daemon's main thread looks after it."""
+        try:
+            if make() == FencedError.exit_code:
+                self.stop.set()
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            self.world.problems[f"a {self.kind} died of {error!r} at {place}"] += 1
+
+    def _source(self, number: int) -> Callable[[], Any]:
+        def life() -> int:
+            parts = self.parts(number)
+            return self._worked(adaptor.source_pipeline(parts), parts.activity)
+
+        return life
+
+    def parts(self, number: int) -> Any:
+        """What a source of this process is made of."""
+        world, uri = self.world, source_uri(number, moved=self.world.settings.moved)
+        activity = Quiet(f"{self.name}/s{number}", world.tell)
+        self.activities.append(activity)
+        # What executors do goes on without the driver, and has faults of its own.
+        reader = Client(world.bucket(uri), world.scheduler, self._faults(self.executors))
+        sink = Client(world.bucket(SINK), world.scheduler, self._faults(self.executors))
+        engine = Engine(world, self.executors, {uri: reader}, sink, self.release)
+        return adaptor.source_parts(
+            world.settings, number, self.client, engine, self, activity
+        )
+
+    def _table(self) -> Callable[[], Any]:
+        def life() -> int:
+            world = self.world
+            activity = Quiet(f"{self.name}", world.tell)
+            self.activities.append(activity)
+            pool = Executor(world.scheduler, 4)
+            table = adaptor.table_pipeline(
+                world.settings, self.client(SINK), pool, self, activity
+            )
+            return self._worked(table, activity)
+
+        return life
+
+    def _worked(self, worker: Any, activity: Quiet) -> int:
+        loop = Loop(once=False, jitter_secs=1.0, grace_secs=1.0, chance=self.world.chance.random)
+        code = run_worker(worker, loop, self.stop)
+        self.world.tell(f"{self.name} ends with exit code {code}: {activity.error}")
+        text = str(activity.error)
+        if re.search(r"taken over by writer (\w+), epoch \d+ \(ours: \1", text):
+            self.world.problems["a daemon fenced itself"] += 1
+        excused = any(part in text for part in self.world.excused)
+        self.world.refused |= excused and "is neither staged" in text
+        if activity.crashed and not excused:
+            problem = f"a {self.kind} ended with {type(activity.error).__name__}: {activity.error}"
+            self.world.problems[problem] += 1
+        return code
+
+    @property
+    def is_well(self) -> bool:
+        """All its workers are at work."""
+        ended = any(activity.code is not None for activity in self.activities)
+        return not self.dead and not ended and not self.paused_until
+
+    @property
+    def is_over(self) -> bool:
+        return self.dead or not self.tasks
+
+    def died(self, zombie: bool = False) -> None:
+        """It is gone, at once; its executors may go on for a while."""
+        if self.died_at is None:
+            self.died_at = self.world.now
+            self.world.tell(f"{self.name} dies")
+            self.world.scheduler.kill(self)
+            if not zombie:
+                self.world.scheduler.kill(self.executors)

@@ -1,0 +1,61 @@
+"""What people read of runs: the figures of many, and the history of one that failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+
+from tests.simulation.plan import Settings
+from tests.simulation.run import Outcome
+
+COMMAND = 'make simulate ARGS="--from {seed} --seeds 1"'
+
+
+def totals(runs: int, failed: int, secs: float, counts: Counter[str]) -> str:
+    """How many runs, how fast, and what was thrown at them."""
+    lines = [f"{runs} runs in {secs:.1f} s: {runs / secs:.1f} runs/s, {failed} with violations", ""]
+    width = max((len(name) for name in counts), default=0)
+    lines += [f"  {name:<{width}}  {count:>9,}" for name, count in sorted(counts.items())]
+    return "\n".join(lines)
+
+
+def failure(first: Outcome, short: Outcome) -> str:
+    """A failing run: what is wrong, how to repeat it, and the shortened history."""
+    plan = short.plan
+    return "\n".join(
+        [
+            f"seed {first.plan.seed}: {len(first.violations)} violations",
+            *_few(first.violations),
+            f"repeat it: {COMMAND.format(seed=first.plan.seed)}",
+            f"shortened from {len(first.plan.events)} to {len(plan.events)} events:",
+            *(f"  {line}" for line in settings_told(plan.settings)),
+            *(f"  at {event.at:8.1f} s: {event}" for event in plan.events),
+            "its history:",
+            *_told(short.story),
+            "its violations:",
+            *_few(short.violations),
+        ]
+    )
+
+
+def _told(story: Sequence[str], most: int = 80) -> list[str]:
+    if len(story) > most:
+        story = [*story[: most - 20], f"… {len(story) - most} lines …", *story[-20:]]
+    return [f"  {line[:220]}" for line in story]
+
+
+def _few(violations: Sequence[str], most: int = 8) -> list[str]:
+    more = [f"  … and {len(violations) - most} more"] if len(violations) > most else []
+    return [*(f"  {text}" for text in violations[:most]), *more]
+
+
+def settings_told(settings: Settings) -> Iterable[str]:
+    """What is not as usual in a run's settings."""
+    usual = Settings()
+    told = [
+        f"{field.name}={getattr(settings, field.name)!r}"
+        for field in fields(Settings)
+        if getattr(settings, field.name) != getattr(usual, field.name)
+    ]
+    return [f"settings: {', '.join(told)}"] if told else []

@@ -1,0 +1,81 @@
+"""One run: a plan played to its end, and what is wrong with how it ended."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from tests.simulation import check
+from tests.simulation.director import Director
+from tests.simulation.guards import Guard
+from tests.simulation.patches import patched
+from tests.simulation.plan import Plan
+from tests.simulation.scheduler import Endless, Owner
+from tests.simulation.world import World
+
+
+@dataclass
+class Outcome:
+    """What came of a run. No ``violations``: the promise held."""
+
+    plan: Plan
+    violations: list[str]
+    story: list[str]
+    counts: Counter[str]
+    steps: int
+    secs: float
+
+    @property
+    def kinds(self) -> set[str]:
+        """The violations' kinds: what stands before the first colon."""
+        return {text.partition(":")[0] for text in self.violations}
+
+
+def play(plan: Plan, without: Guard | None = None) -> Outcome:
+    """Play a plan to its end and check it, ``without`` a guard of the product."""
+    began = time.perf_counter()
+    world = World(plan)
+    director = Director(world)
+    scheduler = world.scheduler
+    looks = Owner("supervisor")
+
+    def supervise() -> None:
+        while True:
+            scheduler.sleep(director.supervise())
+
+    violations: list[str] = []
+    removed = nullcontext() if without is None else without.patch(world)
+    with patched(world), removed:
+        try:
+            director.begin()
+            scheduler.spawn(looks, supervise)
+            scheduler.run(world.now + plan.length)
+            director.calm()
+            scheduler.run(world.now + settling_secs(plan))
+        except Endless as endless:
+            violations.append(f"endless: {endless}")
+        # The daemons are looked at while they live: what they hold is part of the answer.
+        if not violations:
+            violations = check.violations(world, director)
+        scheduler.end()
+    return Outcome(
+        plan,
+        violations,
+        world.story(),
+        world.counts,
+        scheduler.steps,
+        time.perf_counter() - began,
+    )
+
+
+def settling_secs(plan: Plan) -> float:
+    """How long it may take until everything is where it belongs, once faults have ended.
+
+    Two sweeps, two grace periods, and the polls and retries in between, of daemons that
+    wait longer than configured.
+    """
+    settings = plan.settings
+    return 2.2 * max(settings.sweep, settings.reconcile) + 3 * settings.grace + 20 * settings.poll
+

@@ -1,0 +1,225 @@
+"""An object store: buckets that all processes see, and each process's own client to them.
+
+A bucket is what is true. A client is how a process of the simulation gets at it, one
+request at a time: between any two effects of a process others may go on, and the fault
+that is armed for a request happens (`faults`). Listings come in pages, each a request of its
+own that sees the bucket as it is then.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from blizzard_py.core.errors import Conflict, NotFound, Unavailable
+from blizzard_py.core.model import Entry
+from blizzard_py.core.storage import Page, order_key
+from tests.simulation.faults import Faults, Shot
+from tests.simulation.scheduler import Scheduler
+
+WRITES = frozenset({"put", "put_if", "copy", "delete"})
+
+
+@dataclass(slots=True)
+class Object:
+    """What a key holds. ``modified`` in whole seconds, as stores tell it."""
+
+    data: bytes
+    modified: float
+    version: int
+
+
+class Bucket:
+    """The objects below one root, and the order of their keys."""
+
+    def __init__(self, uri: str, clock: Callable[[], float]) -> None:
+        self.uri = uri
+        self.objects: dict[str, Object] = {}
+        self.page_keys = 5
+        # What was ever written to the log, since entries are cleaned up.
+        self.written: dict[str, bytes] = {}
+        self._clock = clock
+        self._order: list[tuple[bytes, str]] = []
+        self._versions = 0
+
+    def put(self, path: str, data: bytes, modified: float | None = None) -> str:
+        self._versions += 1
+        at = float(math.floor(self._clock())) if modified is None else modified
+        if path not in self.objects:
+            insort(self._order, (order_key(path), path))
+        self.objects[path] = Object(data, at, self._versions)
+        if path.startswith("_delta_log/"):
+            self.written[path] = data
+        return str(self._versions)
+
+    def put_if(self, path: str, data: bytes, version: str | None) -> str:
+        held = self.objects.get(path)
+        if (None if held is None else str(held.version)) != version:
+            raise Conflict(f"{self.uri}/{path}: changed by another writer")
+        return self.put(path, data)
+
+    def delete(self, path: str) -> None:
+        if self.objects.pop(path, None) is not None:
+            key = (order_key(path), path)
+            del self._order[bisect_left(self._order, key)]
+
+    def get(self, path: str) -> Object:
+        try:
+            return self.objects[path]
+        except KeyError:
+            raise NotFound(f"{self.uri}/{path}: not found") from None
+
+    def entry(self, path: str) -> Entry:
+        held = self.objects[path]
+        return Entry(path, len(held.data), held.modified)
+
+    def after(self, low: bytes, count: int) -> list[str]:
+        """The next keys above ``low``, in order."""
+        # No key is as high as the second of the pair.
+        at = bisect_right(self._order, (low, "\U0010ffff" * 2))
+        return [path for _, path in self._order[at : at + count]]
+
+
+class Client:
+    """A process's `Storage`. ``faults`` are those of the process."""
+
+    conditional_writes = True
+
+    def __init__(self, bucket: Bucket, scheduler: Scheduler, faults: Faults) -> None:
+        self.bucket = bucket
+        self.uri = bucket.uri
+        self._scheduler = scheduler
+        self._faults = faults
+
+    # -- one request ------------------------------------------------------------------
+
+    def _request(self, op: str, path: str, effect: Callable[[], Any]) -> Any:
+        scheduler, faults = self._scheduler, self._faults
+        scheduler.io()
+        faults.requests[op] = faults.requests.get(op, 0) + 1
+        shot = faults.due(op, path) if faults.armed else None
+        if shot is None:
+            return effect()
+        return self._shot(shot, op, path, effect)
+
+    def _shot(self, shot: Shot, op: str, path: str, effect: Callable[[], Any]) -> Any:
+        faults, where = self._faults, f"{self.uri}/{path}"
+        match shot.kind:
+            case "dies_before":
+                faults.die()
+            case "pauses_before":
+                faults.pause(shot.secs)
+            case "refused":
+                raise Unavailable(f"{where}: no answer")
+            case "hangs":
+                self._scheduler.sleep(shot.secs)
+            case "lands_late" if op in WRITES:
+                faults.later(shot.secs, effect, f"{op} {where}")
+                raise Unavailable(f"{where}: timed out")
+        found = effect()
+        match shot.kind:
+            case "dies_after":
+                faults.die()
+            case "pauses_after":
+                faults.pause(shot.secs)
+            case "answer_lost":
+                raise Unavailable(f"{where}: the answer was lost")
+            case "repeated":  # by the client, since the answer was lost
+                self._scheduler.io()
+                found = effect()
+        return found
+
+    # -- the protocol -----------------------------------------------------------------
+
+    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+        low, high = order_key(after), None if until is None else order_key(until)
+        seen: tuple[Entry, ...] = ()
+        while True:
+            page, low, ended = self._request("list", after, lambda: self._page(low, high))  # noqa: B023
+            repeat = self._faults.due("page", after) if self._faults.armed else None
+            if repeat is not None and repeat.kind == "repeats_key" and seen:
+                page = Page(seen[-1:] + page.entries, page.requests, page.keys + 1)
+            seen = page.entries or seen
+            yield page
+            if ended:
+                return
+
+    def _page(self, low: bytes, high: bytes | None) -> tuple[Page, bytes, bool]:
+        count = self.bucket.page_keys
+        short = self._faults.due("page_size", "") if self._faults.armed else None
+        if short is not None:
+            count = 1  # fewer keys than asked for, and more to come
+        keys = self.bucket.after(low, count)
+        kept = [key for key in keys if high is None or order_key(key) < high]
+        ended = len(keys) < count or len(kept) < len(keys)
+        page = Page(tuple(self.bucket.entry(key) for key in kept), 1, len(keys))
+        return page, order_key(keys[-1]) if keys else low, ended
+
+    def stat(self, path: str) -> Entry | None:
+        def effect() -> Entry | None:
+            return self.bucket.entry(path) if path in self.bucket.objects else None
+
+        found: Entry | None = self._request("stat", path, effect)
+        return found
+
+    def read(self, path: str) -> bytes:
+        found: bytes = self._request("read", path, lambda: self.bucket.get(path).data)
+        return found
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        found: bytes = self._request(
+            "read", path, lambda: self.bucket.get(path).data[start:end]
+        )
+        return found
+
+    def open_input(self, path: str) -> BinaryIO:
+        return io.BytesIO(self.read(path))
+
+    def open_output(self, path: str) -> BinaryIO:
+        storage = self
+
+        class Upload(io.BytesIO):
+            def close(self) -> None:
+                if not self.closed:
+                    storage.put_atomic(path, self.getvalue())
+                super().close()
+
+        return Upload()
+
+    def put_atomic(self, path: str, data: bytes) -> None:
+        self._request("put", path, lambda: self.bucket.put(path, data))
+
+    def read_versioned(self, path: str) -> tuple[bytes, str]:
+        def effect() -> tuple[bytes, str]:
+            held = self.bucket.get(path)
+            return held.data, str(held.version)
+
+        found: tuple[bytes, str] = self._request("read", path, effect)
+        return found
+
+    def put_if(self, path: str, data: bytes, version: str | None) -> str:
+        made: str = self._request("put_if", path, lambda: self.bucket.put_if(path, data, version))
+        return made
+
+    def rename(self, source: str, target: str) -> None:
+        """Copy, then delete: between the two both are there."""
+        self._request(
+            "copy", target, lambda: self.bucket.put(target, self.bucket.get(source).data)
+        )
+        self._request("delete", source, lambda: self.bucket.delete(source))
+
+    def sync(self, path: str) -> None:
+        self.read(path)
+
+    def delete(self, path: str) -> None:
+        self._request("delete", path, lambda: self.bucket.delete(path))
+
+    def delete_tree(self, prefix: str) -> int:
+        doomed = [e.path for page in self.list_range(f"{prefix}/", f"{prefix}0") for e in page.entries]
+        for path in doomed:
+            self.delete(path)
+        return len(doomed)

@@ -1,0 +1,125 @@
+"""The stage of a run: buckets, time, what was written, what was seen, what was told."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.plan import START, Plan, moment, source_uri
+from tests.simulation.scheduler import Owner, Scheduler
+from tests.simulation.store import Bucket
+
+SINK = "s3://lake/events"
+DLQ = "s3://lake-dlq"
+
+
+@dataclass
+class Version:
+    """One version of a source file: when it became listable, and its good rows."""
+
+    number: int
+    appeared: float
+    rows: tuple[str, ...]
+    bad_rows: int = 0
+    # ``bad`` for good, or ``v2``: only a later release reads it.
+    flavour: str | None = None
+
+
+@dataclass
+class SourceFile:
+    """A name at a source with all its versions, and when it was deleted if it was."""
+
+    source: str
+    path: str
+    manner: str
+    versions: list[Version] = field(default_factory=list)
+    deleted: float | None = None
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A completed scan of a source: its time, and the new files in it."""
+
+    by: str
+    began: float
+    ended: float
+    paths: frozenset[str]
+
+
+class World:
+    """What all parts of a run share."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.settings = plan.settings
+        self.chance = random.Random(plan.seed)
+        self.scheduler = Scheduler(self.chance, START)
+        self.counts: Counter[str] = Counter()
+        self.history: list[tuple[float, str]] = []
+        self.buckets: dict[str, Bucket] = {}
+        self.files: dict[tuple[str, str], SourceFile] = {}
+        self.unreadable: dict[str, float] = {}
+        self.scans: defaultdict[str, list[Scan]] = defaultdict(list)
+        self.release = 1
+        self.store_skew = plan.settings.store_skew
+        self.slow_secs = 0.0
+        # Faults have ended; daemons wait longer between polls, which changes nothing but costs.
+        self.calm = False
+        # Errors that ended a worker and were not to, and what else went wrong on the way.
+        self.problems: Counter[str] = Counter()
+        # Texts of errors that what people did excuses, and refusals that are final.
+        self.excused: set[str] = set()
+        self.refused = False
+        # Late files that the log told of, by the source's number and path.
+        self.reported: set[tuple[int, str]] = set()
+        # What people are going to do when faults end, if not before.
+        self.to_do: list[Callable[[], None]] = []
+        # What people did, as far as it widens what is right.
+        self.deeds: Counter[str] = Counter()
+        for uri in (SINK, DLQ, *(source_uri(n) for n in range(plan.settings.sources))):
+            self.bucket(uri)
+
+    @property
+    def now(self) -> float:
+        """The true time."""
+        return self.scheduler.now
+
+    def bucket(self, uri: str) -> Bucket:
+        """The bucket below a root, made when it is first asked for."""
+        if uri not in self.buckets:
+            bucket = Bucket(uri, lambda: self.scheduler.now + self.store_skew)
+            bucket.page_keys = self.settings.page_keys
+            self.buckets[uri] = bucket
+        return self.buckets[uri]
+
+    def log_entries(self) -> dict[str, str]:
+        """Every commit of the table's log that ever was, cleaned up or not, oldest first."""
+        kept = self.bucket(SINK).written
+        paths = sorted(p for p in kept if re.fullmatch(r"_delta_log/\d{20}\.json", p))
+        return {path: kept[path].decode() for path in paths}
+
+    def tell(self, what: str) -> None:
+        """A line of the history."""
+        self.history.append((self.now, what))
+
+    def later(self, secs: float, effect: Callable[[], Any], what: str) -> None:
+        """A request that is on its way: it lands in a while, whoever is alive then."""
+
+        def land() -> None:
+            self.scheduler.sleep(secs)
+            try:
+                effect()
+            except Exception as refused:  # nobody is there to be told
+                self.tell(f"network: {what} arrives and is refused: {type(refused).__name__}")
+            else:
+                self.tell(f"network: {what} arrives")
+
+        self.scheduler.spawn(Owner("network"), land)
+
+    def story(self) -> list[str]:
+        """The history as lines for people."""
+        return [f"{moment(at):%d %H:%M:%S}.{int(at % 1 * 1000):03d}  {what}" for at, what in self.history]

@@ -11,7 +11,7 @@ import yaml
 
 from blizzard_py import app, inspection
 from blizzard_py.backfill import Range
-from blizzard_py.commands import checkpoint, dlq, init
+from blizzard_py.commands import checkpoint, dlq, ingest, init
 from blizzard_py.commands.options import source_options
 from blizzard_py.core.cli import (
     CONTEXT,
@@ -213,6 +213,7 @@ def backfill(config: Path, pipeline: str, source: str, first: str, last: str, re
     return app.backfill(load_config(config), (pipeline, source), chosen, replay=replay)
 
 
+main.add_command(ingest)
 main.add_command(dlq)
 main.add_command(checkpoint)
 main.add_command(init)

@@ -59,6 +59,10 @@ class Range:
         first, dots, last = slug.partition("..")
         return cls(unquote(first), unquote(last)) if dots else None
 
+    def holds(self, path: str) -> bool:
+        """Whether a file lies in it."""
+        return order_key(self.first) < order_key(path) < order_key(self.last + _LAST)
+
     def overlaps(self, other: Range) -> bool:
         """Whether a path can lie in both."""
         return order_key(self.first) <= order_key(other.last + _LAST) and order_key(

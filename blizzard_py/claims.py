@@ -4,26 +4,61 @@ This is what keeps rows from coming twice: a letter may be written for a batch t
 not finished, a file may have two letters, the live daemon may still have it to do, and
 a backfill may have ingested it since. The journals of the letter's batch and of all
 other runs decide, and the ledgers that they are folded into; no time does.
+
+A file that a checkpoint of an older release passed over is in no ledger: nobody knows
+whether rows came of it. Its letter, if it has one, says that none did; without one
+somebody has to insist.
+
+Taken over first, read afterwards: whoever acts on a claim has the replay's checkpoint by
+then, so that no other replay can have taken the file since.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 from blizzard_py.backfill import Range
 from blizzard_py.batch import Parts
 from blizzard_py.core.errors import BlizzardError
-from blizzard_py.core.watermark import is_hidden, is_new
+from blizzard_py.core.storage import order_key
+from blizzard_py.core.watermark import is_hidden, is_new, partition_key
 from blizzard_py.discovery import Places, accepts
 from blizzard_py.letters import LetterObject
+from blizzard_py.outofturn import under_way
 from blizzard_py.settrack import SetTracker
 from blizzard_py.siblings import BACKFILL, backfills_of, replays_of
 from blizzard_py.state import STATE_FOLDER, SourceState
 from blizzard_py.statefile import read_ledger, read_state
 
+# A partition that is kept apart and will be looked at within this time is the live
+# daemon's already: its clock and ours may differ, and what is taken now is queued later.
+APART_MARGIN_SECS = 3600.0
+
 
 class BatchInFlight(BlizzardError):
     """The letters are of a batch that is not finished, so they are not final."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Whose a file of the source is, and why.
+
+    ``free``: nobody's. ``waits``: a run has still to do it. ``rows``: its rows are in.
+    ``unknown``: it was passed before there was a ledger, and only the operator can know.
+    """
+
+    standing: Literal["free", "waits", "rows", "unknown"]
+    reason: str = ""
+
+
+_FREE = Claim("free")
+_UNKNOWN = Claim(
+    "unknown",
+    "it was passed over before there was a ledger, so nobody knows whether its rows are in; look"
+    " into the table, and give --insist if they are not",
+)
 
 
 class Claims:
@@ -41,15 +76,19 @@ class Claims:
         backfills = backfills_of(sink, live.id)
         # The state first: what it has not finished yet the ledger may have by now.
         self._state = read_state(sink, live.id) or SourceState()
+        self._backfills = {
+            source_id: read_state(sink, source_id) or SourceState() for source_id in backfills
+        }
         self._others = [
-            read_state(sink, source_id) or SourceState()
-            for source_id in (*backfills, *replays_of(live.id))
+            *self._backfills.values(),
+            *(read_state(sink, source_id) or SourceState() for source_id in replays_of(live.id)),
         ]
         self._ledger = read_ledger(sink, live.id)
         self._ledgers = {source_id: read_ledger(sink, source_id) for source_id in backfills}
         self._in_flight = {
             batch.batch for state in (self._state, *self._others) for batch in state.in_flight
         }
+        self._accepts = accepts(live.source.compression)
         self._tracker: SetTracker | None = None
 
     def check_batch(self, found: LetterObject) -> None:
@@ -65,50 +104,126 @@ class Claims:
 
         ``live`` says whether it is a file of the source (and not one of records).
         """
-        if path in self._replayed:
-            return f"a replay has ingested it in batch {self._replayed[path]}"
         if not live:
-            return ""
+            return self._replay_of(path)
+        found = self.claim(path)
+        # The letter itself says that no rows came of it.
+        return "" if found.standing == "unknown" else found.reason
+
+    def claim(self, path: str) -> Claim:
+        """Whose a file of the source is."""
+        replayed = self._replay_of(path)
+        if replayed:
+            return Claim("rows", replayed)
         waits = self._waits(path)
         if waits:
-            return waits
+            return Claim("waits", waits)
         if self._ledger.settled_as(path) == "rows":
-            return "it was ingested since"
+            return Claim("rows", "the live daemon has ingested it")
         for source_id, ledger in self._ledgers.items():
             if ledger.settled_as(path) == "rows":
-                name = source_id.removeprefix(f"{self._live.id}{BACKFILL}")
-                return f"the backfill {name} has ingested it"
-        return ""
+                return Claim("rows", f"the backfill {self._range_of(source_id)} has ingested it")
+        return _UNKNOWN if self._is_older(path) else _FREE
+
+    def _replay_of(self, path: str) -> str:
+        batch = self._replayed.get(path)
+        return "" if batch is None else f"a replay has ingested it in batch {batch}"
 
     def _waits(self, path: str) -> str:
         """Whether a run has still to do the file; empty if none has."""
-        if _has_it(self._state, path) or self._is_new(path):
+        if path in under_way(self._state) or self._is_new(path):
             return "the live daemon has still to do it"
-        if any(_has_it(state, path) for state in self._others):
+        if self._sweep_takes(path):
+            return "the live daemon's next late sweep ingests it (late_files: ingest)"
+        if any(path in under_way(state) for state in self._others):
             return "a backfill or an earlier replay has still to do it"
+        for source_id, state in self._backfills.items():
+            if state.progress.state != "Idle" and self._finds(source_id, path):
+                return f"the backfill {self._range_of(source_id)} has still to do it; finish it"
         return ""
+
+    def _is_candidate(self, path: str) -> bool:
+        """Whether the live daemon's listings take such a name at all."""
+        return not is_hidden(path) and self._accepts(path)
 
     def _is_new(self, path: str) -> bool:
         """Whether the live daemon's polls will find it."""
         live, state = self._live, self._state
-        if is_hidden(path) or not accepts(live.source.compression)(path):
+        if not self._is_candidate(path):
             return False
         if live.source.use_watermark:
             if state.progress.state == "Initial" and not state.progress.partitions:
                 return True
-            if not Places(state.progress, live.source, live.clock()).take(path):
-                return False
-            return is_new(state.progress, path)
+            return self._is_looked_at(path) and is_new(state.progress, path)
         if self._tracker is None:
             self._tracker = SetTracker(live.stores.sink, f"{STATE_FOLDER}/{live.id}_processed")
             self._tracker.load(state.processed or ())
         return bool(self._tracker.unseen([path]))
 
+    def _is_looked_at(self, path: str) -> bool:
+        soon = self._live.clock() + APART_MARGIN_SECS
+        return Places(self._state.progress, self._live.source, soon).take(path)
 
-def _has_it(state: SourceState, path: str) -> bool:
-    if path in state.retries or any(entry.path == path for entry in state.queue):
-        return True
-    return any(entry.path == path for batch in state.in_flight for entry in batch.files)
+    def _sweep_takes(self, path: str) -> bool:
+        """Whether the late sweep would ingest the file, which no poll finds."""
+        source, state = self._live.source, self._state
+        if source.late_files != "ingest" or not source.late_sweep_interval_secs:
+            return False
+        if not source.use_watermark or not self._is_candidate(path):
+            return False
+        # What is new is no sweep's, also where polls do not look yet.
+        if is_new(state.progress, path) or not self._ledger.not_settled([path]):
+            return False
+        if self._is_below_origin(path):
+            return state.sweep.noted and bool(self._ledger.not_history([path]))
+        return state.sweep.whole
+
+    def _is_older(self, path: str) -> bool:
+        """Whether the file may have been ingested before there was a ledger to say so."""
+        settled = self._ledger.settled_as(path)
+        if settled is not None:
+            return settled == "noted" and not self._failed_in_replay(path)
+        if not self._is_candidate(path):
+            return False
+        state = self._state
+        if state.processed is not None:
+            return True  # in the set, and in no journal that is left
+        passed = not is_new(state.progress, path) and not self._is_below_origin(path)
+        if passed and not state.sweep.whole and state.progress.state != "Initial":
+            return True
+        return any(
+            not other.sweep.whole
+            and other.progress.state != "Initial"
+            and self._range(source_id, path)
+            and not is_new(other.progress, path)
+            for source_id, other in self._backfills.items()
+        )
+
+    def _failed_in_replay(self, path: str) -> bool:
+        """Whether a replay has settled the file; without rows, or it would not get here."""
+        ledgers = (
+            read_ledger(self._live.stores.sink, source_id)
+            for source_id in replays_of(self._live.id)
+        )
+        return any(ledger.settled_as(path) == "none" for ledger in ledgers)
+
+    def _is_below_origin(self, path: str) -> bool:
+        origin = self._state.origin
+        return bool(origin) and order_key(path) < partition_key(origin or "")
+
+    def _finds(self, source_id: str, path: str) -> bool:
+        """Whether a backfill's listing would find the file."""
+        progress = self._backfills[source_id].progress
+        if not self._is_candidate(path) or not self._range(source_id, path):
+            return False
+        return is_new(progress, path) and bool(self._ledger.not_settled([path]))
+
+    def _range(self, source_id: str, path: str) -> bool:
+        found = Range.from_slug(self._range_of(source_id))
+        return found is not None and found.holds(path)
+
+    def _range_of(self, source_id: str) -> str:
+        return source_id.removeprefix(f"{self._live.id}{BACKFILL}")
 
 
 def backfill_ranges(live: Parts) -> list[Range]:

@@ -20,6 +20,7 @@ from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry
 from blizzard_py.lateness import with_worst
 from blizzard_py.ledger import Ledger
+from blizzard_py.outofturn import OutOfTurn
 from blizzard_py.processed import Segment
 from blizzard_py.progress import begun
 from blizzard_py.siblings import siblings_of
@@ -42,13 +43,19 @@ class LateFiles:
     """The late files of one source."""
 
     def __init__(
-        self, parts: Parts, activity: SourceActivity, batches: BatchRunner, upkeep: Upkeep
+        self,
+        parts: Parts,
+        activity: SourceActivity,
+        batches: BatchRunner,
+        upkeep: Upkeep,
+        out_of_turn: OutOfTurn,
     ) -> None:
         self._parts = parts
         self._source = parts.source
         self._activity = activity
         self._batches = batches
         self._upkeep = upkeep
+        self._out_of_turn = out_of_turn
         self._sink = parts.stores.sink
         self._ledger = Ledger(self._sink, parts.id, parts.concurrency)
         self._sweep = LateSweep(parts.stores.source, parts.source, self._ledger)
@@ -95,8 +102,9 @@ class LateFiles:
         return state if segments is None else replace(state, ledger=segments)
 
     def _divided(self, late: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
-        """Those that are late, and the paths that a backfill or a replay has dealt with."""
-        paths = [entry.path for entry in late]
+        """Those that are late, and the paths that are a backfill's or a replay's."""
+        taken = self._out_of_turn.among(late)
+        paths = [entry.path for entry in late if entry not in taken]
         for source_id in siblings_of(self._sink, self._parts.id) if paths else ():
             paths = read_ledger(self._sink, source_id).not_settled(paths)
         left = set(paths)

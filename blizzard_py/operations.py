@@ -1,9 +1,9 @@
-"""What people do by hand, wired: dead letters and checkpoints. Beside `blizzard_py.app`."""
+"""What people do by hand, wired: dead letters, files, checkpoints. Beside `blizzard_py.app`."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -13,10 +13,21 @@ from blizzard_py.core.config import Config
 from blizzard_py.core.daemon import Loop, run, stop_on_signals
 from blizzard_py.core.errors import ConfigError
 from blizzard_py.core.stores import open_storage
+from blizzard_py.explain import located
 from blizzard_py.lateengine import LateEngine
 from blizzard_py.letters import DeadLetter, LetterObject, UnreadableLetter
 from blizzard_py.pipeline import SourcePipeline
-from blizzard_py.replay import Drain, Outcome, Replay, Report, file_parts, record_parts, records_uri
+from blizzard_py.replay import (
+    Drain,
+    Given,
+    GivenFiles,
+    Outcome,
+    Replay,
+    Report,
+    file_parts,
+    record_parts,
+    records_uri,
+)
 from blizzard_py.settings import Engine
 from blizzard_py.wiring import NoEngine, parts_of, source_of, spark_engine
 
@@ -64,23 +75,90 @@ def replay(
     live = _live(config, where)
     # Before anything starts: a wrong id is told at once.
     chosen = _chosen(live, letter_id)
-    with _draining(config) as (engine, stop):
-
-        def drain(worker: SourcePipeline) -> int:
-            return run([worker], Loop(True, 0, config.global_.shutdown_grace_secs), stop)
-
+    with _draining(config, "blizzard-replay") as (engine, drain, stop):
         return _replay(live, engine, drain, from_source=from_source).run(
             found for found in chosen if not stop.is_set()
         )
 
 
+def ingest(
+    config: Config,
+    uris: Sequence[str],
+    names: tuple[str | None, str | None],
+    *,
+    insist: bool,
+    dry_run: bool,
+) -> dict[tuple[str, str], Given]:
+    """What became of the given files, by source. ``names`` narrow the sources down.
+
+    Raises `ConfigError` for a URI that lies below no source's root, or below several.
+    """
+    chosen = _by_source(config, uris, names)
+    if dry_run:
+        return {
+            where: _given_files(config, where, NoEngine(), _never, insist=insist).preview(paths)
+            for where, paths in chosen.items()
+        }
+    found: dict[tuple[str, str], Given] = {}
+    with _draining(config, "blizzard-ingest") as (engine, drain, stop):
+        for where, paths in chosen.items():
+            if not stop.is_set():
+                files = _given_files(config, where, engine, drain, insist=insist)
+                found[where] = files.run(paths)
+    return found
+
+
+def _given_files(
+    config: Config, where: tuple[str, str], engine: Engine, drain: Drain, *, insist: bool
+) -> GivenFiles:
+    live = _live(config, where)
+    return GivenFiles(live, file_parts(live, engine), drain, insist=insist)
+
+
+def _by_source(
+    config: Config, uris: Sequence[str], names: tuple[str | None, str | None]
+) -> dict[tuple[str, str], list[str]]:
+    """The paths of the files below their sources, each once."""
+    roots = {
+        (pipeline, source): config.pipelines[pipeline].sources[source].source_uri
+        for pipeline, source in sources_of(config, *names)
+    }
+    chosen: dict[tuple[str, str], dict[str, None]] = {}
+    problems: list[str] = []
+    for uri in uris:
+        homes = {
+            where: place.path
+            for where, root in roots.items()
+            if (place := located(uri, {"/".join(where): root})).path
+        }
+        match list(homes.items()):
+            case [(where, path)]:
+                chosen.setdefault(where, {})[path] = None
+            case []:
+                known = ", ".join(sorted(set(roots.values())))
+                problems.append(f"{uri}: names no file below {known}")
+            case several:
+                listed_names = ", ".join("/".join(where) for where, _ in several)
+                problems.append(
+                    f"{uri}: lies below the roots of {listed_names}; say which with --pipeline and"
+                    " --source"
+                )
+    if problems:
+        raise ConfigError("URI", problems)
+    return {where: list(paths) for where, paths in chosen.items()}
+
+
 @contextmanager
-def _draining(config: Config) -> Iterator[tuple[Engine, threading.Event]]:
-    engine = LateEngine(partial(spark_engine, config, "blizzard-replay"))
+def _draining(config: Config, app: str) -> Iterator[tuple[Engine, Drain, threading.Event]]:
+    engine = LateEngine(partial(spark_engine, config, app))
     stop = threading.Event()
+
+    def drain(worker: SourcePipeline) -> int:
+        return run([worker], Loop(True, 0, config.global_.shutdown_grace_secs), stop)
+
     with stop_on_signals(stop):
         try:
-            yield engine, stop
+            yield engine, drain, stop
         finally:
             engine.stop()
 

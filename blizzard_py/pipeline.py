@@ -23,7 +23,7 @@ the checkpoint, so an error is handled by the same code as a crash.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from uuid_utils import uuid7
@@ -38,7 +38,7 @@ from blizzard_py.core.errors import OrderError, StateError, Unavailable, Unfinis
 from blizzard_py.core.fence import FencedFile
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.lookback import lookback_floor
-from blizzard_py.core.model import FinishedFile
+from blizzard_py.core.model import Entry, FinishedFile
 from blizzard_py.core.storage import Storage, order_key
 from blizzard_py.core.watermark import Lowest, Scanned, mark_idle
 from blizzard_py.discovery import (
@@ -59,6 +59,7 @@ from blizzard_py.latefiles import LateFiles
 from blizzard_py.lateness import measured
 from blizzard_py.letters import LetterObject, objects
 from blizzard_py.order import TOLERANCE_SECS, inspect
+from blizzard_py.outofturn import OutOfTurn, passed
 from blizzard_py.processed import Digests
 from blizzard_py.progress import (
     BatchLimits,
@@ -105,7 +106,8 @@ class SourcePipeline:
         self._tracker = SetTracker(parts.stores.sink, f"{STATE_FOLDER}/{parts.id}_processed")
         upkeep = Upkeep(self._save, self._clock, lambda: self._file.epoch)
         self._batches = BatchRunner(parts, self.activity, self._tracker, upkeep)
-        self._lateness = LateFiles(parts, self.activity, self._batches, upkeep)
+        self._out_of_turn = OutOfTurn(parts)
+        self._lateness = LateFiles(parts, self.activity, self._batches, upkeep, self._out_of_turn)
         limits = parts.source.checkpoint
         self._limits = BatchLimits(
             limits.interval_files, limits.max_bytes_per_batch, limits.interval_secs
@@ -224,6 +226,10 @@ class SourcePipeline:
         queued = {entry.path for entry in state.queue}
         late = [entry for entry in state.queue if entry.path not in waiting]
         fresh = [e for e in found.files if e.path not in waiting and e.path not in queued]
+        taken = self._out_of_turn.among(fresh)
+        if taken:
+            fresh = [entry for entry in fresh if entry not in taken]
+            state = self._passed(state, taken, [*fresh, *found.young], scanned.ended)
         files = [*late, *fresh]
         cost = (found.requests, found.keys)
         self.activity.polled(scanned.ended - scanned.began, files, found.young, cost)
@@ -280,6 +286,17 @@ class SourcePipeline:
             self._log.info("idle", watermark=idle.progress.value)
         self._state = idle
         return idle
+
+    def _passed(
+        self, state: SourceState, taken: Sequence[Entry], pending: Sequence[Entry], seen: float
+    ) -> SourceState:
+        """Pass files that a replay has taken: done, without a row of ours."""
+        now = self._clock()
+        batch = passed(str(uuid7()), taken, seen, now)
+        state = self._save(begun(state, batch))
+        paths = [*state.retries, *(entry.path for entry in pending)]
+        lowest = held_by(paths, state.progress.depth, lambda _partition: None)
+        return self._batches.finish(state, batch, now, lowest)
 
     def _complain(self, state: SourceState, waiting: int) -> None:
         """Raise `Unfinished` while files wait for another try and nothing else is there to do."""

@@ -155,7 +155,7 @@ def test_explain_tells_of_replays() -> None:
     assert ask(world, path).verdict == "quarantined"
     world.run()
     again = ask(world, path)
-    assert (again.verdict, "of a replay of its dead letter" in again.reason) == (
+    assert (again.verdict, "of `blizzard dlq replay`" in again.reason) == (
         "quarantined",
         True,
     )
@@ -167,7 +167,7 @@ def test_explain_tells_of_replays() -> None:
     found = ask(world, path)
     assert (found.verdict, found.batch and found.batch.replay) == ("ingested", True)
     assert "1 rows in batch" in found.reason
-    assert "of a replay of its dead letter" in found.reason
+    assert "of `blizzard dlq replay`" in found.reason
     whole = ask(world, "date=2024-01-02/1.json")
     assert (whole.verdict, whole.records_replayed) == ("ingested", 1)
     assert "1 more rows by replays of its dead records" in whole.reason

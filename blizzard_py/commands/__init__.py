@@ -2,6 +2,7 @@
 
 from blizzard_py.commands.checkpoint import checkpoint
 from blizzard_py.commands.dlq import dlq
+from blizzard_py.commands.ingest import ingest
 from blizzard_py.commands.setup import init
 
-__all__ = ["checkpoint", "dlq", "init"]
+__all__ = ["checkpoint", "dlq", "ingest", "init"]

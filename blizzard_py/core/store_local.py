@@ -15,6 +15,7 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from stat import S_ISDIR
 from typing import BinaryIO
 
 from blizzard_py.core.errors import AccessDenied, Conflict, NotFound, StorageError, Unavailable
@@ -92,14 +93,14 @@ class LocalStorage:
         return Entry(path, status.st_size, status.st_mtime)
 
     def stat(self, path: str) -> Entry | None:
-        """Size and modification time, or None."""
+        """Size and modification time, or None; a directory is no object."""
         try:
             status = (self._root / path).stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise _wrapped(self.uri, path, error) from error
-        return Entry(path, status.st_size, status.st_mtime)
+        return None if S_ISDIR(status.st_mode) else Entry(path, status.st_size, status.st_mtime)
 
     def read(self, path: str) -> bytes:
         """The whole file."""

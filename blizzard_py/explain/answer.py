@@ -66,7 +66,12 @@ def explain(parts: Parts, place: Located, backfills: Mapping[str, str]) -> Expla
         base = replace(base, file=File(entry.size, entry.modified))
     why = ignored(path, parts.source.compression)
     if why is not None:
-        return replace(base, verdict="ignored", reason=why)
+        given = _given(parts, path)
+        if given is None:
+            answer = replace(base, verdict="ignored", reason=why)
+        else:
+            answer = _settled(parts, base, given, entry, {}, again=False)
+        return answer
     state, progress = _now(parts)
     base = replace(base, compared_with=compared_with(progress, path))
     if progress.depth is not None:
@@ -113,7 +118,7 @@ def _in_work(
         return found
     found = waiting(_state(parts, f"{parts.id}{REPLAY_SUFFIX}"), path, limit)
     if found is not None:
-        return replace(found, reason=f"replay of dead letters: {found.reason}")
+        return replace(found, reason=f"replay or ingest by hand: {found.reason}")
     for source_id, named in backfills.items():
         found = waiting(_state(parts, source_id), path, limit)
         if found is not None:
@@ -142,7 +147,7 @@ def _journaled(
     If ``thorough`` then before it as well: a file that was rewritten after it was
     ingested has a later time.
     """
-    again = last_journaled(parts.stores.sink, f"{parts.id}{REPLAY_SUFFIX}", path, parts.concurrency)
+    again = _given(parts, path)
     if again is not None:
         return again
     since = entry.modified - CLOCK_SLACK_SECS if entry else 0.0
@@ -154,6 +159,12 @@ def _journaled(
             if found is not None:
                 return found
     return None
+
+
+def _given(parts: Parts, path: str) -> Journaled | None:
+    """What a replay or ``blizzard ingest`` has made of the file, whatever its name."""
+    replay_id = f"{parts.id}{REPLAY_SUFFIX}"
+    return last_journaled(parts.stores.sink, replay_id, path, parts.concurrency)
 
 
 def _settled(
@@ -180,7 +191,7 @@ def _settled(
     )
     notes = "" if named is None else f" of the backfill {named}"
     if replayed:
-        notes = " of a replay of its dead letter"
+        notes = " of `blizzard dlq replay` or `blizzard ingest`"
     if entry is None:
         notes += "; the file is gone since"
     elif entry.modified > found.finished_ts + CLOCK_SLACK_SECS:

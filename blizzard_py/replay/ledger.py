@@ -37,12 +37,15 @@ class Ledger:
         fresh = state_to_json(SourceState(source=self._parts.identity), self._parts.clock())
         return self._file.take(state_from_json, fresh) or SourceState()
 
-    def add(self, state: SourceState, letter_id: str, files: Sequence[Entry]) -> None:
+    def add(
+        self, state: SourceState, files: Sequence[Entry], *, letter_id: str | None = None
+    ) -> None:
         """Step 2: the letters are taken, and their files are in the queue, each once."""
         known = {entry.path for entry in state.queue}
         known.update(entry.path for batch in state.in_flight for entry in batch.files)
         queue = (*state.queue, *(entry for entry in files if entry.path not in known))
-        self._save(replace(state, queue=queue, letters=(*state.letters, letter_id)))
+        letters_taken = state.letters if letter_id is None else (*state.letters, letter_id)
+        self._save(replace(state, queue=queue, letters=letters_taken))
 
     def settle(self) -> None:
         """Step 4, unless something is left to do: then the next run takes it up."""

@@ -126,31 +126,26 @@ class Replay:
 
     def _take(self, found: LetterObject) -> Outcome:
         """Steps 1 and 2."""
-        claims = Claims(self.live, self._replayed())
         try:
-            claims.check_batch(found)
             parts = self._letter_files.parts_for(found)
             ledger = Ledger(parts)
+            # Ours first: what another replay took until now is seen below.
             state = ledger.open()
+            claims = Claims(self.live, self._replayed())
+            claims.check_batch(found)
             if found.id in state.letters:
                 return Outcome(found.id, found.kind, "replayed")
             files = list(self._letter_files.of(found, claims, write=True))
         except _REFUSALS as error:
             return Outcome(found.id, found.kind, "refused", error=str(error))
-        ledger.add(state, found.id, [file.entry for file in files if file.entry is not None])
+        entries = [file.entry for file in files if file.entry is not None]
+        ledger.add(state, entries, letter_id=found.id)
         self._log.info("letters_taken", letter=found.id, files=len(files))
         return _told(found, files, "replayed")
 
     def _drain_all(self) -> int:
-        """Steps 3 and 4 for all that is taken; the exit code."""
-        for parts in (self.files, self.records):
-            if not Ledger(parts).has_work():
-                continue
-            code = self.drain(SourcePipeline(parts, Scope(_NOTHING, lambda _entry: False)))
-            if code:
-                return code
-            Ledger(parts).settle()
-        return 0
+        codes = (drain_taken(parts, self.drain) for parts in (self.files, self.records))
+        return next((code for code in codes if code), 0)
 
     def _letters_left(self) -> set[str]:
         return {
@@ -171,6 +166,16 @@ class Replay:
         """Paths that replays have ingested, with the batch."""
         files, records = (journal.batches() for journal in self._journals)
         return {**files, **records}
+
+
+def drain_taken(parts: Parts, drain: Drain) -> int:
+    """Steps 3 and 4 for all that a replay has taken; the exit code."""
+    if not Ledger(parts).has_work():
+        return 0
+    code = drain(SourcePipeline(parts, Scope(_NOTHING, lambda _entry: False)))
+    if not code:
+        Ledger(parts).settle()
+    return code
 
 
 def _told(found: LetterObject, files: Sequence[Chosen], state: str) -> Outcome:

@@ -1,144 +1,177 @@
-"""Late files: found for certain, never a file that was ingested, dealt with once."""
+"""Late files: told by what was settled, each dealt with once, in slices beside the polls."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from blizzard_py.late import (
-    AUTO_GRACE_SECS,
-    TIMELINE_ENTRIES,
-    LateFile,
-    Passed,
-    auto_grace,
-    find_late,
-    late_by,
-    lateness_of,
-    observed,
-    partitions_behind,
-    recorded,
-)
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blizzard_py.core.errors import Unavailable
+from blizzard_py import sweep
+from blizzard_py.core.errors import FencedError, StorageError, Unavailable
 from blizzard_py.core.metrics import LATE_FILES
-from blizzard_py.core.model import Entry
-from blizzard_py.core.watermark import PartitionProgress, Progress, advance
-from tests.memory_store import Died, Dying
+from blizzard_py.core.model import Entry, FinishedFile, Outcome
+from blizzard_py.core.storage import Page
+from blizzard_py.core.watermark import PartitionProgress, Progress, Scanned, finished
+from blizzard_py.journal import KEPT_SECS, Journal
+from blizzard_py.lateness import AUTO_GRACE_SECS, auto_grace, measured, with_worst
+from blizzard_py.ledger import Ledger, Settled
+from blizzard_py.state import INLINE_NAMES, Batch, SourceState
+from blizzard_py.sweep import partitions_behind
+from tests.memory_store import Died, Dying, MemoryStorage
 from tests.pipeline_world import World
+from tests.watermarks import nothing_waits
 
 DAY = 86_400.0
 INTERVAL = 1000.0
+GRACE = 100.0
+LATE = "d=1/1.ndjson"
 
 
 def late_world(**source: object) -> World:
-    return World(late_sweep_interval_secs=INTERVAL, grace_period_secs=100, **source)
-
-
-def with_a_late_file(world: World) -> None:
-    """``d=1/2`` is passed for good, then ``d=1/1`` appears."""
+    """``d=1/2`` is passed for good, then ``d=1/1`` appears; the next cycle sweeps."""
+    world = World(late_sweep_interval_secs=INTERVAL, grace_period_secs=GRACE, **source)
     world.put("d=1/2.ndjson", "r2")
     pipeline = world.drain()
-    for _ in range(3):
-        world.now += 101
-        world.drain(pipeline)
-    # A save after the grace period: the scan start has moved.
+    world.now += GRACE + 2
     world.put("d=1/3.ndjson", "r3")
     world.drain(pipeline)
-    world.now += 10
-    world.put("d=1/1.ndjson", "late")
+    world.put(LATE, "late")
     world.drain(pipeline)
     assert world.rows() == ["r2", "r3"]
     world.now += INTERVAL
-    with contextlib.suppress(Unavailable):
-        world.drain(pipeline)
+    return world
 
 
-def late_letters(world: World) -> list[str]:
-    return [letter["path"] for letter in world.letters() if letter["stage"] == "late"]
+def again(world: World, times: int = 3) -> None:
+    """Further sweeps, each of a process of its own."""
+    for _ in range(times):
+        world.now += INTERVAL
+        world.drain()
 
 
-def test_a_late_file_is_reported_once_and_not_ingested() -> None:
+def outcomes(world: World, path: str = LATE) -> list[str]:
+    """What the journal's batches say of a file."""
+    return [
+        file["outcome"]
+        for name, (data, _) in world.sink.objects.items()
+        if name.startswith("_blizzard/journal/events_main/")
+        for file in json.loads(data)["files"]
+        if file["path"] == path
+    ]
+
+
+def ledger_of(world: World) -> Ledger:
+    """As anybody reads it."""
+    ledger = Ledger(world.sink, "events_main")
+    ledger.load(world.pipeline().load().ledger)
+    return ledger
+
+
+# -- what becomes of them ------------------------------------------------------------
+
+
+def test_a_late_file_is_quarantined_once_unless_told_otherwise() -> None:
     world = late_world()
     counter = LATE_FILES.labels("events/main")
     before = counter._value.get()
-    with_a_late_file(world)
-    assert counter._value.get() == before + 1
-    for _ in range(3):
-        world.now += INTERVAL
-        world.drain()
-    assert counter._value.get() == before + 1
+    world.drain()
+    again(world)
+    [letter] = world.letters()
+    assert (letter["path"], letter["stage"]) == (f"mem://raw/{LATE}", "late")
+    assert f"later than the grace period of {GRACE:g} s" in letter["error"]
+    assert outcomes(world) == ["quarantined"]
     assert world.rows() == ["r2", "r3"]
+    assert world.checkpoint()["totals"]["quarantined"] == 1
+    assert counter._value.get() == before + 1
+    assert world.checkpoint()["partition_watermarks"] == {"d=1": "3.ndjson"}
+
+
+def test_a_late_file_is_reported_once_when_told_so() -> None:
+    world = late_world(late_files="report")
+    counter = LATE_FILES.labels("events/main")
+    before = counter._value.get()
+    world.drain()
+    again(world)
+    assert outcomes(world) == ["reported"]
     assert world.letters() == []
-
-
-def test_a_late_file_is_quarantined_when_told_so() -> None:
-    world = late_world(late_files="quarantine")
-    with_a_late_file(world)
-    assert late_letters(world) == ["mem://raw/d=1/1.ndjson"]
-    assert "'2.ndjson' was passed" in world.letters()[0]["error"]
+    assert world.rows() == ["r2", "r3"]
+    assert counter._value.get() == before + 1
 
 
 def test_a_late_file_is_ingested_once_when_told_so() -> None:
     world = late_world(late_files="ingest")
-    with_a_late_file(world)
+    world.drain()
+    again(world)
+    assert outcomes(world) == ["ingested"]
     assert world.rows() == ["late", "r2", "r3"]
-    watermarks = world.checkpoint()["partition_watermarks"]
-    assert watermarks == {"d=1": "3.ndjson"}
-    for _ in range(3):
-        world.now += INTERVAL
-        world.drain()
-    assert world.rows() == ["late", "r2", "r3"]
+    assert world.checkpoint()["partition_watermarks"] == {"d=1": "3.ndjson"}
+    assert "queue" not in world.checkpoint()
 
 
 def test_a_late_file_that_cannot_be_read_is_tried_again() -> None:
     world = late_world(late_files="ingest")
-    world.engine.flaky["d=1/1.ndjson"] = 2
-    with_a_late_file(world)
-    pipeline = world.pipeline()
-    for _ in range(3):
-        with contextlib.suppress(Unavailable):
-            pipeline.cycle(threading.Event())
+    world.engine.flaky[LATE] = 2
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            world.drain()
+        assert [entry["path"] for entry in world.checkpoint()["queue"]] == [LATE]
+    world.drain()
+    again(world)
     assert world.rows() == ["late", "r2", "r3"]
 
 
-@pytest.mark.parametrize("at", range(40))
-def test_death_while_a_late_file_is_ingested(at: int) -> None:
-    world = late_world(late_files="ingest")
-    world.put("d=1/2.ndjson", "r2")
-    pipeline = world.drain()
-    world.now += 101
-    world.put("d=1/3.ndjson", "r3")
-    world.drain(pipeline)
-    world.now += 101
-    world.put("d=1/4.ndjson", "r4")
-    world.drain(pipeline)
-    world.now += 10
-    world.put("d=1/1.ndjson", "late")
-    world.now += INTERVAL
-    dying = Dying(world.sink, world.dlq)
-    dying.arm(at)
-    with contextlib.suppress(Died):
+@pytest.mark.parametrize("late_files", ["quarantine", "ingest"])
+@pytest.mark.parametrize("at", range(0, 46, 3))
+def test_death_while_a_late_file_is_dealt_with(at: int, late_files: str) -> None:
+    for step in range(at, at + 3):
+        world = late_world(late_files=late_files)
+        dying = Dying(world.sink, world.dlq)
+        dying.arm(step)
+        with contextlib.suppress(Died):
+            world.drain()
+        dying.arm(-1)
         world.drain()
-    dying.arm(-1)
+        again(world)
+        letters = [letter["path"] for letter in world.letters()]
+        if late_files == "ingest":
+            assert (world.rows(), letters) == (["late", "r2", "r3"], [])
+        else:
+            assert (world.rows(), letters) == (["r2", "r3"], [f"mem://raw/{LATE}"])
+        assert len(outcomes(world)) == 1
+
+
+def test_a_daemon_that_was_replaced_says_nothing_of_late_files() -> None:
+    world = late_world()
+    replaced = world.pipeline()
+    world.now -= INTERVAL
+    replaced.cycle(threading.Event())
     world.drain()
     world.now += INTERVAL
-    world.drain()
-    assert world.rows() == ["late", "r2", "r3", "r4"]
+    with pytest.raises(FencedError):
+        replaced.cycle(threading.Event())
+    assert world.letters() == []
+    assert outcomes(world) == []
 
 
 def test_a_late_file_in_a_closed_partition_is_found() -> None:
-    world = late_world(max_tracked_partitions=2, late_files="ingest")
+    world = World(
+        late_sweep_interval_secs=INTERVAL,
+        grace_period_secs=GRACE,
+        max_tracked_partitions=2,
+        late_files="ingest",
+    )
     for day in range(1, 6):
         world.put(f"d={day}/5.ndjson", f"r{day}")
         world.drain()
-        world.now += 101
+        world.now += GRACE + 2
     world.put("d=6/5.ndjson", "r6")
     world.drain()
-    world.drain()
-    world.now += 10
     assert world.checkpoint()["floor"] >= "d=4"
     world.put("d=1/9.ndjson", "late above what was done there")
     world.put("d=0/1.ndjson", "late in a partition that never was")
@@ -148,102 +181,369 @@ def test_a_late_file_in_a_closed_partition_is_found() -> None:
     assert set(world.checkpoint()["partition_watermarks"]) <= {"d=4", "d=5", "d=6"}
 
 
-def test_what_a_cold_start_left_out_is_old_and_not_late() -> None:
-    progress = Progress("Active", "d=5/1", {"d=5": PartitionProgress("1", "1")}, 1, "d=4")
-    passed = recorded(Passed(listed=1000.0), Progress(), progress)
-    listed = [Entry("d=1/1", 1, 500.0), Entry("d=1/2", 1, 2000.0)]
-    assert [found.entry.path for found in find_late(passed, progress, listed)] == ["d=1/2"]
+# -- what is not late ----------------------------------------------------------------
 
 
-def test_a_store_whose_clock_runs_ahead_makes_no_file_late() -> None:
-    """A file that was ingested may carry a time after the scan that found it."""
-    ahead = 120.0
-    found = [Entry("d=1/a", 1, 1000.0 + ahead)]
-    passed = observed(Passed(), Progress(depth=1), found, 1000.0)
-    old = Progress(depth=1)
-    new = advance(old, found, (), 1000.0, 0)
-    passed = recorded(passed, old, new)
-    assert find_late(passed, new, found) == ()
+@pytest.mark.parametrize("modified", [0.0, 1e12])
+def test_modification_times_make_no_file_late_and_hide_none(modified: float) -> None:
+    world = late_world()
+    for path, (data, _) in list(world.source.objects.items()):
+        world.source.objects[path] = (data, modified)
+    world.drain()
+    again(world)
+    assert [letter["path"] for letter in world.letters()] == [f"mem://raw/{LATE}"]
 
 
-names = st.integers(0, 30).map("{:02d}".format)
+def test_a_file_that_was_rewritten_is_not_late() -> None:
+    world = late_world()
+    world.source.objects.pop(LATE)
+    world.put("d=1/2.ndjson", "other")
+    world.drain()
+    again(world)
+    assert world.letters() == []
 
 
-@given(
-    arrivals=st.lists(st.tuples(names, st.integers(6, 200)), min_size=1, max_size=25),
-    grace=st.sampled_from([0, 50, 300]),
-)
-def test_the_sweep_finds_exactly_what_was_not_ingested(
-    arrivals: list[tuple[str, int]], grace: int
+def test_history_below_the_origin_of_a_cold_start_is_not_late_and_what_comes_there_is() -> None:
+    world = World(
+        partition_filter={"prefix_template": "date=%Y-%m-%d", "lookback": 1},
+        late_sweep_interval_secs=INTERVAL,
+        grace_period_secs=GRACE,
+    )
+    for day in range(1, 9):
+        world.put(f"date=2025-06-0{day}/1.ndjson", "history")
+    world.put("date=2025-06-15/1.ndjson", "r")
+    world.drain()
+    # Its first sweep is due at once, to tell history from what comes.
+    assert world.checkpoint()["sweep"]["noted"]
+    again(world)
+    assert world.letters() == []
+    world.put("date=2025-06-03/2.ndjson", "late")
+    world.now += INTERVAL
+    world.drain()
+    again(world)
+    assert [letter["path"] for letter in world.letters()] == ["mem://raw/date=2025-06-03/2.ndjson"]
+    assert world.rows() == ["r"]
+
+
+def test_the_first_sweep_of_an_older_releases_checkpoint_accuses_nobody() -> None:
+    world = World(late_sweep_interval_secs=INTERVAL, grace_period_secs=GRACE)
+    world.put("d=1/1.ndjson", "done by the older release")
+    world.put("d=1/5.ndjson", "done by it as well")
+    document = {
+        "schema_version": 1,
+        "watermark": {"state": "Active", "value": "d=1/5.ndjson"},
+        "partition_watermarks": {"d=1": "5.ndjson"},
+        "partition_depth": 1,
+        "last_update_ts": 1,
+        "passed": {"partitions": {"d=1": [["5.ndjson", world.now - DAY]]}, "swept": world.now},
+    }
+    world.sink.put_atomic("_blizzard/events_main_checkpoint.json", json.dumps(document).encode())
+    world.drain()
+    assert not world.checkpoint()["sweep"]["whole"]
+    again(world, 1)
+    assert world.checkpoint()["sweep"]["whole"]
+    assert ledger_of(world).settled_as("d=1/1.ndjson") == "noted"
+    world.put("d=1/0.ndjson", "late")
+    again(world)
+    assert world.rows() == []
+    assert [letter["path"] for letter in world.letters()] == ["mem://raw/d=1/0.ndjson"]
+
+
+@pytest.mark.parametrize("suffix", ["_backfill_d=1..d=1", "~replay"])
+def test_what_another_run_of_the_source_has_settled_is_not_late(suffix: str) -> None:
+    world = late_world()
+    sibling = f"events_main{suffix}"
+    _journal(world.sink, sibling, {LATE: "ingested"})
+    document = {**world.checkpoint(), "writer": None}
+    world.sink.put_atomic(f"_blizzard/{sibling}_checkpoint.json", json.dumps(document).encode())
+    world.drain()
+    # It is remembered: the other run's journal may be gone one day.
+    for path in [p for p in world.sink.objects if sibling in p]:
+        world.sink.delete(path)
+    again(world)
+    assert world.letters() == []
+    assert ledger_of(world).settled_as(LATE) == "noted"
+
+
+# -- slices ----------------------------------------------------------------------------
+
+
+def sliced(monkeypatch: pytest.MonkeyPatch, late_files: str = "quarantine") -> World:
+    """A sweep that takes several slices, with late files all over."""
+    monkeypatch.setattr(sweep, "SLICE_PAGES", 1)
+    world = World(late_sweep_interval_secs=INTERVAL, grace_period_secs=GRACE, late_files=late_files)
+    for day in range(1, 6):
+        world.put(f"d={day}/5.ndjson", f"r{day}")
+    world.drain()
+    world.now += GRACE + 2
+    world.put("d=5/6.ndjson", "r6")
+    world.drain()
+    for day in range(1, 6):
+        world.put(f"d={day}/1.ndjson", f"late {day}")
+    world.now += INTERVAL
+    return world
+
+
+def test_a_sweep_goes_on_slice_by_slice_and_polls_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each arrival is followed by a poll; at the end, ingested + late = everything."""
-    now = DAY
-    progress, passed = Progress(depth=1), Passed()
-    listed: dict[str, Entry] = {}
-    done: set[str] = set()
-    for name, pause in arrivals:
-        now += pause
-        path = f"d=1/{name}"
-        listed.setdefault(path, Entry(path, 1, now))
-        now += 10  # beyond the slack that clocks are allowed
-        from_scan = [
-            e
-            for e in listed.values()
-            if e.path not in done
-            and (
-                "d=1" not in progress.partitions
-                or e.path[4:] > (progress.partitions["d=1"].before or "")
-            )
-        ]
-        passed = observed(passed, progress, from_scan, now)
-        moved = advance(progress, from_scan, (), now, grace)
-        passed = recorded(passed, progress, moved)
-        done |= {e.path for e in from_scan}
-        progress = moved
-    late = {found.entry.path for found in find_late(passed, progress, listed.values())}
-    assert not late & done
-    if len(arrivals) <= TIMELINE_ENTRIES:  # nothing was thinned
-        assert late | done == set(listed)
+    world = sliced(monkeypatch)
+    pipeline = world.pipeline()
+    cursors = []
+    for number in range(6):
+        world.put(f"d=6/{number}.ndjson", f"new {number}")
+        pipeline.cycle(threading.Event())
+        assert f"new {number}" in world.rows()
+        cursors.append(world.checkpoint()["sweep"]["cursor"])
+        assert len(world.letters()) <= (number + 1) * world.source.page_keys
+    assert cursors[0] == "d=2/1.ndjson"
+    assert None in cursors
+    assert len(world.letters()) == 5
 
 
-def test_a_timeline_stays_short_and_thins_towards_later_times() -> None:
-    progress, passed = Progress(depth=1), Passed()
-    for step in range(500):
-        passed = observed(passed, progress, (), float(step))
-        moved = advance(progress, [Entry(f"d=1/{step:05d}", 1, 0)], (), step + 2 * DAY, 0)
-        passed = recorded(passed, progress, moved)
-        progress = moved
-    timeline = passed.partitions["d=1"]
-    assert len(timeline) <= TIMELINE_ENTRIES
-    assert timeline[-1] == ("00499", 499.0)
-    assert list(timeline) == sorted(timeline)
-    for name, at in timeline:
-        assert at >= int(name)
+def test_a_restart_goes_on_where_the_sweep_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = sliced(monkeypatch)
+    world.pipeline().cycle(threading.Event())
+    cursor = world.checkpoint()["sweep"]["cursor"]
+    asked: list[str] = []
+    listing = world.source.list_range
+
+    def noted(after: str, until: str | None) -> Iterator[Page]:
+        asked.append(after)
+        return listing(after, until)
+
+    world.source.list_range = noted  # type: ignore[method-assign]  # to see it called
+    world.pipeline().cycle(threading.Event())
+    assert asked[-1] == cursor
+    for _ in range(5):
+        world.drain()
+    assert len(world.letters()) == 5
+
+
+def test_a_sweep_that_fails_is_a_warning_and_polls_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = sliced(monkeypatch)
+    listing = world.source.list_range
+
+    def broken(after: str, until: str | None) -> Iterator[Page]:
+        if not after and until is None:  # the sweep's, from the start
+            raise Unavailable("mem://raw: 503")
+        return listing(after, until)
+
+    world.source.list_range = broken  # type: ignore[method-assign]  # the fault
+    pipeline = world.pipeline()
+    world.put("d=6/1.ndjson", "new")
+    assert pipeline.cycle(threading.Event())
+    assert "new" in world.rows()
+    world.source.list_range = listing  # type: ignore[method-assign]  # mended
+    pipeline.cycle(threading.Event())
+    assert world.letters() == []  # it rests
+    world.now += INTERVAL
+    for _ in range(6):
+        pipeline.cycle(threading.Event())
+    assert len(world.letters()) == 5
+
+
+def test_the_fault_above_is_one_that_a_poll_would_raise() -> None:
+    world = World()
+
+    def broken(_after: str, _until: str | None) -> Iterator[Page]:
+        raise Unavailable("mem://raw: 503")
+
+    world.source.list_range = broken  # type: ignore[method-assign]  # the fault
+    with pytest.raises(StorageError):
+        world.pipeline().cycle(threading.Event())
+
+
+# -- exactly what was not done ---------------------------------------------------------
+
+
+names = st.sampled_from([f"d={day}/{n}.ndjson" for day in (1, 2) for n in range(8)])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    arrivals=st.lists(st.tuples(names, st.sampled_from([1.0, 60.0, 250.0])), max_size=20),
+    late_files=st.sampled_from(["quarantine", "report", "ingest"]),
+    tracked=st.sampled_from([1, 9]),
+    restarts=st.booleans(),
+)
+def test_every_file_is_ingested_or_found_late_and_never_both(
+    arrivals: list[tuple[str, float]], late_files: str, tracked: int, *, restarts: bool
+) -> None:
+    world = World(
+        late_sweep_interval_secs=INTERVAL,
+        grace_period_secs=GRACE,
+        late_files=late_files,
+        max_tracked_partitions=tracked,
+    )
+    pipeline = world.drain()
+    for path, pause in arrivals:
+        if path not in world.source.objects:
+            world.put(path, path)
+        pipeline = world.drain(None if restarts else pipeline)
+        world.now += pause
+    again(world)
+    paths = sorted(world.source.objects)
+    settled = [outcome for path in paths for outcome in outcomes(world, path)]
+    assert len(settled) == len(paths)
+    assert all(len(outcomes(world, path)) == 1 for path in paths)
+    ingested = [path for path in paths if outcomes(world, path) == ["ingested"]]
+    assert world.rows() == ingested
+    if late_files == "ingest":
+        assert ingested == paths
+
+
+# -- the ledger ------------------------------------------------------------------------
+
+
+def _journal(sink: MemoryStorage, source_id: str, files: dict[str, Outcome], n: int = 0) -> str:
+    """A batch in the journal that says this of files."""
+    batch = f"0190{n:04}-0000-7000-8000-000000000000"
+    finished_ = tuple(FinishedFile(path, outcome) for path, outcome in files.items())
+    entries = tuple(Entry(path, 1, 0.0) for path in files)
+    Journal(sink, source_id).write(
+        Batch(batch, 1, "publishing", 1.0, entries, 1.0, finished=finished_, committed_ts=2.0)
+    )
+    return batch
+
+
+@pytest.mark.parametrize("folded", [False, True])
+@pytest.mark.parametrize(
+    ("said", "settled"),
+    [
+        ([], None),
+        (["retry"], None),
+        (["ingested"], "rows"),
+        (["quarantined"], "none"),
+        (["reported"], "none"),
+        (["retry", "ingested"], "rows"),
+        (["quarantined", "ingested"], "rows"),
+        (["reported", "ingested"], "rows"),
+        (["ingested", "quarantined"], "rows"),
+        (["quarantined", "quarantined"], "none"),
+    ],
+)
+def test_the_ledger_knows_what_came_of_a_file(
+    said: list[Outcome], settled: Settled | None, *, folded: bool
+) -> None:
+    sink = MemoryStorage()
+    ledger = Ledger(sink, "events_main")
+    ledger.load(())
+    segments: Any = ()
+    for number, outcome in enumerate(said):
+        _journal(sink, "events_main", {"a": outcome, "b": "ingested"}, number)
+        if folded:
+            segments = ledger.fold() or segments
+            ledger.saved()
+    if folded:
+        for path in [p for p in sink.objects if "/journal/" in p]:
+            sink.delete(path)
+    reader = Ledger(sink, "events_main")
+    reader.load(segments)
+    reader.look()
+    assert reader.settled_as("a") == settled
+    assert reader.not_settled(["a", "b", "c"]) == [
+        *(["a"] if settled is None else []),
+        *([] if said else ["b"]),
+        "c",
+    ]
+
+
+def test_the_ledger_keeps_what_was_noted_apart_from_what_was_done() -> None:
+    sink = MemoryStorage()
+    ledger = Ledger(sink, "events_main")
+    ledger.load(())
+    ledger.note(["a"])
+    ledger.note_history(["b"])
+    assert [ledger.settled_as(path) for path in "abc"] == ["noted", None, None]
+    assert ledger.not_settled(["a", "b", "c"]) == ["b", "c"]
+    assert ledger.not_history(["a", "b", "c"]) == ["a", "c"]
+
+
+def test_the_journal_is_folded_before_it_is_pruned_and_late_files_stay_known() -> None:
+    world = late_world()
+    world.drain()
+    batches = len(list(Journal(world.sink, "events_main").batches()))
+    world.now = 2 * KEPT_SECS + 4e9  # later than any batch was named
+    world.put("d=1/9.ndjson", "r9")
+    again(world, 2)
+    left = list(Journal(world.sink, "events_main").batches())
+    assert batches > 1
+    assert len(left) < batches
+    again(world)
+    assert len(world.letters()) == 1
+    assert world.rows() == ["r2", "r3", "r9"]
+    assert ledger_of(world).settled_as(LATE) == "none"
+    assert ledger_of(world).settled_as("d=1/2.ndjson") == "rows"
+
+
+def test_the_journal_of_names_that_the_checkpoint_leaves_to_it_is_not_pruned() -> None:
+    world = World(grace_period_secs=1e10, late_sweep_interval_secs=INTERVAL)
+    world.settings["checkpoint"] = world.settings["checkpoint"].model_copy(
+        update={"interval_files": 10_000}
+    )
+    world.source.page_keys = world.sink.page_keys = 10_000
+    for number in range(INLINE_NAMES + 1):
+        world.put(f"d=1/{number:05}.ndjson", "r")
+    world.drain()
+    world.now = 2 * KEPT_SECS + 4e9
+    again(world, 2)
+    assert world.checkpoint()["schema_version"] == 2
+    world.drain()
+    assert len(world.engine.jobs) == 1
+    assert world.letters() == []
+
+
+# -- how late they come ------------------------------------------------------------------
+
+
+def found_after(progress: Progress, path: str, modified: float) -> float:
+    """The lateness measured of a file that a scan from 1040 to 1050 found, the one before at 1000.
+
+    0 if none was.
+    """
+    before, scanned = Scanned(1000.0, 1010.0), Scanned(1040.0, 1050.0)
+    [*days] = measured((), progress, [Entry(path, 1, modified)], before, scanned)
+    return days[0][1] if days else 0.0
+
+
+def test_lateness_is_measured_between_the_scans_that_did_and_did_not_see_the_file() -> None:
+    progress = finished(Progress(depth=1), ["d=1/m"], 990.0, nothing_waits)
+    assert found_after(progress, "d=1/c", 1020.0) == 30
+    # What a modification time says beyond that is not believed.
+    assert found_after(progress, "d=1/c", 0.0) == 10
+    assert found_after(progress, "d=1/c", 1e12) == 60
+    assert found_after(progress, "d=1/z", 1020.0) == 0
+    assert found_after(progress, "d=2/c", 1020.0) == 0
+
+
+def test_the_first_scan_of_a_process_measures_nothing() -> None:
+    progress = finished(Progress(depth=1), ["d=1/m"], 0.0, nothing_waits)
+    entry = Entry("d=1/c", 1, 500.0)
+    assert measured((), progress, [entry], None, Scanned(1000.0, 1010.0)) == ()
 
 
 def test_the_grace_period_sizes_itself_within_bounds() -> None:
     low, first, high = AUTO_GRACE_SECS
-    assert auto_grace(Passed()) == first
+    now = 20_000 * DAY
+    assert auto_grace((), now) == first
 
     def after(secs: float) -> float:
-        return auto_grace(late_by(Passed(), [LateFile(Entry("a", 1, 0), "b", secs)], DAY))
+        return auto_grace(with_worst((), secs, now), now)
 
     assert after(1) == low
     assert after(400) == 800
     assert after(DAY) == high
-    # A week later it is forgotten.
-    old = late_by(Passed(), [LateFile(Entry("a", 1, 0), "b", 400)], DAY)
-    assert auto_grace(late_by(old, [LateFile(Entry("a", 1, 0), "b", 100)], 9 * DAY)) == 200
+    # A week later it is forgotten, and a day that has not come yet does not count.
+    old = with_worst((), 400, now)
+    assert auto_grace(with_worst(old, 100, now + 8 * DAY), now + 8 * DAY) == 200
+    assert auto_grace(old, now + 8 * DAY) == first
+    assert auto_grace(old, now - 2 * DAY) == first
 
 
-def test_lateness_is_measured_on_files_found_within_the_grace_period() -> None:
-    progress = advance(Progress(depth=1), [Entry("d=1/m", 1, DAY)], (), DAY, 300)
-    assert lateness_of(progress, Entry("d=1/c", 1, DAY + 40)) == 40
-    assert lateness_of(progress, Entry("d=1/z", 1, DAY + 40)) == 0
-    assert lateness_of(progress, Entry("d=2/c", 1, DAY + 40)) == 0
-
-
-def test_status_shows_the_grace_period_that_is_used() -> None:
+def test_the_grace_period_that_is_used_follows_what_scans_have_seen() -> None:
     world = World(grace_period_secs="auto")
     world.put("d=1/5.ndjson", "r5")
     pipeline = world.drain()
@@ -251,11 +551,25 @@ def test_status_shows_the_grace_period_that_is_used() -> None:
     world.put("d=1/1.ndjson", "within the first 300 s")
     world.drain(pipeline)
     assert world.rows() == ["r5", "within the first 300 s"]
-    assert auto_grace(pipeline.load().passed) == 400
+    assert pipeline.grace_period_secs(pipeline.load()) == 400
+
+
+def test_a_file_later_than_the_grace_period_makes_it_longer() -> None:
+    world = World(grace_period_secs="auto", late_sweep_interval_secs=INTERVAL)
+    world.put("d=1/5.ndjson", "r5")
+    pipeline = world.drain()
+    world.now += 302
+    world.put("d=1/6.ndjson", "r6")
+    world.drain(pipeline)
+    world.put("d=1/1.ndjson", "late")
+    world.now += INTERVAL
+    world.drain(pipeline)
+    assert len(world.letters()) == 1
+    assert pipeline.grace_period_secs(pipeline.load()) == 600
 
 
 def test_how_far_behind_is_counted_in_partitions() -> None:
     progress = Progress(
         depth=1, partitions={f"d={n}": PartitionProgress("a", "a") for n in range(5)}
     )
-    assert partitions_behind(progress, LateFile(Entry("d=1/a", 1, 0), "a", 1)) == 3
+    assert partitions_behind(SourceState(progress), "d=1/a") == 3

@@ -43,7 +43,8 @@ def check_cold_start(parts: Parts) -> None:
     if sink.stat(checkpoint_path(parts.id)) is not None:
         return
     trace = next(_traces(parts, sink), None)
-    if trace is not None:
+    # Looked at again: what is there now may be of one that began while we looked.
+    if trace is not None and sink.stat(checkpoint_path(parts.id)) is None:
         raise ColdStartRefused(
             f"{parts.name}: {sink.uri}/{checkpoint_path(parts.id)} is missing, but {trace}; a start"
             f" from nothing would ingest everything again. {_BESIDE if parts.suffix else _LIVE}"

@@ -97,7 +97,8 @@ def validate_transforms(config: Config) -> None:
 def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: bool) -> int:
     """Ingest a closed range of a source beside its live daemon. Returns the exit code.
 
-    Raises `ConfigError` for an unknown source and `RangeRefused`.
+    Raises `ConfigError` for an unknown source, `RangeRefused`, and `StateError` where the
+    live daemon would be refused, too.
     """
     source = source_of(config, where)
     for prefix in (chosen.first, chosen.last):
@@ -109,6 +110,8 @@ def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: b
     check_range(chosen, state, backfill_ranges(parts), replay=replay)
     if state is None:
         raise StateError(f"{live.name}: its checkpoint is gone")
+    # Kept in another way, it would say nothing of what this backfill is to leave out.
+    live.check(state)
     ledger = read_ledger(live.sink, parts.id)
     scope = Scope(chosen.gap, partial(is_ours, state, ledger, replay=replay))
     engine = LateEngine(partial(spark_engine, config, "blizzard-backfill"))

@@ -155,7 +155,7 @@ class SourcePipeline:
 
     def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:
         """What the next poll would find; ``whole``: the ones after it as well. Writes nothing."""
-        self._check(state)
+        self.check(state)
         source = self._source
         if not source.use_watermark:
             if self._state is None:
@@ -405,7 +405,7 @@ class SourcePipeline:
         self.activity.saved(state)
         return state
 
-    def _check(self, state: SourceState) -> None:
+    def check(self, state: SourceState) -> None:
         """Raise `StateError` if the state is not this source's or was kept in another way."""
         check_identity(state, self._parts.identity, self._source.id, self._where)
         check_tracking(state, self._source, self._where)
@@ -440,5 +440,5 @@ class SourcePipeline:
         return state
 
     def _checked(self, state: SourceState) -> SourceState:
-        self._check(state)
+        self.check(state)
         return state

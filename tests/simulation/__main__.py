@@ -87,9 +87,7 @@ def _hunt(chosen: argparse.Namespace) -> int:
     return int(bool(missed))
 
 
-def _all(
-    first: int, count: int, jobs: int
-) -> Iterator[tuple[int, list[str], Counter[str]]]:
+def _all(first: int, count: int, jobs: int) -> Iterator[tuple[int, list[str], Counter[str]]]:
     seeds = iter(range(first, first + count))
     chunks = iter(lambda: list(islice(seeds, CHUNK)), [])
     if jobs == 1 or count <= CHUNK:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from tests.simulation import adaptor
 from tests.simulation.cover import Cover, Covers
 from tests.simulation.engine import rows_of
 from tests.simulation.plan import source_uri
-from tests.simulation.world import DLQ, SINK, SourceFile, World
+from tests.simulation.world import DLQ, SINK, SourceFile, Version, World
 
 if TYPE_CHECKING:
     from tests.simulation.director import Director
@@ -87,9 +88,9 @@ def _table(world: World, found: Found) -> list[str]:
     refused = {json.loads(line)["path"] for line in lines}
     wrong += [f"on record: {path}, which is committed" for path in sorted(refused & live)]
     for path in sorted(sink.objects):
-        if path.endswith(".parquet") and not is_hidden(path) and path not in adds:
-            if path not in refused:
-                wrong.append(f"uncommitted: {path} is in the directory, not in the log or on record")
+        is_data = path.endswith(".parquet") and not is_hidden(path)
+        if is_data and path not in adds and path not in refused:
+            wrong.append(f"uncommitted: {path} is in the directory, not in the log or on record")
     return wrong
 
 
@@ -135,9 +136,31 @@ def _states(world: World, found: Found) -> None:
 
 def _file(world: World, file: SourceFile, cover: Cover, found: Found) -> list[str]:
     """What became of one source file, against what was promised for it."""
-    wrong = []
     name = f"{file.source}/{file.path}"
     came = [v for v in file.versions if any(found.rows[row] for row in v.rows)]
+    wrong = _rows(name, file, came, cover, found)
+    if found.letters[name] and came and not cover.may_have_letter:
+        wrong.append(f"both: {name} has its rows in the table and a dead letter")
+    if cover.excluded:
+        return [*wrong, f"excluded: {name} is in the table"] if came else wrong
+    if came:
+        return [*wrong, *_records(file, came[0].number, found, cover)]
+    if "ingested" in found.journal.get((file.source, file.path), []) and file.versions[0].rows:
+        wrong.append(f"vanished: {name} was ingested by the journal and has no rows")
+    if _is_told(world, file, cover, found) or world.deeds[f"may skip {file.source[-1]}"]:
+        return wrong
+    if cover.promised:
+        return [*wrong, f"lost: {name} ({cover.why})"]
+    if cover.must_be_told:
+        return [*wrong, f"silent: {name} is gone and nobody says so ({cover.why})"]
+    return wrong
+
+
+def _rows(
+    name: str, file: SourceFile, came: Sequence[Version], cover: Cover, found: Found
+) -> list[str]:
+    """The rows of one version, each of them once."""
+    wrong = []
     for version in came:
         counts = [found.rows[row] for row in version.rows]
         if max(counts) > 1 and not cover.may_repeat:
@@ -145,35 +168,19 @@ def _file(world: World, file: SourceFile, cover: Cover, found: Found) -> list[st
         if min(counts) == 0:
             wrong.append(f"torn: {name} version {version.number} came in part: {counts}")
     if len(came) > 1 and not cover.may_repeat:
-        wrong.append(f"twice: {name} came in {len(came)} versions")
-    letters = found.letters[name]
-    if came and letters and not cover.may_have_letter:
-        wrong.append(f"both: {name} has its rows in the table and a dead letter")
-    if cover.excluded:
-        if came:
-            wrong.append(f"excluded: {name} is in the table")
-        return wrong
-    if came:
-        wrong += _records(file, came[0].number, found, cover)
-    outcomes = found.journal.get((file.source, file.path), [])
-    if not came and "ingested" in outcomes:
-        version = file.versions[0]
-        if version.rows:
-            wrong.append(f"vanished: {name} was ingested by the journal and has no rows")
-    if found.put_away[name] and not cover.promised:
-        return wrong
-    if came or letters or (file.source, file.path) in found.pending or file.deleted is not None:
-        return wrong
-    reported = (int(file.source[-1]), file.path) in world.reported
-    if reported and world.settings.late_files == "report" and not cover.promised:
-        return wrong
-    if world.deeds[f"may skip {file.source[-1]}"]:
-        return wrong
-    if cover.promised:
-        wrong.append(f"lost: {name} ({cover.why})")
-    elif cover.must_be_told:
-        wrong.append(f"silent: {name} is gone and nobody says so ({cover.why})")
+        wrong.append(f"twice: {name} came in {len(came)} of {len(file.versions)} versions")
     return wrong
+
+
+def _is_told(world: World, file: SourceFile, cover: Cover, found: Found) -> bool:
+    """Whether somebody who looks finds out what became of a file without rows."""
+    name = f"{file.source}/{file.path}"
+    if found.letters[name] or (file.source, file.path) in found.pending or file.deleted is not None:
+        return True
+    if cover.promised:
+        return False
+    reported = (int(file.source[-1]), file.path) in world.reported
+    return bool(found.put_away[name]) or (reported and world.settings.late_files == "report")
 
 
 def _records(file: SourceFile, number: int, found: Found, cover: Cover) -> list[str]:

@@ -100,6 +100,7 @@ def backfill(_director: Director, found: Event, process: Process) -> None:
     state = read_state(live.stores.sink, live.id)
     if state is None or not state.origin:
         return
+    SourcePipeline(live).check(state)
     day, _, hour = state.origin.partition("/")
     # The day before the one that the live daemon began with.
     last = f"{day[:-1]}{chr(ord(day[-1]) - 1)}" if day[-1] != "0" else f"{day[:5]}2023-12-31"
@@ -130,9 +131,7 @@ def rewound(director: Director, found: Event, process: Process) -> None:
     partition = min(known)
     name = str(known[partition].watermark)
     world.deeds[f"may skip {number}"] += 1
-    rewind.change(
-        source, seen, lambda state: rewind.moved(state, partition, name), process.clock()
-    )
+    rewind.change(source, seen, lambda state: rewind.moved(state, partition, name), process.clock())
 
 
 _COMMANDS = {"replay": replay, "backfill": backfill, "rewound": rewound}

@@ -92,9 +92,13 @@ class Covers:
             if other == partition:
                 if order_key(above) > key:
                     ends.append(ended)
-            elif closes and other.count("/") + 1 >= self._depth and partition_key(other) > low:
-                if not self._is_ahead(path):
-                    ends.append(ended)
+            elif (
+                closes
+                and other.count("/") + 1 >= self._depth
+                and partition_key(other) > low
+                and not self._is_ahead(path)
+            ):
+                ends.append(ended)
         return min(ends) + self._world.settings.grace
 
     def _origin(self, uri: str) -> str | None:

@@ -73,9 +73,7 @@ class Table:
 class SimulatedLog(DeltaLog):
     """One process's view of the log. ``clock`` is the process's own."""
 
-    def __init__(
-        self, table: Any, storage: Any, pool: Any, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, table: Any, storage: Any, pool: Any, clock: Callable[[], float]) -> None:
         super().__init__(table, storage, pool)
         self._clock = clock
 
@@ -174,7 +172,7 @@ class SimulatedLog(DeltaLog):
         ]
         return found
 
-    def _chore(self, action: Callable[[Any], Any]) -> Any:
+    def _chore(self, _action: Callable[[Any], Any]) -> Any:
         """A log checkpoint, the only chore that is simulated; the log is cleaned up with it."""
         self.refresh()
         table = self._handle
@@ -198,14 +196,18 @@ def opened(storage: Client) -> Table | None:
         except NotFound:
             continue
         rows = pq.read_table(pa.BufferReader(raw)).to_pylist()
-        table.apply([{k: v for k, v in row.items() if v is not None} for row in rows], int(name[:20]))
+        table.apply(
+            [{k: v for k, v in row.items() if v is not None} for row in rows], int(name[:20])
+        )
         return table
     return table if any(name.endswith(".json") for name in names) else None
 
 
 def checkpoint(storage: Client, table: Table) -> None:
     """Write the log checkpoint of a version."""
-    rows: list[dict[str, Any]] = [{"txn": {"appId": a, "version": v}} for a, v in table.transactions.items()]
+    rows: list[dict[str, Any]] = [
+        {"txn": {"appId": a, "version": v}} for a, v in table.transactions.items()
+    ]
     rows.append(
         {
             "metaData": {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.simulation import adaptor, people
+from tests.simulation import people
 from tests.simulation.faults import Shot
 from tests.simulation.plan import Event, source_uri
 from tests.simulation.processes import RESTART_SECS, Process
 from tests.simulation.scheduler import Owner
-from tests.simulation.world import SINK, SourceFile, Version, World
+from tests.simulation.world import SourceFile, Version, World
 
 # Who looks after the daemons does so this often.
 LOOK_SECS = 5.0
@@ -143,7 +143,9 @@ class Director:
     def _put(self, file: SourceFile, found: Event) -> None:
         world = self.world
         number = len(file.versions)
-        rows = tuple(f"{file.source[-1]}:{file.path}@{number}#{i}" for i in range(found.get("rows", 1)))
+        rows = tuple(
+            f"{file.source[-1]}:{file.path}@{number}#{i}" for i in range(found.get("rows", 1))
+        )
         bad = tuple(f"?{file.path}@{number}#{i}" for i in range(found.get("bad_rows", 0)))
         flavour = found.get("flavour")
         lines = [*([flavour] if flavour else []), *rows, *bad]
@@ -156,7 +158,9 @@ class Director:
         world.bucket(file.source).put(file.path, "\n".join(lines).encode(), modified)
         file.versions.append(Version(number, world.now, rows, len(bad), flavour))
         file.deleted = None
-        world.tell(f"writer: {file.path} appears ({file.manner}{', ' + flavour if flavour else ''})")
+        world.tell(
+            f"writer: {file.path} appears ({file.manner}{', ' + flavour if flavour else ''})"
+        )
 
     def on_rewrite(self, found: Event) -> None:
         file = self._file(found["path"])

@@ -151,4 +151,3 @@ class Engine:
         bad = sum(row.startswith("?") for row in lines)
         error = "line 1: ?" if bad else ""
         return FinishedFile(path, "ingested", len(lines) - bad, 1, error, bad_rows=bad), lines
-

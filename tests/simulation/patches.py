@@ -99,5 +99,8 @@ def _watching(world: World) -> Iterator[None]:
         tell(late_files, state, late)
 
     tell = LateFiles._tell
-    with mock.patch.object(discovery, "scan", scan), mock.patch.object(LateFiles, "_tell", reported):
+    with (
+        mock.patch.object(discovery, "scan", scan),
+        mock.patch.object(LateFiles, "_tell", reported),
+    ):
         yield

@@ -112,9 +112,7 @@ class Process(Owner):
         reader = Client(world.bucket(uri), world.scheduler, self._faults(self.executors))
         sink = Client(world.bucket(SINK), world.scheduler, self._faults(self.executors))
         engine = Engine(world, self.executors, {uri: reader}, sink, self.release)
-        return adaptor.source_parts(
-            world.settings, number, self.client, engine, self, activity
-        )
+        return adaptor.source_parts(world.settings, number, self.client, engine, self, activity)
 
     def _table(self) -> Callable[[], Any]:
         def life() -> int:
@@ -122,9 +120,7 @@ class Process(Owner):
             activity = Quiet(f"{self.name}", world.tell)
             self.activities.append(activity)
             pool = Executor(world.scheduler, 4)
-            table = adaptor.table_pipeline(
-                world.settings, self.client(SINK), pool, self, activity
-            )
+            table = adaptor.table_pipeline(world.settings, self.client(SINK), pool, self, activity)
             return self._worked(table, activity)
 
         return life

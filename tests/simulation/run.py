@@ -78,4 +78,3 @@ def settling_secs(plan: Plan) -> float:
     """
     settings = plan.settings
     return 2.2 * max(settings.sweep, settings.reconcile) + 3 * settings.grace + 20 * settings.poll
-

@@ -1,8 +1,9 @@
 """Who goes on: simulated threads as greenlets, one virtual time, one seeded chance.
 
-A task gives up control in `Scheduler.sleep`, which every I/O calls before its
-effect; what happens between two effects nobody else can see. The one with the earliest wake-up goes on. Delays are drawn from the seed: mostly
-milliseconds, at times seconds, so that any two tasks meet in any order.
+A task gives up control in `Scheduler.sleep`, which every I/O calls before its effect; what
+happens between two effects nobody else can see. The one with the earliest wake-up goes on.
+Delays are drawn from the seed: mostly milliseconds, at times seconds, so that any two tasks
+meet in any order.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Self
 
 from greenlet import getcurrent, greenlet
 
@@ -226,10 +227,10 @@ class Executor:
             for task in self._tasks:
                 self._scheduler.wait_for(task)
 
-    def __enter__(self) -> Executor:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, _error: Any, _trace: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, _error: object, _trace: object) -> None:
         if kind is None or not issubclass(kind, Died):
             self.shutdown()
 

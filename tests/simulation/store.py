@@ -171,9 +171,7 @@ class Client:
         return found
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        found: bytes = self._request(
-            "read", path, lambda: self.bucket.get(path).data[start:end]
-        )
+        found: bytes = self._request("read", path, lambda: self.bucket.get(path).data[start:end])
         return found
 
     def open_input(self, path: str) -> BinaryIO:
@@ -207,9 +205,7 @@ class Client:
 
     def rename(self, source: str, target: str) -> None:
         """Copy, then delete: between the two both are there."""
-        self._request(
-            "copy", target, lambda: self.bucket.put(target, self.bucket.get(source).data)
-        )
+        self._request("copy", target, lambda: self.bucket.put(target, self.bucket.get(source).data))
         self._request("delete", source, lambda: self.bucket.delete(source))
 
     def sync(self, path: str) -> None:
@@ -219,7 +215,9 @@ class Client:
         self._request("delete", path, lambda: self.bucket.delete(path))
 
     def delete_tree(self, prefix: str) -> int:
-        doomed = [e.path for page in self.list_range(f"{prefix}/", f"{prefix}0") for e in page.entries]
+        doomed = [
+            e.path for page in self.list_range(f"{prefix}/", f"{prefix}0") for e in page.entries
+        ]
         for path in doomed:
             self.delete(path)
         return len(doomed)

@@ -16,8 +16,8 @@ from tests.simulation.report import COMMAND, failure
 from tests.simulation.run import play
 from tests.simulation.shrink import shrunk
 
-FIXED = range(1, 121)
-FRESH = 80
+FIXED = range(1, 81)
+FRESH = 60
 # Guards whose removal shows soon, and within how many seeds.
 SOON = {
     "fenced_saves": 20,

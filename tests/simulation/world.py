@@ -122,4 +122,7 @@ class World:
 
     def story(self) -> list[str]:
         """The history as lines for people."""
-        return [f"{moment(at):%d %H:%M:%S}.{int(at % 1 * 1000):03d}  {what}" for at, what in self.history]
+        return [
+            f"{moment(at):%d %H:%M:%S}.{int(at % 1 * 1000):03d}  {what}"
+            for at, what in self.history
+        ]

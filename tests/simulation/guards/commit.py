@@ -1,0 +1,151 @@
+"""Guards of the commit: the fence, staging, publishing, dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from blizzard_py import (
+    batch,
+    pipeline,
+    progress,
+    publish,
+)
+from blizzard_py.batch import BatchRunner
+from blizzard_py.core import fence, watermark
+from blizzard_py.core.fence import FencedFile, Writer
+from blizzard_py.core.storage import join
+from blizzard_py.state import PlannedOutput
+from tests.simulation.guards.registry import guard, nothing
+from tests.simulation.world import World
+
+
+@guard("saves replace whatever is there, whoever wrote it")
+def fenced_saves(_world: World) -> Iterator[None]:
+    def put(self: Any, document: Any, epoch: int) -> None:
+        data = fence.encode({**document, "writer": {"id": self._id, "epoch": epoch}})
+        self._storage.put_atomic(self._path, data)
+
+    with mock.patch.object(FencedFile, "_put", put):
+        yield
+
+
+@guard("a refused save is believed without looking whether it was our own")
+def read_back(_world: World) -> Iterator[None]:
+    def put(self: Any, document: Any, epoch: int) -> None:
+        data = fence.encode({**document, "writer": {"id": self._id, "epoch": epoch}})
+        self._version = self._storage.put_if(self._path, data, self._version)
+
+    with mock.patch.object(FencedFile, "_put", put):
+        yield
+
+
+@guard("a start reads the checkpoint and writes nothing before it acts")
+def take_over_writes(_world: World) -> Iterator[None]:
+    def take(self: Any, parse: Any, fresh: Any) -> Any:
+        try:
+            raw, self._version = self._storage.read_versioned(self._path)
+        except fence.NotFound:
+            self._put(fresh, 1)
+            self._epoch = 1
+            return None
+        document = fence.parsed(raw, self._where)
+        found = fence.writer_of(document, self._where) or Writer("", 0)
+        self._epoch = found.epoch + 1
+        return parse(document, self._where)
+
+    with mock.patch.object(FencedFile, "take", take):
+        yield
+
+
+@guard("what is staged has no epoch in its path, so a start clears what others stage")
+def epochs_in_staging(_world: World) -> Iterator[None]:
+    def staging_of(source_id: str, _epoch: int, name: str) -> str:
+        return join(publish.STAGING_FOLDER, source_id, "00000000", name)
+
+    with (
+        mock.patch.object(batch, "staging_of", staging_of),
+        mock.patch.object(
+            batch,
+            "clear_older",
+            lambda sink, source_id, _epoch: publish.clear_older(sink, source_id, 1),
+        ),
+    ):
+        yield
+
+
+@guard("a start clears all that is staged before it has taken the checkpoint over")
+def save_before_clearing(_world: World) -> Iterator[None]:
+    real = pipeline.SourcePipeline._recover
+
+    def recover(self: Any) -> Any:
+        publish.clear_older(self.sink, self.id, 10**7)
+        return real(self)
+
+    with mock.patch.object(pipeline.SourcePipeline, "_recover", recover):
+        yield
+
+
+@guard("outputs that are neither staged nor published count as published")
+def both_missing_is_refused(_world: World) -> Iterator[None]:
+    with mock.patch.object(BatchRunner, "_check_published", nothing):
+        yield
+
+
+@guard("what a crash left staged is published under the names it was to have")
+def fresh_names_on_recovery(_world: World) -> Iterator[None]:
+    with mock.patch.object(batch, "renamed", lambda state, found, _names: (state, found)):
+        yield
+
+
+@guard("after a crash what is staged is taken for published")
+def unpublished_is_published(_world: World) -> Iterator[None]:
+    def nothing(_storage: Any, _outputs: list[PlannedOutput], _concurrency: int) -> Any:
+        return publish.Unpublished((), ())
+
+    with mock.patch.object(batch, "unpublished", nothing):
+        yield
+
+
+@guard("a batch that crashed before its commit is let go of")
+def running_batches_run_again(_world: World) -> Iterator[None]:
+    real = BatchRunner.recover
+
+    def recover(self: Any, state: Any, found: Any) -> Any:
+        if found.phase != "running":
+            return real(self, state, found)
+        done = replace(
+            state,
+            in_flight=tuple(b for b in state.in_flight if b.batch != found.batch),
+            progress=watermark.finished(
+                state.progress, [e.path for e in found.files], found.seen_ts, progress.hold_all
+            ),
+        )
+        return self._save(done)
+
+    with mock.patch.object(BatchRunner, "recover", recover):
+        yield
+
+
+@guard("dead letters are written before the commit point")
+def letters_after_the_commit(_world: World) -> Iterator[None]:
+    real = BatchRunner.prepare
+
+    def prepare(self: Any, state: Any, ingesting: Any) -> Any:
+        found = real(self, state, ingesting)
+        self._letters.keep(found[1], state.retries)
+        return found
+
+    with mock.patch.object(BatchRunner, "prepare", prepare):
+        yield
+
+
+@guard("dead letters are not written at all")
+def letters_are_durable(_world: World) -> Iterator[None]:
+    def tell(self: Any, _state: Any, found: Any) -> None:
+        self._journal.write(found)
+
+    with mock.patch.object(BatchRunner, "_tell", tell):
+        yield

@@ -1,0 +1,87 @@
+"""Guards of Penguin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from penguin_py import plan as penguin_plan
+from penguin_py import recovery
+from penguin_py.chores import Chores
+from penguin_py.delta import DeltaLog
+from penguin_py.identities import OutputIds
+from penguin_py.pipeline import TablePipeline
+from penguin_py.quarantine import Quarantine
+from penguin_py.view import TableView
+from tests.simulation.guards.registry import always, empty, guard, never, none, nothing
+from tests.simulation.world import World
+
+
+@guard("Penguin commits a second file with an output id that is committed")
+def output_ids_come_once(_world: World) -> Iterator[None]:
+    with mock.patch.object(penguin_plan, "_check_identity", nothing):
+        yield
+
+
+@guard("Penguin forgets output ids that are not in its memory")
+def output_ids_are_kept(_world: World) -> Iterator[None]:
+    with (
+        mock.patch.object(OutputIds, "__contains__", never),
+        mock.patch.object(DeltaLog, "recent_output_ids", none),
+    ):
+        yield
+
+
+@guard("Penguin does not ask the log which paths it has")
+def log_paths_are_known(_world: World) -> Iterator[None]:
+    with (
+        mock.patch.object(TableView, "knows", never),
+        mock.patch.object(TableView, "is_open", always),
+        mock.patch.object(recovery, "completed", lambda found, *_more: found, create=True),
+    ):
+        yield
+
+
+@guard("two Penguins commit beside each other without a transaction in common")
+def transactions_conflict(_world: World) -> Iterator[None]:
+    with mock.patch.object(DeltaLog, "_transactions", none):
+        yield
+
+
+@guard("Penguin's mirror is written before the commit and believed")
+def mirror_follows_the_log(_world: World) -> Iterator[None]:
+    real = TablePipeline._commit
+    remembered = recovery._remembered
+
+    def commit(self: Any, plan: Any, memory: Any, moved: Any, now: float) -> Any:
+        if memory.txn_version:
+            self._view.save(replace(memory, progress=moved), now)
+        return real(self, plan, memory, moved, now)
+
+    def believed(table: Any, storage: Any, log: Any, state: Any) -> Any:
+        path = recovery.mirror_path(table.state_name)
+        mirror = recovery.checkpoint.load(storage, path, recovery.mirror_from_json)
+        known = remembered(table, storage, log, state)
+        if mirror is None or known is None:
+            return known
+        return replace(known, progress=mirror.progress)
+
+    with (
+        mock.patch.object(TablePipeline, "_commit", commit),
+        mock.patch.object(recovery, "_remembered", believed),
+    ):
+        yield
+
+
+@guard("Penguin passes files that it refuses without a record")
+def refusals_are_recorded(_world: World) -> Iterator[None]:
+    with mock.patch.object(Quarantine, "keep", empty):
+        yield
+
+
+@guard("Penguin does not look below its watermarks")
+def penguin_reconciles(_world: World) -> Iterator[None]:
+    with mock.patch.object(Chores, "due", none):
+        yield

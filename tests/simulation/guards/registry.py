@@ -1,0 +1,62 @@
+"""Where guards are registered, and what they are replaced by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulation.world import World
+
+Patch = Callable[[World], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """One guard: its name, what the product does without it, and how to take it away."""
+
+    name: str
+    without: str
+    patch: Patch
+
+
+GUARDS: list[Guard] = []
+
+
+def guard(without: str) -> Callable[[Callable[[World], Iterator[None]]], Patch]:
+    """Register a patch under its function's name."""
+
+    def register(function: Callable[[World], Iterator[None]]) -> Patch:
+        patch = contextmanager(function)
+        GUARDS.append(Guard(function.__name__, without, patch))
+        return patch
+
+    return register
+
+
+# -- what asks nobody and does nothing ------------------------------------------------------
+
+
+def nothing(*_arguments: Any, **_more: Any) -> None:
+    """Does not do it."""
+
+
+def always(*_arguments: Any, **_more: Any) -> bool:
+    return True
+
+
+def never(*_arguments: Any, **_more: Any) -> bool:
+    return False
+
+
+def none(*_arguments: Any, **_more: Any) -> list[Any]:
+    return []
+
+
+def empty(*_arguments: Any, **_more: Any) -> tuple[Any, ...]:
+    return ()
+
+
+def anybody(*_arguments: Any, **_more: Any) -> str:
+    return ""

@@ -1,0 +1,254 @@
+"""Guards of what is known: scans, the floor, the sweep for late files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from blizzard_py import (
+    batch,
+    discovery,
+    latefiles,
+    pipeline,
+    progress,
+    sweep,
+)
+from blizzard_py.batch import BatchRunner
+from blizzard_py.core import floor, scan, watermark
+from blizzard_py.core.lookback import lookback_floor
+from blizzard_py.core.watermark import Scanned
+from blizzard_py.ledger import Ledger
+from tests.simulation.guards.registry import always, guard, never, nothing
+from tests.simulation.world import World
+
+
+@guard("a name's grace is over by the clock, whether anybody looked or not")
+def grace_by_scans(_world: World) -> Iterator[None]:
+    real = BatchRunner._advance
+
+    def advance(self: Any, state: Any, found: Any, lowest: Any) -> Any:
+        state = real(self, state, found, lowest)
+        if state.processed is not None:
+            return state
+        now, grace = self._now(), self._parts.source.grace_period_secs
+        moved = watermark.settled(state.progress, Scanned(now, now), grace, lowest)
+        return replace(state, progress=moved)
+
+    with mock.patch.object(BatchRunner, "_advance", advance):
+        yield
+
+
+@guard("names of files with an old modification time need no grace")
+def modification_times_mean_nothing(_world: World) -> Iterator[None]:
+    real = progress.advanced
+
+    def advanced(state: Any, found: Any, lowest: Any, now: float) -> Any:
+        after = real(state, found, lowest, now)
+        if after.processed is not None:
+            return after
+        old = [e.path for e in found.files if e.modified < now - 86_400]
+        partitions = dict(after.progress.partitions)
+        for path in old:
+            partition, name = watermark.split(path, after.progress.depth or 0)
+            known = partitions.get(partition)
+            if known is not None and name in known.done:
+                partitions[partition] = replace(known, done={**known.done, name: 0.0})
+        return replace(after, progress=replace(after.progress, partitions=partitions))
+
+    with mock.patch.object(batch, "advanced", advanced):
+        yield
+
+
+@guard("recovery moves scan starts, though it does not know what waits")
+def recovery_moves_nothing(_world: World) -> Iterator[None]:
+    real = BatchRunner.recover
+
+    def recover(self: Any, state: Any, found: Any) -> Any:
+        state = real(self, state, found)
+        if state.processed is not None:
+            return state
+        now, grace = self._now(), self._parts.source.grace_period_secs
+        moved = watermark.settled(state.progress, Scanned(now, now), grace, lambda _partition: None)
+        return replace(state, progress=moved)
+
+    with mock.patch.object(BatchRunner, "recover", recover):
+        yield
+
+
+@guard("the scan's end counts where its beginning should")
+def scans_count_from_their_beginning(_world: World) -> Iterator[None]:
+    real = watermark.settled
+
+    def settled(before: Any, scanned: Scanned, grace: float, lowest: Any) -> Any:
+        return real(before, replace(scanned, began=scanned.ended), grace, lowest)
+
+    with mock.patch.object(progress, "settled_progress", settled):
+        yield
+
+
+@guard("files that wait do not hold scan starts back")
+def pending_files_hold(_world: World) -> Iterator[None]:
+    with mock.patch.object(progress, "held_by", lambda _paths, _depth, lowest: lowest):
+        yield
+
+
+@guard("a file to be tried again counts as done")
+def retried_files_are_not_done(_world: World) -> Iterator[None]:
+    real = progress.advanced
+
+    def advanced(state: Any, found: Any, lowest: Any, now: float) -> Any:
+        judged = tuple(
+            replace(f, outcome="ingested") if f.outcome == "retry" else f for f in found.finished
+        )
+        return real(state, replace(found, finished=judged), lowest, now)
+
+    with mock.patch.object(batch, "advanced", advanced):
+        yield
+
+
+@guard("a scan that was bounded counts as one of everything")
+def bounded_scans_say_so(_world: World) -> Iterator[None]:
+    real = discovery.discover
+
+    def discover(*arguments: Any, **more: Any) -> Any:
+        found = real(*arguments, **more)
+        return replace(found, scanned=replace(found.scanned, until=None))
+
+    with mock.patch.object(pipeline, "discover", discover):
+        yield
+
+
+@guard("a key that a listing repeats is planned twice")
+def repeated_keys_count_once(_world: World) -> Iterator[None]:
+    real = scan.scan
+
+    def scanned(storage: Any, *arguments: Any, **more: Any) -> Any:
+        repeated: list[Any] = []
+        seen: set[str] = set()
+
+        class Noting:
+            def list_range(self, after: str, until: str | None) -> Iterator[Any]:
+                for page in storage.list_range(after, until):
+                    repeated.extend(e for e in page.entries if e.path in seen)
+                    seen.update(e.path for e in page.entries)
+                    yield page
+
+        found = real(Noting(), *arguments, **more)
+        new = {entry.path for entry in found.entries}
+        twice = tuple(entry for entry in repeated if entry.path in new)
+        return replace(found, entries=(*found.entries, *twice))
+
+    with (
+        mock.patch.object(scan, "scan", scanned),
+        mock.patch.object(discovery, "scan", _watched(scanned)),
+    ):
+        yield
+
+
+def _watched(inner: Any) -> Any:
+    """The scan under the one that the simulator watches."""
+    outer = discovery.scan
+    cells = dict(zip(outer.__code__.co_freevars, outer.__closure__ or (), strict=True))
+    if "real" in cells:
+        cells["real"].cell_contents = inner
+    return outer
+
+
+@guard("the depth of partitions is settled by files at the root")
+def depth_by_directories(_world: World) -> Iterator[None]:
+    real = scan.depth_of
+
+    def depth_of(paths: Any) -> int | None:
+        found = list(paths)
+        depth = real(found)
+        return 0 if depth is None and found else depth
+
+    with mock.patch.object(scan, "depth_of", depth_of):
+        yield
+
+
+@guard("names in grace that the checkpoint leaves to the journal are not read from it")
+def window_is_read(_world: World) -> Iterator[None]:
+    with mock.patch.object(pipeline, "whole", lambda _sink, _id, state: state):
+        yield
+
+
+@guard("a time that a wrong clock noted is waited for")
+def wrong_times_are_cut(_world: World) -> Iterator[None]:
+    with mock.patch.object(pipeline, "clamped", lambda state, _now: state):
+        yield
+
+
+@guard("the floor rises over files that were found and are not done")
+def floor_below_pending(_world: World) -> Iterator[None]:
+    real = floor.raised
+    with mock.patch.object(
+        progress,
+        "raised",
+        lambda moved, limit, lookback, _pending: real(moved, limit, lookback, ()),
+    ):
+        yield
+
+
+@guard("the floor rises over partitions with names in grace, and above every expired one")
+def floor_below_grace(_world: World) -> Iterator[None]:
+    def ceiling(_progress: Any, _counted: Any, _depth: int, pending: Any) -> bytes:
+        held = [watermark.order_key(path) for path in pending]
+        return min(held, default=b"\xff")
+
+    with mock.patch.object(floor, "_ceiling", ceiling):
+        yield
+
+
+@guard("the floor of a cold start follows the clock")
+def cold_floor_is_frozen(_world: World) -> Iterator[None]:
+    real = discovery.starting_point
+
+    def starting_point(state: Any, source: Any, now: float, where: str) -> Any:
+        found = real(state, source, now, where)
+        oldest = lookback_floor(source.partition_filter, now)
+        if state.progress.state == "Initial" and oldest is not None:
+            return replace(found, floor=oldest)
+        return found
+
+    with mock.patch.object(pipeline, "starting_point", starting_point):
+        yield
+
+
+@guard("partitions ahead of time are tracked like any other")
+def ahead_of_time_apart(_world: World) -> Iterator[None]:
+    with mock.patch.object(discovery.Places, "take", always):
+        yield
+
+
+@guard("the sweep does not ask the journal what was done")
+def journal_is_asked(_world: World) -> Iterator[None]:
+    with mock.patch.object(Ledger, "look", nothing):
+        yield
+
+
+@guard("there is no sweep")
+def sweep_looks(_world: World) -> Iterator[None]:
+    with mock.patch.object(pipeline, "is_due", never):
+        yield
+
+
+@guard("the sweep takes files for late that wait for another try or in a queue")
+def sweep_leaves_known_files(_world: World) -> Iterator[None]:
+    with mock.patch.object(sweep, "_is_passed", always):
+        yield
+
+
+@guard("late verdicts are written without a commit")
+def late_verdicts_are_committed(_world: World) -> Iterator[None]:
+    real = latefiles.LateFiles._dealt_with
+
+    def dealt_with(self: Any, state: Any, late: Any) -> Any:
+        if not late or self._source.late_files == "ingest":
+            return real(self, state, late)
+        return self._upkeep.save(state)
+
+    with mock.patch.object(latefiles.LateFiles, "_dealt_with", dealt_with):
+        yield

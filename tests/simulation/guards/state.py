@@ -1,0 +1,64 @@
+"""Guards of the state, and of what people do to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+from blizzard_py import (
+    claims,
+    pipeline,
+    processed,
+)
+from blizzard_py.replay import ledger as replay_ledger
+from tests.simulation import commands
+from tests.simulation.guards.registry import always, anybody, guard, never, nothing
+from tests.simulation.world import World
+
+
+@guard("a checkpoint of other files is gone on with")
+def identity_is_checked(_world: World) -> Iterator[None]:
+    with mock.patch.object(pipeline, "check_identity", nothing):
+        yield
+
+
+@guard("a missing checkpoint means a cold start")
+def lost_checkpoints_are_noticed(_world: World) -> Iterator[None]:
+    with mock.patch.object(pipeline, "check_cold_start", nothing):
+        yield
+
+
+@guard("the way of tracking can be changed under a state")
+def tracking_is_checked(_world: World) -> Iterator[None]:
+    with mock.patch.object(pipeline, "check_tracking", nothing):
+        yield
+
+
+@guard("a stale daemon removes segments of names that its successor wrote")
+def segments_have_epochs(_world: World) -> Iterator[None]:
+    real = processed.sweep
+
+    def swept(storage: Any, folder: str, segments: Any, _epoch: int) -> Any:
+        return real(storage, folder, segments, 10**7)
+
+    with mock.patch.object(processed, "sweep", swept):
+        yield
+
+
+@guard("a replay takes files without asking who else has them")
+def replays_ask_whose_it_is(_world: World) -> Iterator[None]:
+    with mock.patch.object(claims.Claims, "whose", anybody):
+        yield
+
+
+@guard("a backfill takes files that the live daemon has settled")
+def backfills_ask_the_ledger(_world: World) -> Iterator[None]:
+    with mock.patch.object(commands, "is_ours", always):
+        yield
+
+
+@guard("a replay forgets which letters it has taken, and takes them again")
+def replays_keep_a_ledger(_world: World) -> Iterator[None]:
+    with mock.patch.object(replay_ledger.Ledger, "has_work", never):
+        yield

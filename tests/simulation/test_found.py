@@ -1,0 +1,92 @@
+"""What the simulator found, each as the short plan that was left of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.__main__ import silence
+from tests.simulation.plan import Event, Plan, Settings, event
+from tests.simulation.run import play
+
+DAY = "date=2024-01-28"
+WEEK = 700_000.0
+
+
+def write(
+    at: float, path: str, source: int | None = None, unreadable: float | None = None
+) -> Event:
+    return event(at, "write", path=path, manner="in_order", source=source, unreadable=unreadable)
+
+
+def fault(at: float, kind: str, place: str, secs: float, *, upcoming: bool = False) -> Event:
+    return event(
+        at,
+        "fault",
+        who="blizzard",
+        next=upcoming or None,
+        fault=kind,
+        place=place,
+        countdown=0,
+        secs=secs,
+    )
+
+
+FOUND = {
+    # Scans that found nothing did not fix where a cold start began.
+    "a floor that follows the clock over an empty source": Plan(
+        31,
+        Settings(layout="hours", lookback=3),
+        (
+            event(92.7, "kill", who="blizzard", secs=WEEK),
+            event(92.7, "kill", who="penguin", secs=WEEK),
+            write(95.4, f"{DAY}/hour=12/1706443269-001.ndjson"),
+        ),
+        WEEK + 200,
+    ),
+    # A retry and the sweeps waited for the date that a wrong clock had noted.
+    "a store whose clock was ahead while a file waits for another try": Plan(
+        112,
+        Settings(layout="regions", sources=2, tracked=2, grace=20.0, store_skew=2_592_000.0),
+        (
+            write(21.9, "region=eu/1706443221-013.ndjson", 1),
+            write(22.1, "region=us/1706443213-012.ndjson", 1, unreadable=200.0),
+            write(50.6, "region=ap/1706443135-014.ndjson", 1),
+            write(54.7, "region=us/1706443245-015.ndjson", 1),
+            write(170.8, "region=ap/1706443354-024.ndjson", 1),
+            event(188.1, "kill", who="blizzard", secs=42_072.0),
+            event(29_028.9, "store_clock", skew=0.0),
+        ),
+        29_089.0,
+    ),
+    # The slower of two first starts saw no checkpoint, then the other's journal.
+    "two daemons that begin at the same moment": Plan(
+        500_090,
+        Settings(),
+        (
+            event(0.3, "kill", who="blizzard", secs=5.0),
+            fault(0.3, "pauses_before", "list", 60.0, upcoming=True),
+            write(4.0, f"{DAY}/1706443204-002.ndjson"),
+            event(7.1, "kill", who="blizzard", secs=22.0),
+            event(68.6, "rival", who="blizzard"),
+        ),
+        128.6,
+    ),
+    # It went by the configuration's way of tracking, which has no range.
+    "a backfill under a configuration that the daemon refuses": Plan(
+        500_118,
+        Settings(lookback=1),
+        (
+            write(10.0, f"{DAY}/1706443208-004.ndjson"),
+            event(100.0, "misconfigured", what="tracking", secs=100.0),
+            event(150.0, "backfill"),
+        ),
+        260.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("plan", FOUND.values(), ids=FOUND)
+def test_what_was_found_once_is_right_now(plan: Plan) -> None:
+    silence()
+    outcome = play(plan)
+    assert not outcome.violations, outcome.story

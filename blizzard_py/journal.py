@@ -5,13 +5,17 @@
     {"batch": "…", "attempt": 1, "started_ts": 1706450500.1, "finished_ts": 1706450512.9,
      "seen_ts": 1706450499.5,
      "files": [{"path": "date=…/x.ndjson.gz", "outcome": "ingested", "rows": 20,
-                "bad_rows": 0}, …],
-     "outputs": [{"final": "date=…/<uuidv7>.parquet", "rows": 20, "output_id": "…"}, …]}
+                "bad_rows": 0, "error": "", "stage": ""}, …],
+     "outputs": [{"final": "date=…/<uuidv7>.parquet", "rows": 20, "output_id": "…",
+                  "size": 4711, "staged": "_blizzard/staging/…", "earlier": []}, …],
+     "letters": [{"staged": "_blizzard/staging/…", "files": [["date=…/x.ndjson.gz", 1], …]}, …]}
 
 It is written after the commit point and before anything of the batch is published, under
 the batch's own name and with what was committed, so whoever finishes the batch writes
 the same again. So a file is done if and only if the journal or what it was folded
-into (`blizzard_py.ledger`) says so; `seen_ts` is when the scan ended that found them.
+into (`blizzard_py.ledger`) says so; `seen_ts` is when the scan ended that found them. With
+``staged`` and ``letters`` it is the whole batch: what a lost checkpoint knew of one that is
+being published can be made again (`blizzard_py.rebuild`).
 """
 
 from __future__ import annotations
@@ -20,13 +24,15 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
+from typing import Any
 
 from blizzard_py.core.checkpoint import Fields, parsed
 from blizzard_py.core.errors import NotFound
+from blizzard_py.core.model import Entry, FinishedFile, StagedLetters
 from blizzard_py.core.storage import Storage, join
-from blizzard_py.state import STATE_FOLDER, Batch
+from blizzard_py.state import STATE_FOLDER, Batch, PlannedOutput, built
 
 JOURNAL_FOLDER = f"{STATE_FOLDER}/journal"
 KEPT_SECS = 30 * 86_400
@@ -66,12 +72,18 @@ class Journal:
             "finished_ts": batch.committed_ts,
             "seen_ts": batch.seen_ts,
             "files": [
-                {"path": f.path, "outcome": f.outcome, "rows": f.rows, "bad_rows": f.bad_rows}
+                {
+                    "path": f.path,
+                    "outcome": f.outcome,
+                    "rows": f.rows,
+                    "bad_rows": f.bad_rows,
+                    "error": f.error,
+                    "stage": f.stage,
+                }
                 for f in batch.finished
             ],
-            "outputs": [
-                {"final": o.final, "rows": o.rows, "output_id": o.output_id} for o in batch.outputs
-            ],
+            "outputs": [asdict(output) for output in batch.outputs],
+            "letters": [asdict(letters) for letters in batch.letters],
         }
         text = json.dumps(document, ensure_ascii=False)
         self._storage.put_atomic(self._path(batch.batch), text.encode("utf-8", "surrogatepass"))
@@ -91,13 +103,16 @@ class Journal:
 
         Raises `StateError` naming an object that is not understood, `StorageError`.
         """
-        names = iter(batches)
-        with ThreadPoolExecutor(max_workers=self._concurrency) as pool:
-            while some := list(islice(names, _READ_TOGETHER)):
-                for name, raw in zip(some, pool.map(self._raw, some), strict=True):
-                    if raw is not None:
-                        where = f"{self._storage.uri}/{self._path(name)}"
-                        yield _record(Fields(parsed(raw, where), where), where)
+        for document, where in self._documents(batches):
+            yield _record(Fields(document, where), where)
+
+    def committed(self, batches: Iterable[str]) -> Iterator[Batch]:
+        """These batches as they were committed, in the order given, without those that are gone.
+
+        Of their files only the paths are known. Raises as `read` does.
+        """
+        for document, where in self._documents(batches):
+            yield _batch(document, where)
 
     def prune(self, now: float, folded: Iterable[str]) -> int:
         """Remove those of ``folded`` that are older than thirty days; returns how many."""
@@ -106,6 +121,16 @@ class Journal:
         for batch in old:
             self._storage.delete(self._path(batch))
         return len(old)
+
+    def _documents(self, batches: Iterable[str]) -> Iterator[tuple[Any, str]]:
+        """The objects of batches, and where each is."""
+        names = iter(batches)
+        with ThreadPoolExecutor(max_workers=self._concurrency) as pool:
+            while some := list(islice(names, _READ_TOGETHER)):
+                for name, raw in zip(some, pool.map(self._raw, some), strict=True):
+                    if raw is not None:
+                        where = f"{self._storage.uri}/{self._path(name)}"
+                        yield parsed(raw, where), where
 
     def _raw(self, batch: str) -> bytes | None:
         try:
@@ -124,6 +149,26 @@ def _record(read: Fields, where: str) -> Record:
         read("batch", str),
         read("started_ts", float) if seen is None else seen,
         {file("path", str): file("outcome", str) for file in files},
+    )
+
+
+def _batch(document: Any, where: str) -> Batch:
+    read = Fields(document, where)
+    finished = built(tuple[FinishedFile, ...], read("files", list), f"{where}: files")
+    # Releases that named no staged files published them, or nobody knows where they are.
+    outputs = [{"staged": "", "size": 0, **found} for found in read("outputs", list)]
+    seen = read.get("seen_ts", float)
+    return Batch(
+        read("batch", str),
+        read("attempt", int),
+        "publishing",
+        read("started_ts", float),
+        tuple(Entry(file.path, 0, 0.0) for file in finished),
+        read("started_ts", float) if seen is None else seen,
+        built(tuple[PlannedOutput, ...], outputs, f"{where}: outputs"),
+        finished,
+        built(tuple[StagedLetters, ...], read.get("letters", list) or [], f"{where}: letters"),
+        read("finished_ts", float),
     )
 
 

@@ -145,5 +145,14 @@ class Ledger:
         unseen = [name for name in self._set.unseen(marked) if name not in self._beside]
         return [name[len(mark) :] for name in unseen]
 
+    def in_history(self, paths: Sequence[str]) -> list[str]:
+        """Those of the paths that are known to lie below the origin of the cold start."""
+        others = set(self.not_history(paths))
+        return [path for path in paths if path not in others]
+
+    def not_folded(self, batches: Sequence[str]) -> list[str]:
+        """Those of the batches that the ledger has not taken in."""
+        return self._without(_BATCH, batches)
+
     def _unfolded(self) -> list[str]:
         return self._without(_BATCH, list(self._journal.batches()))

@@ -17,6 +17,7 @@ from blizzard_py.explain import located
 from blizzard_py.lateengine import LateEngine
 from blizzard_py.letters import DeadLetter, LetterObject, UnreadableLetter
 from blizzard_py.pipeline import SourcePipeline
+from blizzard_py.rebuild import Rebuild
 from blizzard_py.replay import (
     Drain,
     Given,
@@ -193,6 +194,11 @@ def _chosen(live: Parts, letter_id: str | None) -> list[LetterObject]:
         hint = "`blizzard dlq list` shows the ids, with --replayed also those that are done"
         raise ConfigError("--letter", [f"{live.name} has no open letters of that name; {hint}"])
     return found
+
+
+def rebuild_of(config: Config, where: tuple[str, str]) -> Rebuild:
+    """What makes a source's checkpoint again. Raises `ConfigError`."""
+    return Rebuild(_live(config, where))
 
 
 def pipeline_of(config: Config, where: tuple[str, str]) -> SourcePipeline:

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -50,7 +50,7 @@ from uuid_utils import uuid7
 
 from blizzard_py.core.checkpoint import Fields
 from blizzard_py.core.errors import NotFound, StateError
-from blizzard_py.core.storage import Storage, join, order_key
+from blizzard_py.core.storage import Page, Storage, join, order_key
 
 TAIL = 4096
 FORGET_SECS = 7 * 86_400.0
@@ -251,6 +251,29 @@ def _load(storage: Storage, folder: str, segment: Segment) -> _Loaded:
     return _Loaded(segment, np.frombuffer(content, dtype=_TYPE))
 
 
+def found(storage: Storage, folder: str) -> tuple[Segment, ...]:
+    """All segments that lie in ``folder``, whether a checkpoint lists them or not.
+
+    Each holds names that were done when it was written, so together they hold no other.
+    Raises `StorageError`.
+    """
+    segments = []
+    for page in _pages(storage, folder):
+        for entry in page.entries:
+            name = entry.path.rpartition("/")[2]
+            if name.endswith(_SUFFIX) and entry.size > _HEADER.size:
+                count = (entry.size - _HEADER.size) // _DIGEST
+                segments.append(Segment(name.removesuffix(_SUFFIX), count))
+    return tuple(segments)
+
+
+def _pages(storage: Storage, folder: str) -> Iterator[Page]:
+    try:
+        yield from storage.list_range(f"{folder}/", f"{folder}0")  # "0" follows "/"
+    except NotFound:  # a local table that nothing was written to yet
+        return
+
+
 def sweep(storage: Storage, folder: str, segments: Iterable[Segment], epoch: int) -> int:
     """Remove what crashes left in ``folder``; returns how many objects.
 
@@ -259,16 +282,16 @@ def sweep(storage: Storage, folder: str, segments: Iterable[Segment], epoch: int
     listed = {_path(folder, segment.name) for segment in segments}
     orphans = [
         entry.path
-        for page in storage.list_range(f"{folder}/", f"{folder}0")  # "0" follows "/"
+        for page in _pages(storage, folder)
         for entry in page.entries
-        if entry.path not in listed and _epoch_of(entry.path) < epoch
+        if entry.path not in listed and epoch_of(entry.path) < epoch
     ]
     for path in orphans:
         storage.delete(path)
     return len(orphans)
 
 
-def _epoch_of(path: str) -> int:
+def epoch_of(path: str) -> int:
     """The epoch in a segment's name; 0 for one of a release that wrote none."""
     digits, mark, _ = path.rpartition("/")[2].partition("~")
     return int(digits) if mark and digits.isdigit() else 0

@@ -180,7 +180,7 @@ def change(
             "the checkpoint has changed since it was shown: a daemon is at work; look again, or"
             " stop the daemon first"
         )
-    backup = _keep(source.sink, source.checkpoint_path, fresh)
+    backup = keep(source.sink, source.checkpoint_path, fresh)
     file = FencedFile(source.sink, source.checkpoint_path)
     taken = file.take(state_from_json, state_to_json(SourceState(), now))
     state = SourceState() if taken is None else whole(source.sink, source.id, taken)
@@ -193,18 +193,22 @@ def change(
     return backup
 
 
-def _keep(sink: Storage, path: str, found: Stored) -> str | None:
-    """A copy of the checkpoint beside it; one per epoch, never overwritten."""
+def keep(sink: Storage, path: str, found: Stored) -> str | None:
+    """A copy of the checkpoint beside it, as a path; None if there is no checkpoint."""
     if found.raw is None:
         return None
-    epoch = 0 if found.writer is None else found.writer.epoch
+    return keep_raw(sink, path, found.raw, 0 if found.writer is None else found.writer.epoch)
+
+
+def keep_raw(sink: Storage, path: str, raw: bytes, epoch: int) -> str:
+    """A copy of a state file beside it, as a path; one per epoch, never overwritten."""
     backup = f"{path}.epoch-{epoch}.bak"
     number = 1
     while True:
         try:
-            sink.put_if(backup, found.raw, None)
+            sink.put_if(backup, raw, None)
         except Conflict:
-            if sink.read(backup) == found.raw:
+            if sink.read(backup) == raw:
                 return backup
             number += 1
             backup = f"{path}.epoch-{epoch}-{number}.bak"

@@ -242,7 +242,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
             path: _retry_from_json(found, f"{where}: retries[{path!r}]")
             for path, found in (read.get("retries", dict) or {}).items()
         },
-        _built(Totals, read.get("totals", dict) or {}, f"{where}: totals"),
+        built(Totals, read.get("totals", dict) or {}, f"{where}: totals"),
         read("last_update_ts", int),
         _queue_from_json(kept, where),
         _sweep_from_json(kept, where) if older is None else _sweep_of_timelines(kept),
@@ -254,7 +254,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
         tuple(str(letter) for letter in read.get("letters", list) or []),
         None
         if read.get("source", dict) is None
-        else _built(Identity, document["source"], f"{where}: source"),
+        else built(Identity, document["source"], f"{where}: source"),
     )
 
 
@@ -265,7 +265,7 @@ def _segments(document: Any, key: str, where: str) -> tuple[Segment, ...] | None
 
 def _queue_from_json(read: Fields, where: str) -> tuple[Entry, ...]:
     return tuple(
-        _built(Entry, entry, f"{where}: queue[{i}]")
+        built(Entry, entry, f"{where}: queue[{i}]")
         for i, entry in enumerate(read.get("queue", list) or [])
     )
 
@@ -276,16 +276,16 @@ def _sweep_of_timelines(passed: Fields) -> Sweep:
 
 
 def _sweep_from_json(read: Fields, where: str) -> Sweep:
-    return _built(Sweep, read.get("sweep", dict) or {}, f"{where}: sweep")
+    return built(Sweep, read.get("sweep", dict) or {}, f"{where}: sweep")
 
 
 def _retry_from_json(found: Any, where: str) -> Retry:
     if isinstance(found, int):  # as releases wrote it that did not wait
         return Retry(found)
-    return _built(Retry, found, where)
+    return built(Retry, found, where)
 
 
-def _built(kind: type[T], fields: Any, where: str) -> T:
+def built(kind: type[T], fields: Any, where: str) -> T:
     """An object of ``kind`` from a JSON object with its fields and no others, at any depth.
 
     Raises `StateError`.
@@ -327,4 +327,4 @@ def _batch_from_json(document: Any, where: str) -> Batch:
         # An older release's: the files were seen before the batch began, and later is safe.
         begun = document["started_ts"]
         document = {**document, "seen_ts": begun, "committed_ts": begun}
-    return _built(Batch, document, where)
+    return built(Batch, document, where)

@@ -44,7 +44,7 @@ def delta_versions(
     names = iter(recent[:LOG_FILES])
     for where, raw in read_each(sink, names, concurrency):
         version = int(where.rpartition("/")[2].removesuffix(".json"))
-        for path in _added(raw, where):
+        for path in added(raw, where):
             if path in wanted:
                 found.setdefault(path, version)
         if len(found) == len(wanted):
@@ -65,7 +65,8 @@ def _commits(sink: Storage) -> list[tuple[int, Entry]]:
     )
 
 
-def _added(raw: bytes, where: str) -> Iterator[str]:
+def added(raw: bytes, where: str) -> Iterator[str]:
+    """The paths that a commit adds. Raises `StateError` naming ``where``."""
     for line in raw.split(b"\n"):
         if b'"add"' in line:
             add = Fields(parsed(line, where), where).get("add", dict)
@@ -73,7 +74,7 @@ def _added(raw: bytes, where: str) -> Iterator[str]:
                 yield unquote(Fields(add, where)("path", str))
 
 
-def listed(storage: Storage, after: str, until: str) -> Iterator[Entry]:
+def listed(storage: Storage, after: str, until: str | None) -> Iterator[Entry]:
     """What lies in a range; nothing where nothing was written to yet."""
     try:
         for page in storage.list_range(after, until):

@@ -170,14 +170,14 @@ def test_a_save_at_the_same_moment_is_noticed(monkeypatch: pytest.MonkeyPatch) -
     world = ingested()
     source = world.pipeline()
     seen = rewind.stored(source)
-    keep = rewind._keep
+    keep = rewind.keep
 
     def daemon_saves_first(*arguments: object) -> str | None:
         world.put(f"{DAY}/4.json", "4")
         world.drain()
         return keep(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(rewind, "_keep", daemon_saves_first)
+    monkeypatch.setattr(rewind, "keep", daemon_saves_first)
     with pytest.raises(EditRefused, match="saved at the same moment"):
         rewind.change(source, seen, rewind.over, world.now)
     assert world.checkpoint()["partition_watermarks"][DAY] == "4.json"

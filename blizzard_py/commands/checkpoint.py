@@ -23,8 +23,9 @@ from blizzard_py.core.cli import (
 )
 from blizzard_py.core.configfile import load_config
 from blizzard_py.core.text import printable
-from blizzard_py.operations import pipeline_of
+from blizzard_py.operations import pipeline_of, rebuild_of
 from blizzard_py.pipeline import SourcePipeline
+from blizzard_py.rebuild import Judged, Rebuilt
 from blizzard_py.rewind import Effect, Stored
 from blizzard_py.state import SourceState
 
@@ -48,7 +49,7 @@ _dry_run_option = click.option(
     ),
 )
 def checkpoint() -> None:
-    """A source's saved state: show it, move a watermark, start over."""
+    """A source's saved state: show it, move a watermark, start over, make it again."""
 
 
 @checkpoint.command(
@@ -182,6 +183,77 @@ def reset(config: Path, pipeline: str, source: str, yes: bool, dry_run: bool) ->
     that runs stops with exit code 3 at its next save.
     """
     return _edit(config, (pipeline, source), rewind.over, yes=yes, dry_run=dry_run)
+
+
+@checkpoint.command(
+    "rebuild",
+    examples=(
+        "blizzard checkpoint rebuild config.yaml --pipeline events --source main --dry-run",
+        "blizzard checkpoint rebuild config.yaml --pipeline events --source main",
+        (
+            "blizzard checkpoint rebuild config.yaml --pipeline events --source main "
+            "--done-before date=2024-01-28"
+        ),
+    ),
+)
+@config_argument
+@source_options(required=True)
+@click.option(
+    "--done-before",
+    metavar="PARTITION_OR_PATH",
+    help="Your word that every file below it is done, where nothing else tells.",
+)
+@_yes_option
+@_dry_run_option
+@log_level_option
+@command
+def rebuild(
+    config: Path, pipeline: str, source: str, done_before: str | None, yes: bool, dry_run: bool
+) -> int:
+    """Make a lost or damaged checkpoint again from what earlier work left.
+
+    Journal, ledger and the table's log say what is done; everything else that the
+    source lists is new. Batches that were being published are finished, or their files
+    tried again or put into the dead letters, whichever cannot double rows. Stop the
+    daemon first; one that runs is fenced. Exit codes: 0 done, 1 it would be guessing.
+    """
+    found = rebuild_of(load_config(config), (pipeline, source))
+    rebuilt = found.plan(done_before)
+    _print_rebuilt(rebuilt)
+    if dry_run:
+        return 0
+    if not confirmed(f"{pipeline}/{source}", yes=yes):
+        click.echo("That is not its name; nothing was changed.", err=True)
+        return 1
+    backup = found.write(rebuilt)
+    click.echo("Rebuilt." if backup is None else f"Rebuilt. The old checkpoint is {backup}")
+    return 0
+
+
+_JUDGEMENTS = {
+    "publishing": "the next start publishes it",
+    "again": "its files are tried again",
+    "letters": "its files go to the dead letters",
+}
+
+
+def _print_rebuilt(rebuilt: Rebuilt) -> None:
+    progress = rebuilt.state.progress
+    click.echo(f"{rebuilt.listed:,} files are listed, {rebuilt.done:,} of them are done")
+    if rebuilt.said:
+        click.echo(f"{rebuilt.said:,} of these are done only because you say so")
+    click.echo(printable(f"watermark: {progress.value or '-'}, floor: {progress.floor or '-'}"))
+    for each in rebuilt.batches:
+        if each.judgement != "done":
+            _print_batch(each)
+    click.echo(f"{len(rebuilt.new):,} files are new" + (", among them:" if rebuilt.new else ""))
+    for path in rebuilt.new[:_SHOWN_FILES]:
+        click.echo(f"  {printable(path)}")
+
+
+def _print_batch(each: Judged) -> None:
+    what = f"batch {each.batch.batch}, {len(each.batch.files):,} files: {each.why};"
+    click.echo(printable(f"{what} {_JUDGEMENTS[each.judgement]}"))
 
 
 def _edit(

@@ -86,6 +86,16 @@ class FencedFile:
             return state
         raise self._fenced(None)
 
+    def replace(self, document: Mapping[str, Any], version: str | None, epoch: int) -> None:
+        """Put a state in the place of exactly the ``version`` that was looked at; None: of nothing.
+
+        For those who make a state anew where there is none that `take` could read. This
+        process is its writer from now on, in ``epoch``. Raises `FencedError` if there is
+        something else by now.
+        """
+        self._version, self._epoch = version, epoch
+        self.save(document)
+
     def now(self) -> float:
         """The store's time of the last save (epoch seconds), to be asked right after `take`.
 

@@ -1,0 +1,237 @@
+"""What earlier work of a source has left: journal, segments, outputs, other runs. Reads only."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from blizzard_py import processed
+from blizzard_py.batch import Parts
+from blizzard_py.core import checkpoint
+from blizzard_py.core.storage import Storage, join
+from blizzard_py.journal import JOURNAL_FOLDER, KEPT_SECS, Journal, Record, first_name
+from blizzard_py.ledger import Ledger
+from blizzard_py.letters import put_away
+from blizzard_py.outofturn import under_way
+from blizzard_py.processed import Segment
+from blizzard_py.publish import STAGING_FOLDER
+from blizzard_py.rebuild.decide import Place
+from blizzard_py.siblings import siblings_of
+from blizzard_py.state import (
+    STATE_FOLDER,
+    Batch,
+    PlannedOutput,
+    SourceState,
+    checkpoint_path,
+    state_from_json,
+)
+from blizzard_py.statefile import read_ledger
+from blizzard_py.tablelog import added, commits, delta_versions, listed, read_each
+
+# Without a checkpoint to say which, the last two batches may not be finished.
+_LAST = 2
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
+_OUTPUT = re.compile(rf"({_UUID})\.parquet")
+_DAY_SECS = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Something that tells of work which nothing accounts for; ``since`` in epoch seconds."""
+
+    what: str
+    since: float | None = None
+
+    def __str__(self) -> str:
+        if self.since is None:
+            return self.what
+        return f"{self.what} ({dt.datetime.fromtimestamp(self.since, dt.UTC):%F %T} UTC)"
+
+
+class Evidence:
+    """Everything that is known of one source. ``state`` is its checkpoint if there is one.
+
+    Raises `StateError` for what is damaged, `StorageError`.
+    """
+
+    def __init__(self, parts: Parts, state: SourceState | None) -> None:
+        self._parts = parts
+        self._sink = parts.stores.sink
+        self._state = state
+        self._journal = Journal(self._sink, parts.id, parts.concurrency)
+        self.batches = sorted(self._journal.batches())
+        self.records: list[Record] = list(self._journal.read(self.batches))
+        self.segments = processed.found(self._sink, f"{STATE_FOLDER}/{parts.id}_ledger")
+        self.set_segments = processed.found(self._sink, self.set_folder_of(parts.id))
+        self._set = processed.load(self._sink, self.set_folder_of(parts.id), self.set_segments)
+        self.ledger = Ledger(self._sink, parts.id, parts.concurrency)
+        self.ledger.load(self.segments)
+        self.ledger.look()
+        self._siblings = siblings_of(self._sink, parts.id)
+
+    @staticmethod
+    def set_folder_of(source_id: str) -> str:
+        """Where the set of a source without watermark is."""
+        return f"{STATE_FOLDER}/{source_id}_processed"
+
+    def unsettled(self, paths: Sequence[str]) -> list[str]:
+        """Those of the paths that the source itself has not settled."""
+        return self._set.unseen(self.ledger.not_settled(paths))
+
+    def epochs(self) -> int:
+        """The highest epoch that anything of the source was written in."""
+        names = [segment.name for segment in (*self.segments, *self.set_segments)]
+        staged = (path.split("/")[0] for path in self._staged_paths())
+        return max(
+            (*map(processed.epoch_of, names), *(int(e) for e in staged if e.isdigit())), default=0
+        )
+
+    def elsewhere(self, paths: Sequence[str]) -> set[str]:
+        """Those of the paths that a replay or a backfill has settled, or has still to do."""
+        left = list(paths)
+        taken: set[str] = set()
+        for source_id in self._siblings:
+            path = checkpoint_path(source_id)
+            state = checkpoint.load(self._sink, path, state_from_json)
+            if state is not None:
+                taken.update(under_way(state))
+            left = read_ledger(self._sink, source_id).not_settled(left)
+        return set(paths).difference(left) | taken.intersection(paths)
+
+    # -- batches that may not be finished ----------------------------------------
+
+    def unfinished(self) -> Iterator[tuple[Batch, bool]]:
+        """Batches that were committed and perhaps not published, and whether that is certain."""
+        state = self._state
+        if state is not None:
+            yield from ((b, True) for b in state.in_flight if b.phase == "publishing")
+            return
+        staged = {path.split("/")[1] for path in self._staged_paths() if path.count("/") > 1}
+        suspects = sorted({*self.batches[-_LAST:], *staged.intersection(self.batches)})
+        for batch in self._journal.committed(suspects):
+            kept = tuple(one for one in batch.letters if self._is_there(one.staged))
+            lacks_letters = any(f.outcome == "quarantined" for f in batch.finished) and not any(
+                self._parts.stores.dlq.stat(path) is not None
+                for path in put_away(self._parts.letters_id, batch.batch)
+            )
+            yield (
+                Batch(
+                    batch.batch,
+                    batch.attempt,
+                    "publishing",
+                    batch.started_ts,
+                    batch.files,
+                    batch.seen_ts,
+                    batch.outputs,
+                    batch.finished,
+                    kept,
+                    batch.committed_ts,
+                ),
+                bool(kept) or lacks_letters,
+            )
+
+    def _staged_paths(self) -> Iterator[str]:
+        """Everything staged of the source, below ``{epoch}/{batch}/``."""
+        root = join(STAGING_FOLDER, self._parts.id)
+        for entry in listed(self._sink, f"{root}/", f"{root}0"):
+            yield entry.path[len(root) + 1 :]
+
+    def places(self, batch: Batch) -> tuple[list[Place], bool]:
+        """Where each output of a batch is, and whether the log tells of all that was committed."""
+        # Staged first: a rename that goes on meanwhile is found in its place then.
+        with ThreadPoolExecutor(max_workers=self._parts.concurrency) as pool:
+            places = list(pool.map(self._place, batch.outputs))
+        wanted = {
+            path
+            for output, place in zip(batch.outputs, places, strict=True)
+            if place == "nowhere"
+            for path in output.finals
+        }
+        if not wanted:
+            return places, True
+        versions, whole = delta_versions(
+            self._sink, wanted, batch.started_ts, self._parts.concurrency
+        )
+        return [
+            "logged" if place == "nowhere" and not versions.keys().isdisjoint(o.finals) else place
+            for o, place in zip(batch.outputs, places, strict=True)
+        ], whole
+
+    def _place(self, output: PlannedOutput) -> Place:
+        staged = bool(output.staged) and self._is_there(output.staged)
+        if any(self._is_there(path) for path in output.finals):
+            return "placed"
+        return "staged" if staged else "nowhere"
+
+    def _is_there(self, path: str) -> bool:
+        return self._sink.stat(path) is not None
+
+    # -- what nothing accounts for -------------------------------------------------
+
+    def doubts(self, now: float) -> list[Doubt]:
+        """What tells of work that neither journal nor ledger know, the oldest first."""
+        found = [*self._missing_segments(), *self._unknown_work(now)]
+        return sorted(found, key=lambda doubt: doubt.since or 0.0)
+
+    def _missing_segments(self) -> Iterator[Doubt]:
+        if self._state is None:
+            return
+        there = {segment.name for segment in (*self.segments, *self.set_segments)}
+        named: tuple[Segment, ...] = (*self._state.ledger, *(self._state.processed or ()))
+        for segment in named:
+            if segment.name not in there:
+                yield Doubt(f"segment {segment.name}, which the checkpoint names, is gone")
+
+    def _unknown_work(self, now: float) -> Iterator[Doubt]:
+        ours = re.compile(rf'"{re.escape(self._parts.name)}/({_UUID})/\d+/'.encode())
+        batches: set[str] = set()
+        committed: set[str] = set()
+        names = iter(commits(self._sink))
+        for where, raw in read_each(self._sink, names, self._parts.concurrency):
+            batches.update(found.decode() for found in ours.findall(raw))
+            committed.update(path.rpartition("/")[2] for path in added(raw, where))
+        others = {
+            b for source_id in self._siblings for b in Journal(self._sink, source_id).batches()
+        }
+        # Journals are kept for thirty days; what is older may have been folded and let go of.
+        since = first_name(now - KEPT_SECS + _DAY_SECS) if self.segments else ""
+        for batch in self.ledger.not_folded(sorted(batches - others - set(self.batches))):
+            if batch > since:
+                yield Doubt(f"the table's log commits batch {batch}", _moment(batch))
+        yield from self._unknown_outputs(committed, since)
+
+    def _unknown_outputs(self, committed: set[str], since: str) -> Iterator[Doubt]:
+        """Outputs that nobody has committed yet and that no journal of the table names."""
+        loose = {
+            entry.path: named[1]
+            for entry in listed(self._sink, "", None)
+            if entry.path[:1] not in "._"
+            and (named := _OUTPUT.fullmatch(entry.path.rpartition("/")[2]))
+            and named[1] > since
+            and named[0] not in committed
+        }
+        known = set(_planned(self._sink, self._parts.concurrency)) if loose else set()
+        for path in sorted(loose.keys() - known):
+            yield Doubt(f"output {path} is in no journal", _moment(loose[path]))
+
+
+def _planned(sink: Storage, concurrency: int) -> Iterator[str]:
+    """The final paths of all outputs that any journal of the table names."""
+    folders = {
+        entry.path.split("/")[2]
+        for entry in listed(sink, f"{JOURNAL_FOLDER}/", f"{JOURNAL_FOLDER}0")
+    }
+    for source_id in sorted(folders):
+        journal = Journal(sink, source_id, concurrency)
+        for batch in journal.committed(journal.batches()):
+            for output in batch.outputs:
+                yield from output.finals
+
+
+def _moment(name: str) -> float:
+    """When a UUIDv7 was made."""
+    return (uuid.UUID(name).int >> 80) / 1000

@@ -1,0 +1,293 @@
+"""Planning a rebuild from the evidence, and the one write that carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from blizzard_py import processed
+from blizzard_py.batch import Parts
+from blizzard_py.core import checkpoint
+from blizzard_py.core.errors import BlizzardError, NotFound, StateError
+from blizzard_py.core.fence import FencedFile, writer_of
+from blizzard_py.core.lookback import lookback_floor
+from blizzard_py.core.model import Entry
+from blizzard_py.core.storage import order_key
+from blizzard_py.core.watermark import Progress, is_hidden, is_new
+from blizzard_py.discovery import accepts, check_identity, check_tracking
+from blizzard_py.rebuild.decide import (
+    Frame,
+    Judged,
+    bound_of,
+    depth_from,
+    judged,
+    origin_of,
+    remade,
+)
+from blizzard_py.rebuild.evidence import Evidence
+from blizzard_py.rewind import keep_raw
+from blizzard_py.state import (
+    Batch,
+    SourceState,
+    Sweep,
+    Totals,
+    checkpoint_path,
+    state_from_json,
+    state_to_json,
+)
+from blizzard_py.sweep import grace_of
+
+
+class RebuildRefused(BlizzardError):
+    """Nothing was changed; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The checkpoint object that is there now, if any; ``state`` if it can be understood."""
+
+    raw: bytes | None = None
+    version: str | None = None
+    document: Any = None
+    state: SourceState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A checkpoint made again, not yet written.
+
+    ``listed`` counts the files at the source, ``done`` those of them that are done,
+    ``new`` names those that the next polls will find. ``said`` counts those that are
+    done only because the operator says so.
+    """
+
+    found: Found
+    state: SourceState
+    epoch: int
+    listed: int
+    done: int
+    said: int
+    new: tuple[str, ...]
+    batches: tuple[Judged, ...]
+    settled: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The listing, divided: ``done`` with times, ``held`` by batches, ``said`` by the operator."""
+
+    listed: dict[str, Entry]
+    done: dict[str, float]
+    held: frozenset[str]
+    history: frozenset[str]
+    own: frozenset[str]
+    said: frozenset[str]
+
+
+class Rebuild:
+    """Makes the checkpoint of one source again."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._sink = parts.stores.sink
+        self._path = checkpoint_path(parts.id)
+        self._where = f"{self._sink.uri}/{self._path}"
+        self._accepts = accepts(parts.source.compression)
+
+    def plan(self, done_before: str | None) -> Rebuilt:
+        """What the checkpoint would be. Writes nothing.
+
+        Raises `RebuildRefused` where that would be guessing and ``done_before`` is None,
+        `StateError`, `StorageError`.
+        """
+        found = self._found()
+        evidence = Evidence(self._parts, found.state)
+        now = self._parts.clock()
+        doubts = evidence.doubts(now)
+        if doubts and done_before is None:
+            raise RebuildRefused(
+                f"{self._parts.name}: {len(doubts):,} things tell of work that neither journal nor"
+                f" ledger know, the first: {doubts[0]}; from then on it would be guessing which"
+                " files are done. Bring back what is missing below _blizzard/, or find out in the"
+                " table up to where rows are in and say so with --done-before PARTITION_OR_PATH"
+            )
+        batches = tuple(
+            judged(batch, places, log_is_whole=whole, unfinished=certain)
+            for batch, certain in evidence.unfinished()
+            for places, whole in [evidence.places(batch)]
+        )
+        flying = tuple(each.batch for each in batches if each.judgement != "done")
+        known = self._known(evidence, flying, done_before)
+        state = self._state(found.state, evidence, known, flying, now)
+        writer = None if found.document is None else writer_of(found.document, self._where)
+        epoch = max(evidence.epochs(), 0 if writer is None else writer.epoch) + 1
+        return Rebuilt(
+            found,
+            state,
+            epoch,
+            len(known.listed),
+            sum(path in known.done for path in known.listed),
+            len(known.said),
+            self._new(state, known),
+            batches,
+            tuple(known.done),
+        )
+
+    def write(self, rebuilt: Rebuilt) -> str | None:
+        """Put it in the place of what was looked at; the path of the old one's copy, if any.
+
+        Raises `RebuildRefused` or `FencedError` if the checkpoint has changed meanwhile.
+        """
+        found, now = rebuilt.found, self._parts.clock()
+        file = FencedFile(self._sink, self._path)
+        kept = None
+        if found.raw is not None:
+            kept = keep_raw(self._sink, self._path, found.raw, rebuilt.epoch - 1)
+        if found.state is not None:
+            taken = file.take(lambda document, _where: document, {})
+            if taken != found.document:
+                raise RebuildRefused(
+                    f"{self._where}: a daemon has saved since it was looked at and is fenced now;"
+                    " nothing was changed, so run this again"
+                )
+        document = state_to_json(self._with_set(rebuilt), now)
+        if found.state is not None:
+            file.save(document)
+        else:
+            file.replace(document, found.version, rebuilt.epoch)
+        return kept
+
+    def _with_set(self, rebuilt: Rebuilt) -> SourceState:
+        """The state, with the set of names written that a source without watermark needs."""
+        state = rebuilt.state
+        if state.processed is None:
+            return state
+        folder = Evidence.set_folder_of(self._parts.id)
+        names = processed.load(self._sink, folder, state.processed)
+        change = names.adding(rebuilt.settled)
+        if change is not None:
+            names = processed.write(self._sink, folder, change, rebuilt.epoch)
+        return replace(state, processed=names.segments)
+
+    def _found(self) -> Found:
+        try:
+            raw, version = self._sink.read_versioned(self._path)
+        except NotFound:
+            return Found()
+        try:
+            document = checkpoint.parsed(raw, self._where)
+        except StateError:  # damaged: that is what a rebuild is for
+            return Found(raw, version)
+        state = state_from_json(document, self._where)
+        check_identity(state, self._parts.identity, self._parts.source.id, self._where)
+        check_tracking(state, self._parts.source, self._where)
+        return Found(raw, version, document, state)
+
+    def _known(
+        self, evidence: Evidence, flying: Iterable[Batch], done_before: str | None
+    ) -> _Known:
+        listed = {
+            entry.path: entry
+            for page in self._parts.stores.source.list_range("", None)
+            for entry in page.entries
+            if self._counts(entry.path)
+        }
+        paths = list(listed)
+        held = frozenset(entry.path for batch in flying for entry in batch.files)
+        journaled = {
+            path: record.seen_ts
+            for record in evidence.records
+            for path in record.settled
+            if self._counts(path)
+        }
+        own = frozenset(journaled).union(set(paths).difference(evidence.unsettled(paths)))
+        history = frozenset(evidence.ledger.in_history(paths)) - own
+        done = dict.fromkeys(own | history | evidence.elsewhere(paths), 0.0) | journaled
+        said: frozenset[str] = frozenset()
+        if done_before is not None:
+            bound = bound_of(done_before, self._accepts)
+            said = frozenset(p for p in paths if order_key(p) < bound and p not in done) - held
+            done |= dict.fromkeys(said, 0.0)
+        for path in held:
+            done.pop(path, None)
+        return _Known(listed, done, held, history, own, said)
+
+    def _counts(self, path: str) -> bool:
+        return self._accepts(path) and not is_hidden(path)
+
+    def _state(
+        self,
+        old: SourceState | None,
+        evidence: Evidence,
+        known: _Known,
+        flying: tuple[Batch, ...],
+        now: float,
+    ) -> SourceState:
+        source = self._parts.source
+        before = SourceState(totals=Totals()) if old is None else old
+        progress, origin = self._progress(before, evidence, known, now)
+        flying = tuple(
+            replace(b, files=tuple(known.listed.get(e.path, e) for e in b.files)) for b in flying
+        )
+        state = SourceState(
+            progress,
+            flying,
+            totals=before.totals,
+            ledger=evidence.segments,
+            lateness=before.lateness,
+            processed=None if source.use_watermark else evidence.set_segments,
+            source=self._parts.identity,
+        )
+        if not source.use_watermark:
+            return state
+        return replace(
+            state,
+            retries={p: r for p, r in before.retries.items() if p in known.listed},
+            queue=tuple(
+                entry
+                for entry in before.queue
+                if entry.path not in known.done and not is_new(progress, entry.path)
+            ),
+            sweep=Sweep(whole=not known.said, noted=not origin),
+            origin=origin,
+        )
+
+    def _progress(
+        self, before: SourceState, evidence: Evidence, known: _Known, now: float
+    ) -> tuple[Progress, str]:
+        """The progress and the origin; without a watermark what is shown of it."""
+        source = self._parts.source
+        if not source.use_watermark:
+            value = max(known.done, key=order_key, default=None)
+            return Progress("Initial" if value is None else "Active", value), ""
+        depth = source.partition_depth
+        if depth is None and source.partition_filter is not None:
+            depth = source.partition_filter.depth
+        if depth is None:
+            depth = before.progress.depth
+        if depth is None:
+            depth = depth_from([*known.listed, *known.done])
+        lookback = lookback_floor(source.partition_filter, now)
+        origin = before.origin
+        if origin is None:
+            origin = ""
+            if lookback is not None or known.history:
+                live = known.own.intersection(known.listed)
+                origin = origin_of(live, known.history, known.listed, depth) or lookback or ""
+        began = min([now, *(record.seen_ts for record in evidence.records[-1:])])
+        frame = Frame(
+            depth,
+            origin or None,
+            began,
+            grace_of(source, before, now),
+            source.max_tracked_partitions,
+            lookback,
+        )
+        return remade(known.listed.keys(), known.done, known.held, frame), origin
+
+    def _new(self, state: SourceState, known: _Known) -> tuple[str, ...]:
+        fresh = [path for path in known.listed if path not in known.done and path not in known.held]
+        if state.processed is None:
+            fresh = [path for path in fresh if is_new(state.progress, path)]
+        return tuple(sorted(fresh, key=order_key))

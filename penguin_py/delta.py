@@ -13,7 +13,6 @@ the truth is in either case.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +32,7 @@ from deltalake import (
     Transaction,
 )
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from blizzard_py.core.errors import BlizzardError, CommitError, NotFound, StateError, Unavailable
@@ -248,7 +248,7 @@ class DeltaLog:
             mode="overwrite" if plan.changed else "append",
             schema=_evolved(handle.schema(), plan) if plan.changed else handle.schema(),
             partition_by=list(plan.partition_columns),
-            partition_filters=_nothing(plan.schema) if plan.changed else None,
+            partition_filters=_nothing(handle) if plan.changed else None,
             commit_properties=properties,
             post_commithook_properties=hooks,
         )
@@ -310,7 +310,7 @@ class DeltaLog:
             txn_version=handle.transaction_version(self._table.app_id) or 0,
             schema=pa.schema(handle.schema().to_arrow()),
             partition_columns=tuple(metadata.partition_columns),
-            created=metadata.created_time / 1000 if metadata.created_time else math.inf,
+            created=(metadata.created_time or 0) / 1000,
             removed_kept_secs=interval_secs(
                 metadata.configuration.get("delta.deletedFileRetentionDuration")
             ),
@@ -336,9 +336,14 @@ def _evolved(before: Schema, plan: CommitPlan) -> Schema:
     return Schema(fields)
 
 
-def _nothing(schema: pa.Schema) -> list[tuple[str, str, list[str]]]:
-    """A filter that is false for every file, whatever its values and statistics."""
-    return [(schema.names[0], "in", [])]
+def _nothing(handle: DeltaTable) -> list[tuple[str, str, list[str]]]:
+    """A filter that is false for every file, whatever its values and statistics.
+
+    On a column that is not nested, the only kind that delta-rs takes; the plan has
+    seen to it that there is one.
+    """
+    flat = (field.name for field in handle.schema().fields if isinstance(field.type, PrimitiveType))
+    return [(next(flat), "in", [])]
 
 
 def _admit_types(handle: DeltaTable, plan: CommitPlan) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -66,7 +65,7 @@ class TableState:
 
     ``schema`` holds all columns, partition columns included, in Arrow's types.
     ``txn_version`` is what the log has for our application id, 0 for nothing.
-    ``created`` is when the table was, in epoch seconds, infinity if nobody knows.
+    ``created`` is when the table was, in epoch seconds, 0 if nobody knows.
     ``removed_kept_secs`` is how long the log remembers a removed path at least.
     """
 
@@ -74,7 +73,7 @@ class TableState:
     txn_version: int
     schema: pa.Schema
     partition_columns: tuple[str, ...]
-    created: float = math.inf
+    created: float = 0.0
     removed_kept_secs: float = REMOVED_KEPT_SECS
 
     @property

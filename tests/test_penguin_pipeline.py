@@ -901,7 +901,7 @@ def test_new_columns_of_every_type(world: World) -> None:
             {
                 "id": [2],
                 "ntz": pa.array([moment], pa.timestamp("us")),
-                "zoned": pa.array([moment], pa.timestamp("ns", tz="UTC")),
+                "zoned": pa.array([moment], pa.timestamp("ms", tz="UTC")),
                 "day": [moment.date()],
                 "dec": pa.array(["1.50"]).cast(pa.decimal128(10, 2)),
                 "list": [[1, 2]],

@@ -4,21 +4,27 @@ One commit is one log entry that holds the adds, our ``txn`` action, our commitI
 and, if the schema grows, the new schema: readers see both or neither. A new table
 and its first files are one entry as well, so a crash leaves no empty table behind.
 
-A commit has three outcomes. *Landed*: delta-rs said so, or the log read again
+A commit has four outcomes. *Landed*: delta-rs said so, or the log read again
 has our ``txn`` with our commit id (a lost answer looks like an error). *Failed*:
-the log read again does not have it. *Unknown*: the log cannot be read. The last
-two raise `CommitError`, and the caller reads its state anew from the log, where
-the truth is in either case.
+the log read again does not have it. *Unknown*: the log cannot be read. These two
+raise `CommitError`, and the caller reads its state anew from the log, where the
+truth is in either case. *Refused*: it did not land, and neither the store nor another
+writer was the reason, so it never will; that is `CommitRefused`.
+
+On a local disk a commit is fsynced before anything is written that builds on it:
+delta-rs does not do that.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -46,25 +52,24 @@ from penguin_py.model import (
     Add,
     CommitConflict,
     CommitPlan,
+    CommitRefused,
     OwnCommit,
     TableState,
 )
 from penguin_py.settings import Table, delta_options
+from penguin_py.tablecontract import Declared, objections
 
-# Table properties under which a commit of ours would go wrong: name, value that is
-# fine (None: only if it is not set), and what is wrong with any other.
-_REFUSED = (
-    (
-        "delta.setTransactionRetentionDuration",
-        None,
-        "the record of what was committed would expire, at a time engines disagree on; unset it",
-    ),
-    (
-        "delta.columnMapping.mode",
-        "none",
-        "readers would not find columns by the names they have in the arriving files",
-    ),
+# What delta-rs says when it is the store that failed and not the commit.
+_PASSING = re.compile(
+    r"object.?store|generic (s3|http|gcs|microsoft|local)|error sending|timed? ?out|connection"
+    r"|os error|interrupted|too many requests|service unavailable",
+    re.IGNORECASE,
 )
+# The class of what delta-rs throws where it gave up on itself; it has no import, and is no
+# `Exception`.
+_PANIC = "PanicException"
+# How it says that a table asks for what it cannot do.
+_UNSUPPORTED = "Unsupported table features"
 
 _UNITS = {
     "week": 604_800.0,
@@ -99,6 +104,8 @@ class DeltaLog:
         self._options = delta_options(table.uri, table.storage_options, os.environ)
         self._handle: DeltaTable | None = None
         self._current: TableState | None = None
+        # Tells the commit that `_current` is of from another one of the same version.
+        self._stamp: bytes | None = None
 
     def refresh(self) -> TableState | None:
         """The table as it is now, None if there is none.
@@ -106,21 +113,35 @@ class DeltaLog:
         Raises `StateError` for a log that cannot be understood, `StorageError`
         if the store does not answer.
         """
+        if self._handle is not None and self._is_replaced():
+            self._handle = None
         if self._handle is not None:
             try:
                 self._handle.update_incremental()
                 if self._current is not None and self._handle.version() == self._current.version:
                     return self._current  # asking for our txn would read the log again
-                self._current = self._state(self._handle)
-                return self._current
+                return self._became(self._state(self._handle))
+            except BlizzardError:
+                raise
             except Exception:  # delta-rs raises OSError, DeltaError and others; opening tells which
                 self._handle = None
         if not self._exists():
             return None
         handle = self._guarded(self._open)
-        self._current = None if handle is None else self._guarded(partial(self._state, handle))
+        state = None if handle is None else self._guarded(partial(self._state, handle))
         self._handle = handle
-        return self._current
+        return self._became(state)
+
+    def _became(self, state: TableState | None) -> TableState | None:
+        self._stamp = None if state is None else deltalog.stamp(self._storage, state.version)
+        self._current = state
+        return state
+
+    def _is_replaced(self) -> bool:
+        """Whether the log that was read has gone, and another one may stand in its place."""
+        if self._current is None:
+            return False
+        return deltalog.stamp(self._storage, self._current.version) != self._stamp
 
     def unchanged(self) -> TableState | None:
         """The table as of the last `refresh` if it has no later version since.
@@ -134,11 +155,13 @@ class DeltaLog:
             return None
         return state
 
-    def known_paths(self, version: int) -> Iterator[Entry]:
+    def known_paths(
+        self, version: int, transactions: dict[str, int] | None = None
+    ) -> Iterator[Entry]:
         """See `deltalog.known_paths`."""
-        return deltalog.known_paths(self._storage, version, self._pool)
+        return deltalog.known_paths(self._storage, version, self._pool, transactions)
 
-    def news(self, after: int, version: int) -> tuple[list[str], list[str]]:
+    def news(self, after: int, version: int) -> deltalog.News:
         """See `deltalog.news`."""
         return deltalog.news(self._storage, after, version, self._pool)
 
@@ -146,13 +169,19 @@ class DeltaLog:
         """See `deltalog.recent_output_ids`."""
         return deltalog.recent_output_ids(self._storage, after, version, self._pool)
 
-    def own_commit(self, state: TableState) -> OwnCommit | None:
-        """Our last commit; None if there was none or its commitInfo was cleaned up."""
-        if not state.txn_version:
+    def own_commit(
+        self, txn_version: int, version: int, hint: int | None = None
+    ) -> OwnCommit | None:
+        """Our commit of this ``txn``, at or before ``version``; see `deltalog.last_own_commit`."""
+        if not txn_version:
             return None
         return deltalog.last_own_commit(
-            self._storage, self._table.app_id, state.txn_version, state.version
+            self._storage, self._table.app_id, txn_version, version, self._pool, hint
         )
+
+    def has_commit(self, version: int) -> bool:
+        """Whether the log has the entry of this version as such, and not in a checkpoint only."""
+        return deltalog.has_commit(self._storage, version)
 
     def optimize(self, target_bytes: int) -> dict[str, Any]:
         """Compact small files; what delta-rs says of it. Raises `CommitError`."""
@@ -184,26 +213,48 @@ class DeltaLog:
         before = -1 if self._current is None else self._current.version
         try:
             self._commit(plan, marks, now)
-        except Exception as error:  # see `refresh`; what counts is what the log has now
+        except BaseException as error:  # see `refresh`; what counts is what the log has now
+            if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+                raise
             if not self._landed(marks, error):
-                taken = self._current is not None and (
-                    self._current.txn_version >= marks.txn_version
-                )
-                lost_race = taken or isinstance(error, CommitFailedError)
-                raise (CommitConflict if lost_race else CommitError)(
-                    f"{self._table.uri}: commit {marks.txn_version} did not land: "
-                    + (
-                        f"another Penguin made commit {marks.txn_version} of"
-                        f" {self._table.app_id}; going on from there"
-                        if taken
-                        else _told(error)
-                    )
-                ) from error
+                raise self._failure(marks, error, before) from error
             get_logger(table=self._table.name).warning(
                 "commit_landed_despite_error", txn_version=marks.txn_version, error=_told(error)
             )
+        if self._table.is_local:
+            self._make_durable(before)
         if self._table.delta_checkpoint_interval is not None:
             self._checkpoint(self._table.delta_checkpoint_interval, before)
+
+    def _failure(self, marks: Marks, error: BaseException, before: int) -> CommitError:
+        """What it is that a commit failed by, which the log does not have."""
+        where = f"{self._table.uri}: commit {marks.txn_version} did not land: "
+        if self._current is not None and self._current.txn_version >= marks.txn_version:
+            return CommitConflict(
+                f"{where}another Penguin made commit {marks.txn_version} of"
+                f" {self._table.app_id}; going on from there"
+            )
+        told = _told(error)
+        others = self._current is not None and self._current.version != before
+        if others or (isinstance(error, CommitFailedError) and _UNSUPPORTED not in told):
+            return CommitConflict(where + told)
+        if isinstance(error, OSError | BlizzardError) or _PASSING.search(told):
+            return CommitError(where + told)
+        return CommitRefused(where + told)
+
+    def _make_durable(self, before: int) -> None:
+        """Fsync the commits after version ``before``, and the directory that names them."""
+        version = before + 1
+        folder = Path(self._table.uri, deltalog.LOG)
+        while (folder / deltalog.commit_path(version).rpartition("/")[2]).exists():
+            self._storage.sync(deltalog.commit_path(version))
+            version += 1
+        for place in (folder, folder.parent) if before < 0 else (folder,):
+            handle = os.open(place, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
     def _checkpoint(self, interval: int, before: int) -> None:
         """Make a log checkpoint if the commits since version ``before`` reached the interval."""
@@ -269,15 +320,13 @@ class DeltaLog:
             found.append(Transaction(live, version or 0, int(now * 1000)))
         return found
 
-    def _landed(self, marks: Marks, error: Exception) -> bool:
+    def _landed(self, marks: Marks, error: BaseException) -> bool:
         self._handle = None
         try:
             state = self.refresh()
             if state is None or state.txn_version < marks.txn_version:
                 return False
-            own = deltalog.last_own_commit(
-                self._storage, self._table.app_id, marks.txn_version, state.version
-            )
+            own = self.own_commit(marks.txn_version, state.version)
         except Exception as unreadable:
             raise CommitError(
                 f"{self._table.uri}: whether commit {marks.txn_version} landed is unknown:"
@@ -302,9 +351,9 @@ class DeltaLog:
 
     def _state(self, handle: DeltaTable) -> TableState:
         metadata = handle.metadata()
-        for name, accepted, why in _REFUSED:
-            if metadata.configuration.get(name, accepted) != accepted:
-                raise StateError(f"{self._table.uri}: the table property {name} is set: {why}")
+        found = objections(_declared(handle))
+        if found:
+            raise StateError(f"{self._table.uri}: {'; '.join(found)}")
         return TableState(
             version=handle.version(),
             txn_version=handle.transaction_version(self._table.app_id) or 0,
@@ -314,6 +363,7 @@ class DeltaLog:
             removed_kept_secs=interval_secs(
                 metadata.configuration.get("delta.deletedFileRetentionDuration")
             ),
+            table_id=str(metadata.id),
         )
 
     def _guarded(self, action: Callable[[], T]) -> T:
@@ -325,6 +375,18 @@ class DeltaLog:
             ) from error
         except OSError as error:
             raise Unavailable(f"{self._table.uri}: {_told(error)}") from error
+
+
+def _declared(handle: DeltaTable) -> Declared:
+    protocol, metadata = handle.protocol(), handle.metadata()
+    return Declared(
+        protocol.min_reader_version,
+        protocol.min_writer_version,
+        [*(protocol.reader_features or ()), *(protocol.writer_features or ())],
+        metadata.configuration,
+        json.loads(handle.schema().to_json())["fields"],
+        metadata.partition_columns,
+    )
 
 
 def _evolved(before: Schema, plan: CommitPlan) -> Schema:
@@ -388,7 +450,7 @@ def interval_secs(text: str | None) -> float:
     return 0.0 if match is None or unit is None else int(match[1]) * unit
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """delta-rs's message without colours, credentials and the stack frames it appends."""
     text = _ANSI.sub("", str(error)).partition("\n   0: ")[0]
     return redacted(" ".join(text.split()))

@@ -27,6 +27,15 @@ class CommitConflict(CommitError):
     """Another writer's commit came first; the next cycle plans anew on top of it."""
 
 
+class CommitRefused(CommitError):
+    """The commit can never land as it is: one of its files, or the table, is the reason.
+
+    To try it again would go on for ever; the caller finds out which file it is.
+    """
+
+    retryable = False
+
+
 @dataclass(frozen=True, slots=True)
 class Footer:
     """A Parquet file whose footer was read and is sound.
@@ -65,6 +74,7 @@ class TableState:
 
     ``schema`` holds all columns, partition columns included, in Arrow's types.
     ``txn_version`` is what the log has for our application id, 0 for nothing.
+    ``table_id`` is the one in its metadata, which a table made anew has not.
     ``created`` is when the table was, in epoch seconds, 0 if nobody knows.
     ``removed_kept_secs`` is how long the log remembers a removed path at least.
     """
@@ -75,6 +85,7 @@ class TableState:
     partition_columns: tuple[str, ...]
     created: float = 0.0
     removed_kept_secs: float = REMOVED_KEPT_SECS
+    table_id: str = ""
 
     @property
     def partition_types(self) -> dict[str, pa.DataType]:

@@ -79,7 +79,7 @@ def check_partitioning(table: Table, state: TableState) -> None:
 
 
 def _remembered(table: Table, storage: Storage, log: DeltaLog, state: TableState) -> Memory | None:
-    own = log.own_commit(state)
+    own = log.own_commit(state.txn_version, state.version)
     path = mirror_path(table.state_name)
     try:
         mirror = checkpoint.load(storage, path, mirror_from_json)

@@ -173,12 +173,12 @@ class TableView:
 
     def _updated(self, memory: Memory, seen: int, state: TableState) -> Memory:
         try:
-            paths, ids = self._delta.news(seen, state.version)
+            news = self._delta.news(seen, state.version)
         except StateError:
             # Cleaned up past what was seen; what is left of the log is read as a whole.
             return self._recover(state)
-        self._known.update(paths)
-        return replace(memory, output_ids=merged_ids(memory.output_ids, ids))
+        self._known.update(news.paths)
+        return replace(memory, output_ids=merged_ids(memory.output_ids, news.output_ids))
 
     def _recover(self, state: TableState | None) -> Memory:
         segments = OutputIds(self._storage)

@@ -19,6 +19,7 @@ from penguin_py.delta import DeltaLog
 from penguin_py.identities import OutputIds
 from penguin_py.memory import (
     Memory,
+    Seen,
     Snapshot,
     completed,
     done_paths,
@@ -28,7 +29,7 @@ from penguin_py.memory import (
     stored,
 )
 from penguin_py.model import TableState
-from penguin_py.recovery import check_partitioning, recover
+from penguin_py.recovery import check_no_state, check_partitioning, gathered, recover
 from penguin_py.settings import Table
 
 
@@ -61,6 +62,11 @@ class TableView:
         self._output_ids: OutputIds | None = None
         # The version that our latest commit has, if nobody else's came before it.
         self._own = -1
+        # The newest `txn` of every application, as of `_seen` and our own commit since.
+        self._transactions: dict[str, int] = {}
+        self._table_id = ""
+        # Whether the memory was found by the log's paths alone, and no poll went by since.
+        self._rebuilt = False
         # Survives `forget`: a log that goes back would have files committed again.
         self._highest_txn = 0
 
@@ -87,6 +93,8 @@ class TableView:
         self._highest_txn = txn_version
         if state is not None:
             check_partitioning(self._table, state)
+        if state is not None and state.table_id != self._table_id:
+            memory = None  # another table, or the first look
         if state is None or memory is None or memory.txn_version != state.txn_version:
             memory = self._recover(state)
         elif state.version not in (self._seen, self._own):
@@ -148,6 +156,8 @@ class TableView:
         self._memory = memory
         self._known.update(paths)
         self._own = version
+        self._transactions[self._table.app_id] = memory.txn_version
+        self._transactions.setdefault(self._table.live_app_id, 0)
 
     def remember(self, memory: Memory) -> None:
         """Go on from this memory, which need not be in storage yet."""
@@ -160,7 +170,13 @@ class TableView:
         self._refused = done_paths(slim)
         if not memory.txn_version:
             return  # without a commit of ours there is nothing that a mirror could mirror
-        document = mirror_to_json(replace(memory, progress=slim), now)
+        seen = Seen(
+            self._table_id,
+            -1 if self._seen is None else self._seen,
+            self._own,
+            self._transactions,
+        )
+        document = mirror_to_json(replace(memory, progress=slim, seen=seen), now)
         checkpoint.save(self._storage, mirror_path(self._table.state_name), document)
 
     def forget(self) -> None:
@@ -178,11 +194,18 @@ class TableView:
             # Cleaned up past what was seen; what is left of the log is read as a whole.
             return self._recover(state)
         self._known.update(news.paths)
+        self._transactions.update(news.transactions)
         return replace(memory, output_ids=merged_ids(memory.output_ids, news.output_ids))
 
     def _recover(self, state: TableState | None) -> Memory:
-        segments = OutputIds(self._storage)
+        first = self._memory is None
+        segments = OutputIds(self._storage, "" if state is None else state.table_id)
         self._output_ids = segments
+        if state is not None:
+            segments.check(state.version)
+        elif first:
+            segments.check(None)
+            check_no_state(self._table, self._storage)
         memory = recover(
             self._table,
             self._storage,
@@ -192,11 +215,17 @@ class TableView:
             segments.folded,
             self._clock(),
         )
+        self._rebuilt = state is not None and not memory.commit_id
+        self._own = memory.seen.own_version
+        self._table_id = "" if state is None else state.table_id
+        self._transactions = {}
         # The paths of a large table fit into memory once, but need not stay there.
-        paths = () if state is None else self._delta.known_paths(state.version)
-        fresh = [e for e in paths if is_new(memory.progress, e.path)]
+        paths = () if state is None else self._delta.known_paths(state.version, self._transactions)
+        fresh = [e for e in paths if e.path in self._late or is_new(memory.progress, e.path)]
+        if state is not None:
+            memory = gathered(self._delta, memory, state, segments.folded, self._transactions)
         self._refused = done_paths(memory.progress)
-        mine = [entry for entry in fresh if self._accept(entry.path)]
+        mine = [e for e in fresh if e.path not in self._late and self._accept(e.path)]
         progress = completed(memory.progress, mine, self._clock())
-        self._known = {entry.path for entry in fresh if is_new(progress, entry.path)}
+        self._known = {e.path for e in fresh if e.path in self._late or is_new(progress, e.path)}
         return replace(memory, progress=progress)

@@ -186,7 +186,7 @@ def completed(progress: Progress, known: Iterable[Entry], now: float) -> Progres
     Their grace period starts again, since nobody knows when they were done. Those
     above a watermark stay out: something below them is pending.
     """
-    passed = [entry.path for entry in known if _is_passed(progress, entry.path)]
+    passed = [entry.path for entry in known if is_passed(progress, entry.path)]
     return replace(finished(progress, passed, now, _nothing_waits), state=progress.state)
 
 
@@ -199,7 +199,8 @@ def done_paths(progress: Progress) -> set[str]:
     }
 
 
-def _is_passed(progress: Progress, path: str) -> bool:
+def is_passed(progress: Progress, path: str) -> bool:
+    """Whether its partition's watermark is at this file or above it."""
     partition, name = split(path, progress.depth or 0)
     known = progress.partitions.get(partition)
     return (

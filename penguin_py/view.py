@@ -7,11 +7,13 @@ again in storage, so it is dropped whenever it might be wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
+from heapq import heappush, heappushpop
 
 from blizzard_py.core import checkpoint
 from blizzard_py.core.errors import StateError
+from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Progress, is_new
 from penguin_py.activity import TableActivity
@@ -23,14 +25,19 @@ from penguin_py.memory import (
     Snapshot,
     completed,
     done_paths,
+    is_passed,
     merged_ids,
     mirror_path,
     mirror_to_json,
     stored,
 )
-from penguin_py.model import TableState
+from penguin_py.model import Rejection, TableState
+from penguin_py.reconcile import beyond, copied_at, safe_horizon
 from penguin_py.recovery import check_no_state, check_partitioning, gathered, recover
 from penguin_py.settings import Table
+
+# Files that are looked at to find out whether the directory was copied.
+SAMPLED = 16
 
 
 class TableView:
@@ -65,8 +72,12 @@ class TableView:
         # The newest `txn` of every application, as of `_seen` and our own commit since.
         self._transactions: dict[str, int] = {}
         self._table_id = ""
-        # Whether the memory was found by the log's paths alone, and no poll went by since.
+        # Whether no poll went by since the memory was found, and whether by the log's
+        # paths alone.
+        self._started = False
         self._rebuilt = False
+        # The youngest paths of the log, as of then.
+        self._sample: list[tuple[float, str]] = []
         # Survives `forget`: a log that goes back would have files committed again.
         self._highest_txn = 0
 
@@ -134,6 +145,34 @@ class TableView:
         """
         late = path in self._late
         return path not in self._known and (late or is_new(memory.progress, path))
+
+    def trusted(
+        self, found: Sequence[Entry], snapshot: Snapshot
+    ) -> tuple[list[Entry], tuple[Rejection, ...]]:
+        """Which files of a poll may be taken, and which are refused for their age.
+
+        In the first poll of a start the horizon of the sweep applies, for the same
+        reason: to what sorts below the watermarks, since the names done there were
+        left to the log, which may have forgotten removed ones; and to everything if
+        the memory was rebuilt from the log alone.
+        """
+        state, rebuilt = snapshot.state, self._rebuilt
+        if not self._started or state is None:
+            return list(found), ()
+        self._started = self._rebuilt = False
+        progress = snapshot.memory.progress
+        doubtful = [e for e in found if rebuilt or is_passed(progress, e.path)]
+        if not doubtful:
+            return list(found), ()
+        horizon = safe_horizon(self._table.reconcile_horizon_secs, state.removed_kept_secs)
+        pairs = [
+            (lying, Entry(path, 0, modified))
+            for modified, path in self._sample
+            if (lying := self._storage.stat(path)) is not None
+        ]
+        refused = beyond(doubtful, max(self._clock() - horizon, copied_at(pairs)))
+        names = {rejection.entry.path for rejection in refused}
+        return [entry for entry in found if entry.path not in names], refused
 
     def reopen(self, paths: Iterable[str]) -> None:
         """A sweep found these below the watermarks: they are to be done all the same."""
@@ -215,13 +254,20 @@ class TableView:
             segments.folded,
             self._clock(),
         )
+        self._started = state is not None
         self._rebuilt = state is not None and not memory.commit_id
+        self._sample = []
         self._own = memory.seen.own_version
         self._table_id = "" if state is None else state.table_id
         self._transactions = {}
         # The paths of a large table fit into memory once, but need not stay there.
         paths = () if state is None else self._delta.known_paths(state.version, self._transactions)
-        fresh = [e for e in paths if e.path in self._late or is_new(memory.progress, e.path)]
+        fresh = []
+        for entry in paths:
+            keep = heappush if len(self._sample) < SAMPLED else heappushpop
+            keep(self._sample, (entry.modified, entry.path))
+            if entry.path in self._late or is_new(memory.progress, entry.path):
+                fresh.append(entry)
         if state is not None:
             memory = gathered(self._delta, memory, state, segments.folded, self._transactions)
         self._refused = done_paths(memory.progress)

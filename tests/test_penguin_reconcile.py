@@ -383,7 +383,17 @@ def test_a_checkpoint_that_fails_does_not_undo_the_commit(
 def test_the_command_reports_first_and_commits_then(tmp_path: Path) -> None:
     root, config = tmp_path / "events", tmp_path / "c.yaml"
     config.write_text(
-        yaml.safe_dump({"tables": {"events": {"table_uri": str(root), "grace_period_secs": 0}}})
+        yaml.safe_dump(
+            {
+                "tables": {
+                    "events": {
+                        "table_uri": str(root),
+                        "grace_period_secs": 0,
+                        "own_prefixes": [""],
+                    }
+                }
+            }
+        )
     )
 
     def call(*arguments: str) -> dict[str, Any]:

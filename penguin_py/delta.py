@@ -57,7 +57,7 @@ from penguin_py.model import (
     TableState,
 )
 from penguin_py.settings import Table, delta_options
-from penguin_py.tablecontract import Declared, objections
+from penguin_py.tablecontract import Declared, feature_objections, objections
 
 # What delta-rs says when it is the store that failed and not the commit.
 _PASSING = re.compile(
@@ -370,8 +370,11 @@ class DeltaLog:
         try:
             return action()
         except DeltaError as error:
+            told = feature_objections(deltalog.features(self._storage))
             raise StateError(
-                f"{self._table.uri}/{deltalog.LOG}: the log cannot be read: {_told(error)}"
+                f"{self._table.uri}: {'; '.join(told)}"
+                if told
+                else f"{self._table.uri}/{deltalog.LOG}: the log cannot be read: {_told(error)}"
             ) from error
         except OSError as error:
             raise Unavailable(f"{self._table.uri}: {_told(error)}") from error

@@ -43,6 +43,7 @@ SEARCHED_AT_ONCE = (1, 15, 48)
 STAMP_BYTES = 4096
 
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|/")
+_COMMIT = re.compile(rf"{LOG}/\d{{20}}\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 # delta-rs stages `N.json` as `N.json#M` on local disks, other writers beside it.
 _LEFTOVER = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)(?:#\d+|\..*\.tmp)|_commit_.*\.tmp")
@@ -98,6 +99,26 @@ def stamp(storage: Storage, version: int) -> bytes | None:
         return storage.read_range(commit_path(version), 0, STAMP_BYTES)
     except NotFound:
         return None
+
+
+def features(storage: Storage) -> list[str]:
+    """The table features of the newest protocol that a commit of the log has; a last resort.
+
+    For a log that delta-rs does not open, to tell by name why.
+    """
+    names = [
+        entry.path
+        for page in storage.list_range(f"{LOG}/", f"{LOG}/:")
+        for entry in page.entries
+        if _COMMIT.fullmatch(entry.path)
+    ]
+    for path in reversed(names[-COMMITS_SEARCHED:]):
+        for action in read_commit(storage, int(path[-25:-5])) or ():
+            protocol = action.get("protocol")
+            if isinstance(protocol, Mapping):
+                kinds = ("readerFeatures", "writerFeatures")
+                return [str(name) for kind in kinds for name in protocol.get(kind) or ()]
+    return []
 
 
 def known_paths(

@@ -121,7 +121,7 @@ def objections(declared: Declared) -> list[str]:
     """Everything that speaks against committing to this table, each with what to do."""
     return [
         *_versions(declared),
-        *_features(declared.features),
+        *feature_objections(declared.features),
         *_properties(declared.properties),
         *_columns(declared.fields, ""),
         *_partitions(declared),
@@ -140,13 +140,16 @@ def _versions(declared: Declared) -> Iterator[str]:
             )
 
 
-def _features(names: Sequence[str]) -> Iterator[str]:
+def feature_objections(names: Sequence[str]) -> list[str]:
+    """What speaks against tables with these features."""
+    found = []
     for name in dict.fromkeys(names):
         feature = FEATURES.get(name)
         if feature is None:
-            yield f"the table feature {name} is not known here{_DROP}"
+            found.append(f"the table feature {name} is not known here{_DROP}")
         elif not feature.takes:
-            yield f"the table feature {name} is not supported: {feature.why}"
+            found.append(f"the table feature {name} is not supported: {feature.why}")
+    return found
 
 
 def _properties(properties: Mapping[str, str]) -> Iterator[str]:
@@ -188,17 +191,12 @@ def _partitions(declared: Declared) -> Iterator[str]:
     types = {str(field.get("name")): field.get("type") for field in declared.fields}
     for name in declared.partition_columns:
         if name.startswith(("_", ".")):
-            yield hidden_partition(name)
+            yield (
+                f"partition column {name!r} makes directories that start with {name[0]!r}: those"
+                " are hidden, and nothing in them would ever be found; rename the column"
+            )
         if types.get(name) not in PARTITION_TYPES:
             yield (
                 f"partition column {name!r} is {types.get(name)}, which directory names cannot"
                 f" spell for all readers; supported are {', '.join(PARTITION_TYPES)}"
             )
-
-
-def hidden_partition(name: str) -> str:
-    """Why a partition column of this name is refused."""
-    return (
-        f"partition column {name!r} makes directories that start with {name[0]!r}: those are"
-        " hidden, and nothing in them would ever be found; rename the column"
-    )

@@ -319,7 +319,9 @@ class TablePipeline:
             memory = replace(memory, progress=progress, updated=int(now))
         self.activity.progressed(progress)
         self._view.save(memory, now)
-        released = self._retried.intersection(add.entry.path for add in plan.adds)
+        # Replaced since, or refused by a plan that another writer's commit made void.
+        paths = [add.entry.path for add in plan.adds]
+        released = self._retried.intersection(paths) | self._quarantine.recorded(paths)
         if released:
             self._quarantine.release(released)
         self._done += len(done)

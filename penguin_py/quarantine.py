@@ -97,6 +97,10 @@ class Quarantine:
                 del self._recorded[path]
         return fresh
 
+    def recorded(self, paths: Iterable[str]) -> set[str]:
+        """Which of these files this process has put on record."""
+        return {path for path in paths if spelled(path) in self._recorded}
+
     def release(self, paths: Collection[str]) -> None:
         """Take files off the record that are committed now; durable on return."""
         names = {spelled(path) for path in paths}

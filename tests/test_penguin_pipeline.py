@@ -823,6 +823,7 @@ def test_a_damaged_mirror_is_a_warning_while_the_log_knows_and_an_error_otherwis
 
 
 def test_an_unreadable_log_stops_the_table(world: World) -> None:
+    world.tampered = True
     world.put("a.parquet", {"id": [1]})
     world.run()
     world.put("b.parquet", {"id": [2]})
@@ -848,6 +849,7 @@ def test_a_log_cleaned_up_past_what_was_seen_is_read_anew(world: World) -> None:
 
 
 def test_a_hole_in_the_log_stops_the_table(world: World) -> None:
+    world.tampered = True
     for name in "abc":
         world.put(f"{name}.parquet", {"id": [1]})
         world.run()

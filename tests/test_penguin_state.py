@@ -345,6 +345,7 @@ def test_paths_of_the_log_are_told_as_a_listing_tells_them(
 
 
 def test_a_file_that_the_log_names_by_its_whole_uri_is_known(world: World) -> None:
+    world.tampered = True
     world.put("a.parquet", {"x": [1]})
     world.run()
     text = entry(world, 0).read_text()

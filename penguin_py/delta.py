@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -44,11 +43,10 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 from blizzard_py.core.errors import BlizzardError, CommitError, NotFound, StateError, Unavailable
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry
-from blizzard_py.core.redact import redacted
 from blizzard_py.core.storage import Storage
 from penguin_py import deltalog
+from penguin_py.deltatext import interval_secs, is_passing, is_unsupported, told_by
 from penguin_py.model import (
-    REMOVED_KEPT_SECS,
     Add,
     CommitConflict,
     CommitPlan,
@@ -59,29 +57,9 @@ from penguin_py.model import (
 from penguin_py.settings import Table, delta_options
 from penguin_py.tablecontract import Declared, feature_objections, objections
 
-# What delta-rs says when it is the store that failed and not the commit.
-_PASSING = re.compile(
-    r"object.?store|generic (s3|http|gcs|microsoft|local)|error sending|timed? ?out|connection"
-    r"|os error|interrupted|too many requests|service unavailable",
-    re.IGNORECASE,
-)
 # The class of what delta-rs throws where it gave up on itself; it has no import, and is no
 # `Exception`.
 _PANIC = "PanicException"
-# How it says that a table asks for what it cannot do.
-_UNSUPPORTED = "Unsupported table features"
-
-_UNITS = {
-    "week": 604_800.0,
-    "day": 86_400.0,
-    "hour": 3600.0,
-    "minute": 60.0,
-    "second": 1.0,
-    "millisecond": 1e-3,
-}
-
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
-
 T = TypeVar("T")
 
 
@@ -203,7 +181,7 @@ class DeltaLog:
             return action(self._handle)
         except Exception as error:  # see `refresh`
             self._handle = None
-            raise CommitError(f"{self._table.uri}: {_told(error)}") from error
+            raise CommitError(f"{self._table.uri}: {told_by(error)}") from error
 
     def commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
         """Make the plan's adds visible, and what they change in the schema with them.
@@ -219,7 +197,7 @@ class DeltaLog:
             if not self._landed(marks, error):
                 raise self._failure(marks, error, before) from error
             get_logger(table=self._table.name).warning(
-                "commit_landed_despite_error", txn_version=marks.txn_version, error=_told(error)
+                "commit_landed_despite_error", txn_version=marks.txn_version, error=told_by(error)
             )
         if self._table.is_local:
             self._make_durable(before)
@@ -234,11 +212,11 @@ class DeltaLog:
                 f"{where}another Penguin made commit {marks.txn_version} of"
                 f" {self._table.app_id}; going on from there"
             )
-        told = _told(error)
+        told = told_by(error)
         others = self._current is not None and self._current.version != before
-        if others or (isinstance(error, CommitFailedError) and _UNSUPPORTED not in told):
+        if others or (isinstance(error, CommitFailedError) and not is_unsupported(told)):
             return CommitConflict(where + told)
-        if isinstance(error, OSError | BlizzardError) or _PASSING.search(told):
+        if isinstance(error, OSError | BlizzardError) or is_passing(told):
             return CommitError(where + told)
         return CommitRefused(where + told)
 
@@ -330,7 +308,7 @@ class DeltaLog:
         except Exception as unreadable:
             raise CommitError(
                 f"{self._table.uri}: whether commit {marks.txn_version} landed is unknown:"
-                f" {_told(error)}; reading the log again: {_told(unreadable)}"
+                f" {told_by(error)}; reading the log again: {told_by(unreadable)}"
             ) from error
         return own is not None and own.document.get("commit_id") == marks.commit_id
 
@@ -374,10 +352,10 @@ class DeltaLog:
             raise StateError(
                 f"{self._table.uri}: {'; '.join(told)}"
                 if told
-                else f"{self._table.uri}/{deltalog.LOG}: the log cannot be read: {_told(error)}"
+                else f"{self._table.uri}/{deltalog.LOG}: the log cannot be read: {told_by(error)}"
             ) from error
         except OSError as error:
-            raise Unavailable(f"{self._table.uri}: {_told(error)}") from error
+            raise Unavailable(f"{self._table.uri}: {told_by(error)}") from error
 
 
 def _declared(handle: DeltaTable) -> Declared:
@@ -442,18 +420,3 @@ def _action(add: Add) -> AddAction:
         data_change=True,
         stats=add.stats,
     )
-
-
-def interval_secs(text: str | None) -> float:
-    """Delta's ``interval 7 days`` in seconds; its default if not set, 0 if not understood."""
-    if text is None:
-        return REMOVED_KEPT_SECS
-    match = re.fullmatch(r"\s*(?:interval\s+)?(\d+)\s+([a-z]+?)s?\s*", text.lower())
-    unit = None if match is None else _UNITS.get(match[2])
-    return 0.0 if match is None or unit is None else int(match[1]) * unit
-
-
-def _told(error: BaseException) -> str:
-    """delta-rs's message without colours, credentials and the stack frames it appends."""
-    text = _ANSI.sub("", str(error)).partition("\n   0: ")[0]
-    return redacted(" ".join(text.split()))

@@ -13,7 +13,6 @@ memory is dropped and read again from the log.
 from __future__ import annotations
 
 import uuid
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -36,6 +35,7 @@ from blizzard_py.core.watermark import (
     settled,
 )
 from penguin_py.activity import TableActivity
+from penguin_py.batches import Batches
 from penguin_py.chores import Chores
 from penguin_py.delta import DeltaLog, Marks
 from penguin_py.incoming import REMEDY, Failure, Names, accepts, read_footers
@@ -86,13 +86,9 @@ class TablePipeline:
         # Files on record that a sweep found worth another try.
         self._retried: set[str] = set()
         # The poll being worked off: files not tried yet, files that could not be read.
-        self._queue: deque[Entry] = deque()
+        self._queue = Batches(table.max_files_per_commit)
         self._failed: list[Failure] = []
         self._done = 0
-        # How many files a commit may have, halved while it is refused.
-        self._most = table.max_files_per_commit
-        # A file whose commit was refused when it was the only one.
-        self._suspect: Entry | None = None
         # When the sweep was made whose stragglers are in the queue.
         self._swept: float | None = None
         self._scanned = Scanned(0.0, 0.0)
@@ -201,7 +197,7 @@ class TablePipeline:
             self._record([Rejection(e, "partition", NOT_TEXT) for e in unnameable], now)
             named = [entry for entry in found if is_text(entry.path)]
             taken, distrusted = self._view.trusted(named, snapshot)
-            self._queue.extend(self._foreign.due(taken, now))
+            self._queue.add(self._foreign.due(taken, now))
             before = snapshot.memory.progress
             snapshot = self._settled(snapshot, [entry.path for entry in found])
             self._failed.clear()
@@ -219,7 +215,7 @@ class TablePipeline:
                 self._do_chores(snapshot.memory, due, now, before)
                 return False
             self._log.info("files_found", files=len(self._queue))
-        batch = [self._queue.popleft() for _ in range(min(len(self._queue), self._most))]
+        batch = self._queue.take()
         self._tried(snapshot, batch)
         pending = {f.entry.path for f in self._failed} | {*self._foreign.waiting()}
         pending |= {entry.path for entry in self._queue}
@@ -244,14 +240,11 @@ class TablePipeline:
         except CommitRefused as refused:
             self._failed = failed
             self._log.warning("commit_refused", files=len(batch), error=str(refused))
-            if len(batch) > 1 or self._suspect != batch[0]:
-                self._queue.extendleft(reversed(batch))
-                self._most = max(1, len(batch) // 2)
-                self._suspect = batch[0] if len(batch) == 1 else None
+            if not self._queue.refused(batch):
                 return
             snapshot = self._probed(refused)
             self._work(snapshot, (), [Rejection(batch[0], "commit", str(refused))])
-        self._most = min(2 * self._most, self._table.max_files_per_commit)
+        self._queue.landed()
 
     def _probed(self, refused: CommitRefused) -> Snapshot:
         """The table after a commit without files. Raises `StateError` if it takes none."""
@@ -283,7 +276,7 @@ class TablePipeline:
         for entry in footers.gone:
             self._log.warning("file_gone", path=entry.path)
         self._failed += footers.failed
-        self._queue.extendleft(reversed(footers.left))
+        self._queue.put_back(footers.left)
         now = self._clock()
         sound, young, foreign = self._foreign.taken(footers.sound, now)
         if young:
@@ -357,7 +350,7 @@ class TablePipeline:
     def _take(self, found: Findings) -> None:
         waiting = {entry.path for entry in self._queue}
         late = [e for e in (*found.stragglers, *found.retries) if e.path not in waiting]
-        self._queue.extend(late)
+        self._queue.add(late)
         self._view.reopen(entry.path for entry in late)
         self._retried.update(entry.path for entry in found.retries)
 
@@ -406,6 +399,4 @@ class TablePipeline:
         self._retried.clear()
         self._failed.clear()
         self._done = 0
-        self._most = self._table.max_files_per_commit
-        self._suspect = None
         self._swept = None

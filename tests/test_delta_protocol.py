@@ -81,7 +81,7 @@ def test_holes_checkpoints_and_transactions_are_compared(tmp_path: Path) -> None
     log = tmp_path / "_delta_log"
     for version, number in ((1, 5), (2, 4)):
         with (log / f"{version:020d}.json").open("a") as entry:
-            entry.write(json.dumps({"txn": {"appId": "x", "version": number}}) + "\n")
+            entry.write("\n" + json.dumps({"txn": {"appId": "x", "version": number}}) + "\n")
     assert any("goes back from 5 to 4" in told for told in problems(storage))
     (log / f"{1:020d}.json").unlink()
     assert any("hole" in told for told in problems(storage))

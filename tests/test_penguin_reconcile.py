@@ -20,7 +20,8 @@ from deltalake import write_deltalake
 from blizzard_py.core.errors import CommitError
 from blizzard_py.core.model import Entry
 from penguin_py.__main__ import main
-from penguin_py.delta import DeltaLog, interval_secs
+from penguin_py.delta import DeltaLog
+from penguin_py.deltatext import interval_secs
 from penguin_py.quarantine import Record
 from penguin_py.reconcile import compare, safe_horizon
 from tests.penguin_world import World, footer_pool, parquet

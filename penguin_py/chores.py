@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from blizzard_py.core.errors import BlizzardError, NotFound
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.lookback import lookback_floor
+from blizzard_py.core.model import Entry
 from blizzard_py.core.scan import scan
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Progress, is_new
@@ -21,7 +22,7 @@ from penguin_py.delta import DeltaLog
 from penguin_py.model import TableState
 from penguin_py.partitions import is_text
 from penguin_py.quarantine import Quarantine
-from penguin_py.reconcile import Findings, compare, safe_horizon
+from penguin_py.reconcile import Findings, compare, copied_at, safe_horizon
 from penguin_py.settings import Table
 
 # A commit takes seconds; what was staged for one so long ago belongs to a dead process.
@@ -81,10 +82,14 @@ class Chores:
                 raise
             listed = ()
         unknown = {e.path: e for e in listed if is_text(e.path) and not is_new(progress, e.path)}
+        pairs: list[tuple[Entry, Entry]] = []
         for entry in self._delta.known_paths(state.version):
-            unknown.pop(entry.path, None)
+            lying = unknown.pop(entry.path, None)
+            if lying is not None:
+                pairs.append((lying, entry))
         horizon = safe_horizon(self._table.reconcile_horizon_secs, state.removed_kept_secs)
-        found = compare(unknown.values(), self._quarantine.records(), now - horizon)
+        oldest = max(now - horizon, copied_at(pairs))
+        found = compare(unknown.values(), self._quarantine.records(), oldest)
         if found.stragglers or found.retries:
             self._log.info(
                 "stragglers_found", files=len(found.stragglers), retries=len(found.retries)

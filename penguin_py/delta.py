@@ -4,22 +4,26 @@ One commit is one log entry that holds the adds, our ``txn`` action, our commitI
 and, if the schema grows, the new schema: readers see both or neither. A new table
 and its first files are one entry as well, so a crash leaves no empty table behind.
 
-A commit has three outcomes. *Landed*: delta-rs said so, or the log read again
+A commit has four outcomes. *Landed*: delta-rs said so, or the log read again
 has our ``txn`` with our commit id (a lost answer looks like an error). *Failed*:
-the log read again does not have it. *Unknown*: the log cannot be read. The last
-two raise `CommitError`, and the caller reads its state anew from the log, where
-the truth is in either case.
+the log read again does not have it. *Unknown*: the log cannot be read. These two
+raise `CommitError`, and the caller reads its state anew from the log, where the
+truth is in either case. *Refused*: it did not land, and neither the store nor another
+writer was the reason, so it never will; that is `CommitRefused`.
+
+On a local disk a commit is fsynced before anything is written that builds on it:
+delta-rs does not do that.
 """
 
 from __future__ import annotations
 
-import math
+import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -33,50 +37,29 @@ from deltalake import (
     Transaction,
 )
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from blizzard_py.core.errors import BlizzardError, CommitError, NotFound, StateError, Unavailable
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry
-from blizzard_py.core.redact import redacted
 from blizzard_py.core.storage import Storage
 from penguin_py import deltalog
+from penguin_py.deltatext import interval_secs, is_passing, is_unsupported, told_by
 from penguin_py.model import (
-    REMOVED_KEPT_SECS,
     Add,
     CommitConflict,
     CommitPlan,
+    CommitRefused,
     OwnCommit,
     TableState,
 )
 from penguin_py.settings import Table, delta_options
+from penguin_py.tablecontract import Declared, feature_objections, objections
 
-# Table properties under which a commit of ours would go wrong: name, value that is
-# fine (None: only if it is not set), and what is wrong with any other.
-_REFUSED = (
-    (
-        "delta.setTransactionRetentionDuration",
-        None,
-        "the record of what was committed would expire, at a time engines disagree on; unset it",
-    ),
-    (
-        "delta.columnMapping.mode",
-        "none",
-        "readers would not find columns by the names they have in the arriving files",
-    ),
-)
-
-_UNITS = {
-    "week": 604_800.0,
-    "day": 86_400.0,
-    "hour": 3600.0,
-    "minute": 60.0,
-    "second": 1.0,
-    "millisecond": 1e-3,
-}
-
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
-
+# The class of what delta-rs throws where it gave up on itself; it has no import, and is no
+# `Exception`.
+_PANIC = "PanicException"
 T = TypeVar("T")
 
 
@@ -99,6 +82,8 @@ class DeltaLog:
         self._options = delta_options(table.uri, table.storage_options, os.environ)
         self._handle: DeltaTable | None = None
         self._current: TableState | None = None
+        # Tells the commit that `_current` is of from another one of the same version.
+        self._stamp: bytes | None = None
 
     def refresh(self) -> TableState | None:
         """The table as it is now, None if there is none.
@@ -106,21 +91,35 @@ class DeltaLog:
         Raises `StateError` for a log that cannot be understood, `StorageError`
         if the store does not answer.
         """
+        if self._handle is not None and self._is_replaced():
+            self._handle = None
         if self._handle is not None:
             try:
                 self._handle.update_incremental()
                 if self._current is not None and self._handle.version() == self._current.version:
                     return self._current  # asking for our txn would read the log again
-                self._current = self._state(self._handle)
-                return self._current
+                return self._became(self._state(self._handle))
+            except BlizzardError:
+                raise
             except Exception:  # delta-rs raises OSError, DeltaError and others; opening tells which
                 self._handle = None
         if not self._exists():
             return None
         handle = self._guarded(self._open)
-        self._current = None if handle is None else self._guarded(partial(self._state, handle))
+        state = None if handle is None else self._guarded(partial(self._state, handle))
         self._handle = handle
-        return self._current
+        return self._became(state)
+
+    def _became(self, state: TableState | None) -> TableState | None:
+        self._stamp = None if state is None else deltalog.stamp(self._storage, state.version)
+        self._current = state
+        return state
+
+    def _is_replaced(self) -> bool:
+        """Whether the log that was read has gone, and another one may stand in its place."""
+        if self._current is None:
+            return False
+        return deltalog.stamp(self._storage, self._current.version) != self._stamp
 
     def unchanged(self) -> TableState | None:
         """The table as of the last `refresh` if it has no later version since.
@@ -134,11 +133,13 @@ class DeltaLog:
             return None
         return state
 
-    def known_paths(self, version: int) -> Iterator[Entry]:
+    def known_paths(
+        self, version: int, transactions: dict[str, int] | None = None
+    ) -> Iterator[Entry]:
         """See `deltalog.known_paths`."""
-        return deltalog.known_paths(self._storage, version, self._pool)
+        return deltalog.known_paths(self._storage, version, self._pool, transactions)
 
-    def news(self, after: int, version: int) -> tuple[list[str], list[str]]:
+    def news(self, after: int, version: int) -> deltalog.News:
         """See `deltalog.news`."""
         return deltalog.news(self._storage, after, version, self._pool)
 
@@ -146,13 +147,19 @@ class DeltaLog:
         """See `deltalog.recent_output_ids`."""
         return deltalog.recent_output_ids(self._storage, after, version, self._pool)
 
-    def own_commit(self, state: TableState) -> OwnCommit | None:
-        """Our last commit; None if there was none or its commitInfo was cleaned up."""
-        if not state.txn_version:
+    def own_commit(
+        self, txn_version: int, version: int, hint: int | None = None
+    ) -> OwnCommit | None:
+        """Our commit of this ``txn``, at or before ``version``; see `deltalog.last_own_commit`."""
+        if not txn_version:
             return None
         return deltalog.last_own_commit(
-            self._storage, self._table.app_id, state.txn_version, state.version
+            self._storage, self._table.app_id, txn_version, version, self._pool, hint
         )
+
+    def has_commit(self, version: int) -> bool:
+        """Whether the log has the entry of this version as such, and not in a checkpoint only."""
+        return deltalog.has_commit(self._storage, version)
 
     def optimize(self, target_bytes: int) -> dict[str, Any]:
         """Compact small files; what delta-rs says of it. Raises `CommitError`."""
@@ -174,7 +181,7 @@ class DeltaLog:
             return action(self._handle)
         except Exception as error:  # see `refresh`
             self._handle = None
-            raise CommitError(f"{self._table.uri}: {_told(error)}") from error
+            raise CommitError(f"{self._table.uri}: {told_by(error)}") from error
 
     def commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
         """Make the plan's adds visible, and what they change in the schema with them.
@@ -184,26 +191,48 @@ class DeltaLog:
         before = -1 if self._current is None else self._current.version
         try:
             self._commit(plan, marks, now)
-        except Exception as error:  # see `refresh`; what counts is what the log has now
+        except BaseException as error:  # see `refresh`; what counts is what the log has now
+            if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+                raise
             if not self._landed(marks, error):
-                taken = self._current is not None and (
-                    self._current.txn_version >= marks.txn_version
-                )
-                lost_race = taken or isinstance(error, CommitFailedError)
-                raise (CommitConflict if lost_race else CommitError)(
-                    f"{self._table.uri}: commit {marks.txn_version} did not land: "
-                    + (
-                        f"another Penguin made commit {marks.txn_version} of"
-                        f" {self._table.app_id}; going on from there"
-                        if taken
-                        else _told(error)
-                    )
-                ) from error
+                raise self._failure(marks, error, before) from error
             get_logger(table=self._table.name).warning(
-                "commit_landed_despite_error", txn_version=marks.txn_version, error=_told(error)
+                "commit_landed_despite_error", txn_version=marks.txn_version, error=told_by(error)
             )
+        if self._table.is_local:
+            self._make_durable(before)
         if self._table.delta_checkpoint_interval is not None:
             self._checkpoint(self._table.delta_checkpoint_interval, before)
+
+    def _failure(self, marks: Marks, error: BaseException, before: int) -> CommitError:
+        """What it is that a commit failed by, which the log does not have."""
+        where = f"{self._table.uri}: commit {marks.txn_version} did not land: "
+        if self._current is not None and self._current.txn_version >= marks.txn_version:
+            return CommitConflict(
+                f"{where}another Penguin made commit {marks.txn_version} of"
+                f" {self._table.app_id}; going on from there"
+            )
+        told = told_by(error)
+        others = self._current is not None and self._current.version != before
+        if others or (isinstance(error, CommitFailedError) and not is_unsupported(told)):
+            return CommitConflict(where + told)
+        if isinstance(error, OSError | BlizzardError) or is_passing(told):
+            return CommitError(where + told)
+        return CommitRefused(where + told)
+
+    def _make_durable(self, before: int) -> None:
+        """Fsync the commits after version ``before``, and the directory that names them."""
+        version = before + 1
+        folder = Path(self._table.uri, deltalog.LOG)
+        while (folder / deltalog.commit_path(version).rpartition("/")[2]).exists():
+            self._storage.sync(deltalog.commit_path(version))
+            version += 1
+        for place in (folder, folder.parent) if before < 0 else (folder,):
+            handle = os.open(place, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
     def _checkpoint(self, interval: int, before: int) -> None:
         """Make a log checkpoint if the commits since version ``before`` reached the interval."""
@@ -248,7 +277,7 @@ class DeltaLog:
             mode="overwrite" if plan.changed else "append",
             schema=_evolved(handle.schema(), plan) if plan.changed else handle.schema(),
             partition_by=list(plan.partition_columns),
-            partition_filters=_nothing(plan.schema) if plan.changed else None,
+            partition_filters=_nothing(handle) if plan.changed else None,
             commit_properties=properties,
             post_commithook_properties=hooks,
         )
@@ -269,19 +298,17 @@ class DeltaLog:
             found.append(Transaction(live, version or 0, int(now * 1000)))
         return found
 
-    def _landed(self, marks: Marks, error: Exception) -> bool:
+    def _landed(self, marks: Marks, error: BaseException) -> bool:
         self._handle = None
         try:
             state = self.refresh()
             if state is None or state.txn_version < marks.txn_version:
                 return False
-            own = deltalog.last_own_commit(
-                self._storage, self._table.app_id, marks.txn_version, state.version
-            )
+            own = self.own_commit(marks.txn_version, state.version)
         except Exception as unreadable:
             raise CommitError(
                 f"{self._table.uri}: whether commit {marks.txn_version} landed is unknown:"
-                f" {_told(error)}; reading the log again: {_told(unreadable)}"
+                f" {told_by(error)}; reading the log again: {told_by(unreadable)}"
             ) from error
         return own is not None and own.document.get("commit_id") == marks.commit_id
 
@@ -302,29 +329,45 @@ class DeltaLog:
 
     def _state(self, handle: DeltaTable) -> TableState:
         metadata = handle.metadata()
-        for name, accepted, why in _REFUSED:
-            if metadata.configuration.get(name, accepted) != accepted:
-                raise StateError(f"{self._table.uri}: the table property {name} is set: {why}")
+        found = objections(_declared(handle))
+        if found:
+            raise StateError(f"{self._table.uri}: {'; '.join(found)}")
         return TableState(
             version=handle.version(),
             txn_version=handle.transaction_version(self._table.app_id) or 0,
             schema=pa.schema(handle.schema().to_arrow()),
             partition_columns=tuple(metadata.partition_columns),
-            created=metadata.created_time / 1000 if metadata.created_time else math.inf,
+            created=(metadata.created_time or 0) / 1000,
             removed_kept_secs=interval_secs(
                 metadata.configuration.get("delta.deletedFileRetentionDuration")
             ),
+            table_id=str(metadata.id),
         )
 
     def _guarded(self, action: Callable[[], T]) -> T:
         try:
             return action()
         except DeltaError as error:
+            told = feature_objections(deltalog.features(self._storage))
             raise StateError(
-                f"{self._table.uri}/{deltalog.LOG}: the log cannot be read: {_told(error)}"
+                f"{self._table.uri}: {'; '.join(told)}"
+                if told
+                else f"{self._table.uri}/{deltalog.LOG}: the log cannot be read: {told_by(error)}"
             ) from error
         except OSError as error:
-            raise Unavailable(f"{self._table.uri}: {_told(error)}") from error
+            raise Unavailable(f"{self._table.uri}: {told_by(error)}") from error
+
+
+def _declared(handle: DeltaTable) -> Declared:
+    protocol, metadata = handle.protocol(), handle.metadata()
+    return Declared(
+        protocol.min_reader_version,
+        protocol.min_writer_version,
+        [*(protocol.reader_features or ()), *(protocol.writer_features or ())],
+        metadata.configuration,
+        json.loads(handle.schema().to_json())["fields"],
+        metadata.partition_columns,
+    )
 
 
 def _evolved(before: Schema, plan: CommitPlan) -> Schema:
@@ -336,9 +379,14 @@ def _evolved(before: Schema, plan: CommitPlan) -> Schema:
     return Schema(fields)
 
 
-def _nothing(schema: pa.Schema) -> list[tuple[str, str, list[str]]]:
-    """A filter that is false for every file, whatever its values and statistics."""
-    return [(schema.names[0], "in", [])]
+def _nothing(handle: DeltaTable) -> list[tuple[str, str, list[str]]]:
+    """A filter that is false for every file, whatever its values and statistics.
+
+    On a column that is not nested, the only kind that delta-rs takes; the plan has
+    seen to it that there is one.
+    """
+    flat = (field.name for field in handle.schema().fields if isinstance(field.type, PrimitiveType))
+    return [(next(flat), "in", [])]
 
 
 def _admit_types(handle: DeltaTable, plan: CommitPlan) -> None:
@@ -372,18 +420,3 @@ def _action(add: Add) -> AddAction:
         data_change=True,
         stats=add.stats,
     )
-
-
-def interval_secs(text: str | None) -> float:
-    """Delta's ``interval 7 days`` in seconds; its default if not set, 0 if not understood."""
-    if text is None:
-        return REMOVED_KEPT_SECS
-    match = re.fullmatch(r"\s*(?:interval\s+)?(\d+)\s+([a-z]+?)s?\s*", text.lower())
-    unit = None if match is None else _UNITS.get(match[2])
-    return 0.0 if match is None or unit is None else int(match[1]) * unit
-
-
-def _told(error: Exception) -> str:
-    """delta-rs's message without colours, credentials and the stack frames it appends."""
-    text = _ANSI.sub("", str(error)).partition("\n   0: ")[0]
-    return redacted(" ".join(text.split()))

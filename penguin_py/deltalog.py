@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
@@ -26,6 +27,7 @@ import pyarrow.parquet as pq
 from blizzard_py.core.errors import NotFound, StateError, Unavailable
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
+from blizzard_py.core.stores import normalize_uri
 from penguin_py.model import OwnCommit
 
 LOG = "_delta_log"
@@ -34,7 +36,14 @@ OUR_KEY = "penguin"
 # How many commits output ids are gathered from where nothing says that more could have
 # some: an instance folds those of 100 versions away, and then something does.
 COMMITS_SEARCHED = 1000
+# How many commits are read at the same time when one of ours is looked for backwards.
+SEARCHED_AT_ONCE = (1, 15, 48)
+# What tells one commit from another of the same version: its beginning has a time and,
+# in most, an id.
+STAMP_BYTES = 4096
 
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|/")
+_COMMIT = re.compile(rf"{LOG}/\d{{20}}\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 # delta-rs stages `N.json` as `N.json#M` on local disks, other writers beside it.
 _LEFTOVER = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)(?:#\d+|\..*\.tmp)|_commit_.*\.tmp")
@@ -43,8 +52,19 @@ _CHECKPOINT_COLUMNS = (
     "add.modificationTime",
     "remove.path",
     "remove.deletionTimestamp",
+    "txn.appId",
+    "txn.version",
     "sidecar.path",
 )
+
+
+@dataclass
+class News:
+    """What commits tell: paths added or removed, output ids, the newest ``txn`` by application."""
+
+    paths: list[str] = field(default_factory=list)
+    output_ids: list[str] = field(default_factory=list)
+    transactions: dict[str, int] = field(default_factory=dict)
 
 
 def exists(storage: Storage) -> bool:
@@ -70,38 +90,96 @@ def commit_path(version: int) -> str:
     return f"{LOG}/{version:020d}.json"
 
 
-def known_paths(storage: Storage, version: int, pool: Executor) -> Iterator[Entry]:
+def stamp(storage: Storage, version: int) -> bytes | None:
+    """What tells this version's commit from another one of the same number; None if it is gone.
+
+    A table may be deleted and made anew under a running process. One GET.
+    """
+    try:
+        return storage.read_range(commit_path(version), 0, STAMP_BYTES)
+    except NotFound:
+        return None
+
+
+def features(storage: Storage) -> list[str]:
+    """The table features of the newest protocol that a commit of the log has; a last resort.
+
+    For a log that delta-rs does not open, to tell by name why.
+    """
+    names = [
+        entry.path
+        for page in storage.list_range(f"{LOG}/", f"{LOG}/:")
+        for entry in page.entries
+        if _COMMIT.fullmatch(entry.path)
+    ]
+    for path in reversed(names[-COMMITS_SEARCHED:]):
+        for action in read_commit(storage, int(path[-25:-5])) or ():
+            protocol = action.get("protocol")
+            if isinstance(protocol, Mapping):
+                kinds = ("readerFeatures", "writerFeatures")
+                return [str(name) for kind in kinds for name in protocol.get(kind) or ()]
+    return []
+
+
+def known_paths(
+    storage: Storage, version: int, pool: Executor, transactions: dict[str, int] | None = None
+) -> Iterator[Entry]:
     """Every path that the log up to ``version`` adds or removes; sizes are 0.
 
     ``modified`` is the file's modification time for adds, that of the deletion
-    for removes. Raises `StateError` if the log is not whole.
+    for removes, 0 where the log does not say. Files outside the table's directory
+    are left out. ``transactions`` is filled on the way with the newest ``txn`` of
+    each application. Raises `StateError` if the log is not whole.
     """
     after = -1
+    seen: dict[str, int] = {} if transactions is None else transactions
     found = _newest_checkpoint(storage, version)
     if found is not None:
         after, parts = found
         for part in parts:
-            yield from _checkpoint_paths(storage, part)
+            yield from _checkpoint_paths(storage, part, seen)
     for actions in _commits(storage, after, version, pool):
-        yield from _commit_paths(actions)
+        seen.update(_transactions(actions))
+        yield from _commit_paths(actions, storage.uri)
 
 
-def last_own_commit(storage: Storage, app_id: str, txn: int, version: int) -> OwnCommit | None:
-    """Our commit with ``txn`` at or before ``version``; None once its JSON was cleaned up."""
-    for number in range(version, -1, -1):
-        actions = read_commit(storage, number)
-        if actions is None:
-            return None
-        if any(
-            isinstance(found := action.get("txn"), Mapping)
-            and (found.get("appId"), found.get("version")) == (app_id, txn)
-            for action in actions
+def last_own_commit(
+    storage: Storage, app_id: str, txn: int, version: int, pool: Executor, hint: int | None = None
+) -> OwnCommit | None:
+    """Our commit with ``txn`` at or before ``version``; None once its JSON was cleaned up.
+
+    ``hint`` is where it is thought to be: then it costs one GET, however many
+    commits of others came after it.
+    """
+    if hint is not None and 0 <= hint <= version:
+        found = _own(read_commit(storage, hint), hint, app_id, txn)
+        if found is not None:
+            return found
+    sizes = iter(SEARCHED_AT_ONCE)
+    size = 1
+    while version >= 0:
+        size = next(sizes, size)
+        numbers = range(version, max(-1, version - size), -1)
+        for number, actions in zip(
+            numbers, pool.map(lambda v: read_commit(storage, v), numbers), strict=True
         ):
-            document = _our_document(actions)
-            # A second instance repeats the txn of the live one; the commit is still its own.
-            if document.get("app_id", app_id) == app_id:
-                return OwnCommit(number, document)
+            if actions is None:
+                return None
+            found = _own(actions, number, app_id, txn)
+            if found is not None:
+                return found
+        version -= size
     return None
+
+
+def _own(
+    actions: list[dict[str, Any]] | None, number: int, app_id: str, txn: int
+) -> OwnCommit | None:
+    if actions is None or _transactions(actions).get(app_id) != txn:
+        return None
+    document = _our_document(actions)
+    # A second instance repeats the txn of the live one; the commit is still its own.
+    return OwnCommit(number, document) if document.get("app_id", app_id) == app_id else None
 
 
 def sweep_leftovers(storage: Storage, older_than: float) -> int:
@@ -144,14 +222,39 @@ def _output_ids_of(storage: Storage, version: int) -> list[str]:
     return output_ids([json.loads(line) for line in lines if line.startswith(b'{"commitInfo"')])
 
 
-def news(storage: Storage, after: int, version: int, pool: Executor) -> tuple[list[str], list[str]]:
-    """Paths and output ids of versions ``after < v <= version``. Raises `StateError`."""
-    paths: list[str] = []
-    ids: list[str] = []
+def news(storage: Storage, after: int, version: int, pool: Executor) -> News:
+    """What versions ``after < v <= version`` tell. Raises `StateError`."""
+    found = News()
     for actions in _commits(storage, after, version, pool):
-        paths += [entry.path for entry in _commit_paths(actions)]
-        ids += output_ids(actions)
-    return paths, ids
+        found.paths += [entry.path for entry in _commit_paths(actions, storage.uri)]
+        found.output_ids += output_ids(actions)
+        found.transactions.update(_transactions(actions))
+    return found
+
+
+def relative(path: str, root: str) -> str | None:
+    """A path of the log as a listing of ``root`` names it; None if it lies elsewhere.
+
+    The log percent-encodes paths, and may hold absolute ones: of files that other
+    tables own (a shallow clone), or of the table's own.
+    """
+    plain = unquote(path) if "%" in path else path
+    if _ABSOLUTE.match(plain) is None:
+        return plain
+    scheme, _, rest = plain.partition(":/")
+    if rest and not rest.startswith("/"):  # Hadoop's spelling, `file:/tmp/x`
+        plain = f"{scheme}:///{rest}"
+    place = normalize_uri(plain)
+    return place[len(root) + 1 :] if place.startswith(f"{root}/") else None
+
+
+def _transactions(actions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    found = {}
+    for action in actions:
+        txn = action.get("txn")
+        if isinstance(txn, Mapping) and isinstance(txn.get("version"), int):
+            found[str(txn.get("appId"))] = int(txn["version"])
+    return found
 
 
 def _commits(
@@ -200,18 +303,18 @@ def _our_document(actions: Iterable[Mapping[str, Any]]) -> Mapping[str, object]:
     return {}
 
 
-def _commit_paths(actions: Iterable[Mapping[str, Any]]) -> Iterator[Entry]:
+def _commit_paths(actions: Iterable[Mapping[str, Any]], root: str) -> Iterator[Entry]:
     for action in actions:
         for kind, key in (("add", "modificationTime"), ("remove", "deletionTimestamp")):
             body = action.get(kind)
             if isinstance(body, Mapping) and isinstance(body.get("path"), str):
-                yield _entry(body["path"], body.get(key))
+                yield from _entry(body["path"], body.get(key), root)
 
 
-def _entry(path: str, millis: Any) -> Entry:
-    # Paths in the log are percent-encoded, names in a listing are not.
-    plain = unquote(path) if "%" in path else path
-    return Entry(plain, 0, millis / 1000 if isinstance(millis, int) else 0.0)
+def _entry(path: str, millis: Any, root: str) -> Iterator[Entry]:
+    plain = relative(path, root)
+    if plain is not None:
+        yield Entry(plain, 0, millis / 1000 if isinstance(millis, int) else 0.0)
 
 
 def _newest_checkpoint(storage: Storage, version: int) -> tuple[int, list[str]] | None:
@@ -244,7 +347,7 @@ def _hint(storage: Storage) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def _checkpoint_paths(storage: Storage, path: str) -> Iterator[Entry]:
+def _checkpoint_paths(storage: Storage, path: str, transactions: dict[str, int]) -> Iterator[Entry]:
     """The paths of one checkpoint file, batch by batch."""
     where = f"{storage.uri}/{path}"
     try:
@@ -257,19 +360,22 @@ def _checkpoint_paths(storage: Storage, path: str) -> Iterator[Entry]:
         columns = [name for name in _CHECKPOINT_COLUMNS if name in names]
         for batch in file.iter_batches(columns=columns):
             for kind, key in (("add", "modificationTime"), ("remove", "deletionTimestamp")):
-                yield from _batch_paths(batch, kind, key)
+                yield from _batch_paths(batch, kind, key, storage.uri)
+            apps, numbers = _field(batch, "txn", "appId"), _field(batch, "txn", "version")
+            named = zip(apps, numbers, strict=True)
+            transactions.update({app: number for app, number in named if app is not None})
             if any(_field(batch, "sidecar", "path")):
                 raise StateError(f"{where}: has sidecar files, which are not supported here")
     except (pa.ArrowException, OSError, ValueError) as error:
         raise StateError(f"{where}: is not a readable checkpoint ({error})") from error
 
 
-def _batch_paths(batch: pa.RecordBatch, kind: str, key: str) -> Iterator[Entry]:
+def _batch_paths(batch: pa.RecordBatch, kind: str, key: str, root: str) -> Iterator[Entry]:
     paths = _field(batch, kind, "path")
     times = _field(batch, kind, key) or [None] * len(paths)
     for path, millis in zip(paths, times, strict=True):
         if path is not None:
-            yield _entry(path, millis)
+            yield from _entry(path, millis, root)
 
 
 def _field(batch: pa.RecordBatch, kind: str, name: str) -> list[Any]:

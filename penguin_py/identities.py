@@ -2,10 +2,12 @@
 
 An id is first in the commitInfo of its commit and in the memory (see
 `penguin_py.memory`). Before these grow long they are folded into *segments*:
-immutable objects ``_penguin/output_ids/{version}-{uuid}.digests`` of sorted 16-byte
-digests and a checksum. The name says up to which version of the log every id is in
-the segments, so a start reads only the commits after it, and neither log clean-up
-nor a lost mirror can make an old id unknown.
+immutable objects ``_penguin/output_ids/{version}-{uuid}-{table}.digests`` of sorted
+16-byte digests and a checksum. The name says up to which version of the log every id
+is in the segments, so a start reads only the commits after it, and neither log
+clean-up nor a lost mirror can make an old id unknown. It also says of which table,
+and so a log that lost commits, or was made anew, is noticed (`OutputIds.check`): ids
+of commits that are no more would keep honest files out.
 
 All instances of a table share the segments. Two that fold at the same time leave the
 same ids twice, which is harmless: it is a set. Folding merges a segment into one at
@@ -33,7 +35,7 @@ WIDTH = 16
 # A listing is out of date when another instance merges what it names.
 TRIES = 5
 
-_NAME = re.compile(r"(\d{20})-[0-9a-f]{32}\.digests")
+_NAME = re.compile(r"(\d{20})-[0-9a-f]{32}(?:-([0-9a-f]{16}))?\.digests")
 
 
 def digest(output_id: str) -> bytes:
@@ -71,17 +73,48 @@ class _Either:
 
 
 class OutputIds:
-    """The segments of one table; read when the first id is asked for. Not thread-safe."""
+    """The segments of one table; read when the first id is asked for. Not thread-safe.
 
-    def __init__(self, storage: Storage) -> None:
+    ``table_id`` is that of the table's metadata.
+    """
+
+    def __init__(self, storage: Storage, table_id: str = "") -> None:
         self._storage = storage
+        self._mark = f"-{digest(table_id)[:8].hex()}" if table_id else ""
         self._segments: list[Segment] | None = None
-        self._folded = _version_of(_listed(storage))
+        self._paths = _listed(storage)
+        self._folded = _version_of(self._paths)
 
     @property
     def folded(self) -> int:
         """The log's version up to which every id is in the segments; -1 if there are none."""
         return self._folded
+
+    def check(self, version: int | None) -> None:
+        """Refuse segments that a log of this table, up to ``version``, cannot have led to.
+
+        None stands for a table that has no log. Raises `StateError`.
+        """
+        where = f"{self._storage.uri}/{FOLDER}"
+        remedy = (
+            "restore the log; or, if the table is to be built anew from the files that lie"
+            " there, delete _penguin/"
+        )
+        if version is None and self._paths:
+            raise StateError(f"{where}: is there, but the table has no log; {remedy}")
+        if version is not None and self._folded > version:
+            raise StateError(
+                f"{where}: holds output ids of commits up to version {self._folded}, but the log"
+                f" ends at {version}: it has lost commits; {remedy}"
+            )
+        for path in self._paths:
+            match = _NAME.fullmatch(path.removeprefix(f"{FOLDER}/"))
+            if match is not None and match[2] and self._mark and f"-{match[2]}" != self._mark:
+                raise StateError(
+                    f"{self._storage.uri}/{path}: holds output ids of another table that was in"
+                    " this place; restore its log, or, if the table was replaced for good,"
+                    f" delete {FOLDER}/"
+                )
 
     def __contains__(self, output_id: object) -> bool:
         """Whether it is in a segment. Raises `StateError` and `StorageError` when first asked."""
@@ -113,7 +146,7 @@ class OutputIds:
             else:
                 kept.append(segment)
         data = b"".join(sorted(digests))
-        segment = Segment(f"{FOLDER}/{version:020d}-{uuid.uuid4().hex}.digests", data)
+        segment = Segment(f"{FOLDER}/{version:020d}-{uuid.uuid4().hex}{self._mark}.digests", data)
         self._storage.put_atomic(segment.path, data + _checksum(data))
         self._segments = [*kept, segment]
         self._folded = version

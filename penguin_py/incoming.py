@@ -2,8 +2,10 @@
 
 A footer costs one ranged GET of the file's last 64 KiB, and one more if it is
 longer than that; many are read at the same time, as many as the pool has
-threads. On a local disk handing a file to another thread costs more than reading
-it, so there they are read one by one. The data itself is never downloaded.
+threads, but long ones one after the other, and no more of them than a bound: the
+files behind it are left for the next batch. On a local disk handing a file to
+another thread costs more than reading it, so there they are read one by one. The
+data itself is never downloaded.
 
 What a file *is* and what the store *answers* are kept apart: a file that is not
 sound Parquet is rejected for good, one that could not be read stays pending and
@@ -13,9 +15,11 @@ holds the watermark below itself.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from enum import Enum, auto
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,7 +27,16 @@ import pyarrow.parquet as pq
 from blizzard_py.core.errors import NotFound, StorageError, Unavailable
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
-from penguin_py.model import Footer, Rejection
+from penguin_py.filecontract import (
+    ARROW_KEY,
+    FOOTER_BYTES,
+    FOOTERS_BYTES,
+    check_calendar,
+    check_columns,
+    check_depth,
+    check_rows,
+)
+from penguin_py.model import Footer, Misfit, Rejection
 
 TAIL_BYTES = 1 << 16
 # Magic at both ends and the footer's length: no Parquet file is shorter.
@@ -32,8 +45,8 @@ MAGIC = b"PAR1"
 # What to do about files that `Names` left out.
 REMEDY = "file_pattern does not take these names; if no other engine writes here, widen it"
 OUTPUT_ID_KEY = b"blizzard.output_id"
-# Where Arrow's writer notes types that Parquet has none for.
-ARROW_KEY = b"ARROW:schema"
+# A list or a text in a footer that is longer than this is no footer.
+THRIFT_ITEMS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +59,16 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Footers:
-    """What became of a list of files; each is in exactly one of the four."""
+    """What became of a list of files; each is in exactly one of the five.
+
+    ``left`` were not read: the footers before them are as much as is kept at once.
+    """
 
     sound: tuple[Footer, ...]
     rejected: tuple[Rejection, ...]
     failed: tuple[Failure, ...]
     gone: tuple[Entry, ...]
+    left: tuple[Entry, ...] = ()
 
 
 def accepts(file_pattern: str) -> Callable[[str], bool]:
@@ -75,24 +92,38 @@ class Names:
         return taken
 
 
-class _Schemas:
-    """Arrow schemas of Parquet ones. Files that arrive together are alike, so one is kept.
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A Parquet schema with its note, found to be fine, and what Arrow reads it as."""
 
-    What is kept is replaced in one step: threads may share it.
+    columns: pq.ParquetSchema
+    note: bytes | None
+    schema: pa.Schema
+
+
+class _Reading:
+    """What the readers of one list of files share; threads may use it at the same time.
+
+    Files that arrive together are alike, so one schema is kept, and replaced in one
+    step. Long footers are read one by one, and counted.
     """
 
     def __init__(self) -> None:
-        self._latest: tuple[pq.ParquetSchema, bytes | None, pa.Schema] | None = None
+        self._latest: _Known | None = None
+        self.long_ones = threading.Lock()
+        self.kept = 0
 
-    def of(self, metadata: pq.FileMetaData, pairs: Mapping[bytes, bytes]) -> pa.Schema:
-        """The schema as Arrow reads it: of the Parquet columns and what the writer noted."""
+    def schema_of(self, metadata: pq.FileMetaData, pairs: Mapping[bytes, bytes]) -> pa.Schema:
+        """The schema of the Parquet columns and the writer's note. Raises `Misfit`."""
         columns, note = metadata.schema, pairs.get(ARROW_KEY)
-        latest = self._latest
-        if latest is not None and latest[1] == note and latest[0].equals(columns):
-            return latest[2]
-        found = columns.to_arrow_schema()
-        self._latest = (columns, note, found)
-        return found
+        known = self._latest
+        if known is None or known.note != note or not known.columns.equals(columns):
+            check_columns(metadata, note)
+            found = columns.to_arrow_schema()
+            check_depth(found)
+            known = _Known(columns, note, found)
+            self._latest = known
+        return known.schema
 
 
 def read_footers(storage: Storage, entries: Sequence[Entry], pool: Executor | None) -> Footers:
@@ -101,64 +132,91 @@ def read_footers(storage: Storage, entries: Sequence[Entry], pool: Executor | No
     A file that was removed since it was listed is ``gone``: there is nothing to
     commit and nothing to wait for.
     """
-    schemas = _Schemas()
+    reading = _Reading()
 
-    def outcome(entry: Entry) -> Footer | Rejection | Failure | None:
-        return _outcome(storage, entry, schemas)
+    def outcome(entry: Entry) -> Footer | Rejection | Failure | _Outcome:
+        return _outcome(storage, entry, reading)
 
     results = list(map(outcome, entries) if pool is None else pool.map(outcome, entries))
+    paired = list(zip(entries, results, strict=True))
     return Footers(
         tuple(r for r in results if isinstance(r, Footer)),
         tuple(r for r in results if isinstance(r, Rejection)),
         tuple(r for r in results if isinstance(r, Failure)),
-        tuple(e for e, r in zip(entries, results, strict=True) if r is None),
+        tuple(entry for entry, r in paired if r is _Outcome.GONE),
+        tuple(entry for entry, r in paired if r is _Outcome.LEFT),
     )
 
 
+class _Outcome(Enum):
+    GONE = auto()
+    LEFT = auto()
+
+
 def _outcome(
-    storage: Storage, entry: Entry, schemas: _Schemas
-) -> Footer | Rejection | Failure | None:
+    storage: Storage, entry: Entry, reading: _Reading
+) -> Footer | Rejection | Failure | _Outcome:
     try:
-        return _read_footer(storage, entry, schemas)
+        return _read_footer(storage, entry, reading)
     except NotFound:
-        return None
+        return _Outcome.GONE
     except StorageError as error:
         return Failure(entry, error)
+    except Misfit as misfit:
+        return Rejection(entry, "read", str(misfit))
 
 
-def _read_footer(storage: Storage, entry: Entry, schemas: _Schemas) -> Footer | Rejection:
-    """One file's footer, or why it has none. Raises `StorageError`."""
+def _read_footer(
+    storage: Storage, entry: Entry, reading: _Reading
+) -> Footer | Rejection | _Outcome:
+    """One file's footer, or why it cannot be used. Raises `Misfit` and `StorageError`."""
     size = entry.size
     if size < SHORTEST_BYTES:
-        return _rejected(entry, f"is not Parquet: {size} bytes is too short")
+        raise Misfit(f"is not Parquet: {size} bytes is too short")
     tail = _tail(storage, entry, min(size, TAIL_BYTES))
     if tail[-4:] != MAGIC:
-        return _rejected(entry, "is not Parquet or is cut off: it does not end with PAR1")
+        raise Misfit("is not Parquet or is cut off: it does not end with PAR1")
     length = int.from_bytes(tail[-8:-4], "little")
     if length + SHORTEST_BYTES > size:
-        return _rejected(entry, "is cut off: its footer is said to be longer than the file")
-    if length + 8 > len(tail):
-        tail = _tail(storage, entry, length + 8)
+        raise Misfit("is cut off: its footer is said to be longer than the file")
+    if length > FOOTER_BYTES:
+        raise Misfit(
+            f"has a footer of {length:,} bytes; at most {FOOTER_BYTES:,} are read."
+            " Write it with fewer and larger row groups"
+        )
+    if length + 8 <= len(tail):
+        return _decoded(entry, tail, length, reading)
+    with reading.long_ones:
+        if reading.kept + length > FOOTERS_BYTES and reading.kept:
+            return _Outcome.LEFT
+        found = _decoded(entry, _tail(storage, entry, length + 8), length, reading)
+        if isinstance(found, Footer):
+            reading.kept += length
+        return found
+
+
+def _decoded(entry: Entry, tail: bytes, length: int, reading: _Reading) -> Footer | Rejection:
     try:
         # What `pq.read_metadata` is built on, without the rest of it: half the time.
         reader = pq.ParquetReader()
-        reader.open(pa.BufferReader(tail))
+        reader.open(pa.BufferReader(tail), thrift_container_size_limit=THRIFT_ITEMS)
         metadata = reader.metadata
         pairs = metadata.metadata or {}
-        schema = schemas.of(metadata, pairs)
+        schema = reading.schema_of(metadata, pairs)
+        if _last_byte(metadata) > entry.size - length - 8:
+            reason = "is cut off: its footer points past the end of its data"
+            return Rejection(entry, "read", reason)
+        check_rows(metadata, entry.size)
+        check_calendar(metadata, schema, pairs)
+    except Misfit as misfit:
+        return Rejection(entry, "schema", str(misfit))
     except (pa.ArrowException, OSError, ValueError) as error:
-        return _rejected(entry, f"has an unreadable Parquet footer: {' '.join(str(error).split())}")
-    data_end = size - length - 8
-    if _last_byte(metadata) > data_end:
-        return _rejected(entry, "is cut off: its footer points past the end of its data")
+        text = " ".join(str(error).split())
+        return Rejection(entry, "read", f"has an unreadable Parquet footer: {text}")
     output_id = pairs.get(OUTPUT_ID_KEY)
     return Footer(
         entry, schema, metadata, None if output_id is None else output_id.decode("utf-8", "replace")
     )
-
-
-def _rejected(entry: Entry, reason: str) -> Rejection:
-    return Rejection(entry, "read", reason)
 
 
 def _tail(storage: Storage, entry: Entry, count: int) -> bytes:

@@ -6,7 +6,8 @@ Three places hold it, the most certain first:
    entry as the files, so it can neither be ahead of them nor behind.
 2. The mirror ``_penguin/{table}_checkpoint.json``, if it is of the same ``txn``.
    It is written after the commit and also when the watermark passes quarantined
-   files without one, so of the same commit it knows at least as much.
+   files without one, so of the same commit it knows at least as much. A log that was
+   restored may lack that commit; then the mirror counts for nothing.
 3. The log's paths: what was added or removed is done, and so is what sorts below.
 
 The names done within the grace period could be many thousands at each commit. The
@@ -37,13 +38,28 @@ CHORES = ("reconcile", "optimize", "vacuum")
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """How much of the log a memory is of, so that a mirror can be compared with the log.
+
+    ``version`` is the one up to which all output ids are known (-1: none), and
+    ``transactions`` the newest ``txn`` of every application then, our own commit
+    included. ``own_version`` is where that commit is thought to be.
+    """
+
+    table_id: str = ""
+    version: int = -1
+    own_version: int = -1
+    transactions: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """Progress and output ids as of our commit ``txn_version`` (0: none yet).
 
     ``output_ids`` are those that are not folded into segments yet, the newest last.
     ``updated`` is in epoch seconds, None if nobody knows. ``chores`` tells when each
     of them was done last, in epoch seconds; only the mirror keeps it, since losing it
-    costs one chore done early.
+    costs one chore done early. ``seen`` is what the mirror it comes from has of the log.
     """
 
     progress: Progress
@@ -52,6 +68,7 @@ class Memory:
     output_ids: tuple[str, ...] = ()
     updated: int | None = None
     chores: Mapping[str, int] = field(default_factory=dict)
+    seen: Seen = field(default_factory=Seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +92,12 @@ def mirror_to_json(memory: Memory, now: float) -> dict[str, Any]:
         "commit_id": memory.commit_id,
         "output_ids": list(memory.output_ids),
         "chores": dict(memory.chores),
+        "log": {
+            "table_id": memory.seen.table_id,
+            "version": memory.seen.version,
+            "own_version": memory.seen.own_version,
+            "transactions": dict(memory.seen.transactions),
+        },
     }
 
 
@@ -87,7 +110,8 @@ def mirror_from_json(document: Any, where: str) -> Memory:
         read("commit_id", str),
         _texts(read("output_ids", list), where),
         read("last_update_ts", int),
-        _times(read.get("chores", dict) or {}, where),
+        _numbers(read.get("chores", dict) or {}, where),
+        _seen(read.get("log", dict), where),
     )
 
 
@@ -162,7 +186,7 @@ def completed(progress: Progress, known: Iterable[Entry], now: float) -> Progres
     Their grace period starts again, since nobody knows when they were done. Those
     above a watermark stay out: something below them is pending.
     """
-    passed = [entry.path for entry in known if _is_passed(progress, entry.path)]
+    passed = [entry.path for entry in known if is_passed(progress, entry.path)]
     return replace(finished(progress, passed, now, _nothing_waits), state=progress.state)
 
 
@@ -175,7 +199,8 @@ def done_paths(progress: Progress) -> set[str]:
     }
 
 
-def _is_passed(progress: Progress, path: str) -> bool:
+def is_passed(progress: Progress, path: str) -> bool:
+    """Whether its partition's watermark is at this file or above it."""
     partition, name = split(path, progress.depth or 0)
     known = progress.partitions.get(partition)
     return (
@@ -185,10 +210,22 @@ def _is_passed(progress: Progress, path: str) -> bool:
     )
 
 
-def _times(values: Mapping[str, object], where: str) -> dict[str, int]:
+def _seen(document: Mapping[str, object] | None, where: str) -> Seen:
+    if document is None:
+        return Seen()  # a mirror of a release that did not write it
+    read = Fields(document, where)
+    return Seen(
+        read("table_id", str),
+        read("version", int),
+        read("own_version", int),
+        _numbers(read("transactions", dict), where),
+    )
+
+
+def _numbers(values: Mapping[str, object], where: str) -> dict[str, int]:
     found = {name: at for name, at in values.items() if isinstance(at, int)}
     if len(found) != len(values):
-        raise StateError(f"{where}: chores holds something that is not a time")
+        raise StateError(f"{where}: holds something that is not a number where one is expected")
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -26,6 +25,15 @@ class Misfit(ValueError):
 
 class CommitConflict(CommitError):
     """Another writer's commit came first; the next cycle plans anew on top of it."""
+
+
+class CommitRefused(CommitError):
+    """The commit can never land as it is: one of its files, or the table, is the reason.
+
+    To try it again would go on for ever; the caller finds out which file it is.
+    """
+
+    retryable = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,8 @@ class TableState:
 
     ``schema`` holds all columns, partition columns included, in Arrow's types.
     ``txn_version`` is what the log has for our application id, 0 for nothing.
-    ``created`` is when the table was, in epoch seconds, infinity if nobody knows.
+    ``table_id`` is the one in its metadata, which a table made anew has not.
+    ``created`` is when the table was, in epoch seconds, 0 if nobody knows.
     ``removed_kept_secs`` is how long the log remembers a removed path at least.
     """
 
@@ -74,8 +83,9 @@ class TableState:
     txn_version: int
     schema: pa.Schema
     partition_columns: tuple[str, ...]
-    created: float = math.inf
+    created: float = 0.0
     removed_kept_secs: float = REMOVED_KEPT_SECS
+    table_id: str = ""
 
     @property
     def partition_types(self) -> dict[str, pa.DataType]:

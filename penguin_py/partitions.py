@@ -3,7 +3,8 @@
 Delta keeps partition values as text in the log and every reader parses them by
 the column's type. delta-rs writes a value that does not parse and only then
 notices; after that no reader opens the table again. So a value is parsed here,
-before anything is written, and goes into the log in one canonical form.
+before anything is written, and goes into the log in one canonical form. Some
+readers take it from the path, so a path has one spelling for a value as well.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)(Z?)"
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)"
 )
+# Some readers take keys and values from the path as it stands, where these are patterns
+# or separators; a value can be percent-encoded.
+_MISREAD = re.compile(r"[*=]")
 
 TYPES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
@@ -39,14 +43,18 @@ TYPES: Mapping[str, pa.DataType] = {
 
 def columns_of(path: str) -> tuple[str, ...]:
     """The partition columns that a ``key=value/…/file`` path suggests. Raises `Misfit`."""
-    return tuple(_key_and_text(folder)[0] for folder in path.split("/")[:-1])
+    names = [_key_and_text(folder)[0] for folder in path.split("/")[:-1]]
+    for name in names:
+        if [other.lower() for other in names].count(name.lower()) > 1:
+            raise Misfit(f"its path has the partition column {name!r} twice, or in two cases")
+    return tuple(names)
 
 
 def partition_values(path: str, columns: Mapping[str, pa.DataType]) -> dict[str, str | None]:
     """The path's partition values, checked and in canonical form. Raises `Misfit`.
 
     ``columns`` are the table's partition columns in order. A missing value
-    (empty, or Hive's name for null) is None.
+    (Hive's name for null) is None.
     """
     folders = path.split("/")[:-1]
     if len(folders) != len(columns):
@@ -59,7 +67,7 @@ def partition_values(path: str, columns: Mapping[str, pa.DataType]) -> dict[str,
         key, text = _key_and_text(folder)
         if key != name:
             raise Misfit(f"directory {folder!r} should be {name}=…, the table's partition column")
-        values[name] = None if text in ("", HIVE_NULL) else _canonical(name, text, kind)
+        values[name] = None if text == HIVE_NULL else _canonical(name, text, kind)
     return values
 
 
@@ -95,9 +103,19 @@ def _key_and_text(folder: str) -> tuple[str, str]:
     if not key or not equals:
         raise Misfit(f"directory {folder!r} is not of the form key=value")
     try:
-        return unquote(key, errors="strict"), unquote(text, errors="strict")
+        names = unquote(key, errors="strict"), unquote(text, errors="strict")
     except UnicodeDecodeError:
         raise Misfit(f"directory {folder!r} is not valid percent-encoded UTF-8") from None
+    if not text:
+        raise Misfit(
+            f"directory {folder!r} has no value, which readers take for null or for an empty"
+            f" text; write {key}={HIVE_NULL} for null"
+        )
+    if _MISREAD.search(names[0]) or _MISREAD.search(text):
+        raise Misfit(
+            f"directory {folder!r} has a bare `*` or `=`, which readers misread; encode it"
+        )
+    return names
 
 
 def _canonical(name: str, text: str, kind: pa.DataType) -> str:
@@ -145,13 +163,16 @@ def _date(text: str) -> str | None:
 
 
 def _timestamp(text: str, *, zoned: bool) -> str | None:
+    """ISO 8601 in UTC for a moment: readers cast a text without zone in their session's."""
     match = _TIMESTAMP.fullmatch(text)
-    if match is None or (match[3] and not zoned):
+    if match is None:
         return None
     try:
         moment = dt.datetime.fromisoformat(f"{match[1]}T{match[2]}")
     except ValueError:
         return None
+    if zoned:
+        return moment.isoformat(timespec="microseconds") + "Z"
     return moment.isoformat(sep=" ", timespec="microseconds")
 
 

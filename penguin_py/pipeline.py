@@ -13,13 +13,12 @@ memory is dropped and read again from the log.
 from __future__ import annotations
 
 import uuid
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 
 from blizzard_py.core.daemon import StopEvent
-from blizzard_py.core.errors import NotFound
+from blizzard_py.core.errors import NotFound, StateError
 from blizzard_py.core.floor import raised
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.lookback import lookback_floor
@@ -36,11 +35,13 @@ from blizzard_py.core.watermark import (
     settled,
 )
 from penguin_py.activity import TableActivity
+from penguin_py.batches import Batches
 from penguin_py.chores import Chores
 from penguin_py.delta import DeltaLog, Marks
 from penguin_py.incoming import REMEDY, Failure, Names, accepts, read_footers
 from penguin_py.memory import Memory, Snapshot, commit_document, merged_ids
-from penguin_py.model import CommitPlan, Rejection
+from penguin_py.model import CommitPlan, CommitRefused, Rejection
+from penguin_py.ownership import Foreign, Owners
 from penguin_py.partitions import NOT_TEXT, is_text
 from penguin_py.plan import Rules, make_plan
 from penguin_py.quarantine import Quarantine, Record
@@ -74,14 +75,22 @@ class TablePipeline:
         self._accept = accepts(table.file_pattern)
         self._quarantine = Quarantine(storage, table.state_name)
         self._chores = Chores(table, storage, log, self._accept, LIST_CONCURRENCY, self.activity)
-        self._rules = Rules(table.partition_types, table.schema_evolution)
+        self._rules = Rules(
+            table.partition_types,
+            table.schema_evolution,
+            table.strict_types,
+            table.max_new_columns,
+        )
+        self._foreign = Foreign(Owners(table.own_prefixes, table.foreign_min_age_secs))
         self._view = TableView(table, storage, log, self._accept, clock, self.activity)
         # Files on record that a sweep found worth another try.
         self._retried: set[str] = set()
         # The poll being worked off: files not tried yet, files that could not be read.
-        self._queue: deque[Entry] = deque()
+        self._queue = Batches(table.max_files_per_commit)
         self._failed: list[Failure] = []
         self._done = 0
+        # When the sweep was made whose stragglers are in the queue.
+        self._swept: float | None = None
         self._scanned = Scanned(0.0, 0.0)
         self._left_out: tuple[str, ...] = ()
 
@@ -143,7 +152,10 @@ class TablePipeline:
         if not dry_run:
             self._take(found)
             self._chores.tidy_log(now)
-            self._mark_done(snapshot.memory, "reconcile", now)
+            # Not before its stragglers are committed: whoever dies before sweeps again.
+            self._swept = now
+            if not self._queue:
+                self._mark_swept(snapshot.memory)
         return found
 
     def _found(self) -> tuple[Snapshot, list[Entry]]:
@@ -183,7 +195,9 @@ class TablePipeline:
             unnameable = [entry for entry in found if not is_text(entry.path)]
             now = self._clock()
             self._record([Rejection(e, "partition", NOT_TEXT) for e in unnameable], now)
-            self._queue.extend(entry for entry in found if is_text(entry.path))
+            named = [entry for entry in found if is_text(entry.path)]
+            taken, distrusted = self._view.trusted(named, snapshot)
+            self._queue.add(self._foreign.due(taken, now))
             before = snapshot.memory.progress
             snapshot = self._settled(snapshot, [entry.path for entry in found])
             self._failed.clear()
@@ -191,6 +205,8 @@ class TablePipeline:
             due = self._chores.due(snapshot.memory.chores, now)
             if "reconcile" in due:
                 self.reconcile(dry_run=False)
+            if distrusted:
+                self._work(self.snapshot(), (), distrusted)
             if self._queue or due:
                 snapshot = self.snapshot()  # before anything is written
             if not self._queue:
@@ -199,30 +215,76 @@ class TablePipeline:
                 self._do_chores(snapshot.memory, due, now, before)
                 return False
             self._log.info("files_found", files=len(self._queue))
-        count = min(len(self._queue), self._table.max_files_per_commit)
-        batch = [self._queue.popleft() for _ in range(count)]
-        self._work(snapshot, [e for e in batch if self._view.is_open(snapshot.memory, e.path)])
-        failed = {failure.entry.path for failure in self._failed}
-        self.activity.settled(entry for entry in batch if entry.path not in failed)
+        batch = self._queue.take()
+        self._tried(snapshot, batch)
+        pending = {f.entry.path for f in self._failed} | {*self._foreign.waiting()}
+        pending |= {entry.path for entry in self._queue}
+        self.activity.settled(entry for entry in batch if entry.path not in pending)
         if self._queue:
             return True
+        if self._swept is not None:
+            self._mark_swept(self.snapshot().memory)
         if self._failed and not self._done:
             raise self._failed[0].error
         return self._done > 0
 
-    def _work(self, snapshot: Snapshot, batch: Sequence[Entry]) -> None:
-        """Take a batch as far as it goes: committed, on record, or pending."""
+    def _tried(self, snapshot: Snapshot, batch: Sequence[Entry]) -> None:
+        """Work a batch off; where its commit can never land, find out by which file.
+
+        It is put back and halved until one file is left. That is tried once more, and
+        is on record if the table takes a commit without it.
+        """
+        failed = list(self._failed)
+        try:
+            self._work(snapshot, [e for e in batch if self._view.is_open(snapshot.memory, e.path)])
+        except CommitRefused as refused:
+            self._failed = failed
+            self._log.warning("commit_refused", files=len(batch), error=str(refused))
+            if not self._queue.refused(batch):
+                return
+            snapshot = self._probed(refused)
+            self._work(snapshot, (), [Rejection(batch[0], "commit", str(refused))])
+        self._queue.landed()
+
+    def _probed(self, refused: CommitRefused) -> Snapshot:
+        """The table after a commit without files. Raises `StateError` if it takes none."""
+        snapshot = self.snapshot()
+        if snapshot.state is None:
+            return snapshot
+        memory = snapshot.memory
+        nothing = CommitPlan((), (), snapshot.state.schema, (), snapshot.state.partition_columns)
+        try:
+            memory = self._commit(nothing, memory, memory.progress, self._clock())
+        except CommitRefused:
+            raise StateError(
+                f"{self._storage.uri}: the table takes no commits, also none without files:"
+                f" {refused}"
+            ) from refused
+        self._view.committed(memory, (), snapshot.state.version + 1)
+        return self.snapshot()
+
+    def _work(
+        self, snapshot: Snapshot, batch: Sequence[Entry], refused: Sequence[Rejection] = ()
+    ) -> None:
+        """Take a batch as far as it goes: committed, on record, or pending.
+
+        ``refused`` are files that are on record whatever their footers say.
+        """
         footers = read_footers(self._storage, batch, None if self._table.is_local else self._pool)
         for failure in footers.failed:
             self._log.warning("file_pending", path=failure.entry.path, error=str(failure.error))
         for entry in footers.gone:
             self._log.warning("file_gone", path=entry.path)
         self._failed += footers.failed
+        self._queue.put_back(footers.left)
+        now = self._clock()
+        sound, young, foreign = self._foreign.taken(footers.sound, now)
+        if young:
+            self._log.info("foreign_files_wait", files=len(young), path=young[0].path)
         memory = snapshot.memory
         known = self._view.output_ids(memory)
-        plan = make_plan(snapshot.state, footers.sound, known, self._rules)
-        now = self._clock()
-        rejections = [*footers.rejected, *plan.rejections]
+        plan = make_plan(snapshot.state, sound, known, self._rules)
+        rejections = [*refused, *footers.rejected, *foreign, *plan.rejections]
         self._record(rejections, now)
         if snapshot.state is None and not plan.adds:
             return  # without a table there is no place yet to remember what was passed
@@ -231,6 +293,7 @@ class TablePipeline:
             return
         progress = replace(memory.progress, depth=len(plan.partition_columns))
         waiting = [*(e.path for e in self._queue), *(f.entry.path for f in self._failed)]
+        waiting += self._foreign.waiting()
         # What a sweep found below the watermarks moves nothing and holds nothing back.
         pending = [path for path in waiting if is_new(progress, path)]
         ahead = [entry.path for entry in done if is_new(progress, entry.path)]
@@ -239,7 +302,7 @@ class TablePipeline:
         self._view.refuse(rejection.entry.path for rejection in rejections)
         if plan.adds:
             added = {add.entry.path for add in plan.adds}
-            rows = sum(f.metadata.num_rows for f in footers.sound if f.path in added)
+            rows = sum(f.metadata.num_rows for f in sound if f.path in added)
             evolves = snapshot.state is not None and bool(plan.changed)
             with self.activity.committing([a.entry for a in plan.adds], rows, evolves=evolves):
                 memory = self._commit(plan, memory, progress, now)
@@ -249,7 +312,9 @@ class TablePipeline:
             memory = replace(memory, progress=progress, updated=int(now))
         self.activity.progressed(progress)
         self._view.save(memory, now)
-        released = self._retried.intersection(add.entry.path for add in plan.adds)
+        # Replaced since, or refused by a plan that another writer's commit made void.
+        paths = [add.entry.path for add in plan.adds]
+        released = self._retried.intersection(paths) | self._quarantine.recorded(paths)
         if released:
             self._quarantine.release(released)
         self._done += len(done)
@@ -285,7 +350,7 @@ class TablePipeline:
     def _take(self, found: Findings) -> None:
         waiting = {entry.path for entry in self._queue}
         late = [e for e in (*found.stragglers, *found.retries) if e.path not in waiting]
-        self._queue.extend(late)
+        self._queue.add(late)
         self._view.reopen(entry.path for entry in late)
         self._retried.update(entry.path for entry in found.retries)
 
@@ -301,10 +366,16 @@ class TablePipeline:
         if (progress.state, progress.floor) != (before.state, before.floor):
             self._view.save(memory, now)
 
-    def _mark_done(self, memory: Memory, chore: str, now: float) -> Memory:
-        memory = replace(memory, chores={**memory.chores, chore: int(now)})
+    def _mark_done(self, memory: Memory, chore: str, at: float) -> Memory:
+        now = self._clock()
+        memory = replace(memory, chores={**memory.chores, chore: int(at)})
         self._view.save(memory, now)
         return memory
+
+    def _mark_swept(self, memory: Memory) -> None:
+        if self._swept is not None:
+            self._mark_done(memory, "reconcile", self._swept)
+            self._swept = None
 
     def _settled(self, snapshot: Snapshot, found: Sequence[str]) -> Snapshot:
         """What a complete look tells: what is remembered no more, which partitions close."""
@@ -328,3 +399,4 @@ class TablePipeline:
         self._retried.clear()
         self._failed.clear()
         self._done = 0
+        self._swept = None

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penguin_py.filecontract import check_nulls
 from penguin_py.model import Add, CommitPlan, Footer, Misfit, Rejection, TableState
 from penguin_py.partitions import check_addressable, columns_of, partition_values, typed_columns
-from penguin_py.schema import check_names, delta_schema, merge, table_schema
-from penguin_py.statistics import StatisticsWriter, column_bounds, leaf_columns, row_groups
+from penguin_py.schema import check_names, count_fields, delta_schema, merge, table_schema
+from penguin_py.statistics import StatisticsWriter
 
 # How delta-rs signs the Parquet it writes, compactions included.
 DELTA_WRITER = "delta-rs"
@@ -24,10 +25,16 @@ DELTA_WRITER = "delta-rs"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The part of the configuration that decides: partition types (if given) and evolution."""
+    """The part of the configuration that decides.
+
+    ``partition_types`` is None where nobody says. ``max_new_columns`` bounds what one
+    commit may add to a table that exists, fields of structs counted.
+    """
 
     partition_types: Mapping[str, str] | None
     evolution: str
+    strict_types: bool = False
+    max_new_columns: int = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,8 @@ def make_plan(
             if values is None:
                 values = partition_values(footer.path, partitions)
             stage = "schema"
-            schema = _grown(fitting, footer, partitions, rules.evolution)
+            schema = _grown(fitting, footer, partitions, rules)
+            _check_growth(table, schema, rules)
             stage = "output_id"
             _check_identity(footer.output_id, seen)
             _check_identity(footer.output_id, known_output_ids)
@@ -110,23 +118,44 @@ def _grown(
     fitting: _Fitting,
     footer: Footer,
     partitions: Mapping[str, pa.DataType],
-    evolution: str,
+    rules: Rules,
 ) -> pa.Schema:
     """The table's schema with this file in it. Raises `Misfit`."""
     if footer.metadata.num_rows == 0:
         raise Misfit("has no rows")
     schema = fitting.schema
     if schema is not None and fitting.latest is not None and footer.schema.equals(fitting.latest):
-        _check_required(schema, footer)
+        check_nulls(schema, footer)
         return schema
     columns = delta_schema(footer.schema)
     if schema is None:
         check_names(columns, partitions)
         return table_schema(columns, [pa.field(name, kind) for name, kind in partitions.items()])
-    merged = merge(schema, columns, partitions, evolution)
+    merged = merge(schema, columns, partitions, rules.evolution, strict_types=rules.strict_types)
     # Under `overwrite` a column that may hold nulls is nullable by now.
-    _check_required(merged, footer)
+    check_nulls(merged, footer)
     return merged
+
+
+def _check_growth(table: TableState | None, schema: pa.Schema, rules: Rules) -> None:
+    """Refuse more new columns than one commit may bring; and any without a column to go by.
+
+    The log entry that adds columns together with files needs a filter that finds no
+    file, and delta-rs takes none on a nested column.
+    """
+    if table is None or schema is table.schema or schema.equals(table.schema):
+        return
+    if all(pa.types.is_nested(field.type) for field in table.schema):
+        raise Misfit(
+            "changes the columns of a table that has nested ones only, which cannot be done"
+            " together with a file; add the columns first, with ALTER TABLE"
+        )
+    added = count_fields(schema) - count_fields(table.schema)
+    if added > rules.max_new_columns:
+        raise Misfit(
+            f"brings the commit to {added:,} new columns; max_new_columns is"
+            f" {rules.max_new_columns:,}"
+        )
 
 
 def _check_identity(output_id: str | None, seen: Container[str]) -> None:
@@ -150,21 +179,6 @@ def _check_writer(footer: Footer, table: TableState | None) -> None:
             f"was written by {footer.metadata.created_by}, a Delta writer, but is not in the log:"
             " it is that writer's to commit"
         )
-
-
-def _check_required(schema: pa.Schema, footer: Footer) -> None:
-    """A nullable file column may fill a required one only if it is proven free of nulls."""
-    required = [column for column in schema if not column.nullable]
-    leaves = leaf_columns(footer.metadata, footer.schema) if required else {}
-    groups = row_groups(footer.metadata) if required else []
-    for column in required:
-        position = footer.schema.get_field_index(column.name)
-        if position < 0 or not footer.schema.field(position).nullable:
-            continue
-        leaf = leaves.get((column.name,))
-        bounds = None if leaf is None else column_bounds(groups, leaf)
-        if bounds is None or bounds.nulls:
-            raise Misfit(f"column {column.name!r} may hold nulls, which the table forbids")
 
 
 def _adds(

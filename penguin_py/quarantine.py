@@ -6,11 +6,15 @@
      "timestamp": "2024-01-01T00:00:00+00:00", "size": 5, "modified": 1704067200.0,
      "retry_count": 0}
 
-Object stores cannot append, so the whole object is replaced. A file that is
-already on record with the same size and error is not recorded twice, so keeping
-again after a crash changes nothing. A file that was replaced since is tried
-again by the sweep; then its line is renewed, or leaves the record once the file
-is committed.
+Object stores cannot append, so the whole object is replaced. It is kept short: when
+it has grown past `ROLLED_BYTES` its lines move to ``_penguin/{table}_quarantine/`` for
+good, and adding to a record of any length costs the same. Of several lines about one
+path the latest counts; one that has ``"released": true`` takes the path off the record.
+
+A file that is already on record with the same size and error is not recorded twice,
+as far as the short object and this process know, so keeping again after a crash
+changes nothing. A file that was replaced since is tried again by the sweep; then its
+line is renewed, or leaves the record once the file is committed.
 
 Two instances that write the record at the same moment can lose a line. The
 sweep finds such a file again, as one that neither log nor record knows.
@@ -20,14 +24,22 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from blizzard_py.core.errors import NotFound
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
 from penguin_py.model import Rejection
+
+# Some 2,500 lines: read, compared and written in a few milliseconds.
+ROLLED_BYTES = 1 << 19
+# How many files of a process are remembered as recorded.
+REMEMBERED = 100_000
+# Stands for the stage of a line that takes a file off the record.
+RELEASED = "released"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,34 +68,49 @@ class Quarantine:
     def __init__(self, storage: Storage, state_name: str) -> None:
         self._storage = storage
         self._path = f"_penguin/{state_name}_quarantine.ndjson"
+        self._folder = f"_penguin/{state_name}_quarantine"
+        # What this process has recorded, by path; the oldest leave first.
+        self._recorded: dict[str, Record] = {}
 
     def records(self) -> dict[str, Record]:
         """All that is on record, by path as the record spells it. Damaged lines are left out."""
-        found = (_record(line) for line in self._lines())
-        return {record.path: record for record in found if record is not None}
+        found: dict[str, Record] = {}
+        for path in self._segments():
+            _apply(found, self._storage.read(path).splitlines())
+        return _apply(found, self._lines())
 
     def keep(self, rejections: Sequence[Rejection], now: float) -> tuple[Rejection, ...]:
         """Record the files, durable on return; returns those that were not on record yet."""
         if not rejections:
             return ()
         lines = self._lines()
-        known = {r.path: r for r in map(_record, lines) if r is not None}
+        known = {**self._recorded, **_apply({}, lines)}
         fresh = tuple(r for r in rejections if not _is_known(r, known.get(spelled(r.entry.path))))
         if fresh:
             moment = dt.datetime.fromtimestamp(now, dt.UTC).isoformat()
             renewed = {spelled(r.entry.path) for r in fresh}
             lines = _without(lines, renewed)
-            lines += [_line(r, moment, known.get(spelled(r.entry.path))) for r in fresh]
-            self._write(lines)
+            added = [_line(r, moment, known.get(spelled(r.entry.path))) for r in fresh]
+            self._write(lines, added)
+            self._recorded.update(_apply({}, added))
+            for path in list(self._recorded)[: max(0, len(self._recorded) - REMEMBERED)]:
+                del self._recorded[path]
         return fresh
+
+    def recorded(self, paths: Iterable[str]) -> set[str]:
+        """Which of these files this process has put on record."""
+        return {path for path in paths if spelled(path) in self._recorded}
 
     def release(self, paths: Collection[str]) -> None:
         """Take files off the record that are committed now; durable on return."""
         names = {spelled(path) for path in paths}
         lines = self._lines()
         kept = _without(lines, names)
-        if len(kept) != len(lines):
-            self._write(kept)
+        moved = names if self._segments() else set()
+        if kept != lines or moved:
+            self._write(kept, [_released(path) for path in sorted(moved)])
+        for path in names:
+            self._recorded.pop(path, None)
 
     def _lines(self) -> list[bytes]:
         try:
@@ -91,8 +118,24 @@ class Quarantine:
         except NotFound:
             return []
 
-    def _write(self, lines: Sequence[bytes]) -> None:
-        self._storage.put_atomic(self._path, b"\n".join([*lines, b""]))
+    def _segments(self) -> list[str]:
+        """Those that were moved, in the order they were moved in."""
+        try:
+            pages = self._storage.list_range(f"{self._folder}/", f"{self._folder}0")
+            return [entry.path for page in pages for entry in page.entries]
+        except NotFound:
+            return []
+
+    def _write(self, lines: Sequence[bytes], added: Sequence[bytes]) -> None:
+        """The short object anew; dying after its lines were moved leaves them in both places."""
+        if sum(map(len, added)) > ROLLED_BYTES:
+            lines, added = [*lines, *added], ()
+        if sum(map(len, lines)) > ROLLED_BYTES:
+            number = len(self._segments())
+            path = f"{self._folder}/{number:08d}-{uuid.uuid4().hex}.ndjson"
+            self._storage.put_atomic(path, b"\n".join([*lines, b""]))
+            lines = ()
+        self._storage.put_atomic(self._path, b"\n".join([*lines, *added, b""]))
 
 
 def spelled(path: str) -> str:
@@ -102,6 +145,27 @@ def spelled(path: str) -> str:
 
 def _is_known(rejection: Rejection, record: Record | None) -> bool:
     return record is not None and record.error == rejection.reason and record.is_of(rejection.entry)
+
+
+def _apply(found: dict[str, Record], lines: Iterable[bytes]) -> dict[str, Record]:
+    """What is on record after these lines, the latest of each path; ``found`` itself."""
+    for line in lines:
+        record = _record(line)
+        if record is not None:
+            earlier = found.pop(record.path, None)
+            if record.stage == RELEASED:
+                continue
+            tries = 0 if earlier is None else earlier.retry_count + (not _same(earlier, record))
+            found[record.path] = replace(record, retry_count=max(record.retry_count, tries))
+    return found
+
+
+def _same(one: Record, other: Record) -> bool:
+    return (one.size, one.modified, one.error) == (other.size, other.modified, other.error)
+
+
+def _released(path: str) -> bytes:
+    return json.dumps({"path": path, "released": True}, ensure_ascii=False).encode()
 
 
 def _without(lines: Sequence[bytes], paths: Collection[str]) -> list[bytes]:
@@ -122,7 +186,7 @@ def _record(line: bytes) -> Record | None:
     return Record(
         found["path"],
         str(found.get("error")),
-        str(found.get("stage")),
+        RELEASED if found.get("released") is True else str(found.get("stage")),
         str(found.get("timestamp")),
         size if isinstance(size, int) else -1,
         modified if isinstance(modified, int | float) else None,

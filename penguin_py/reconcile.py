@@ -11,7 +11,9 @@ here:
 The horizon is what makes it safe. The log forgets a removed path after
 ``delta.deletedFileRetentionDuration``, and a file whose removal it has forgotten
 looks like one that never was in it; to commit that would bring deleted rows
-back. A file younger than that cannot have been removed longer ago.
+back. A file younger than that cannot have been removed longer ago; unless the
+directory was copied, which makes all files young (`copied_at`). The first poll of
+a start is under the same rule (`beyond`).
 """
 
 from __future__ import annotations
@@ -20,10 +22,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from blizzard_py.core.model import Entry
+from penguin_py.model import Rejection
 from penguin_py.quarantine import Record, spelled
 
 # Stores and daemons have clocks of their own.
 CLOCK_SKEW_SECS = 3600.0
+# Times before 2001 are not those of files in an object store.
+MADE_UP_SECS = 1e9
+BEYOND = (
+    "is older than reconcile_horizon_secs and not in the log, which may have forgotten that it"
+    " was removed; if it belongs in the table, copy it to a new name"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +42,26 @@ class Findings:
     stragglers: tuple[Entry, ...]
     retries: tuple[Entry, ...]
     orphans: tuple[Entry, ...]
+
+
+def copied_at(pairs: Iterable[tuple[Entry, Entry]]) -> float:
+    """Until when files were written anew by a copy of the directory, in epoch seconds.
+
+    ``pairs`` are files as listed and as the log knows them. 0 if most of them still have
+    the times that the log has; such as were never told or made up count for nothing.
+    """
+    told = [(listed, known) for listed, known in pairs if known.modified > MADE_UP_SECS]
+    anew = [
+        listed.modified
+        for listed, known in told
+        if listed.modified > known.modified + CLOCK_SKEW_SECS
+    ]
+    return max(anew) + CLOCK_SKEW_SECS if anew and 2 * len(anew) >= len(told) else 0.0
+
+
+def beyond(entries: Iterable[Entry], oldest: float) -> tuple[Rejection, ...]:
+    """The files that are too old to be taken: the log may have had and removed them."""
+    return tuple(Rejection(e, "horizon", BEYOND) for e in entries if e.modified < oldest)
 
 
 def safe_horizon(configured: float, removed_kept_secs: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from blizzard_py.core import checkpoint
@@ -23,7 +23,7 @@ from penguin_py.memory import (
     mirror_path,
     rebuilt,
 )
-from penguin_py.model import TableState
+from penguin_py.model import OwnCommit, TableState
 from penguin_py.settings import Table
 
 
@@ -39,14 +39,15 @@ def recover(
     """The memory for ``state``, in the order that `penguin_py.memory` gives.
 
     ``accept`` tells which of the log's names could be files of ours; all of them
-    are read only if nothing else is left. Output ids of versions up to ``folded``
-    need not be found. Raises `StateError` and `StorageError`.
+    are read only if nothing else is left; then `Memory.commit_id` is empty. Output
+    ids of versions up to ``folded`` are in segments; those of later ones are the
+    mirror's, and `gathered` adds the others. Raises `StateError` and `StorageError`.
     """
     oldest = lookback_floor(table.partition_filter, now)
     if state is None:
         depth = None if table.partition_types is None else len(table.partition_types)
         return Memory(Progress(depth=depth, floor=oldest), chores=dict.fromkeys(CHORES, int(now)))
-    memory = _remembered(table, storage, log, state)
+    memory = _remembered(table, storage, log, state, folded)
     depth = len(state.partition_columns)
     if memory is None or memory.progress.depth not in (None, depth):
         known = log.known_paths(state.version)
@@ -63,8 +64,41 @@ def recover(
         memory = replace(memory, progress=floored)
         if not ours and oldest is not None:
             memory = replace(memory, progress=replace(memory.progress, floor=oldest))
-    ids = merged_ids(memory.output_ids, log.recent_output_ids(folded, state.version))
-    return replace(memory, progress=replace(memory.progress, depth=depth), output_ids=ids)
+    return replace(memory, progress=replace(memory.progress, depth=depth))
+
+
+def gathered(
+    log: DeltaLog,
+    memory: Memory,
+    state: TableState,
+    folded: int,
+    transactions: Mapping[str, int],
+) -> Memory:
+    """The memory with the output ids of all commits that no segment has.
+
+    ``transactions`` are the newest of every application in the log. Where they are
+    those that the memory has seen, no Penguin committed since, and nothing is read.
+    """
+    if memory.seen.version >= 0 and dict(memory.seen.transactions) == dict(transactions):
+        return memory
+    after = max(folded, memory.seen.version)
+    ids = merged_ids(memory.output_ids, log.recent_output_ids(after, state.version))
+    return replace(memory, output_ids=ids)
+
+
+def check_no_state(table: Table, storage: Storage) -> None:
+    """Refuse to start a table anew where its log is gone and its state is not.
+
+    Files that it had removed would come back with the others. Raises `StateError`.
+    """
+    path = mirror_path(table.state_name)
+    mirror = checkpoint.load(storage, path, mirror_from_json)
+    if mirror is not None and mirror.txn_version:
+        raise StateError(
+            f"{storage.uri}/{path}: remembers commit {mirror.txn_version} of {table.app_id}, but"
+            " the table has no log; restore the log, or, if the table is to be built anew from"
+            " the files that lie there, delete _penguin/"
+        )
 
 
 def check_partitioning(table: Table, state: TableState) -> None:
@@ -78,16 +112,33 @@ def check_partitioning(table: Table, state: TableState) -> None:
         )
 
 
-def _remembered(table: Table, storage: Storage, log: DeltaLog, state: TableState) -> Memory | None:
-    own = log.own_commit(state)
+def _remembered(
+    table: Table, storage: Storage, log: DeltaLog, state: TableState, folded: int
+) -> Memory | None:
     path = mirror_path(table.state_name)
+    damaged: StateError | None = None
     try:
         mirror = checkpoint.load(storage, path, mirror_from_json)
     except StateError as error:
+        mirror, damaged = None, error
+    hint = None if mirror is None else mirror.seen.own_version
+    own = log.own_commit(state.txn_version, state.version, hint)
+    if damaged is not None:
         if own is None:
-            raise
-        get_logger(table=table.name).warning("mirror_ignored", error=str(error))
+            raise damaged
+        get_logger(table=table.name).warning("mirror_ignored", error=str(damaged))
+    chores = {} if mirror is None else mirror.chores
+    why = None if mirror is None else _contradiction(mirror, log, state, own)
+    if why is not None:
+        get_logger(table=table.name).warning("mirror_ignored", error=f"{path}: {why}")
         mirror = None
+        if folded < state.version and not log.has_commit(folded + 1):
+            raise StateError(
+                f"{storage.uri}/{path}: {why}, and the log does not go back to version"
+                f" {folded + 1}, so which output ids are committed is not certain; restore the"
+                " log, or delete the file and accept that rows committed long ago are no longer"
+                " recognised by their output ids"
+            )
     if own is None:
         same = mirror is not None and mirror.txn_version == state.txn_version
         return mirror if same else None
@@ -95,7 +146,23 @@ def _remembered(table: Table, storage: Storage, log: DeltaLog, state: TableState
     earlier = () if mirror is None else mirror.output_ids
     memory = committed(own.document, state.txn_version, earlier, where)
     if mirror is None:
-        return memory
+        return replace(memory, chores=chores)
     if mirror.commit_id == memory.commit_id:
         return mirror
-    return replace(memory, chores=mirror.chores)
+    return replace(memory, chores=chores, seen=mirror.seen)
+
+
+def _contradiction(
+    mirror: Memory, log: DeltaLog, state: TableState, own: OwnCommit | None
+) -> str | None:
+    """Why the mirror is not of this log, which may have been restored, or be another's."""
+    if mirror.seen.table_id not in ("", state.table_id):
+        return "is of another table that was in this place"
+    if mirror.txn_version > state.txn_version:
+        return f"remembers commit {mirror.txn_version}, the log has {state.txn_version} at most"
+    if mirror.txn_version < state.txn_version:
+        hint = mirror.seen.own_version
+        own = log.own_commit(mirror.txn_version, hint, hint) if hint >= 0 else None
+    if own is not None and own.document.get("commit_id") != mirror.commit_id:
+        return f"remembers a commit {mirror.txn_version} that is not the one in the log"
+    return None

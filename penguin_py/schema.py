@@ -3,12 +3,15 @@
 Rules, top level and nested alike:
 
 * A file may be narrower than the table (``int32`` in a ``long`` column, ``float``
-  in a ``double``): every reader widens. A wider or another type is refused,
-  since readers overflow or give up on the whole table.
-* A file may lack a nullable column; it reads as null.
+  in a ``double``): every reader in use today widens, though the protocol has files
+  of the table's own types; ``strict_types`` keeps to that. A wider or another type
+  is refused, since readers overflow or give up on the whole table.
+* A file may lack a nullable column; it reads as null. Inside a map it may not, and
+  a map's key may not be narrower: some readers fail there.
 * A new column joins the table as nullable under ``merge`` and is refused under
   ``strict``. So do new fields of a struct; inside lists and maps they are refused.
-* Names that differ only in case are refused: Delta is case-insensitive there.
+* Names that differ only in case are refused: Delta is case-insensitive there. So are
+  empty ones.
 
 Under ``overwrite`` the arriving file wins as far as the files committed before it
 stay readable: besides what ``merge`` does, a wider type of it becomes the table's
@@ -22,6 +25,7 @@ Column order does not matter.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -42,12 +46,32 @@ _BYTES = (
     pa.types.is_binary_view,
     pa.types.is_fixed_size_binary,
 )
-_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+_LISTS = (pa.types.is_list, pa.types.is_large_list)
 
-# Within lists and maps no mode adds fields.
-_FIXED = "fixed"
-_ADDING = ("merge", "overwrite")
 _INSIDE = "fields inside lists and maps cannot be added"
+_STRICT = "schema_evolution: merge would add it"
+
+
+@dataclass(frozen=True, slots=True)
+class _Mode:
+    """What a file may do to the table: bring fields, widen and relax, be narrower, lack fields.
+
+    ``refusal`` says why a new field is refused where ``adds`` is not set.
+    """
+
+    adds: bool
+    widens: bool
+    narrow: bool
+    lacks: bool = True
+    refusal: str = _STRICT
+
+    def inside(self) -> _Mode:
+        """The same within lists, where nothing is added or widened."""
+        return replace(self, adds=False, widens=False, refusal=_INSIDE)
+
+    def within_map(self, *, key: bool) -> _Mode:
+        """The same within maps, where nothing may be lacking either."""
+        return replace(self.inside(), lacks=False, narrow=self.narrow and not key)
 
 
 def delta_schema(schema: pa.Schema) -> pa.Schema:
@@ -63,14 +87,29 @@ def table_schema(file: pa.Schema, partitions: Iterable[pa.Field]) -> pa.Schema:
     return pa.schema([*file, *partitions])
 
 
-def merge(table: pa.Schema, file: pa.Schema, partitions: Collection[str], mode: str) -> pa.Schema:
+def merge(
+    table: pa.Schema,
+    file: pa.Schema,
+    partitions: Collection[str],
+    evolution: str,
+    *,
+    strict_types: bool = False,
+) -> pa.Schema:
     """The table's schema once it holds this file. Raises `Misfit`.
 
     ``file`` comes from `delta_schema`. The result keeps the table's columns in
     their order and adds the new ones behind.
     """
     check_names(file, partitions)
+    mode = _Mode(evolution != "strict", evolution == "overwrite", narrow=not strict_types)
     return pa.schema(_merged_fields(list(table), list(file), mode, "", partitions))
+
+
+def count_fields(fields: Iterable[pa.Field]) -> int:
+    """How many columns there are, with the fields of structs."""
+    return sum(
+        1 + (count_fields(field.type) if pa.types.is_struct(field.type) else 0) for field in fields
+    )
 
 
 def check_names(file: pa.Schema, partitions: Collection[str]) -> None:
@@ -86,7 +125,11 @@ def check_names(file: pa.Schema, partitions: Collection[str]) -> None:
 
 
 def _merged_fields(
-    table: list[pa.Field], file: list[pa.Field], mode: str, where: str, partitions: Collection[str]
+    table: list[pa.Field],
+    file: list[pa.Field],
+    mode: _Mode,
+    where: str,
+    partitions: Collection[str],
 ) -> list[pa.Field]:
     given = {field.name: field for field in file}
     lowered = {field.name.lower(): field.name for field in table}
@@ -95,14 +138,16 @@ def _merged_fields(
         other = given.get(field.name)
         name = f"{where}{field.name}"
         if other is None:
+            if not mode.lacks:
+                raise Misfit(f"lacks field {name!r}, without which some readers fail")
             if not field.nullable and field.name not in partitions:
-                if mode != "overwrite":
+                if not mode.widens:
                     raise Misfit(f"lacks column {name!r}, which the table requires")
                 merged.append(_nullable(field))
             else:
                 merged.append(field)
         else:
-            kept = _nullable(field) if mode == "overwrite" and other.nullable else field
+            kept = _nullable(field) if mode.widens and other.nullable else field
             merged.append(kept.with_type(_merged_type(field.type, other.type, mode, name)))
     for field in file:
         if lowered.get(field.name.lower(), field.name) != field.name:
@@ -111,42 +156,49 @@ def _merged_fields(
                 f" {where + lowered[field.name.lower()]!r}"
             )
         if field.name not in lowered.values():
-            if mode not in _ADDING:
-                remedy = "schema_evolution: merge would add it" if mode == "strict" else _INSIDE
-                raise Misfit(f"has column {where + field.name!r}, which the table lacks ({remedy})")
+            if not mode.adds:
+                raise Misfit(
+                    f"has column {where + field.name!r}, which the table lacks ({mode.refusal})"
+                )
             merged.append(_nullable(field))
     return merged
 
 
-def _merged_type(table: pa.DataType, file: pa.DataType, mode: str, name: str) -> pa.DataType:
+def _merged_type(table: pa.DataType, file: pa.DataType, mode: _Mode, name: str) -> pa.DataType:
     if pa.types.is_struct(table) and pa.types.is_struct(file):
         return pa.struct(_merged_fields(list(table), list(file), mode, f"{name}.", ()))
     if pa.types.is_list(table) and pa.types.is_list(file):
-        _merged_type(table.value_type, file.value_type, _FIXED, f"{name}[]")
+        _merged_type(table.value_type, file.value_type, mode.inside(), f"{name}[]")
         return table
     if pa.types.is_map(table) and pa.types.is_map(file):
-        _merged_type(table.key_type, file.key_type, _FIXED, f"{name}[key]")
-        _merged_type(table.item_type, file.item_type, _FIXED, f"{name}[value]")
+        key, value = mode.within_map(key=True), mode.within_map(key=False)
+        _merged_type(table.key_type, file.key_type, key, f"{name}[key]")
+        _merged_type(table.item_type, file.item_type, value, f"{name}[value]")
         return table
-    if mode == "overwrite" and _fits(file, table):
+    if mode.widens and _widens(table, file):
         return file
-    if not _fits(table, file):
-        wider = "wider than" if _fits(file, table) else "not compatible with"
-        raise Misfit(f"column {name!r} is {file}, {wider} the table's {table}")
-    return table
+    if table == file or (mode.narrow and _widens(file, table)):
+        return table
+    how = "not compatible with"
+    if _widens(table, file):
+        how = "wider than"
+    elif _widens(file, table):
+        how = "narrower than"
+    raise Misfit(f"column {name!r} is {file}, {how} the table's {table}")
 
 
-def _fits(table: pa.DataType, file: pa.DataType) -> bool:
-    if pa.types.is_signed_integer(table) and pa.types.is_signed_integer(file):
-        return bool(file.bit_width <= table.bit_width)
-    if pa.types.is_float64(table) and pa.types.is_float32(file):
-        return True
-    return bool(table == file)
+def _widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
+    """Whether every value of the one type is one of the other, which is larger."""
+    if pa.types.is_signed_integer(narrow) and pa.types.is_signed_integer(wide):
+        return bool(narrow.bit_width < wide.bit_width)
+    return bool(pa.types.is_float32(narrow) and pa.types.is_float64(wide))
 
 
 def _check_case(names: list[str], where: str) -> None:
     seen: dict[str, str] = {}
     for name in names:
+        if not name:
+            raise Misfit(f"has a column without a name{f' in {where[:-1]!r}' if where else ''}")
         other = seen.setdefault(name.lower(), name)
         if other != name or names.count(name) > 1:
             raise Misfit(

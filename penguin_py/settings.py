@@ -49,6 +49,10 @@ class Table:
     reconcile_interval_secs: float
     reconcile_horizon_secs: float
     partition_types: Mapping[str, PartitionType] | None
+    own_prefixes: tuple[str, ...]
+    foreign_min_age_secs: float | None
+    strict_types: bool
+    max_new_columns: int
     partition_filter: PartitionFilter | None = None
     app_id_override: str | None = None
     delta_checkpoint_interval: int | None = None
@@ -111,6 +115,10 @@ def tables_of(config: Config) -> tuple[Table, ...]:
                 reconcile_interval_secs=table.reconcile_interval_secs,
                 reconcile_horizon_secs=table.reconcile_horizon_secs,
                 partition_types=partition_types,
+                own_prefixes=tuple(table.own_prefixes),
+                foreign_min_age_secs=table.foreign_min_age_secs,
+                strict_types=table.strict_types,
+                max_new_columns=table.max_new_columns,
                 partition_filter=table.partition_filter,
                 app_id_override=table.app_id,
                 delta_checkpoint_interval=table.delta_checkpoint_interval,

@@ -7,11 +7,13 @@ again in storage, so it is dropped whenever it might be wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
+from heapq import heappush, heappushpop
 
 from blizzard_py.core import checkpoint
 from blizzard_py.core.errors import StateError
+from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Progress, is_new
 from penguin_py.activity import TableActivity
@@ -19,17 +21,23 @@ from penguin_py.delta import DeltaLog
 from penguin_py.identities import OutputIds
 from penguin_py.memory import (
     Memory,
+    Seen,
     Snapshot,
     completed,
     done_paths,
+    is_passed,
     merged_ids,
     mirror_path,
     mirror_to_json,
     stored,
 )
-from penguin_py.model import TableState
-from penguin_py.recovery import check_partitioning, recover
+from penguin_py.model import Rejection, TableState
+from penguin_py.reconcile import beyond, copied_at, safe_horizon
+from penguin_py.recovery import check_no_state, check_partitioning, gathered, recover
 from penguin_py.settings import Table
+
+# Files that are looked at to find out whether the directory was copied.
+SAMPLED = 16
 
 
 class TableView:
@@ -61,6 +69,15 @@ class TableView:
         self._output_ids: OutputIds | None = None
         # The version that our latest commit has, if nobody else's came before it.
         self._own = -1
+        # The newest `txn` of every application, as of `_seen` and our own commit since.
+        self._transactions: dict[str, int] = {}
+        self._table_id = ""
+        # Whether no poll went by since the memory was found, and whether by the log's
+        # paths alone.
+        self._started = False
+        self._rebuilt = False
+        # The youngest paths of the log, as of then.
+        self._sample: list[tuple[float, str]] = []
         # Survives `forget`: a log that goes back would have files committed again.
         self._highest_txn = 0
 
@@ -87,6 +104,8 @@ class TableView:
         self._highest_txn = txn_version
         if state is not None:
             check_partitioning(self._table, state)
+        if state is not None and state.table_id != self._table_id:
+            memory = None  # another table, or the first look
         if state is None or memory is None or memory.txn_version != state.txn_version:
             memory = self._recover(state)
         elif state.version not in (self._seen, self._own):
@@ -127,6 +146,34 @@ class TableView:
         late = path in self._late
         return path not in self._known and (late or is_new(memory.progress, path))
 
+    def trusted(
+        self, found: Sequence[Entry], snapshot: Snapshot
+    ) -> tuple[list[Entry], tuple[Rejection, ...]]:
+        """Which files of a poll may be taken, and which are refused for their age.
+
+        In the first poll of a start the horizon of the sweep applies, for the same
+        reason: to what sorts below the watermarks, since the names done there were
+        left to the log, which may have forgotten removed ones; and to everything if
+        the memory was rebuilt from the log alone.
+        """
+        state, rebuilt = snapshot.state, self._rebuilt
+        if not self._started or state is None:
+            return list(found), ()
+        self._started = self._rebuilt = False
+        progress = snapshot.memory.progress
+        doubtful = [e for e in found if rebuilt or is_passed(progress, e.path)]
+        if not doubtful:
+            return list(found), ()
+        horizon = safe_horizon(self._table.reconcile_horizon_secs, state.removed_kept_secs)
+        pairs = [
+            (lying, Entry(path, 0, modified))
+            for modified, path in self._sample
+            if (lying := self._storage.stat(path)) is not None
+        ]
+        refused = beyond(doubtful, max(self._clock() - horizon, copied_at(pairs)))
+        names = {rejection.entry.path for rejection in refused}
+        return [entry for entry in found if entry.path not in names], refused
+
     def reopen(self, paths: Iterable[str]) -> None:
         """A sweep found these below the watermarks: they are to be done all the same."""
         self._late.update(paths)
@@ -148,6 +195,8 @@ class TableView:
         self._memory = memory
         self._known.update(paths)
         self._own = version
+        self._transactions[self._table.app_id] = memory.txn_version
+        self._transactions.setdefault(self._table.live_app_id, 0)
 
     def remember(self, memory: Memory) -> None:
         """Go on from this memory, which need not be in storage yet."""
@@ -160,7 +209,13 @@ class TableView:
         self._refused = done_paths(slim)
         if not memory.txn_version:
             return  # without a commit of ours there is nothing that a mirror could mirror
-        document = mirror_to_json(replace(memory, progress=slim), now)
+        seen = Seen(
+            self._table_id,
+            -1 if self._seen is None else self._seen,
+            self._own,
+            self._transactions,
+        )
+        document = mirror_to_json(replace(memory, progress=slim, seen=seen), now)
         checkpoint.save(self._storage, mirror_path(self._table.state_name), document)
 
     def forget(self) -> None:
@@ -173,16 +228,23 @@ class TableView:
 
     def _updated(self, memory: Memory, seen: int, state: TableState) -> Memory:
         try:
-            paths, ids = self._delta.news(seen, state.version)
+            news = self._delta.news(seen, state.version)
         except StateError:
             # Cleaned up past what was seen; what is left of the log is read as a whole.
             return self._recover(state)
-        self._known.update(paths)
-        return replace(memory, output_ids=merged_ids(memory.output_ids, ids))
+        self._known.update(news.paths)
+        self._transactions.update(news.transactions)
+        return replace(memory, output_ids=merged_ids(memory.output_ids, news.output_ids))
 
     def _recover(self, state: TableState | None) -> Memory:
-        segments = OutputIds(self._storage)
+        first = self._memory is None
+        segments = OutputIds(self._storage, "" if state is None else state.table_id)
         self._output_ids = segments
+        if state is not None:
+            segments.check(state.version)
+        elif first:
+            segments.check(None)
+            check_no_state(self._table, self._storage)
         memory = recover(
             self._table,
             self._storage,
@@ -192,11 +254,24 @@ class TableView:
             segments.folded,
             self._clock(),
         )
+        self._started = state is not None
+        self._rebuilt = state is not None and not memory.commit_id
+        self._sample = []
+        self._own = memory.seen.own_version
+        self._table_id = "" if state is None else state.table_id
+        self._transactions = {}
         # The paths of a large table fit into memory once, but need not stay there.
-        paths = () if state is None else self._delta.known_paths(state.version)
-        fresh = [e for e in paths if is_new(memory.progress, e.path)]
+        paths = () if state is None else self._delta.known_paths(state.version, self._transactions)
+        fresh = []
+        for entry in paths:
+            keep = heappush if len(self._sample) < SAMPLED else heappushpop
+            keep(self._sample, (entry.modified, entry.path))
+            if entry.path in self._late or is_new(memory.progress, entry.path):
+                fresh.append(entry)
+        if state is not None:
+            memory = gathered(self._delta, memory, state, segments.folded, self._transactions)
         self._refused = done_paths(memory.progress)
-        mine = [entry for entry in fresh if self._accept(entry.path)]
+        mine = [e for e in fresh if e.path not in self._late and self._accept(e.path)]
         progress = completed(memory.progress, mine, self._clock())
-        self._known = {entry.path for entry in fresh if is_new(progress, entry.path)}
+        self._known = {e.path for e in fresh if e.path in self._late or is_new(progress, e.path)}
         return replace(memory, progress=progress)

@@ -12,6 +12,7 @@ import structlog
 from blizzard_py.spark import SparkEngine
 from tests.azurite_server import AzuriteServer, azurite_server
 from tests.gcs_server import GcsServer, gcs_server
+from tests.penguin_world import WORLDS, unsound
 from tests.s3_server import S3Server, s3_server
 
 # A shared machine is slow at times; no test may fail for that.
@@ -25,6 +26,15 @@ def quiet_logs() -> Iterator[None]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(autouse=True)
+def sound_logs() -> Iterator[None]:
+    """Hold the log of every table that the test made against the protocol's text."""
+    WORLDS.clear()
+    yield
+    assert not unsound(WORLDS)
+    WORLDS.clear()
 
 
 @pytest.fixture(scope="session")

@@ -243,7 +243,8 @@ class Chaos:
     def kill_a_process(self) -> None:
         """A real process on the same table, dead by SIGKILL at a random moment."""
         place = self.on_the_wire()
-        block = {"table_uri": place.uri, "storage_options": place.options, **self.settings}
+        where = {"table_uri": place.uri, "storage_options": place.options}
+        block = {**where, "own_prefixes": [""], **self.settings}
         document = {
             "tables": {"events": {**block, "poll_interval_secs": 0.01}},
             "global": {"poll_jitter_secs": 0},

@@ -16,13 +16,17 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from blizzard_py.core.config import Config
+from blizzard_py.core.errors import StorageError
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.stores import open_storage
 from penguin_py.delta import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import Table, delta_options, tables_of
+from tests.delta_protocol import problems
 
 NOW = 1_800_000_000.0
+# Those of the test that is running; see `tests.conftest.sound_logs`.
+WORLDS: list[World] = []
 
 
 def parquet(
@@ -45,6 +49,11 @@ class World:
     pool: Executor
     options: dict[str, str] = field(default_factory=dict)
     now: float = NOW
+    # Whether the test itself breaks the log, which else is held against the protocol.
+    tampered: bool = False
+
+    def __post_init__(self) -> None:
+        WORLDS.append(self)
 
     @property
     def storage(self) -> Storage:
@@ -56,7 +65,9 @@ class World:
         self.storage.put_atomic(path, content)
 
     def table(self, name: str = "events", **settings: Any) -> Table:
-        block = {"table_uri": self.uri, "storage_options": self.options, **settings}
+        # Tests drop files of no particular writer, and do not wait for them.
+        ours = {"own_prefixes": [""], "storage_options": self.options}
+        block = {"table_uri": self.uri, **ours, **settings}
         return tables_of(Config.model_validate({"tables": {name: block}}))[0]
 
     def penguin(self, name: str = "events", **settings: Any) -> TablePipeline:
@@ -109,6 +120,20 @@ class World:
     def mirror(self, table: str = "events") -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.storage.read(f"_penguin/{table}_checkpoint.json"))
         return found
+
+
+def unsound(worlds: list[World]) -> list[str]:
+    """What the protocol objects to in the logs of these tables."""
+    found = []
+    for world in {world.uri: world for world in worlds}.values():
+        if any(other.tampered for other in worlds if other.uri == world.uri):
+            continue
+        try:
+            told = problems(world.storage)
+        except StorageError:
+            continue  # its server has gone with the test
+        found += [f"{world.uri}: {problem}" for problem in told]
+    return found
 
 
 @contextmanager

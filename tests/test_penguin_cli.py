@@ -25,9 +25,10 @@ def config(tmp_path: Path) -> Path:
         "tables": {
             "one": {
                 "table_uri": str(tmp_path / "one"),
+                "own_prefixes": [""],
                 "partition_by": {"prefix_template": "date=%Y-%m-%d"},
             },
-            "two": {"table_uri": str(tmp_path / "two")},
+            "two": {"table_uri": str(tmp_path / "two"), "own_prefixes": [""]},
         }
     }
     path = tmp_path / "config.yaml"
@@ -102,7 +103,7 @@ def test_a_directory_of_duckdbs_becomes_a_table_once_the_pattern_takes_its_names
         f" FROM range(60)) TO '{root}' (FORMAT parquet, PARTITION_BY (day, shop),"
         " FILENAME_PATTERN 'part-{i}')"
     )
-    block: dict[str, Any] = {"table_uri": str(root)}
+    block: dict[str, Any] = {"table_uri": str(root), "own_prefixes": [""]}
     config = tmp_path / "orders.yaml"
     config.write_text(yaml.safe_dump({"tables": {"orders": block}}))
     # The default pattern leaves them to the engines that write such names, and says so.

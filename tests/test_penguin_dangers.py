@@ -41,6 +41,7 @@ def commit_by_hand(
     world: World, path: str, values: dict[str, str | None], stats: str, **more: Any
 ) -> None:
     """Commit as a careless writer does."""
+    world.tampered = True
     entry = world.storage.stat(path)
     assert entry is not None
     add = AddAction(path, more.get("size", entry.size), values, 1, data_change=True, stats=stats)

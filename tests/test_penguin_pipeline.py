@@ -731,6 +731,7 @@ def lose_state(world: World) -> None:
 
 def test_removed_files_are_never_added_again(any_world: World) -> None:
     world = any_world
+    world.now = time.time()  # what a rebuilt memory finds has to be young
     for number in range(6):
         world.put(f"date=2024-01-0{number // 3 + 1}/{number}.parquet", {"id": [number]})
     world.run(**BY_DATE)
@@ -822,6 +823,7 @@ def test_a_damaged_mirror_is_a_warning_while_the_log_knows_and_an_error_otherwis
 
 
 def test_an_unreadable_log_stops_the_table(world: World) -> None:
+    world.tampered = True
     world.put("a.parquet", {"id": [1]})
     world.run()
     world.put("b.parquet", {"id": [2]})
@@ -847,6 +849,7 @@ def test_a_log_cleaned_up_past_what_was_seen_is_read_anew(world: World) -> None:
 
 
 def test_a_hole_in_the_log_stops_the_table(world: World) -> None:
+    world.tampered = True
     for name in "abc":
         world.put(f"{name}.parquet", {"id": [1]})
         world.run()
@@ -901,7 +904,7 @@ def test_new_columns_of_every_type(world: World) -> None:
             {
                 "id": [2],
                 "ntz": pa.array([moment], pa.timestamp("us")),
-                "zoned": pa.array([moment], pa.timestamp("ns", tz="UTC")),
+                "zoned": pa.array([moment], pa.timestamp("ms", tz="UTC")),
                 "day": [moment.date()],
                 "dec": pa.array(["1.50"]).cast(pa.decimal128(10, 2)),
                 "list": [[1, 2]],

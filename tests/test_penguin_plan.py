@@ -35,7 +35,6 @@ def footer(path: str, data: pa.Table, output_id: str | None = None) -> Footer:
     ("kind", "text", "expected"),
     [
         (pa.string(), "a%2Fb c", "a/b c"),
-        (pa.string(), "", None),
         (pa.string(), "__HIVE_DEFAULT_PARTITION__", None),
         (pa.string(), "50%", "50%"),
         (pa.int32(), "07", "7"),
@@ -45,8 +44,9 @@ def footer(path: str, data: pa.Table, output_id: str | None = None) -> Footer:
         (pa.date32(), "2024-02-29", "2024-02-29"),
         (pa.date32(), "__HIVE_DEFAULT_PARTITION__", None),
         (pa.bool_(), "True", "true"),
-        (pa.timestamp("us", tz="UTC"), "2024-01-02 03%3A04%3A05.5", "2024-01-02 03:04:05.500000"),
-        (pa.timestamp("us", tz="UTC"), "2024-01-02T03:04:05Z", "2024-01-02 03:04:05.000000"),
+        (pa.timestamp("us", tz="UTC"), "2024-01-02 03%3A04%3A05.5", "2024-01-02T03:04:05.500000Z"),
+        (pa.timestamp("us"), "2024-01-02 03:04:05", "2024-01-02 03:04:05.000000"),
+        (pa.string(), "a%3Db%2A", "a=b*"),
     ],
 )
 def test_partition_values(kind: pa.DataType, text: str, expected: str | None) -> None:
@@ -72,6 +72,10 @@ def test_partition_values(kind: pa.DataType, text: str, expected: str | None) ->
         (pa.timestamp("us"), "2024-01-02"),
         (pa.timestamp("us"), "2024-01-02 25:00:00"),
         (pa.timestamp("us"), "2024-01-02 00:00:00Z"),
+        (pa.timestamp("us", tz="UTC"), "2024-01-02T00:00:00Z"),
+        (pa.string(), ""),
+        (pa.string(), "a=b"),
+        (pa.string(), "a*b"),
         (pa.float64(), "1.5"),
         (pa.string(), "%FF"),
     ],

@@ -20,7 +20,8 @@ from deltalake import write_deltalake
 from blizzard_py.core.errors import CommitError
 from blizzard_py.core.model import Entry
 from penguin_py.__main__ import main
-from penguin_py.delta import DeltaLog, interval_secs
+from penguin_py.delta import DeltaLog
+from penguin_py.deltatext import interval_secs
 from penguin_py.quarantine import Record
 from penguin_py.reconcile import compare, safe_horizon
 from tests.penguin_world import World, footer_pool, parquet
@@ -383,7 +384,17 @@ def test_a_checkpoint_that_fails_does_not_undo_the_commit(
 def test_the_command_reports_first_and_commits_then(tmp_path: Path) -> None:
     root, config = tmp_path / "events", tmp_path / "c.yaml"
     config.write_text(
-        yaml.safe_dump({"tables": {"events": {"table_uri": str(root), "grace_period_secs": 0}}})
+        yaml.safe_dump(
+            {
+                "tables": {
+                    "events": {
+                        "table_uri": str(root),
+                        "grace_period_secs": 0,
+                        "own_prefixes": [""],
+                    }
+                }
+            }
+        )
     )
 
     def call(*arguments: str) -> dict[str, Any]:

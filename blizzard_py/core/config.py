@@ -307,6 +307,14 @@ class TableSettings(Settings):
     directory is compared with the log (0: never): what is younger than
     ``reconcile_horizon_secs`` is committed, what is older is reported.
 
+    Files that carry Blizzard's output id, or whose path starts with one of
+    ``own_prefixes`` (``""`` for the whole table), are committed at once. Others may
+    be what another engine has written and not yet committed: they wait until they
+    are ``foreign_min_age_secs`` old, and without it are not taken at all.
+
+    ``strict_types`` refuses files with a narrower type than the table's, which older
+    readers refuse, too. ``max_new_columns`` bounds what one commit may add.
+
     ``delta_checkpoint_interval`` makes a log checkpoint every so many versions and
     ``delta_log_cleanup`` says whether log entries past their retention are
     removed; without them the table's own properties decide.
@@ -324,6 +332,10 @@ class TableSettings(Settings):
     reconcile_interval_secs: float = Field(default=3600, ge=0)
     reconcile_horizon_secs: float = Field(default=172_800, ge=0)
     max_files_per_commit: int = Field(default=1000, ge=1)
+    own_prefixes: list[str] = Field(default_factory=list)
+    foreign_min_age_secs: float | None = Field(default=3600, ge=0)
+    strict_types: bool = False
+    max_new_columns: int = Field(default=1000, ge=0)
     delta_checkpoint_interval: int | None = Field(default=None, ge=1)
     delta_log_cleanup: bool | None = None
     optimize: OptimizeSettings | None = None

@@ -132,6 +132,10 @@ def table_settings(settings: Settings) -> Table:
         reconcile_interval_secs=settings.reconcile,
         reconcile_horizon_secs=172_800,
         partition_types=dict.fromkeys(columns, "string") if settings.partitioned else {},
+        own_prefixes=(),
+        foreign_min_age_secs=None,
+        strict_types=False,
+        max_new_columns=100,
         delta_checkpoint_interval=settings.log_interval,
         delta_log_cleanup=settings.log_clean_up,
     )

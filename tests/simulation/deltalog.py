@@ -78,6 +78,8 @@ class SimulatedLog(DeltaLog):
         self._clock = clock
 
     def refresh(self) -> TableState | None:
+        if self._handle is not None and self._is_replaced():
+            self._handle = None
         table = self._handle
         if table is None:
             table = opened(self._storage)
@@ -90,12 +92,14 @@ class SimulatedLog(DeltaLog):
             table.apply(actions, table.version + 1)
         if self._current is None or table.version != before:
             columns = [*_ROW, *(pa.field(n, pa.string()) for n in table.partition_columns)]
-            self._current = TableState(
-                table.version,
-                table.transaction_version(self._table.app_id) or 0,
-                pa.schema(columns),
-                table.partition_columns,
-                table.created,
+            return self._became(
+                TableState(
+                    table.version,
+                    table.transaction_version(self._table.app_id) or 0,
+                    pa.schema(columns),
+                    table.partition_columns,
+                    table.created,
+                )
             )
         return self._current
 

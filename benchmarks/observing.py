@@ -17,7 +17,7 @@ from prometheus_client import generate_latest
 from blizzard_py.activity import SourceActivity
 from blizzard_py.core import log
 from blizzard_py.core.metered import Metered
-from blizzard_py.core.model import Entry, FinishedFile
+from blizzard_py.core.model import NONE_APART, Entry, FinishedFile
 from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.state import Batch, PlannedOutput, SourceState
 
@@ -38,7 +38,7 @@ def entries(count: int) -> list[Entry]:
 def batch(files: list[Entry]) -> Batch:
     outputs = tuple(PlannedOutput("s", "f", 1, 1, "o") for _ in range(4))
     finished = tuple(FinishedFile(entry.path, "ingested", 5, 5) for entry in files)
-    return Batch("b", 1, "publishing", time.time(), tuple(files), outputs, finished)
+    return Batch("b", 1, "publishing", time.time(), tuple(files), time.time(), outputs, finished)
 
 
 def main() -> None:
@@ -54,10 +54,10 @@ def main() -> None:
         )
     for count in (FILES, 1_000_000):
         found = entries(count)
-        took = micros(lambda found=found: activity.polled(0.1, found, [], (1, 1)), 1)  # type: ignore[misc]
+        took = micros(lambda found=found: activity.polled(0.1, found, [], (1, 1), NONE_APART), 1)  # type: ignore[misc]
         print(f"a poll that finds {count:9,d}  {took:8.0f} µs")
     files = entries(FILES)
-    activity.polled(0.1, files, [], (1, 1))
+    activity.polled(0.1, files, [], (1, 1), NONE_APART)
 
     def told() -> None:
         done = batch(files)

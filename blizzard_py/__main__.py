@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -304,6 +305,13 @@ def _print_status(document: dict[str, Any]) -> None:
                 print_error(f"{pipeline}/{source}: lag is not known: {found['lag']['error']}")
 
 
+def _waiting(lag: Mapping[str, Any]) -> str | None:
+    if lag["files"] is None:
+        return None
+    apart = f" (+{lag['apart']['files']:,} apart)" if lag["apart"]["files"] else ""
+    return f"{lag['files']:,}{'' if lag['complete'] else '+'}{apart}"
+
+
 def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
     updated, lag, dead, totals = (
         found[key] for key in ("last_update_ts", "lag", "dead_letters", "totals")
@@ -313,7 +321,7 @@ def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
         found["state"],
         found["watermark"],
         None if lag["secs"] is None else f"{dt.timedelta(seconds=round(lag['secs']))}",
-        None if lag["files"] is None else f"{lag['files']:,}{'' if lag['complete'] else '+'}",
+        _waiting(lag),
         f"{dead['objects']:,}{'' if dead['complete'] else '+'}",
         f"{dt.datetime.fromtimestamp(updated, dt.UTC):%F %T}" if updated else None,
         ", ".join(batch["phase"] for batch in found["in_flight"]),

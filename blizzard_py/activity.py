@@ -15,7 +15,7 @@ from typing import Any, Literal
 from blizzard_py.core import metrics
 from blizzard_py.core.activity import Activity, Finished, Letter, Poll, Running, age
 from blizzard_py.core.health import job_secs
-from blizzard_py.core.model import Entry, FinishedFile
+from blizzard_py.core.model import NONE_APART, Apart, Entry, FinishedFile
 from blizzard_py.state import Batch, SourceState, Totals
 
 Step = Literal["ingest", "prepare", "publish", "advance"]
@@ -33,6 +33,7 @@ class SourceActivity(Activity):
         super().__init__(name, place, clock)
         self._totals = Totals()
         self._saved: float | None = None
+        self._apart = NONE_APART
         metrics.PENDING_FILES.labels(name).set_function(self.pending)
         metrics.LAG_SECS.labels(name).set_function(self.lag)
         metrics.UTILIZATION.labels(name).set_function(self.utilization)
@@ -47,6 +48,7 @@ class SourceActivity(Activity):
             metrics.FILES_DISCOVERED,
             metrics.LIST_REQUESTS,
             metrics.KEYS_LISTED,
+            metrics.FILES_APART,
             metrics.LATE_FILES,
             metrics.RECORDS_PROCESSED,
             metrics.BAD_RECORDS,
@@ -62,11 +64,16 @@ class SourceActivity(Activity):
             metric.labels(name)
 
     def polled(
-        self, secs: float, files: Sequence[Entry], young: Sequence[Entry], cost: tuple[int, int]
+        self,
+        secs: float,
+        files: Sequence[Entry],
+        young: Sequence[Entry],
+        cost: tuple[int, int],
+        apart: Apart,
     ) -> None:
         """A poll of ``secs`` found ``files`` to do and ``young`` ones to leave alone for now.
 
-        ``cost`` is LIST requests and keys.
+        ``cost`` is LIST requests and keys; ``apart`` are files where polls do not look for now.
         """
         now = self.clock()
         requests, keys = cost
@@ -74,6 +81,9 @@ class SourceActivity(Activity):
         metrics.LIST_REQUESTS.labels(self.name).inc(requests)
         metrics.KEYS_LISTED.labels(self.name).inc(keys)
         metrics.FILES_DISCOVERED.labels(self.name).inc(len(files))
+        metrics.FILES_APART.labels(self.name).set(apart.files)
+        with self._lock:
+            self._apart = apart
         self._polled(Poll(now, secs, len(files), requests, keys), [*files, *young])
 
     def late(self, partitions_behind: int) -> None:
@@ -177,6 +187,11 @@ class SourceActivity(Activity):
             return math.nan if self._saved is None else age(self.clock(), self._saved)
 
     def to_json(self) -> dict[str, Any]:
-        """As `Activity`, with the totals since the source's first batch."""
+        """As `Activity`, with the totals since the first batch and what polls left apart."""
         with self._lock:
-            return {**super().to_json(), "totals": asdict(self._totals), "saved_at": self._saved}
+            return {
+                **super().to_json(),
+                "totals": asdict(self._totals),
+                "saved_at": self._saved,
+                "apart": asdict(self._apart),
+            }

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from blizzard_py.core.model import Entry
+from blizzard_py.core.model import NONE_APART, Apart, Entry
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Progress, depth_of, gaps, is_hidden, is_new
-from blizzard_py.discovery import NONE_APART, Apart, Places
+from blizzard_py.discovery import Places
 
 # Names after which a range is left, and requests after which all are: on an object
 # store that is two requests a range at most, on a disk a request is a directory.
@@ -35,12 +35,12 @@ def backlog(
     storage: Storage,
     progress: Progress,
     accept: Callable[[str], bool],
-    places: Places,
+    places_of: Callable[[Progress], Places],
     queued: Iterable[Entry],
 ) -> Backlog:
     """What is above the watermarks or ``queued``, from the beginning of each range.
 
-    Raises `StorageError`.
+    ``places_of`` tells where to look, once the depth is known. Raises `StorageError`.
     """
     found: list[Entry] = []
     complete = True
@@ -60,6 +60,7 @@ def backlog(
                 break
     if progress.depth is None:
         progress = replace(progress, depth=depth_of(entry.path for entry in found))
+    places = places_of(progress)
     waiting = {
         entry.path: entry.modified
         for entry in chain(queued, (e for e in found if is_new(progress, e.path)))

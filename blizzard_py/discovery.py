@@ -14,7 +14,7 @@ import numpy as np
 from blizzard_py.core.config import SourceCompression, SourceSettings
 from blizzard_py.core.errors import StateError
 from blizzard_py.core.lookback import lookback_floor
-from blizzard_py.core.model import Entry
+from blizzard_py.core.model import NONE_APART, Apart, Entry
 from blizzard_py.core.partitiontime import is_timed, time_of
 from blizzard_py.core.scan import scan
 from blizzard_py.core.storage import Storage
@@ -35,17 +35,6 @@ ENDINGS["auto"] = tuple(ending for endings in ENDINGS.values() for ending in end
 SCAN_FILES = 50_000
 # A file that is dated further ahead than this was not written then; see `FirstSeen`.
 AHEAD_SLACK_SECS = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Apart:
-    """Files in partitions that are not looked at: how many there are, and the first."""
-
-    files: int = 0
-    first: str | None = None
-
-
-NONE_APART = Apart()
 
 
 @dataclass(frozen=True, slots=True)

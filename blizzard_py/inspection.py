@@ -162,19 +162,23 @@ def _status_of(source: SourcePipeline) -> dict[str, Any]:
 LETTERS_COUNTED = 10_000
 
 
+_LAG_UNKNOWN = {"secs": None, "files": None, "complete": False, "apart": None, "error": None}
+
+
 def _lag_of(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
     """How long the oldest waiting file has waited. A source out of reach is no error here."""
     try:
         found = source.backlog(_as_good_as(state))
     except StorageError as error:
-        return {"secs": None, "files": None, "complete": False, "error": str(error)}
+        return {**_LAG_UNKNOWN, "error": str(error)}
     if found is None:
-        return {"secs": None, "files": None, "complete": False, "error": None}
+        return _LAG_UNKNOWN
     waited = None if found.oldest_ts is None else max(0.0, time.time() - found.oldest_ts)
     return {
         "secs": 0.0 if waited is None and found.complete else waited,
         "files": found.files,
         "complete": found.complete,
+        "apart": asdict(found.apart),
         "error": None,
     }
 

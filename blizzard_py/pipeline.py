@@ -38,12 +38,11 @@ from blizzard_py.core.errors import OrderError, StateError, Unavailable, Unfinis
 from blizzard_py.core.fence import FencedFile
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.lookback import lookback_floor
-from blizzard_py.core.model import Entry, FinishedFile
+from blizzard_py.core.model import Apart, Entry, FinishedFile
 from blizzard_py.core.storage import Storage, order_key
 from blizzard_py.core.watermark import Lowest, Scanned, mark_idle
 from blizzard_py.discovery import (
     SCAN_FILES,
-    Apart,
     Discovery,
     FirstSeen,
     Places,
@@ -186,8 +185,13 @@ class SourcePipeline:
         now = self._clock()
         start = starting_point(state, self._source, now, self._where)
         accept = accepts(self._source.compression)
-        places = Places(start, self._source, now)
-        return backlog(self._stores.source, start, accept, places, state.queue)
+        return backlog(
+            self._stores.source,
+            start,
+            accept,
+            lambda progress: Places(progress, self._source, now),
+            state.queue,
+        )
 
     def dead_letters(self) -> Iterator[LetterObject]:
         """The open objects of its dead-letter queue. Raises `StorageError`."""
@@ -233,7 +237,8 @@ class SourcePipeline:
             state = self._passed(state, taken, [*fresh, *found.young], scanned.ended)
         files = [*late, *fresh]
         cost = (found.requests, found.keys)
-        self.activity.polled(scanned.ended - scanned.began, files, found.young, cost)
+        took = scanned.ended - scanned.began
+        self.activity.polled(took, files, found.young, cost, found.apart)
         if not files:
             state = self._rest(state)
             self._complain(state, len(waiting))

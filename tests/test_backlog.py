@@ -12,11 +12,11 @@ from blizzard_py import backlog as bounds
 from blizzard_py import rereading
 from blizzard_py.backlog import Backlog
 from blizzard_py.core.config import SourceSettings
-from blizzard_py.core.model import Entry
+from blizzard_py.core.model import Apart, Entry
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.core.watermark import PartitionProgress, Progress
-from blizzard_py.discovery import Apart, Places
+from blizzard_py.discovery import Places
 from blizzard_py.rereading import read_lines
 from tests.memory_store import MemoryStorage
 
@@ -29,8 +29,10 @@ def is_data(path: str) -> bool:
 
 
 def backlog(storage: Storage, progress: Progress, *queued: Entry, **source: Any) -> Backlog:
-    places = Places(progress, SourceSettings(source_uri="x", **source), NOW)
-    return bounds.backlog(storage, progress, is_data, places, queued)
+    settings = SourceSettings(source_uri="x", **source)
+    return bounds.backlog(
+        storage, progress, is_data, lambda known: Places(known, settings, NOW), queued
+    )
 
 
 def stored(*paths: str) -> MemoryStorage:
@@ -82,9 +84,10 @@ def test_directories_of_a_disk_are_all_looked_at(tmp_path: Path) -> None:
     assert (found.files, found.complete) == (20, True)
 
 
-def test_partitions_ahead_of_time_are_counted_apart() -> None:
+@pytest.mark.parametrize("depth", [None, 1])
+def test_partitions_ahead_of_time_are_counted_apart(depth: int | None) -> None:
     storage = stored("d=2025-06-15/1.json", "d=9999-12-31/1.json", "d=9999-12-31/2.json")
-    found = backlog(storage, Progress(depth=1))
+    found = backlog(storage, Progress(depth=depth))
     assert (found.files, found.oldest_ts) == (1, 100.0)
     assert found.apart == Apart(2, "d=9999-12-31/1.json")
 

@@ -90,7 +90,18 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
     }
     assert abs(status["last_update_ts"] - time.time()) < 300
     assert (status["totals"]["files"], status["totals"]["rows"]) == (2, 3)
-    assert status["lag"] == {"secs": 0, "files": 0, "complete": True, "error": None}
+    assert status["lag"] == {
+        "secs": 0,
+        "files": 0,
+        "complete": True,
+        "apart": {"files": 0, "first": None},
+        "error": None,
+    }
+    ahead = "date=9999-12-31/hour=00/1.ndjson.gz"
+    scenario.put_rows(ahead, 9)
+    status = source_of(json.loads(invoke("status", config, "--json").stdout))
+    assert (status["lag"]["files"], status["lag"]["apart"]) == (0, {"files": 1, "first": ahead})
+    assert "0 (+1 apart)" in invoke("status", config).stdout
 
 
 def test_tables_are_printed_for_people(scenario: Scenario) -> None:

@@ -8,10 +8,11 @@ import pytest
 
 from blizzard_py.core.config import PartitionFilter, SourceSettings
 from blizzard_py.core.lookback import lookback_floor
+from blizzard_py.core.model import Apart
 from blizzard_py.core.storage import FIRST_PAGE_KEYS, Storage
 from blizzard_py.core.stores import open_storage
 from blizzard_py.core.watermark import Progress, finished
-from blizzard_py.discovery import Apart, Discovery, FirstSeen, accepts, starting_point
+from blizzard_py.discovery import Discovery, FirstSeen, accepts, starting_point
 from blizzard_py.discovery import discover as discover_with
 from blizzard_py.state import SourceState
 from tests.memory_store import MemoryStorage

@@ -29,7 +29,7 @@ from blizzard_py.core.health import (
     ready,
 )
 from blizzard_py.core.history import Backlog, Minutes
-from blizzard_py.core.model import Entry
+from blizzard_py.core.model import NONE_APART, Entry
 from blizzard_py.core.notices import notices, worst
 from blizzard_py.state import Batch
 from tests.test_daemon import Clock, Scripted
@@ -124,7 +124,7 @@ def test_ready_after_the_first_poll_and_not_while_failing(source: SourceActivity
     assert ready((source.pulse,)).reasons == {"p/s": "the first poll is not done"}
     source.cycle_failed(Unavailable("no answer"))
     assert "no answer" in ready((source.pulse,)).reasons["p/s"]
-    source.polled(0.1, [], [], (1, 0))
+    source.polled(0.1, [], [], (1, 0), NONE_APART)
     source.cycle_done()
     assert ready((source.pulse,)).ok
     for _ in range(2):

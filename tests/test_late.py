@@ -126,6 +126,18 @@ def test_a_late_file_that_cannot_be_read_is_tried_again() -> None:
     assert world.rows() == ["late", "r2", "r3"]
 
 
+def test_a_late_file_that_waits_in_the_queue_is_not_queued_again() -> None:
+    world = late_world(late_files="ingest")
+    stopped = threading.Event()
+    stopped.set()  # what the sweep found is saved, and no batch begins
+    for _ in range(3):
+        world.pipeline().cycle(stopped)
+        assert [entry["path"] for entry in world.checkpoint()["queue"]] == [LATE]
+        world.now += INTERVAL
+    world.drain()
+    assert world.rows() == ["late", "r2", "r3"]
+
+
 @pytest.mark.parametrize("late_files", ["quarantine", "ingest"])
 @pytest.mark.parametrize("at", range(0, 46, 3))
 def test_death_while_a_late_file_is_dealt_with(at: int, late_files: str) -> None:

@@ -104,6 +104,20 @@ def test_names_of_the_original_are_kept() -> None:
         assert declared()[name][1] == labels
 
 
+def test_files_that_are_left_apart_are_a_gauge_and_on_the_page() -> None:
+    world = World()
+    world.put("date=2025-06-15/a.json", "1")
+    world.put("date=9999-12-31/a.json", "2")
+    worker = world.drain()
+    of = {"target": "events/main"}
+    assert value("blizzard_files_apart", **of) == 1
+    assert worker.activity.to_json()["apart"] == {"files": 1, "first": "date=9999-12-31/a.json"}
+    world.source.delete("date=9999-12-31/a.json")
+    world.drain(worker)
+    assert value("blizzard_files_apart", **of) == 0
+    assert worker.activity.to_json()["apart"] == {"files": 0, "first": None}
+
+
 def test_a_drained_source_has_counted_everything() -> None:
     world = World()
     world.put("date=2024-01-01/a.json", "1", "2")

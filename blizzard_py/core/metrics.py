@@ -68,14 +68,13 @@ TRACKED_PARTITIONS = Gauge(
     "Partitions that a poll looks into; each costs a LIST request.",
     ["target"],
 )
+FILES_APART = Gauge(
+    "blizzard_files_apart",
+    "Files that the last poll left alone: their partitions lie ahead of time, or are odd and many.",
+    ["target"],
+)
 LATE_FILES = Counter(
     "blizzard_late_files_total", "Files that appeared where no poll looks any more.", ["target"]
-)
-LATE_SECS = Histogram(
-    "blizzard_late_seconds",
-    "How long after its name was passed a late file appeared.",
-    ["target"],
-    buckets=(60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400),
 )
 LATE_PARTITIONS = Histogram(
     "blizzard_late_partitions_behind",

@@ -26,6 +26,17 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Apart:
+    """Files in partitions that are not looked at: how many there are, and the first."""
+
+    files: int = 0
+    first: str | None = None
+
+
+NONE_APART = Apart()
+
+
+@dataclass(frozen=True, slots=True)
 class FinishedFile:
     """What became of one source file in one batch.
 

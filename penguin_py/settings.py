@@ -49,16 +49,16 @@ class Table:
     reconcile_interval_secs: float
     reconcile_horizon_secs: float
     partition_types: Mapping[str, PartitionType] | None
-    own_prefixes: tuple[str, ...]
-    foreign_min_age_secs: float | None
-    strict_types: bool
-    max_new_columns: int
     partition_filter: PartitionFilter | None = None
     app_id_override: str | None = None
     delta_checkpoint_interval: int | None = None
     delta_log_cleanup: bool | None = None
     optimize: OptimizeSettings | None = None
     vacuum: VacuumSettings | None = None
+    own_prefixes: tuple[str, ...] = ()
+    foreign_min_age_secs: float | None = 3600
+    strict_types: bool = False
+    max_new_columns: int = 1000
     storage_options: StorageOptions = field(default_factory=dict, repr=False)
 
     @property

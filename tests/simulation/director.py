@@ -194,7 +194,8 @@ class Director:
     def on_kill(self, found: Event) -> None:
         """All that are at work die; those that are paused sleep on all the longer."""
         zombie, kind = bool(found.get("zombie")), found["who"]
-        self.out_until[kind] = self.world.now + found["secs"]
+        until = self.world.now + found["secs"]
+        self.out_until[kind] = max(self.out_until[kind], until)
         for process in self.processes[kind]:
             if process.paused_until > self.world.now:
                 process.paused_until += found["secs"]

@@ -10,7 +10,7 @@ from tests.simulation.plan import (
     Event,
     Plan,
 )
-from tests.simulation.troubles import TROUBLES, people
+from tests.simulation.troubles import TROUBLES, people, slow_beginning
 from tests.simulation.writers import write
 
 
@@ -19,8 +19,12 @@ def draw(seed: int) -> Plan:
     drawing = Drawing(seed)
     chance = drawing.chance
     # What stands there before the first start: a while, or long.
+    manner = "root" if drawing.one_in(8) else None
     for _ in range(chance.choice((0, 2, 5, 9))):
-        write(drawing, chance.choice((-10.0, -100.0, -1000.0)) * chance.random(), early=True)
+        at = chance.choice((-10.0, -100.0, -1000.0)) * chance.random()
+        write(drawing, at, early=True, manner=manner)
+    if drawing.settings.lookback is not None and drawing.one_in(5):
+        slow_beginning(drawing)
     steps = chance.randrange(4, 13)
     for _ in range(steps):
         drawing.now += chance.choice((1.0, 10.0, 30.0, drawing.settings.grace, 100.0)) * (
@@ -43,7 +47,13 @@ def draw(seed: int) -> Plan:
 def _delays(found: Event) -> bool:
     """Whether an output may appear long after it was named, or named by a wrong clock."""
     if found.kind == "fault":
-        return found["fault"] in {"pauses_before", "pauses_after", "hangs", "lands_late"}
+        return found["fault"] in {
+            "pauses_before",
+            "pauses_after",
+            "hangs",
+            "answers_late",
+            "lands_late",
+        }
     return found.kind in {"clock", "rival", "store_clock", "stray"}
 
 

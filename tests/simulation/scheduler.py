@@ -88,8 +88,8 @@ class Scheduler:
         task = self.current
         if task is None:  # a check after the run reads the store, too
             return
-        if task.owner.dead:
-            raise Died
+        if task.owner.dead or task.body is not getcurrent():
+            raise Died  # also in what the garbage collector ends, in the middle of another task
         self._push(task, self.now + secs)
         self._hub.switch()
         if task.owner.dead:
@@ -99,7 +99,7 @@ class Scheduler:
         """Until the other is done."""
         task = self.current
         while not other.done:
-            if task is None or task.owner.dead:
+            if task is None or task.owner.dead or task.body is not getcurrent():
                 raise Died
             other.waiters.append(task)
             self._hub.switch()

@@ -198,7 +198,60 @@ def slow_job(drawing: Drawing) -> None:
     """The next job takes longer than the grace period, and files appear meanwhile."""
     secs = drawing.settings.grace * drawing.chance.choice((0.5, 1.5, 3.0))
     drawing.add(drawing.now, "slow_job", secs=secs)
-    straggle(drawing, secs)
+    write(drawing, drawing.now, manner="in_order")
+    behind(drawing, drawing.settings.poll)
+
+
+def behind(drawing: Drawing, secs: float) -> None:
+    """Files appear ``secs`` later and within the grace period, with names below what was seen."""
+    for _ in range(2):
+        at = drawing.now + secs + 0.7 * drawing.settings.grace * drawing.chance.random()
+        write(drawing, at, manner="disordered")
+
+
+def slow_answer(drawing: Drawing) -> None:
+    """What a listing says is old when it arrives."""
+    grace = drawing.settings.grace
+    secs = grace * drawing.chance.choice((0.5, 1.0, 1.5))
+    write(drawing, drawing.now, manner="in_order")
+    behind(drawing, drawing.settings.poll)
+    at = drawing.now + drawing.settings.poll + 0.5 * grace * drawing.chance.random()
+    for _ in range(2):
+        drawing.add(
+            at, "fault", who="blizzard", fault="answers_late", place="list", countdown=0, secs=secs
+        )
+
+
+def backlog(drawing: Drawing) -> None:
+    """A daemon is down for longer than the grace period, and finds much when it is back."""
+    grace, poll = drawing.settings.grace, drawing.settings.poll
+    write(drawing, drawing.now, manner="in_order")
+    at = drawing.now + poll + 5
+    drawing.add(at, "kill", who="blizzard", secs=1.3 * grace)
+    behind(drawing, poll + 5)
+    for _ in range(8):
+        write(drawing, at + grace * drawing.chance.random(), manner="old_partition")
+
+
+def slow_beginning(drawing: Drawing) -> None:
+    """A first start sees files and gets no further before everything is down for days."""
+    drawing.now += 2 * drawing.settings.poll
+    write(drawing, drawing.now, manner="in_order", unreadable=100.0)
+    drawing.now += drawing.settings.poll + 2
+    down = 3 * DAY * (1 + drawing.chance.random())
+    for who in ("blizzard", "penguin"):
+        drawing.add(drawing.now, "kill", who=who, secs=down)
+    drawing.now += down
+
+
+def half_published(drawing: Drawing) -> None:
+    """A daemon dies between two outputs, and is down until polls have passed their names."""
+    for number in range(drawing.settings.sources):
+        write(drawing, drawing.now, manner="in_order", source=number)
+    drawing.add(
+        drawing.now, "fault", who="blizzard", fault="dies_before", place="copy", countdown=1
+    )
+    drawing.add(drawing.now, "downtime", who="blizzard", secs=3 * drawing.settings.grace)
 
 
 def release(drawing: Drawing) -> None:
@@ -273,6 +326,9 @@ TROUBLES: dict[str, tuple[float, Callable[[Drawing], None]]] = {
     "odd_page": (1, odd_page),
     "clock": (1, clock),
     "slow_job": (3, slow_job),
+    "slow_answer": (1.5, slow_answer),
+    "backlog": (1.5, backlog),
+    "half_published": (1, half_published),
     "release": (1, release),
     "rewrite": (1, rewrite),
     "delete": (1, delete),

@@ -20,6 +20,8 @@ def write(
     early: bool = False,
     manner: str | None = None,
     flavour: str | None = None,
+    source: int | None = None,
+    unreadable: float | None = None,
 ) -> None:
     """One new file, in most cases a well-behaved one."""
     chance, settings_ = drawing.chance, drawing.settings
@@ -77,7 +79,7 @@ def write(
     drawing.add(
         at,
         "write",
-        source=chance.randrange(settings_.sources) or None,
+        source=(chance.randrange(settings_.sources) if source is None else source) or None,
         path=path,
         manner=manner,
         rows=chance.choice((1, 1, 2, 3)),
@@ -85,7 +87,8 @@ def write(
         flavour=flavour,
         dated=dated,
         shift=shift,
-        unreadable=chance.choice((5.0, 40.0, 200.0)) if drawing.one_in(12) else None,
+        unreadable=unreadable
+        or (chance.choice((5.0, 40.0, 200.0)) if drawing.one_in(12) else None),
     )
 
 

@@ -25,11 +25,11 @@ def output_ids_come_once(_world: World) -> Iterator[None]:
         yield
 
 
-@guard("Penguin forgets output ids that are not in its memory")
+@guard("Penguin forgets output ids when it starts")
 def output_ids_are_kept(_world: World) -> Iterator[None]:
     with (
         mock.patch.object(OutputIds, "__contains__", never),
-        mock.patch.object(DeltaLog, "recent_output_ids", none),
+        mock.patch.object(recovery, "merged_ids", empty),
     ):
         yield
 

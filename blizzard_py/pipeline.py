@@ -23,13 +23,12 @@ the checkpoint, so an error is handled by the same code as a crash.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from uuid_utils import uuid7
 
 from blizzard_py.activity import SourceActivity
-from blizzard_py.backlog import Backlog, backlog
 from blizzard_py.batch import BatchRunner, Ingesting, Parts, Upkeep
 from blizzard_py.coldstart import check_cold_start
 from blizzard_py.core import checkpoint
@@ -39,27 +38,16 @@ from blizzard_py.core.fence import FencedFile
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.model import Apart, Entry, FinishedFile
-from blizzard_py.core.storage import Storage, order_key
+from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import Lowest, Scanned, mark_idle
 from blizzard_py.discovery import (
-    SCAN_FILES,
     Discovery,
-    FirstSeen,
-    Places,
     Scope,
-    accepts,
-    check_identity,
-    check_tracking,
-    discover,
-    discover_unseen,
-    starting_point,
 )
 from blizzard_py.latefiles import LateFiles
 from blizzard_py.lateness import measured
-from blizzard_py.letters import LetterObject, objects
 from blizzard_py.order import TOLERANCE_SECS, inspect
 from blizzard_py.outofturn import OutOfTurn, passed
-from blizzard_py.processed import Digests
 from blizzard_py.progress import (
     BatchLimits,
     Window,
@@ -69,40 +57,28 @@ from blizzard_py.progress import (
     held_by,
     settled,
 )
-from blizzard_py.settrack import SetTracker
-from blizzard_py.sourceclock import SourceClock
+from blizzard_py.sourceview import SourceView
 from blizzard_py.state import (
-    STATE_FOLDER,
     Batch,
     SourceState,
-    checkpoint_path,
     state_from_json,
     state_to_json,
 )
-from blizzard_py.statefile import read_state, whole
+from blizzard_py.statefile import whole
 from blizzard_py.sweep import grace_of, is_due, started
 
 
-class SourcePipeline:
+class SourcePipeline(SourceView):
     """A source of a pipeline as a `Worker` of the poll loop."""
 
     def __init__(self, parts: Parts, scope: Scope | None = None, *, fresh: bool = False) -> None:
-        self.pipeline = parts.pipeline
-        self.source_name = parts.source_name
+        super().__init__(parts, scope)
         self.meter = parts.meter
         self.activity = parts.activity or SourceActivity(
             parts.name, parts.stores.source.uri, parts.clock
         )
-        self._parts = parts
-        self._source = parts.source
-        self._stores = parts.stores
-        self._clock = SourceClock(parts.clock, parts.monotonic)
-        self._scope = scope
         self._fresh = fresh
-        self.checkpoint_path = checkpoint_path(parts.id)
-        self._where = f"{parts.stores.sink.uri}/{self.checkpoint_path}"
         self._file = FencedFile(parts.stores.sink, self.checkpoint_path)
-        self._tracker = SetTracker(parts.stores.sink, f"{STATE_FOLDER}/{parts.id}_processed")
         upkeep = Upkeep(self._save, self._clock, lambda: self._file.epoch)
         self._batches = BatchRunner(parts, self.activity, self._tracker, upkeep)
         self._out_of_turn = OutOfTurn(parts)
@@ -111,91 +87,13 @@ class SourcePipeline:
         self._limits = BatchLimits(
             limits.interval_files, limits.max_bytes_per_batch, limits.interval_secs
         )
-        self._state: SourceState | None = None
         self._scanned: Scanned | None = None
-        self._first_seen = FirstSeen()
-        self._young = 0
-        self._listed: Digests | None = None
         self._warned: set[str] = set()  # kinds of problems, each told once a process
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
-
-    @property
-    def name(self) -> str:
-        """``pipeline/source``."""
-        return self._parts.name
-
-    @property
-    def id(self) -> str:
-        """What its state is named by."""
-        return self._parts.id
-
-    @property
-    def poll_interval_secs(self) -> float:
-        """From the source's settings."""
-        return self._source.poll_interval_secs
-
-    @property
-    def sink(self) -> Storage:
-        """The table's storage, where the state is."""
-        return self._stores.sink
-
-    def grace_period_secs(self, state: SourceState) -> float:
-        """The grace period in use: as configured, or sized by measured lateness."""
-        return grace_of(self._source, state, self._clock())
 
     def cancel(self) -> None:
         """End the running job; its batch runs again on the next start."""
         self._batches.cancel()
-
-    def load(self) -> SourceState:
-        """The state in storage, or a cold start. Raises `StateError`, `StorageError`."""
-        found = read_state(self._stores.sink, self._parts.id)
-        return SourceState() if found is None else found
-
-    def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:
-        """What the next poll would find; ``whole``: the ones after it as well. Writes nothing."""
-        self.check(state)
-        source = self._source
-        if not source.use_watermark:
-            if self._state is None:
-                self._tracker.load(state.processed or ())
-            found, self._listed = discover_unseen(
-                self._stores.source, source, self._tracker.unseen, self._clock, self._first_seen
-            )
-            return replace(found, progress=state.progress)
-        return discover(
-            self._stores.source,
-            source,
-            starting_point(state, source, self._clock(), self._where),
-            self._clock,
-            self._parts.concurrency,
-            self._first_seen,
-            self._scope,
-            # What waits must not take the places of what could be done.
-            None if whole else SCAN_FILES + len(state.retries) + self._young,
-        )
-
-    def backlog(self, state: SourceState) -> Backlog | None:
-        """What waits, for a bounded number of requests; None without a watermark to start at.
-
-        Raises `StorageError`, `StateError`.
-        """
-        if not self._source.use_watermark:
-            return None
-        now = self._clock()
-        start = starting_point(state, self._source, now, self._where)
-        accept = accepts(self._source.compression)
-        return backlog(
-            self._stores.source,
-            start,
-            accept,
-            lambda progress: Places(progress, self._source, now),
-            state.queue,
-        )
-
-    def dead_letters(self) -> Iterator[LetterObject]:
-        """The open objects of its dead-letter queue. Raises `StorageError`."""
-        return objects(self._stores.dlq, self._parts.letters_id)
 
     def cycle(self, stop: StopEvent) -> bool:
         """Ingest everything that is there now, batch by batch; True if any file was done."""
@@ -409,11 +307,6 @@ class SourcePipeline:
             raise
         self.activity.saved(state)
         return state
-
-    def check(self, state: SourceState) -> None:
-        """Raise `StateError` if the state is not this source's or was kept in another way."""
-        check_identity(state, self._parts.identity, self._source.id, self._where)
-        check_tracking(state, self._source, self._where)
 
     def _recover(self) -> SourceState:
         """The state in storage, with batches that a crash left behind brought to their end."""

@@ -15,7 +15,7 @@ from blizzard_py.core.config import SourceCompression, SourceSettings
 from blizzard_py.core.errors import StateError
 from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.model import NONE_APART, Apart, Entry
-from blizzard_py.core.partitiontime import is_timed, time_of
+from blizzard_py.core.partitiontime import family_of, is_timed, span_of
 from blizzard_py.core.scan import scan
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Gap, Progress, Scanned, is_hidden, split
@@ -33,6 +33,8 @@ ENDINGS["auto"] = tuple(ending for endings in ENDINGS.values() for ending in end
 
 # New files that one scan takes at most; what lies behind them is for the next.
 SCAN_FILES = 50_000
+# Until the depth is known a file's whole folder tells its time.
+_ANY_DEPTH = 99
 # A file that is dated further ahead than this was not written then; see `FirstSeen`.
 AHEAD_SLACK_SECS = 60.0
 
@@ -215,18 +217,19 @@ def discover(
     within = None if scope is None else scope.within
     accept = accepts(source.compression)
     places = Places(progress, source, began)
-    # Until the depth is known nobody can tell partitions; then they are told afterwards.
-    known = progress.depth is not None
 
     def wanted(path: str) -> bool:
-        return accept(path) and (not known or places.take(path))
+        return accept(path) and places.take(path)
 
     found = scan(storage, progress, wanted, concurrency, within, limit)
     now = clock()
     entries = tuple(e for e in found.entries if scope is None or scope.takes(e))
-    if not known:
-        places = Places(found.progress, source, began)
+    apart = places.apart
+    if not progress.partitions:
+        # Until something is tracked only what was found can tell which partitions are odd.
+        places = Places(found.progress, source, began, (e.path for e in entries))
         entries = tuple(e for e in entries if places.take(e.path))
+        apart = Apart(apart.files + places.apart.files, apart.first or places.apart.first)
     ripe, young = _split_by_age(entries, source, now, first_seen)
     return Discovery(
         ripe,
@@ -235,7 +238,7 @@ def discover(
         found.keys,
         found.progress,
         Scanned(began, now, found.until),
-        places.apart,
+        apart,
     )
 
 
@@ -243,17 +246,26 @@ class Places:
     """Which partitions are looked at, and what lies in the others.
 
     Left alone until then: partitions named by a time ahead of now. Beside partitions
-    that are named by a time, others are looked at up to `max_tracked_partitions`: a
-    few tiny objects must not take the place of what writers write.
+    that are named by a time, families of others and new families of such (see
+    `family_of`) are looked at up to `max_tracked_partitions`: a few tiny objects must not
+    take the place of what writers write. ``found`` are paths that tell, besides what is
+    tracked, whether partitions are named by times.
     """
 
-    def __init__(self, progress: Progress, source: SourceSettings, now: float) -> None:
+    def __init__(
+        self,
+        progress: Progress,
+        source: SourceSettings,
+        now: float,
+        found: Iterable[str] = (),
+    ) -> None:
         tracked = [partition for partition in progress.partitions if partition]
-        self._depth = progress.depth or 0
+        self._depth = _ANY_DEPTH if progress.depth is None else progress.depth
         self._latest = now + source.max_ahead_secs
         self._limit = source.max_tracked_partitions
-        self._odd = {partition for partition in tracked if not is_timed(partition)}
-        self._all_odd = len(self._odd) == len(tracked)
+        self._families = {_kind_of(partition) for partition in tracked}
+        partitions = {split(path, self._depth)[0] for path in found}
+        self._timed = any(map(is_timed, (*tracked, *partitions)))
         self._known: dict[str, bool] = {"": True}
         self._count = 0
         self._first: str | None = None
@@ -275,12 +287,18 @@ class Places:
         return looked_at
 
     def _looks_at(self, partition: str) -> bool:
-        at = time_of(partition)
-        if at is not None:
-            return at <= self._latest
-        if self._all_odd or partition in self._odd:
-            return True
-        if len(self._odd) >= self._limit:
+        span = span_of(partition)
+        if span is not None and span.begin > self._latest:
             return False
-        self._odd.add(partition)
+        family = _kind_of(partition)
+        if not self._timed or family in self._families:
+            return True
+        if len(self._families) > self._limit:  # that of the real partitions is one of them
+            return False
+        self._families.add(family)
         return True
+
+
+def _kind_of(partition: str) -> str:
+    """The family of a partition with a time; of others each is one of its own."""
+    return family_of(partition) if is_timed(partition) else partition

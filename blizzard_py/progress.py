@@ -321,7 +321,8 @@ def settled(
         progress, scanned, window.grace, held_by(held, progress.depth, lambda _partition: None)
     )
     edge = [] if scanned.until is None else [scanned.until]
-    moved = raised(moved, window.tracked, window.lookback, [*held, *edge])
+    waiting = [*held, *edge]
+    moved = raised(moved, window.tracked, window.lookback, waiting, scanned.ended)
     alive = {at for known in moved.partitions.values() for at in known.done.values()}
     return replace(
         state,

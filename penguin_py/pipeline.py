@@ -391,7 +391,7 @@ class TablePipeline:
     def _floored(self, progress: Progress, pending: Sequence[str], now: float) -> Progress:
         """The progress with old partitions closed, so that a poll's cost stays bounded."""
         oldest = lookback_floor(self._table.partition_filter, now)
-        return raised(progress, self._table.max_tracked_partitions, oldest, pending)
+        return raised(progress, self._table.max_tracked_partitions, oldest, pending, now)
 
     def _forget(self) -> None:
         self._view.forget()

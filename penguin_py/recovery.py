@@ -60,7 +60,7 @@ def recover(
             ours = [replace(entry, modified=0.0) for entry in ours]
         memory = rebuilt(ours, depth, state.txn_version, now, table.grace_period_secs)
         # Otherwise the first poll would list every partition the table ever had.
-        floored = raised(memory.progress, table.max_tracked_partitions, oldest, ())
+        floored = raised(memory.progress, table.max_tracked_partitions, oldest, (), now)
         memory = replace(memory, progress=floored)
         if not ours and oldest is not None:
             memory = replace(memory, progress=replace(memory.progress, floor=oldest))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blizzard_py.core.floor import raised
-from blizzard_py.core.partitiontime import time_of
+from blizzard_py.core.partitiontime import span_of
 from blizzard_py.core.scan import scan
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import (
@@ -198,25 +198,25 @@ def three_days(seen: float = NOW) -> Progress:
 
 
 def test_the_floor_rises_up_to_the_partitions_that_are_to_be_tracked() -> None:
-    progress = raised(scanned(three_days(), NOW + 10 * GRACE), 2, None, ())
+    progress = raised(scanned(three_days(), NOW + 10 * GRACE), 2, None, (), NOW)
     assert progress.floor == "d=2"
     assert set(progress.partitions) == {"d=2", "d=3"}
-    assert raised(progress, 1, "d=1", ()).floor == "d=3"  # never back
-    assert raised(scanned(three_days(), NOW + 10 * GRACE), 3, None, ()).floor is None
+    assert raised(progress, 1, "d=1", (), NOW).floor == "d=3"  # never back
+    assert raised(scanned(three_days(), NOW + 10 * GRACE), 3, None, (), NOW).floor is None
 
 
 def test_the_floor_rises_with_the_lookback_but_not_beyond_the_highest_that_is_over() -> None:
     over = scanned(three_days(), NOW + 10 * GRACE)
-    assert raised(over, 9, "d=2", ()).floor == "d=2"
-    assert raised(over, 9, "d=7", ()).floor == "d=3"
+    assert raised(over, 9, "d=2", (), NOW).floor == "d=2"
+    assert raised(over, 9, "d=7", (), NOW).floor == "d=3"
 
 
 def test_nothing_closes_while_its_grace_lasts() -> None:
-    assert raised(three_days(), 1, "d=9", ()) == three_days()
+    assert raised(three_days(), 1, "d=9", (), NOW) == three_days()
     mixed = done(scanned(three_days(), NOW + 10 * GRACE), "d=2/b", seen=NOW + 10 * GRACE)
-    assert raised(mixed, 1, "d=9", ()).floor == "d=2"
+    assert raised(mixed, 1, "d=9", (), NOW).floor == "d=2"
     fresh = done(scanned(three_days(), NOW + 10 * GRACE), "d=4/a", seen=NOW + 10 * GRACE)
-    assert raised(fresh, 1, "d=9", ()).floor == "d=3"
+    assert raised(fresh, 1, "d=9", (), NOW).floor == "d=3"
 
 
 @pytest.mark.parametrize(
@@ -225,15 +225,15 @@ def test_nothing_closes_while_its_grace_lasts() -> None:
 )
 def test_the_floor_rises_over_nothing_that_is_not_done(pending: str, floor: str | None) -> None:
     over = scanned(three_days(), NOW + 10 * GRACE)
-    assert raised(over, 1, "d=9", [pending]).floor == floor
+    assert raised(over, 1, "d=9", [pending], NOW).floor == floor
 
 
 def test_odd_partitions_neither_close_those_named_by_a_time_nor_count_with_them() -> None:
     days = [f"date=2024-01-{day:02}/a" for day in (1, 2, 3)]
     odd = [f"zz-{number}/a" for number in range(9)]
     progress = passed(Progress(depth=1), [*days, *odd])
-    assert raised(progress, 2, None, ()).floor == "date=2024-01-02"
-    assert raised(passed(Progress(depth=1), odd), 2, None, ()).floor == "zz-7"
+    assert raised(progress, 2, None, (), NOW).floor == "date=2024-01-02"
+    assert raised(passed(Progress(depth=1), odd), 2, None, (), NOW).floor == "zz-7"
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,33 @@ def test_odd_partitions_neither_close_those_named_by_a_time_nor_count_with_them(
     ],
 )
 def test_the_time_that_a_partition_is_named_by(partition: str, seconds: float | None) -> None:
-    assert time_of(partition) == seconds
+    span = span_of(partition)
+    assert (None if span is None else span.begin) == seconds
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [f"zz{i:02}=2001-09-09" for i in range(66)],
+        [f"zz{i:02}=1999-01-01" for i in range(66)],
+        [f"date=2001-09-09T23-59-{i:02}" for i in range(60)],
+        [f"region=us/date=2001-0{1 + i // 28}-{1 + i % 28:02}" for i in range(66)],
+    ],
+)
+def test_another_family_of_partitions_does_not_close_the_one_that_is_written_to(
+    others: list[str],
+) -> None:
+    now = 1_000_000_000.0  # 2001-09-09
+    home = "region=eu/date=2001-09-09" if "/" in others[0] else "date=2001-09-09"
+    depth = home.count("/") + 1
+    paths = [f"{partition}/1.json" for partition in (home, *others)]
+    progress = passed(Progress(depth=depth), paths)
+    floor = raised(progress, 2, None, (), now).floor
+    assert floor is None or order_key(floor) <= order_key(home)
+    # Once nobody has written there for long, it is closed like any other.
+    later = raised(progress, 2, None, (), now + 30 * 86_400).floor
+    assert later is not None
+    assert order_key(later) > order_key(home)
 
 
 # -- listing -------------------------------------------------------------------------
@@ -363,7 +389,7 @@ class Model:
         )
         if self.tracked is not None:
             edge = [] if found.until is None else [found.until]
-            self.progress = raised(self.progress, self.tracked, None, [*paths, *edge])
+            self.progress = raised(self.progress, self.tracked, None, [*paths, *edge], NOW)
         self.check(before)
         ended, held = self.now, list[str]()
         for number, start in enumerate(range(0, len(paths), batch)):

@@ -13,6 +13,8 @@ whose grace is over allow:
   lies below that name and was to come within its grace period has been found;
 * never over a partition in which a name is still in grace;
 * never over a file that is discovered and not done;
+* never over the newest partition of a family that is written now, by its name's time:
+  families lie one behind the other in the order of names, and not in time;
 * never over files above the partition depth (a source that mixes depths): they are
   tracked under their own directories, which no listing of partitions covers.
 
@@ -25,19 +27,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from blizzard_py.core.partitiontime import is_timed
+from blizzard_py.core.partitiontime import family_of, is_timed, span_of
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import Progress, joined, partition_key
 
+# For so long after its time a partition counts as written to.
+IN_USE_SECS = 7 * 86_400.0
+
 
 def raised(
-    progress: Progress, limit: int, lookback: str | None, pending: Iterable[str]
+    progress: Progress, limit: int, lookback: str | None, pending: Iterable[str], now: float
 ) -> Progress:
     """The progress with its floor as high as ``limit`` and ``lookback`` want and work allows.
 
     ``limit`` is how many partitions may be tracked, ``lookback`` the oldest
     partition that is still wanted. ``pending`` must hold every discovered file
-    that is not done, and how far a scan went that did not list everything.
+    that is not done, and how far a scan went that did not list everything. ``now``
+    is in epoch seconds.
     """
     depth = progress.depth
     if not depth:
@@ -46,7 +52,7 @@ def raised(
         (p for p in progress.partitions if p and p.count("/") + 1 == depth), key=partition_key
     )
     counted = [p for p in tracked if is_timed(p)] or tracked
-    ceiling = _ceiling(progress, counted, depth, pending)
+    ceiling = _ceiling(progress, counted, depth, [*pending, *_in_use(tracked, now)])
     free = [p for p in counted if partition_key(p) <= ceiling]
     wanted = []
     if len(counted) > limit and len(free) > 1:
@@ -68,6 +74,17 @@ def raised(
             if partition not in tracked or partition_key(partition) >= low
         },
     )
+
+
+def _in_use(tracked: Sequence[str], now: float) -> list[str]:
+    """The newest partition of each family whose time is not over for long."""
+    newest: dict[str, tuple[float, str]] = {}
+    for partition in tracked:
+        span = span_of(partition)
+        if span is not None and span.end + IN_USE_SECS >= now:
+            family = family_of(partition)
+            newest[family] = max(newest.get(family, (0.0, "")), (span.begin, partition))
+    return [f"{partition}/" for _, partition in newest.values()]
 
 
 def _ceiling(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from dataclasses import dataclass
 
 _KEY = r"(?:[A-Za-z][\w.]*=)?"
 _DAY = re.compile(rf"{_KEY}(\d{{4}})-?(\d{{2}})-?(\d{{2}})(?:[T_ -]?(\d{{2}})(?:[:_-]?\d{{2}})*)?")
@@ -22,26 +23,47 @@ _PARTS = (
 )
 _HOUR = re.compile(r"(?:(?:hour|hh|hr|h)=)?(\d{1,2})", re.IGNORECASE)
 _FIRST_YEAR = 1970
+_NUMBER = re.compile(r"\d+")
+# The longest that a year, a month, a day and an hour can be, in seconds.
+_LENGTHS = (366 * 86_400.0, 31 * 86_400.0, 86_400.0, 3600.0)
 
 
-def time_of(partition: str) -> float | None:
-    """When the partition's time begins (epoch seconds, as UTC), None if its name says none."""
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time that a name says: from ``begin`` to ``end`` (exclusive), epoch seconds, as UTC."""
+
+    begin: float
+    end: float
+
+
+def span_of(partition: str) -> Span | None:
+    """The time of a partition's name, None if it says none."""
     components = partition.split("/")
     for place, component in enumerate(components):
         rest = components[place + 1 :]
         if named := _DAY.fullmatch(component):
             hour = named[4] or _hour(rest)
-            return _epoch(int(named[1]), int(named[2]), int(named[3]), int(hour or 0))
+            day = [int(named[1]), int(named[2]), int(named[3])]
+            return _span(day if hour is None else [*day, int(hour)])
         if named := _MONTH.fullmatch(component):
-            return _epoch(int(named[1]), int(named[2]))
+            return _span([int(named[1]), int(named[2])])
         if named := _YEAR.fullmatch(component):
-            return _epoch(int(named[1]), *_numbers(rest))
+            return _span([int(named[1]), *_numbers(rest)])
     return None
 
 
 def is_timed(partition: str) -> bool:
     """Whether the partition's name says a time."""
-    return time_of(partition) is not None
+    return span_of(partition) is not None
+
+
+def family_of(partition: str) -> str:
+    """What the partitions of one kind have in common: the name without its numbers.
+
+    ``region=eu/date=2024-01-28`` and ``region=us/date=2024-01-28`` are of two families: writers
+    that follow one another in time within a family need not do so across them.
+    """
+    return _NUMBER.sub("#", partition)
 
 
 def _hour(rest: list[str]) -> str | None:
@@ -60,10 +82,13 @@ def _numbers(components: list[str]) -> list[int]:
     return found
 
 
-def _epoch(year: int, month: int = 1, day: int = 1, hour: int = 0) -> float | None:
+def _span(parts: list[int]) -> Span | None:
+    """From year, month, day and hour, as many as there are."""
+    year, month, day, hour = (*parts, *(1, 1, 1, 0)[len(parts) :])
     if year < _FIRST_YEAR:
         return None
     try:
-        return dt.datetime(year, month, day, hour, tzinfo=dt.UTC).timestamp()
+        begin = dt.datetime(year, month, day, hour, tzinfo=dt.UTC).timestamp()
     except ValueError:
         return None
+    return Span(begin, begin + _LENGTHS[len(parts) - 1])

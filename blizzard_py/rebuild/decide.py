@@ -67,7 +67,7 @@ def remade(
     lowest = lowest_of(waiting, frame.depth)
     scanned = Scanned(frame.began, frame.began)
     progress = settled(progress, scanned, frame.grace, lowest.get)
-    return raised(progress, frame.tracked, frame.lookback, waiting)
+    return raised(progress, frame.tracked, frame.lookback, waiting, frame.began)
 
 
 def depth_from(listed: Iterable[str]) -> int | None:

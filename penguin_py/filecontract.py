@@ -32,10 +32,11 @@ from penguin_py.statistics import column_bounds, leaf_columns, row_groups
 # Where Arrow's writer notes types that Parquet has none for.
 ARROW_KEY = b"ARROW:schema"
 
-# A footer of 300 columns and 100 row groups has about 4 MB; decoded it takes ten times that.
-FOOTER_BYTES = 8 << 20
-# Footers that are kept at the same time, until their batch is committed.
-FOOTERS_BYTES = 16 << 20
+# Some 20,000 column chunks: 200 columns in 100 row groups. One that is made for it takes
+# thirty times as much when it is decoded.
+FOOTER_BYTES = 4 << 20
+# Long footers that are kept at the same time, until their batch is committed.
+FOOTERS_BYTES = 4 << 20
 MOST_COLUMNS = 10_000
 # delta-rs reads the schema again with a JSON parser that gives up at 128 levels, of
 # which a struct takes three.

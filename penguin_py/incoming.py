@@ -14,6 +14,7 @@ holds the watermark below itself.
 
 from __future__ import annotations
 
+import gc
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -192,6 +193,8 @@ def _read_footer(
         found = _decoded(entry, _tail(storage, entry, length + 8), length, reading)
         if isinstance(found, Footer):
             reading.kept += length
+        else:
+            gc.collect()  # what was decoded hangs together in a circle, and is large
         return found
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from heapq import heappush, heappushpop
 
 from blizzard_py.core import checkpoint
-from blizzard_py.core.errors import StateError
+from blizzard_py.core.errors import StateError, Unavailable
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Progress, is_new
@@ -107,7 +107,7 @@ class TableView:
         if state is not None and state.table_id != self._table_id:
             memory = None  # another table, or the first look
         if state is None or memory is None or memory.txn_version != state.txn_version:
-            memory = self._recover(state)
+            memory = self._found(state)
         elif state.version not in (self._seen, self._own):
             memory = self._updated(memory, -1 if self._seen is None else self._seen, state)
         self._seen = None if state is None else state.version
@@ -231,10 +231,21 @@ class TableView:
             news = self._delta.news(seen, state.version)
         except StateError:
             # Cleaned up past what was seen; what is left of the log is read as a whole.
-            return self._recover(state)
+            return self._found(state)
         self._known.update(news.paths)
         self._transactions.update(news.transactions)
         return replace(memory, output_ids=merged_ids(memory.output_ids, news.output_ids))
+
+    def _found(self, state: TableState | None) -> Memory:
+        """The memory for ``state``; a contradiction counts only if the log stands still."""
+        try:
+            return self._recover(state)
+        except StateError as error:
+            if self._delta.refresh() is state:
+                raise
+            raise Unavailable(
+                f"{self._storage.uri}: another Penguin committed while the state was read"
+            ) from error
 
     def _recover(self, state: TableState | None) -> Memory:
         first = self._memory is None

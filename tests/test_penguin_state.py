@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from blizzard_py.core.errors import StateError
+from blizzard_py.core.errors import StateError, Unavailable
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Page, Storage
 from penguin_py import identities
 from penguin_py.delta import DeltaLog
 from penguin_py.deltalog import relative
-from penguin_py.model import OwnCommit
+from penguin_py.model import OwnCommit, TableState
 from penguin_py.reconcile import copied_at
 from tests.penguin_world import World, footer_pool, parquet
 
@@ -133,6 +133,37 @@ def test_a_mirror_that_is_ahead_of_a_log_that_was_cleaned_up_stops_the_daemon(
     drop(world, 9)
     world.run()
     assert numbers(world) == [0, 1, 2, 9]
+
+
+@pytest.mark.parametrize("commits", [0, 2])
+def test_state_of_a_twin_that_commits_while_it_is_read_stops_nobody(
+    world: World, commits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mirror is read after the log, and may be of a commit that came in between."""
+    fill(world, commits)
+    drop(world, 7)
+    table, storage = world.table(), world.storage
+    log = DeltaLog(table, storage, world.pool)
+    real = log.refresh
+
+    def refresh() -> TableState | None:
+        state = real()
+        monkeypatch.setattr(log, "refresh", real)
+        world.run()  # a twin commits, and saves its mirror
+        for number in range(commits):
+            path = entry(world, number)
+            if number == 0 and commits:
+                world.delta().create_checkpoint()
+            path.unlink()
+        return state
+
+    monkeypatch.setattr(log, "refresh", refresh)
+    penguin = world.penguin_on(table, storage, log)
+    with pytest.raises(Unavailable, match="another Penguin committed while"):
+        penguin.snapshot()
+    drop(world, 8)
+    world.run(penguin)
+    assert numbers(world) == [*range(commits), 7, 8]
 
 
 def test_segments_above_the_logs_version_stop_the_daemon(

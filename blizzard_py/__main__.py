@@ -12,7 +12,7 @@ import yaml
 
 from blizzard_py import app, inspection
 from blizzard_py.backfill import Range
-from blizzard_py.commands import checkpoint, dlq, ingest, init
+from blizzard_py.commands import checkpoint, dlq, ingest, init, rename
 from blizzard_py.commands.options import source_options
 from blizzard_py.core.cli import (
     CONTEXT,
@@ -217,6 +217,7 @@ def backfill(config: Path, pipeline: str, source: str, first: str, last: str, re
 main.add_command(ingest)
 main.add_command(dlq)
 main.add_command(checkpoint)
+main.add_command(rename)
 main.add_command(init)
 main.add_command(completion_of(main, "blizzard"))
 

@@ -17,7 +17,13 @@ from blizzard_py.core.errors import ColdStartRefused
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.journal import Journal
 from blizzard_py.siblings import BACKFILL, checkpoints
-from blizzard_py.state import STATE_FOLDER, checkpoint_path, state_from_json
+from blizzard_py.state import (
+    MOVED_DOCUMENT,
+    MOVED_TO,
+    STATE_FOLDER,
+    checkpoint_path,
+    state_from_json,
+)
 from blizzard_py.tablelog import commits, listed, read_each
 
 # So many of the table's newest commits are looked at.
@@ -70,8 +76,16 @@ def _other_names(parts: Parts, sink: Storage) -> Iterator[str]:
         if source_id == parts.id or "~" in source_id or BACKFILL in source_id:
             continue
         path = checkpoint_path(source_id)
-        state = checkpoint.load(sink, path, state_from_json)
-        if state is not None and state.source and state.source.uri == parts.stores.source.uri:
+        document = checkpoint.load(sink, path, lambda found, _where: found)
+        if document is None:
+            continue
+        if MOVED_TO in document:
+            # Its state is elsewhere by now, or on its way to there.
+            if document[MOVED_TO] == parts.id and MOVED_DOCUMENT in document:
+                yield f"{path} is being renamed to it, which `blizzard rename` has to finish"
+            continue
+        state = state_from_json(document, f"{sink.uri}/{path}")
+        if state.source and state.source.uri == parts.stores.source.uri:
             yield f"{path} is of the same files"
 
 

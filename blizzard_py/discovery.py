@@ -18,7 +18,7 @@ from blizzard_py.core.model import NONE_APART, Apart, Entry
 from blizzard_py.core.partitiontime import family_of, is_timed, span_of
 from blizzard_py.core.scan import scan
 from blizzard_py.core.storage import Storage
-from blizzard_py.core.watermark import Gap, Progress, Scanned, is_hidden, split
+from blizzard_py.core.watermark import Gap, Progress, Scanned, is_hidden, partition_key, split
 from blizzard_py.processed import Digests, digests_of
 from blizzard_py.state import Identity, SourceState
 
@@ -146,9 +146,24 @@ def starting_point(state: SourceState, source: SourceSettings, now: float, where
         progress = replace(progress, depth=depth)
     # From the first scan on the floor stands in the checkpoint and rises by its own rules.
     # A checkpoint of the original has none: it goes on as the original would.
-    if state.origin is None and progress.floor is None:
-        progress = replace(progress, floor=lookback_floor(source.partition_filter, now))
+    # With a global watermark only it has a floor, but one that knows of no lookback.
+    if state.origin is None and (progress.floor is None or not state.totals.batches):
+        progress = _begun_at(progress, lookback_floor(source.partition_filter, now))
     return progress
+
+
+def _begun_at(progress: Progress, floor: str | None) -> Progress:
+    """The progress closed below ``floor`` as well, also what was tracked there."""
+    if floor is None:
+        return progress
+    floor = max(floor, progress.floor or "", key=partition_key)
+    partitions = {
+        partition: known
+        for partition, known in progress.partitions.items()
+        if partition.count("/") + bool(partition) != progress.depth
+        or partition_key(partition) >= partition_key(floor)
+    }
+    return replace(progress, floor=floor, partitions=partitions)
 
 
 def discover_unseen(

@@ -18,6 +18,7 @@ from blizzard_py.lateengine import LateEngine
 from blizzard_py.letters import DeadLetter, LetterObject, UnreadableLetter
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.rebuild import Rebuild
+from blizzard_py.rename import Rename
 from blizzard_py.replay import (
     Drain,
     Given,
@@ -199,6 +200,19 @@ def _chosen(live: Parts, letter_id: str | None) -> list[LetterObject]:
 def rebuild_of(config: Config, where: tuple[str, str]) -> Rebuild:
     """What makes a source's checkpoint again. Raises `ConfigError`."""
     return Rebuild(_live(config, where))
+
+
+def rename_of(
+    config: Config, where: tuple[str, str], old_id: str | None, moved_from: str | None
+) -> Rename:
+    """What takes a source's state over from an old id or place. Raises `ConfigError`."""
+    live = _live(config, where)
+    if old_id in {None, live.id} and moved_from is None:
+        raise ConfigError(
+            "--from",
+            [f"{live.id} is the id that {live.name} has; give the old one, or --moved-from"],
+        )
+    return Rename(live, live.id if old_id is None else old_id, moved_from)
 
 
 def pipeline_of(config: Config, where: tuple[str, str]) -> SourcePipeline:

@@ -55,6 +55,11 @@ REPLAYED_FOLDER = "replayed"
 INLINE_NAMES = 2000
 _WINDOW_VERSION = 2
 
+# A checkpoint that was renamed away holds only where to, and its state until that is over.
+MOVED_TO = "moved_to"
+MOVED_DOCUMENT = "moving"
+MOVED_EPOCH = "moved_epoch"
+
 # What is not known here was written by a newer release, which would miss it.
 _KEYS = frozenset(
     {
@@ -220,6 +225,8 @@ def state_from_json(document: Any, where: str) -> SourceState:
     `blizzard_py.statefile`.
     """
     read = Fields(document, where)
+    if MOVED_TO in document:
+        raise StateError(f"{where}: {_moved(document)}")
     if isinstance(document, Mapping) and document.get("schema_version") == _WINDOW_VERSION:
         document = {**document, "schema_version": SCHEMA_VERSION}
     progress = progress_from_json(document, where)
@@ -255,6 +262,19 @@ def state_from_json(document: Any, where: str) -> SourceState:
         None
         if read.get("source", dict) is None
         else built(Identity, document["source"], f"{where}: source"),
+    )
+
+
+def _moved(document: Mapping[str, Any]) -> str:
+    target = document[MOVED_TO]
+    if MOVED_DOCUMENT in document:
+        return (
+            f"is being renamed to {target} and nobody may run on it; run the same `blizzard rename`"
+            " again, it goes on where it was"
+        )
+    return (
+        f"was renamed to {target}: its state is in {checkpoint_path(str(target))}; use the new"
+        f" names in the configuration, or give the source `id: {target}`"
     )
 
 

@@ -1,0 +1,85 @@
+"""``blizzard rename``: state that survives other names and other places."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from blizzard_py import operations
+from blizzard_py.commands.options import source_options
+from blizzard_py.core.cli import GuidedCommand, command, config_argument, log_level_option
+from blizzard_py.core.configfile import load_config
+from blizzard_py.core.text import printable
+from blizzard_py.rename import Renamed
+
+
+@click.command(
+    cls=GuidedCommand,
+    section="Mend",
+    examples=(
+        (
+            "blizzard rename config.yaml --from events_main "
+            "--pipeline clicks --source main --dry-run"
+        ),
+        "blizzard rename config.yaml --from events_main --pipeline clicks --source main",
+        (
+            "blizzard rename config.yaml --pipeline events --source main "
+            "--moved-from s3://old-bucket/raw"
+        ),
+    ),
+)
+@config_argument
+@source_options(required=True)
+@click.option(
+    "--from",
+    "old_id",
+    metavar="OLD_ID",
+    help="What the state is named by now: {pipeline}_{source}, or an `id`.",
+)
+@click.option(
+    "--moved-from",
+    metavar="OLD_URI",
+    help="The source_uri before: the same files are under the same names at the new one.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
+@log_level_option
+@command
+def rename(
+    config: Path,
+    pipeline: str,
+    source: str,
+    old_id: str | None,
+    moved_from: str | None,
+    dry_run: bool,
+) -> int:
+    """Keep a source's state when its names change, or its files move.
+
+    CONFIG has the new names already. Checkpoint, journal, ledger, dead letters, replays
+    and backfills go over to the new id, and nobody can run under the old one any more. A
+    daemon that runs is fenced. Killed at any moment, the same command goes on. Exit
+    codes: 0 done, 1 refused, 2 bad configuration or usage, 3 somebody else took over.
+    """
+    found = operations.rename_of(load_config(config), (pipeline, source), old_id, moved_from)
+    done = found.plan() if dry_run else found.run()
+    _print(done, dry_run=dry_run)
+    return 0
+
+
+def _print(done: Renamed, *, dry_run: bool) -> None:
+    if done.over:
+        click.echo(printable(f"{done.old_id} was renamed to {done.new_id} before."))
+        return
+    if done.begun:
+        click.echo("An earlier run has begun this.")
+    if done.old_id != done.new_id:
+        click.echo(
+            printable(
+                f"{done.old_id} -> {done.new_id}: {done.journal:,} batches of the journal,"
+                f" {done.letters:,} objects of dead letters, {len(done.runs):,} replays and"
+                " backfills"
+            )
+        )
+    if done.old_uri not in {None, done.new_uri}:
+        click.echo(printable(f"{done.old_uri} -> {done.new_uri}"))
+    click.echo("Nothing was written." if dry_run else "Done.")

@@ -22,14 +22,20 @@ from typing import Literal
 from blizzard_py.backfill import Range
 from blizzard_py.batch import Parts
 from blizzard_py.core.errors import BlizzardError
-from blizzard_py.core.storage import order_key
-from blizzard_py.core.watermark import is_hidden, is_new, partition_key
-from blizzard_py.discovery import Places, accepts
+from blizzard_py.core.watermark import is_hidden, is_new
+from blizzard_py.discovery import (
+    Places,
+    accepts,
+    check_identity,
+    check_tracking,
+    starting_point,
+)
 from blizzard_py.letters import LetterObject
 from blizzard_py.outofturn import under_way
+from blizzard_py.progress import is_below_origin
 from blizzard_py.settrack import SetTracker
 from blizzard_py.siblings import BACKFILL, backfills_of, replays_of
-from blizzard_py.state import STATE_FOLDER, SourceState
+from blizzard_py.state import STATE_FOLDER, SourceState, checkpoint_path
 from blizzard_py.statefile import read_ledger, read_state
 
 # A partition that is kept apart and will be looked at within this time is the live
@@ -83,6 +89,11 @@ class Claims:
             *self._backfills.values(),
             *(read_state(sink, source_id) or SourceState() for source_id in replays_of(live.id)),
         ]
+        # What the live daemon would refuse to run on tells nothing of what it has to do.
+        where = f"{sink.uri}/{checkpoint_path(live.id)}"
+        check_identity(self._state, live.identity, live.source.id, where)
+        check_tracking(self._state, live.source, where)
+        starting_point(self._state, live.source, live.clock(), where)
         self._ledger = read_ledger(sink, live.id)
         self._ledgers = {source_id: read_ledger(sink, source_id) for source_id in backfills}
         self._in_flight = {
@@ -174,9 +185,7 @@ class Claims:
         # What is new is no sweep's, also where polls do not look yet.
         if is_new(state.progress, path) or not self._ledger.not_settled([path]):
             return False
-        if self._is_below_origin(path):
-            return state.sweep.noted and bool(self._ledger.not_history([path]))
-        return state.sweep.whole
+        return state.sweep.whole and not is_below_origin(state, path)
 
     def _is_older(self, path: str) -> bool:
         """Whether the file may have been ingested before there was a ledger to say so."""
@@ -188,7 +197,7 @@ class Claims:
         state = self._state
         if state.processed is not None:
             return True  # in the set, and in no journal that is left
-        passed = not is_new(state.progress, path) and not self._is_below_origin(path)
+        passed = not is_new(state.progress, path) and not is_below_origin(state, path)
         if passed and not state.sweep.whole and state.progress.state != "Initial":
             return True
         return any(
@@ -206,10 +215,6 @@ class Claims:
             for source_id in replays_of(self._live.id)
         )
         return any(ledger.settled_as(path) == "none" for ledger in ledgers)
-
-    def _is_below_origin(self, path: str) -> bool:
-        origin = self._state.origin
-        return bool(origin) and order_key(path) < partition_key(origin or "")
 
     def _finds(self, source_id: str, path: str) -> bool:
         """Whether a backfill's listing would find the file."""

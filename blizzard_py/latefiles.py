@@ -93,6 +93,14 @@ class LateFiles:
             self._log.warning("late_sweep_failed", error=str(error))
             return state
         state = self._noted(state, self._ledger.note_history(found.history))
+        if state.sweep.noted and found.history:
+            self._log.warning(
+                "files_below_origin",
+                files=len(found.history),
+                first=found.history[0],
+                remedy=f"they came below {state.origin!r}, where the cold start began; `blizzard"
+                " backfill` takes them in",
+            )
         late, elsewhere = self._divided(found.late)
         state = self._noted(state, self._ledger.note([*found.known, *elsewhere]))
         state = self._moved_on(state, found)

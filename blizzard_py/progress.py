@@ -27,6 +27,7 @@ from blizzard_py.core.watermark import (
     Progress,
     Scanned,
     finished,
+    partition_key,
     split,
 )
 from blizzard_py.core.watermark import clamped as clamped_progress
@@ -364,3 +365,8 @@ def clamped(state: SourceState, now: float) -> SourceState:
         },
         sweep=replace(state.sweep, began=min(state.sweep.began, now)),
     )
+
+
+def is_below_origin(state: SourceState, path: str) -> bool:
+    """Whether a path lies where the cold start did not look: a backfill's, and nobody else's."""
+    return bool(state.origin) and order_key(path) < partition_key(state.origin or "")

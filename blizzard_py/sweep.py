@@ -25,6 +25,7 @@ from blizzard_py.discovery import accepts
 from blizzard_py.lateness import auto_grace
 from blizzard_py.ledger import Ledger
 from blizzard_py.processed import Digests
+from blizzard_py.progress import is_below_origin
 from blizzard_py.state import SourceState, Sweep
 
 # Pages of the full listing that one poll adds: 50,000 names.
@@ -41,7 +42,7 @@ def is_due(state: SourceState, source: SourceSettings, now: float) -> bool:
     """Whether to go on with a sweep or begin one.
 
     The first interval begins with the first poll; where a cold start left history
-    out, the first sweep is due at once, to tell it from what comes late.
+    out, the first sweep is due at once, to tell it from what comes there later.
     """
     if state.progress.state == "Initial":
         return False
@@ -78,8 +79,9 @@ class Slice:
     """What a slice of the sweep listed and found.
 
     ``late`` are files to deal with, ``known`` those to note as done before there was a
-    ledger, ``history`` those below the origin. ``cursor`` is where the next goes on,
-    None after the last.
+    ledger, ``history`` those below the origin that no sweep met before: they are a
+    backfill's, whenever they came. ``cursor`` is where the next goes on, None after the
+    last.
     """
 
     late: tuple[Entry, ...]
@@ -142,14 +144,10 @@ class LateSweep:
     def _sorted(self, state: SourceState, wanted: Sequence[Entry], cursor: str | None) -> Slice:
         passed = {entry.path: entry for entry in wanted if _is_passed(state, entry.path)}
         unsettled = self._ledger.not_settled(list(passed))
-        below = [path for path in unsettled if _is_below(state.origin, path)]
-        late = [path for path in unsettled if not _is_below(state.origin, path)]
+        below = [path for path in unsettled if is_below_origin(state, path)]
+        late = [path for path in unsettled if not is_below_origin(state, path)]
         known: tuple[str, ...] = ()
-        history: tuple[str, ...] = ()
-        if state.sweep.noted:
-            late = [*self._ledger.not_history(below), *late]
-        else:
-            history = tuple(below)
+        history = tuple(self._ledger.not_history(below))
         if not state.sweep.whole:
             known, late = tuple(late), []
         if len(late) > LATE_AT_ONCE:
@@ -168,10 +166,6 @@ def _is_passed(state: SourceState, path: str) -> bool:
     if known is not None and name in known.done:
         return False
     return all(entry.path != path for entry in state.queue)
-
-
-def _is_below(origin: str | None, path: str) -> bool:
-    return bool(origin) and order_key(path) < partition_key(origin or "")
 
 
 def partitions_behind(state: SourceState, path: str) -> int:

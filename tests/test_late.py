@@ -215,7 +215,7 @@ def test_a_file_that_was_rewritten_is_not_late() -> None:
     assert world.letters() == []
 
 
-def test_history_below_the_origin_of_a_cold_start_is_not_late_and_what_comes_there_is() -> None:
+def test_what_lies_below_the_origin_of_a_cold_start_is_a_backfills_whenever_it_comes() -> None:
     world = World(
         partition_filter={"prefix_template": "date=%Y-%m-%d", "lookback": 1},
         late_sweep_interval_secs=INTERVAL,
@@ -225,15 +225,21 @@ def test_history_below_the_origin_of_a_cold_start_is_not_late_and_what_comes_the
         world.put(f"date=2025-06-0{day}/1.ndjson", "history")
     world.put("date=2025-06-15/1.ndjson", "r")
     world.drain()
-    # Its first sweep is due at once, to tell history from what comes.
+    # Its first sweep is due at once, to tell history from what comes there later.
     assert world.checkpoint()["sweep"]["noted"]
     again(world)
     assert world.letters() == []
-    world.put("date=2025-06-03/2.ndjson", "late")
+    world.put("date=2025-06-03/2.ndjson", "came later")
     world.now += INTERVAL
+    stream = io.StringIO()
+    configure("info", stream)
     world.drain()
+    told = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(t["files"], t["first"]) for t in told if t["event"] == "files_below_origin"] == [
+        (1, "date=2025-06-03/2.ndjson")
+    ]
     again(world)
-    assert [letter["path"] for letter in world.letters()] == ["mem://raw/date=2025-06-03/2.ndjson"]
+    assert world.letters() == []
     assert world.rows() == ["r"]
 
 

@@ -36,6 +36,7 @@ from blizzard_py.explain.verdict import (
     waiting,
 )
 from blizzard_py.partitioning import PartitionError, partition_of
+from blizzard_py.progress import is_below_origin
 from blizzard_py.settrack import SetTracker
 from blizzard_py.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
 from blizzard_py.state import STATE_FOLDER, SourceState, checkpoint_path
@@ -258,8 +259,8 @@ def _passed(
     if parts.source.use_watermark:
         ledger = read_ledger(stores.sink, parts.id)
         settled = ledger.settled_as(entry.path)
-        history = not ledger.not_history([entry.path])
-        if settled == "none" or (settled is None and state.sweep.whole and not history):
+        below = is_below_origin(state, entry.path)
+        if settled == "none" or (settled is None and state.sweep.whole and not below):
             late = lateness(settled, parts.source, state.sweep)
             return replace(base, verdict="late", reason=late.reason, late=late)
     begins = journal_start(stores.sink, parts.id)

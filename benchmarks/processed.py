@@ -20,7 +20,6 @@ from pathlib import Path
 
 import zstandard
 
-from blizzard_py.core.model import Entry
 from blizzard_py.core.stores import open_storage
 from blizzard_py.processed import ProcessedSet, Segment, discard, load, write
 
@@ -75,7 +74,7 @@ def main() -> None:
             change = done.adding(name(rng, added + i) for i in range(count))
             assert change is not None
             begun = time.perf_counter()
-            done = write(storage, FOLDER, change)
+            done = write(storage, FOLDER, change, 1)
             discard(storage, FOLDER, change)
             worst = max(worst, time.perf_counter() - begun)
             written += 16 * len(change.digests)
@@ -100,10 +99,9 @@ def main() -> None:
         done = load(storage, FOLDER, segments)
         rng = random.Random(0)
         names = [name(rng, i) for i in range(args.names)]
-        entries = [Entry(n, 1, 0.0) for n in names]
-        entries += [Entry(f"{n}.new", 1, 0.0) for n in names[:100]]
+        paths = [*names, *(f"{n}.new" for n in names[:100])]
         busy = time.process_time()
-        found = done.unseen(entries)
+        found = done.unseen(paths)
         busy = time.process_time() - busy
         print(f"look up all names  {busy:8.2f} s of processor time, {len(found)} new found")
 

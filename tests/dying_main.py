@@ -96,7 +96,7 @@ def arm_half_a_rename() -> None:
 ARM: dict[str, Callable[[], None]] = {
     "1-planned": lambda: after(FencedFile, "save", saved_phase("running")),
     "2-ingested": lambda: after(SparkEngine, "ingest"),
-    "3-letters-kept": lambda: after(DeadLetters, "keep"),
+    "4-letters-kept": lambda: after(DeadLetters, "keep"),
     "3-prepared": lambda: after(FencedFile, "save", saved_phase("publishing")),
     "4-one-renamed": arm_after_a_rename,
     "4-one-copied": arm_half_a_rename,

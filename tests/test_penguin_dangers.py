@@ -155,10 +155,11 @@ class Growing:
         return getattr(self._inner, name)
 
     def list_range(self, after: str, until: str | None) -> Iterator[Page]:
-        pages = list(self._inner.list_range(after, until))
-        if any(entry.path == self._path for page in pages for entry in page.entries):
-            self._inner.put_atomic(self._path, self._data)
-        yield from pages
+        # Page by page: a listing that is left before it comes to the file has not listed it.
+        for page in self._inner.list_range(after, until):
+            if any(entry.path == self._path for entry in page.entries):
+                self._inner.put_atomic(self._path, self._data)
+            yield page
 
 
 def test_a_size_that_is_no_longer_true_is_not_committed(world: World) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from deltalake import write_deltalake
 
 from blizzard_py.core.errors import CommitError
 from blizzard_py.core.model import Entry
+from penguin_py import app
 from penguin_py.__main__ import main
 from penguin_py.delta import DeltaLog
 from penguin_py.deltatext import interval_secs
@@ -381,7 +383,11 @@ def test_a_checkpoint_that_fails_does_not_undo_the_commit(
     assert world.run(penguin) == 0
 
 
-def test_the_command_reports_first_and_commits_then(tmp_path: Path) -> None:
+def test_the_command_reports_first_and_commits_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = [0.0]
+    monkeypatch.setattr(app, "time", SimpleNamespace(time=lambda: time.time() + ahead[-1]))
     root, config = tmp_path / "events", tmp_path / "c.yaml"
     config.write_text(
         yaml.safe_dump(
@@ -412,6 +418,10 @@ def test_the_command_reports_first_and_commits_then(tmp_path: Path) -> None:
     assert call("reconcile", "--dry-run", "--json") == {**nothing, "dry_run": True}
     (root / "b.parquet").write_bytes(parquet({"id": [1]}))
     (root / "c.parquet").write_bytes(b"junk that is long enough")
+    call("run", "--once")
+    # Once its grace is over, scans start behind what was seen, and the next commit says so.
+    ahead.append(2.0)
+    (root / "d.parquet").write_bytes(parquet({"id": [5]}))
     call("run", "--once")
     (root / "a.parquet").write_bytes(parquet({"id": [2]}))
     (root / "0.parquet").write_bytes(parquet({"id": [3]}))

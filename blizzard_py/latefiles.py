@@ -114,7 +114,7 @@ class LateFiles:
 
         What a replay has taken and not finished is neither, for now.
         """
-        taken = {entry.path for entry in self._out_of_turn.among(late)}
+        taken = {entry.path for entry in self._out_of_turn.unfinished(late)}
         late = [entry for entry in late if entry.path not in taken]
         paths = [entry.path for entry in late]
         for source_id in siblings_of(self._sink, self._parts.id) if paths else ():

@@ -31,15 +31,27 @@ class OutOfTurn:
         self._ingested = Ingested(self._sink, self._replay_id, parts.concurrency)
 
     def among(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Those of the files that are the replay's. Raises `StateError`, `StorageError`."""
-        if not entries or self._is_replay:
-            return []
+        """Those of the files that are the replay's, done or not.
+
+        Raises `StateError`, `StorageError`.
+        """
         # The state first: what it has not finished yet the journal may have by now.
-        state = checkpoint.load(self._sink, checkpoint_path(self._replay_id), state_from_json)
+        state = self._state(entries)
         if state is None:
             return []
         taken = {*under_way(state), *self._ingested.batches()}
         return [entry for entry in entries if entry.path in taken]
+
+    def unfinished(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Those of the files that the replay has still to do. Raises as `among` does."""
+        state = self._state(entries)
+        waiting = () if state is None else set(under_way(state))
+        return [entry for entry in entries if entry.path in waiting]
+
+    def _state(self, entries: Sequence[Entry]) -> SourceState | None:
+        if not entries or self._is_replay:
+            return None
+        return checkpoint.load(self._sink, checkpoint_path(self._replay_id), state_from_json)
 
 
 def under_way(state: SourceState) -> Iterable[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from blizzard_py import sweep
 from blizzard_py.core.errors import FencedError, StorageError, Unavailable
+from blizzard_py.core.log import configure
 from blizzard_py.core.metrics import LATE_FILES
 from blizzard_py.core.model import Entry, FinishedFile, Outcome
 from blizzard_py.core.storage import Page

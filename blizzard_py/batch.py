@@ -170,7 +170,7 @@ class BatchRunner:
             return self.finish(state, ready, started, hold_all)
         found = unpublished(self._sink, batch.outputs, self._parts.concurrency)
         self._check_published(batch, found.nowhere)
-        names = fresh_names(len(found.staged))
+        names = fresh_names(len(found.staged), self._now())
         missing = dict(zip((o.staged for o in found.staged), names, strict=True))
         state, ready = renamed(state, batch, missing)
         if missing:
@@ -254,7 +254,8 @@ class BatchRunner:
                     stage=file.stage,
                     error=file.error,
                 )
-        outputs = named(result.outputs, fresh_names(len(result.outputs)))
+        names = fresh_names(len(result.outputs), self._now())
+        outputs = named(result.outputs, names)
         log.info("batch_ingested", outputs=len(outputs), tasks=result.tasks)
         ready = prepared(state, batch, outputs, finished, result.letters, self._now())
         return (*ready, ingesting.started)

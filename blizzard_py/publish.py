@@ -25,12 +25,11 @@ committer takes one file; and whoever comes later finds the output under either 
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
-
-from uuid_utils import uuid7
 
 from blizzard_py.core.errors import NotFound
 from blizzard_py.core.storage import Storage, join
@@ -40,6 +39,9 @@ T = TypeVar("T")
 
 STAGING_FOLDER = f"{STATE_FOLDER}/staging"
 _EPOCH = re.compile(r"\d{8}")
+# Version 7 and the variant of RFC 9562; how many names a millisecond has in order.
+_SHAPE = 7 << 76 | 2 << 62
+_PER_MILLI = 1 << 12
 
 
 def staging_of(source_id: str, epoch: int, batch: str) -> str:
@@ -63,9 +65,26 @@ def clear_older(storage: Storage, source_id: str, epoch: int) -> None:
             storage.delete_tree(join(root, folder))
 
 
-def fresh_names(count: int) -> list[str]:
-    """UUIDv7 names, each greater than every one this process made before."""
-    return [str(uuid7()) for _ in range(count)]
+def fresh_names(count: int, now: float) -> list[str]:
+    """UUIDv7 names (RFC 9562), in increasing order; ``now`` is in epoch seconds.
+
+    A committer looks behind the names that it has seen, so the time in them is to be
+    the store's and not that of this machine, which the next daemon need not share.
+    """
+    millis = int(now * 1000)
+    return [
+        str(
+            uuid.UUID(
+                int=_SHAPE | (millis + n // _PER_MILLI) << 80 | n % _PER_MILLI << 64 | _bits()
+            )
+        )
+        for n in range(count)
+    ]
+
+
+def _bits() -> int:
+    """62 random bits."""
+    return uuid.uuid4().int & ((1 << 62) - 1)
 
 
 def publish(storage: Storage, outputs: Sequence[PlannedOutput], concurrency: int) -> None:

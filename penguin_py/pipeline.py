@@ -28,6 +28,7 @@ from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import (
     Progress,
     Scanned,
+    clamped,
     finished,
     is_new,
     lowest_of,
@@ -379,7 +380,8 @@ class TablePipeline:
 
     def _settled(self, snapshot: Snapshot, found: Sequence[str]) -> Snapshot:
         """What a complete look tells: what is remembered no more, which partitions close."""
-        progress = snapshot.memory.progress
+        # What a clock that was wrong has noted would be in grace until then.
+        progress = clamped(snapshot.memory.progress, self._scanned.ended)
         lowest = lowest_of(found, progress.depth)
         grace = self._table.grace_period_secs
         progress = settled(progress, self._scanned, grace, lowest.get)

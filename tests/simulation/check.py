@@ -143,11 +143,13 @@ def _file(world: World, file: SourceFile, cover: Cover, found: Found) -> list[st
         wrong.append(f"both: {name} has its rows in the table and a dead letter")
     if cover.excluded:
         return [*wrong, f"excluded: {name} is in the table"] if came else wrong
+    if not came and (file.source, file.path) in world.told_ingested and file.versions[0].rows:
+        wrong.append(f"vanished: {name} was ingested as it was told, and has no rows")
     if came:
         return [*wrong, *_records(file, came[0].number, found, cover)]
     if "ingested" in found.journal.get((file.source, file.path), []) and file.versions[0].rows:
         wrong.append(f"vanished: {name} was ingested by the journal and has no rows")
-    if _is_told(world, file, cover, found) or world.deeds[f"may skip {file.source[-1]}"]:
+    if _is_told(world, file, cover, found):
         return wrong
     if cover.promised:
         return [*wrong, f"lost: {name} ({cover.why})"]

@@ -22,11 +22,11 @@ class Secs:
 
 def totals(runs: int, failed: int, secs: Secs, counts: Counter[str]) -> str:
     """How many runs, how fast, and what was thrown at them."""
-    lines = [
+    first = (
         f"{runs} runs in {secs.passed:.1f} s: {runs / secs.passed:.1f} runs/s,"
-        f" {runs / secs.worked:.1f} for each second of a processor, {failed} with violations",
-        "",
-    ]
+        f" {runs / secs.worked:.1f} for each second of a processor, {failed} with violations"
+    )
+    lines = [first, ""]
     width = max((len(name) for name in counts), default=0)
     lines += [f"  {name:<{width}}  {count:>9,}" for name, count in sorted(counts.items())]
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from blizzard_py.core.watermark import is_hidden
-from tests.simulation import adaptor
+from tests.simulation import adaptor, bounds
 from tests.simulation.cover import Cover, Covers
 from tests.simulation.engine import rows_of
 from tests.simulation.plan import source_uri
@@ -49,13 +49,14 @@ def violations(world: World, director: Director) -> list[str]:
             continue  # nobody ever looked there
         wrong += _file(world, file, covers.of(file), found)
     wrong += _stuck(director)
+    wrong += bounds.violations(world)
     if world.refused:
         # It says what is missing and does nothing more, which is right.
         wrong = [text for text in wrong if text.partition(":")[0] not in _STANDING_STILL]
     return wrong
 
 
-_STANDING_STILL = frozenset({"lost", "silent", "vanished", "stuck"})
+_STANDING_STILL = frozenset({"lost", "silent", "vanished", "stuck", "names", "requests"})
 
 
 # -- what is there ------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from unittest import mock
 
@@ -49,7 +49,7 @@ def patched(world: World) -> Iterator[None]:
         made[1] += 1
         return uuid.UUID(int=(4 << 76) | (2 << 62) | (world.plan.seed << 24) | made[1])
 
-    replaced = {"ThreadPoolExecutor": pool, "uuid7": uuid7, "encode": _compact}
+    replaced = {"ThreadPoolExecutor": pool, "uuid7": uuid7, "encode": partial(_compact, world)}
     limits = {
         "SCAN_FILES": world.settings.scan_files,
         "INLINE_NAMES": world.settings.inline_names,
@@ -63,8 +63,11 @@ def patched(world: World) -> Iterator[None]:
         yield
 
 
-def _compact(document: Any) -> bytes:
+def _compact(world: World, document: Any) -> bytes:
     """A checkpoint's bytes without indentation: half of a run would be spent on it."""
+    names = sum(len(block["done"]) for block in document.get("recent", {}).values())
+    if names > world.settings.inline_names:
+        world.oversized.append(f"names: a checkpoint lists {names}")
     return msgspec.json.encode(document)
 
 
@@ -127,7 +130,7 @@ def _watching(world: World) -> Iterator[None]:
         task = world.scheduler.current
         by = "nobody" if task is None else task.owner.name
         paths = frozenset(entry.path for entry in found.entries)
-        world.scans[storage.uri].append(Scan(by, began, world.now, paths))
+        world.scans[storage.uri].append(Scan(by, began, world.now, paths, found.requests))
         return found
 
     def reported(late_files: Any, state: Any, late: Any) -> None:

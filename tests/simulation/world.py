@@ -48,6 +48,7 @@ class Scan:
     began: float
     ended: float
     paths: frozenset[str]
+    requests: int
 
 
 class World:
@@ -75,6 +76,8 @@ class World:
         self.calm = False
         # Errors that ended a worker and were not to, and what else went wrong on the way.
         self.problems: Counter[str] = Counter()
+        # Checkpoints that held more names than they may.
+        self.oversized: list[str] = []
         # Texts of errors that what people did excuses, and refusals that are final.
         self.excused: set[str] = set()
         self.refused = False

@@ -21,6 +21,7 @@ from typing import Literal
 
 from blizzard_py.backfill import Range
 from blizzard_py.batch import Parts
+from blizzard_py.coldstart import check_cold_start
 from blizzard_py.core.errors import BlizzardError
 from blizzard_py.core.watermark import is_hidden, is_new
 from blizzard_py.discovery import (
@@ -72,7 +73,8 @@ class Claims:
 
     ``replayed`` maps the paths that replays have ingested to their batches.
     Reads the state as it is now, so make one after the letters were listed.
-    Raises `StateError`, `StorageError`.
+    Raises `ColdStartRefused` where the live checkpoint is lost: without it everything would
+    seem to be the live daemon's to do. Raises `StateError`, `StorageError`.
     """
 
     def __init__(self, live: Parts, replayed: Mapping[str, str]) -> None:
@@ -81,7 +83,7 @@ class Claims:
         sink = live.stores.sink
         backfills = backfills_of(sink, live.id)
         # The state first: what it has not finished yet the ledger may have by now.
-        self._state = read_state(sink, live.id) or SourceState()
+        self._state = _live_state(live)
         self._backfills = {
             source_id: read_state(sink, source_id) or SourceState() for source_id in backfills
         }
@@ -229,6 +231,15 @@ class Claims:
 
     def _range_of(self, source_id: str) -> str:
         return source_id.removeprefix(f"{self._live.id}{BACKFILL}")
+
+
+def _live_state(live: Parts) -> SourceState:
+    state = read_state(live.stores.sink, live.id)
+    if state is None:
+        check_cold_start(live)
+        # A first start may have come between.
+        state = read_state(live.stores.sink, live.id)
+    return state or SourceState()
 
 
 def backfill_ranges(live: Parts) -> list[Range]:

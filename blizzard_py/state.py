@@ -25,7 +25,7 @@ second are done, and a release that would take the names for not done refuses.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -193,19 +193,19 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
     document = progress_to_json(state.progress, now, spilled)
     if spilled:
         document["schema_version"] = _WINDOW_VERSION
-    sweep = None if state.sweep == Sweep() else asdict(state.sweep)
+    sweep = None if state.sweep == Sweep() else msgspec.to_builtins(state.sweep)
     segments = state.processed
     optional: dict[str, Any] = {
         "window": [[batch, seen] for batch, seen in state.window] or None,
-        "source": None if state.source is None else asdict(state.source),
+        "source": None if state.source is None else msgspec.to_builtins(state.source),
         "in_flight": [_batch_to_json(batch) for batch in state.in_flight] or None,
-        "retries": {path: asdict(retry) for path, retry in state.retries.items()} or None,
-        "totals": asdict(state.totals),
+        "retries": msgspec.to_builtins(state.retries) or None,
+        "totals": msgspec.to_builtins(state.totals),
         "processed": None if segments is None else segments_to_json(segments),
         "ledger": segments_to_json(state.ledger) or None,
         "origin": state.origin,
         "letters": list(state.letters) or None,
-        "queue": [asdict(entry) for entry in state.queue] or None,
+        "queue": msgspec.to_builtins(state.queue) or None,
         "sweep": sweep,
         "lateness": [[day, secs] for day, secs in state.lateness] or None,
     }
@@ -335,7 +335,7 @@ def _unknown(given: Any, taken: Any) -> Iterator[str]:
 
 
 def _batch_to_json(batch: Batch) -> dict[str, Any]:
-    document = asdict(batch)
+    document: dict[str, Any] = msgspec.to_builtins(batch)
     if batch.phase == "running":
         for key in ("outputs", "finished", "letters", "committed_ts"):
             del document[key]

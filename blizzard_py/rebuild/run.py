@@ -227,6 +227,14 @@ class Rebuild:
         source = self._parts.source
         before = SourceState(totals=Totals()) if old is None else old
         progress, origin = self._progress(before, evidence, known, now)
+        names = {at for part in progress.partitions.values() for at in part.done.values()}
+        unfinished = {batch.batch for batch in flying}
+        # Of many names in grace the checkpoint names the batches, as it always does.
+        window = tuple(
+            (record.batch, record.seen_ts)
+            for record in evidence.records
+            if record.seen_ts in names and record.batch not in unfinished
+        )
         flying = tuple(
             replace(b, files=tuple(known.listed.get(e.path, e) for e in b.files)) for b in flying
         )
@@ -236,6 +244,7 @@ class Rebuild:
             totals=before.totals,
             ledger=evidence.segments,
             lateness=before.lateness,
+            window=window if source.use_watermark else (),
             processed=None if source.use_watermark else evidence.set_segments,
             source=self._parts.identity,
         )

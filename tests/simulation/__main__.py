@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from itertools import chain, islice
 
 import structlog
@@ -31,13 +32,25 @@ def silence() -> None:
     )
 
 
-def played(seeds: Iterable[int]) -> list[tuple[int, list[str], Counter[str]]]:
+@dataclass(frozen=True)
+class Played:
+    """What is left of a run once it is over; ``secs`` is the processor's time."""
+
+    seed: int
+    violations: list[str]
+    counts: Counter[str]
+    secs: float
+
+
+def played(seeds: Iterable[int]) -> list[Played]:
     """Violations and counts of some seeds."""
     silence()
     found = []
     for seed in seeds:
+        began = time.process_time()
         outcome = play(draw(seed))
-        found.append((seed, outcome.violations, outcome.counts))
+        secs = time.process_time() - began
+        found.append(Played(seed, outcome.violations, outcome.counts, secs))
     return found
 
 
@@ -63,12 +76,15 @@ def _simulate(chosen: argparse.Namespace) -> int:
     counts: Counter[str] = Counter()
     failed: list[int] = []
     kinds: Counter[str] = Counter()
-    for seed, violations, counted in _all(chosen.first, chosen.seeds, chosen.jobs):
-        counts += counted
-        if violations:
-            failed.append(seed)
-            kinds.update({text.partition(":")[0] for text in violations})
-    print(report.totals(chosen.seeds, len(failed), time.perf_counter() - began, counts))
+    worked = 0.0
+    for run in _all(chosen.first, chosen.seeds, chosen.jobs):
+        counts += run.counts
+        worked += run.secs
+        if run.violations:
+            failed.append(run.seed)
+            kinds.update({text.partition(":")[0] for text in run.violations})
+    secs = report.Secs(time.perf_counter() - began, worked)
+    print(report.totals(chosen.seeds, len(failed), secs, counts))
     if kinds:
         print("\nviolations by kind:", ", ".join(f"{k} {n}" for k, n in kinds.most_common()))
         print("failing seeds:", " ".join(map(str, failed[:50])))
@@ -87,7 +103,7 @@ def _hunt(chosen: argparse.Namespace) -> int:
     return int(bool(missed))
 
 
-def _all(first: int, count: int, jobs: int) -> Iterator[tuple[int, list[str], Counter[str]]]:
+def _all(first: int, count: int, jobs: int) -> Iterator[Played]:
     seeds = iter(range(first, first + count))
     chunks = iter(lambda: list(islice(seeds, CHUNK)), [])
     if jobs == 1 or count <= CHUNK:

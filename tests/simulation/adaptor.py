@@ -33,14 +33,14 @@ class Clocks(Protocol):
     def monotonic(self) -> float: ...
 
 
-def source_name(number: int) -> str:
+def source_name(settings: Settings, number: int) -> str:
     """What the configuration calls a source."""
-    return f"s{number}"
+    return f"{settings.called}{number}"
 
 
 def source_id(number: int) -> str:
-    """What a source's state is named by."""
-    return f"{PIPELINE}_{source_name(number)}"
+    """What a source's state is named by, whatever the source is called by now."""
+    return f"{PIPELINE}_s{number}"
 
 
 def checkpoint_path(number: int) -> str:
@@ -61,6 +61,7 @@ def source_settings(settings: Settings, number: int) -> SourceSettings:
         partition_filter = PartitionFilter(prefix_template=template, lookback=settings.lookback)
     return SourceSettings(
         source_uri=source_uri(number, moved=settings.moved),
+        id=source_id(number) if settings.has_id else None,
         compression="none",
         use_watermark=settings.watermark,
         poll_interval_secs=settings.poll,
@@ -98,7 +99,7 @@ def source_parts(
     )
     return Parts(
         PIPELINE,
-        source_name(number),
+        source_name(settings, number),
         source_settings(settings, number),
         ErrorSettings(max_retries=settings.max_retries),
         ingest,
@@ -111,9 +112,9 @@ def source_parts(
     )
 
 
-def source_pipeline(parts: Parts) -> SourcePipeline:
-    """A source as a worker of the poll loop."""
-    return SourcePipeline(parts)
+def source_pipeline(parts: Parts, *, fresh: bool = False) -> SourcePipeline:
+    """A source as a worker of the poll loop; ``fresh`` insists on a cold start."""
+    return SourcePipeline(parts, fresh=fresh)
 
 
 def table_settings(settings: Settings) -> Table:

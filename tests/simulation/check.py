@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from blizzard_py.core.watermark import is_hidden
-from tests.simulation import adaptor
+from tests.simulation import adaptor, bounds
 from tests.simulation.cover import Cover, Covers
 from tests.simulation.engine import rows_of
 from tests.simulation.plan import source_uri
@@ -49,13 +49,14 @@ def violations(world: World, director: Director) -> list[str]:
             continue  # nobody ever looked there
         wrong += _file(world, file, covers.of(file), found)
     wrong += _stuck(director)
+    wrong += bounds.violations(world)
     if world.refused:
         # It says what is missing and does nothing more, which is right.
         wrong = [text for text in wrong if text.partition(":")[0] not in _STANDING_STILL]
     return wrong
 
 
-_STANDING_STILL = frozenset({"lost", "silent", "vanished", "stuck"})
+_STANDING_STILL = frozenset({"lost", "silent", "vanished", "stuck", "names", "requests"})
 
 
 # -- what is there ------------------------------------------------------------------------
@@ -143,11 +144,13 @@ def _file(world: World, file: SourceFile, cover: Cover, found: Found) -> list[st
         wrong.append(f"both: {name} has its rows in the table and a dead letter")
     if cover.excluded:
         return [*wrong, f"excluded: {name} is in the table"] if came else wrong
+    if not came and (file.source, file.path) in world.told_ingested and file.versions[0].rows:
+        wrong.append(f"vanished: {name} was ingested as it was told, and has no rows")
     if came:
         return [*wrong, *_records(file, came[0].number, found, cover)]
     if "ingested" in found.journal.get((file.source, file.path), []) and file.versions[0].rows:
         wrong.append(f"vanished: {name} was ingested by the journal and has no rows")
-    if _is_told(world, file, cover, found) or world.deeds[f"may skip {file.source[-1]}"]:
+    if _is_told(world, file, cover, found):
         return wrong
     if cover.promised:
         return [*wrong, f"lost: {name} ({cover.why})"]

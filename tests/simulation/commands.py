@@ -12,14 +12,20 @@ from blizzard_py.backfill import Range, check_range, is_ours
 from blizzard_py.claims import backfill_ranges
 from blizzard_py.core.daemon import Loop, run_worker
 from blizzard_py.core.errors import BlizzardError
+from blizzard_py.core.storage import order_key
+from blizzard_py.core.watermark import split
 from blizzard_py.discovery import Scope
 from blizzard_py.pipeline import SourcePipeline
-from blizzard_py.replay import Replay, file_parts, record_parts, records_uri
+from blizzard_py.rebuild import Rebuild
+from blizzard_py.rebuild.run import RebuildRefused
+from blizzard_py.replay import GivenFiles, Replay, file_parts, record_parts, records_uri
 from blizzard_py.siblings import BACKFILL
 from blizzard_py.statefile import read_ledger, read_state
+from tests.simulation import adaptor
 from tests.simulation.faults import Shot
-from tests.simulation.plan import Event
+from tests.simulation.plan import Event, source_uri
 from tests.simulation.processes import Process
+from tests.simulation.world import SINK
 
 if TYPE_CHECKING:
     from tests.simulation.director import Director
@@ -121,17 +127,76 @@ def backfill(_director: Director, found: Event, process: Process) -> None:
 
 
 def rewound(director: Director, found: Event, process: Process) -> None:
-    """A partition's watermark is set to where it is: what lies below it counts as done."""
+    """A partition's watermark is set to where it is, or back by some names, or to nothing.
+
+    What the command says beforehand will be skipped or come again is excused, by name.
+    """
     world, number = director.world, found.get("source", 0)
+    if world.deeds[f"rewound {found.at}"] or world.calm:
+        return
     source = SourcePipeline(process.parts(number))
     seen = rewind.stored(source)
+    rewind.check_settled(seen.state)
     known = {p: k for p, k in seen.state.progress.partitions.items() if k.watermark}
-    if not known or world.calm:
+    if not known:
         return
     partition = min(known)
-    name = str(known[partition].watermark)
-    world.deeds[f"may skip {number}"] += 1
+    name, back = str(known[partition].watermark), found.get("back", 0)
+    if back:
+        depth = seen.state.progress.depth or 0
+        uri = source_uri(number)
+        there = (split(path, depth) for path in world.bucket(uri).objects)
+        names = {n for p, n in there if p == partition and order_key(n) < order_key(name)}
+        # Further back than there are names: all of it again.
+        name = ([""] * back + sorted(names, key=order_key))[-back]
+    after = rewind.moved(seen.state, partition, name)
+    told = rewind.effect(source, seen.state, after)
+    uri = source_uri(number)
+    world.again.update((uri, path) for path in told.again)
+    world.skipped.update((uri, path) for path in told.skipped)
+    world.said[uri].append((partition, name))
+    world.deeds[f"rewound {found.at}"] += 1
     rewind.change(source, seen, lambda state: rewind.moved(state, partition, name), process.clock())
 
 
-_COMMANDS = {"replay": replay, "backfill": backfill, "rewound": rewound}
+def ingest(director: Director, found: Event, process: Process) -> None:
+    """Some files are named, whatever they are and whoever has them."""
+    world, number = director.world, found.get("source", 0)
+    uri = source_uri(number)
+    there = sorted(world.bucket(uri).objects)
+    if found.at not in world.chosen:
+        world.chosen[found.at] = world.chance.sample(there, min(len(there), found["count"]))
+    paths = world.chosen[found.at]
+    world.given.update((uri, path) for path in paths)
+    live = process.parts(number)
+    files = GivenFiles(live, file_parts(live, live.engine), partial(_drain, process))
+    for told in files.run([*paths, "nowhere.ndjson"]).files:
+        world.counts[f"given files {told.state}"] += 1
+        if told.state == "ingested":
+            world.told_ingested.add((uri, told.path))
+
+
+def rebuild(director: Director, found: Event, process: Process) -> None:
+    """A lost checkpoint is made again; where that would be guessing it is brought back."""
+    world = director.world
+    if adaptor.checkpoint_path(0) in world.bucket(SINK).objects:
+        return
+    job = Rebuild(process.parts(0))
+    try:
+        rebuilt = job.plan(None)
+    except RebuildRefused as error:
+        world.counts["rebuilds refused"] += 1
+        world.tell(f"{process.name}: {error}")
+        found["otherwise"]()
+        return
+    job.write(rebuilt)
+    world.counts["checkpoints rebuilt"] += 1
+
+
+_COMMANDS = {
+    "replay": replay,
+    "backfill": backfill,
+    "rewound": rewound,
+    "ingest": ingest,
+    "rebuild": rebuild,
+}

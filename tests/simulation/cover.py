@@ -52,22 +52,26 @@ class Covers:
     def of(self, file: SourceFile) -> Cover:
         """What is promised for the file."""
         world, settings = self._world, self._world.settings
-        cover = Cover(may_repeat=bool(world.deeds["may repeat"]))
+        name = (file.source, file.path)
+        cover = Cover(may_repeat=name in world.again or bool(world.deeds["fresh"]))
+        cover.may_have_letter = name in world.given or cover.may_repeat or len(file.versions) > 1
         if is_hidden(file.path) or not file.path.endswith(".ndjson"):
-            cover.excluded = True
+            cover.excluded = name not in world.given
             return cover
-        # A rewritten file is a new one only to those that watch for it.
-        cover.may_have_letter = len(file.versions) > 1 or bool(world.deeds["replayed"])
+        if name in world.inherited:
+            # Its rows are the original's.
+            cover.excluded = name not in world.again
+            return cover
         if not settings.watermark:
             cover.promised, cover.why = True, "every name is compared"
             return cover
-        if self._is_ahead(file.path):
-            cover.why = "its partition says a time to come"
+        cover.why = self._outside(file)
+        if cover.why:
             return cover
-        origin = self._origin(file.source)
-        partition = split(file.path, self._depth)[0]
-        if origin is not None and partition_key(partition) < partition_key(origin):
-            cover.why = f"it lies below the origin {origin}"
+        if self._is_said_done(file):
+            # The first sweep over an original's checkpoint takes what it finds for done.
+            cover.must_be_told = not world.deeds["original"]
+            cover.why = "people said that all below a name above it was done"
             return cover
         appeared = file.versions[0].appeared
         limit = self._limit(file)
@@ -76,17 +80,39 @@ class Covers:
         cover.why = (
             "nothing above it was seen before"
             if limit == float("inf")
-            else f"it appeared {appeared - limit + settings.grace:.1f} s after the first scan that"
-            f" saw a file above it, with a grace period of {settings.grace:.0f} s"
+            else f"it appeared {appeared - limit:.1f} s after the grace period of the first scan"
+            " that saw a file above it"
         )
         return cover
+
+    def _outside(self, file: SourceFile) -> str:
+        """Why nobody looks where the file is; nothing if somebody does."""
+        world = self._world
+        key = partition_key(split(file.path, self._depth)[0])
+        closed = world.closed.get(file.source)
+        origin = self._origin(file.source)
+        if self._is_ahead(file.path):
+            return "its partition says a time to come"
+        if closed is not None and key < closed:
+            return "it lies below the original's watermark"
+        if origin is not None and key < partition_key(origin):
+            return f"it lies below the origin {origin}"
+        if (file.source, file.path) in world.skipped:
+            return "`checkpoint set` said that it would be skipped"
+        return ""
+
+    def _is_said_done(self, file: SourceFile) -> bool:
+        """Whether people put a watermark at or above it."""
+        partition, name = split(file.path, self._depth)
+        said = self._world.said[file.source]
+        return any(p == partition and order_key(name) <= order_key(n) for p, n in said)
 
     def _limit(self, file: SourceFile) -> float:
         """Until when it had to appear."""
         partition, name = split(file.path, self._depth)
         low, key = partition_key(partition), order_key(name)
         closes = self._world.settings.tracked < 64 or self._world.settings.lookback is not None
-        ends = [float("inf")]
+        ends: list[float] = []
         for path, ended in self._first[file.source].items():
             other, above = split(path, self._depth)
             if other == partition:
@@ -99,7 +125,14 @@ class Covers:
                 and not self._is_ahead(path)
             ):
                 ends.append(ended)
-        return min(ends) + self._world.settings.grace
+        return min(map(self._over, ends), default=float("inf"))
+
+    def _over(self, ended: float) -> float:
+        """When the grace of what a scan saw is over, by the shortest that was meant since."""
+        graces = self._world.graces
+        before = [grace for at, grace in graces if at <= ended][-1:]
+        after = [grace for at, grace in graces if ended < at]
+        return ended + min(before + after)
 
     def _origin(self, uri: str) -> str | None:
         scans = self._world.scans[uri]

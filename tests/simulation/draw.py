@@ -25,6 +25,9 @@ def draw(seed: int) -> Plan:
         write(drawing, at, early=True, manner=manner)
     if drawing.settings.lookback is not None and drawing.one_in(5):
         slow_beginning(drawing)
+    if drawing.one_in(12):
+        left, value_only = chance.choice((0, 30, 60)), drawing.one_in(3) or None
+        drawing.add(0.0, "original", left=left, value_only=value_only)
     steps = chance.randrange(4, 13)
     for _ in range(steps):
         drawing.now += chance.choice((1.0, 10.0, 30.0, drawing.settings.grace, 100.0)) * (

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache, partial
 from typing import Any
 from unittest import mock
 
+import msgspec
+
 from blizzard_py import discovery
+from blizzard_py.core.errors import NotFound, Unavailable
+from blizzard_py.core.model import Entry
 from blizzard_py.latefiles import LateFiles
+from penguin_py import deltalog
 from tests.simulation.processes import Process
 from tests.simulation.scheduler import Executor
 from tests.simulation.world import Scan, World
@@ -44,23 +49,58 @@ def patched(world: World) -> Iterator[None]:
         made[1] += 1
         return uuid.UUID(int=(4 << 76) | (2 << 62) | (world.plan.seed << 24) | made[1])
 
-    replaced = {"ThreadPoolExecutor": pool, "uuid7": uuid7, "encode": _compact}
+    replaced = {"ThreadPoolExecutor": pool, "uuid7": uuid7, "encode": partial(_compact, world)}
     limits = {
         "SCAN_FILES": world.settings.scan_files,
         "INLINE_NAMES": world.settings.inline_names,
     }
     with (
         mock.patch.object(uuid, "uuid4", uuid4),
+        mock.patch.object(deltalog, "_checkpoint_paths", _checkpoint_paths),
         _replacing(replaced | limits),
         _watching(world),
     ):
         yield
 
 
-def _compact(document: Any) -> bytes:
+def _compact(world: World, document: Any) -> bytes:
     """A checkpoint's bytes without indentation: half of a run would be spent on it."""
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8", "surrogatepass")
+    names = sum(len(block["done"]) for block in document.get("recent", {}).values())
+    if names > world.settings.inline_names:
+        world.oversized.append(f"names: a checkpoint lists {names}")
+    return msgspec.json.encode(document)
+
+
+class _Held:
+    """A storage with one object, which was read already."""
+
+    def __init__(self, uri: str, data: bytes) -> None:
+        self.uri = uri
+        self._data = data
+
+    def read(self, _path: str) -> bytes:
+        return self._data
+
+
+@lru_cache(maxsize=512)
+def _parsed(uri: str, path: str, data: bytes) -> tuple[tuple[Entry, ...], dict[str, int]]:
+    transactions: dict[str, int] = {}
+    held: Any = _Held(uri, data)
+    return tuple(_READ_CHECKPOINT(held, path, transactions)), transactions
+
+
+_READ_CHECKPOINT = deltalog._checkpoint_paths
+
+
+def _checkpoint_paths(storage: Any, path: str, transactions: dict[str, int]) -> Iterator[Entry]:
+    """The paths of a log checkpoint; the same bytes are taken apart once."""
+    try:
+        data = storage.read(path)
+    except NotFound as error:
+        raise Unavailable(f"{path}: was cleaned up while the log was read") from error
+    entries, newest = _parsed(storage.uri, path, data)
+    yield from entries
+    transactions.update(newest)
 
 
 @contextmanager
@@ -90,7 +130,7 @@ def _watching(world: World) -> Iterator[None]:
         task = world.scheduler.current
         by = "nobody" if task is None else task.owner.name
         paths = frozenset(entry.path for entry in found.entries)
-        world.scans[storage.uri].append(Scan(by, began, world.now, paths))
+        world.scans[storage.uri].append(Scan(by, began, world.now, paths, found.requests))
         return found
 
     def reported(late_files: Any, state: Any, late: Any) -> None:

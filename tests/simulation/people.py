@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from blizzard_py.core.watermark import is_hidden
+from blizzard_py.core.storage import order_key
+from blizzard_py.core.watermark import is_hidden, partition_key, split
 from tests.simulation import adaptor, commands
 from tests.simulation.plan import Event, event, source_uri
 from tests.simulation.scheduler import Owner
@@ -95,7 +96,20 @@ def checkpoint_lost(director: Director, found: Event) -> None:
             sink.put(path, held.data)
             world.tell("people: the checkpoint is brought back")
 
-    _after(world, found["secs"], back)
+    def rebuilt() -> None:
+        commands.run(director, event(0, "rebuild", otherwise=back))
+
+    def fresh() -> None:
+        """With a lookback it would begin at another partition than before, rightly."""
+        if world.settings.lookback is not None or path in sink.objects:
+            back()
+            return
+        world.tell("people: the next start is told to begin from nothing")
+        world.deeds["fresh"] += 1
+        world.fresh.add(0)
+
+    remedies = {"back": back, "rebuild": rebuilt, "fresh": fresh}
+    _after(world, found["secs"], remedies[found.get("remedy", "back")])
 
 
 def _begun(world: World, number: int) -> bool:
@@ -110,23 +124,26 @@ def _begun(world: World, number: int) -> bool:
 def misconfigured(director: Director, found: Event) -> None:
     """A configuration that does not go with the state is rolled out, and put back."""
     world = director.world
-    right = world.settings
+    right = world.right
     if found["what"] == "depth" and right.lookback is not None:
         return  # the configuration itself is refused
     wrong = {
         "source_uri": lambda: replace(right, moved=True),
         "depth": lambda: replace(right, depth=(world.plan.depth + 1) % 3),
         "tracking": lambda: replace(right, watermark=not right.watermark),
+        "name": lambda: replace(right, called="t" if right.called == "s" else "s", has_id=False),
     }[found["what"]]()
     # Where nothing was done yet any configuration is right.
-    if right != world.plan.settings or not all(map(partial(_begun, world), range(right.sources))):
+    if right != world.settings or not all(map(partial(_begun, world), range(right.sources))):
         return
     world.counts[f"misconfigured {found['what']}"] += 1
     world.excused.update({"the configuration now says", "is of the files below"})
+    if found["what"] == "name":
+        world.excused.add("is missing, but")
     if wrong.moved:
         _copied(director)
     _rolled_out(director, wrong, found["what"])
-    _after(world, found["secs"], lambda: _rolled_out(director, right, "what was right"))
+    _after(world, found["secs"], lambda: _rolled_out(director, world.right, "what is right"))
 
 
 def _copied(director: Director) -> None:
@@ -148,6 +165,66 @@ def _rolled_out(director: Director, settings: adaptor.Settings, what: str) -> No
             process.died()
 
 
+def regraced(director: Director, found: Event) -> None:
+    """The grace period is changed, for longer or for shorter."""
+    world = director.world
+    world.right = replace(world.right, grace=found["grace"])
+    world.graces.append((world.now, found["grace"]))
+    world.counts["grace changed"] += 1
+    _rolled_out(director, world.right, f"grace {found['grace']:.0f} s")
+
+
+def renamed(director: Director, _found: Event) -> None:
+    """Sources are called otherwise, with an `id:` that says whose state they go on with."""
+    world = director.world
+    world.right = replace(world.right, called="t", has_id=True)
+    world.counts["sources renamed"] += 1
+    _rolled_out(director, world.right, "names with an id")
+
+
+def original(director: Director, found: Event) -> None:
+    """The original was at work before: its checkpoint is there, and its rows are in a table."""
+    world = director.world
+    if not world.settings.watermark:
+        return
+    for number in range(world.settings.sources):
+        uri = source_uri(number)
+        done = sorted(
+            (
+                path
+                for source, path in world.files
+                if source == uri
+                and path.count("/") == world.plan.depth
+                and path.endswith(".ndjson")
+                and not is_hidden(path)
+            ),
+            key=order_key,
+        )
+        done = done[: len(done) - len(done) * found["left"] // 100]
+        if not done:
+            continue
+        value_only = found.get("value_only") or not world.plan.depth
+        # By partition only the newest of each counts.
+        newest = {split(path, world.plan.depth)[0]: path for path in done}
+        if value_only:
+            newest = dict([max(newest.items(), key=lambda item: partition_key(item[0]))])
+            if world.plan.depth:
+                world.closed[uri] = partition_key(next(iter(newest)))
+        named = {p: split(path, world.plan.depth)[1] for p, path in newest.items()}
+        document = {
+            "schema_version": 1,
+            "watermark": {"state": "Active", "value": max(newest.values(), key=order_key)},
+            "partition_watermarks": {} if value_only else named,
+            "last_update_ts": int(world.now),
+        }
+        world.bucket(SINK).put(adaptor.checkpoint_path(number), json.dumps(document).encode())
+        world.inherited.update((uri, path) for path in done)
+        world.said[uri] += named.items()
+        world.deeds["original"] += 1
+        world.counts["checkpoints of the original"] += 1
+        world.tell(f"people: the original was here: {document['watermark']['value']}")
+
+
 def mended(director: Director, _found: Event) -> None:
     """Files that were condemned are replaced by good ones, under their names."""
     world = director.world
@@ -162,6 +239,10 @@ _DEEDS: dict[str, Callable[[Director, Event], None]] = {
     "replay": commands.run,
     "backfill": commands.run,
     "rewound": commands.run,
+    "ingest": commands.run,
+    "regraced": regraced,
+    "renamed": renamed,
+    "original": original,
     "mirror_lost": mirror_lost,
     "stray": stray,
     "staging_lost": staging_lost,

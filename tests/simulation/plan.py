@@ -50,6 +50,9 @@ class Settings:
     inline_names: int = 2000
     # Whether the configuration names another place than the files were at.
     moved: bool = False
+    # What sources are called before their number, and whether they have an `id:` that stays.
+    called: str = "s"
+    has_id: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,12 @@ class Plan:
     settings: Settings
     events: tuple[Event, ...]
     length: float
+
+    @property
+    def longest_grace(self) -> float:
+        """Of all that are configured while the plan is played."""
+        changed = (event["grace"] for event in self.events if event.kind == "regraced")
+        return max([self.settings.grace, *changed])
 
     @property
     def depth(self) -> int:

@@ -99,7 +99,9 @@ class Process(Owner):
     def _source(self, number: int) -> Callable[[], Any]:
         def life() -> int:
             parts = self.parts(number)
-            return self._worked(adaptor.source_pipeline(parts), parts.activity)
+            return self._worked(
+                adaptor.source_pipeline(parts, fresh=number in self.world.fresh), parts.activity
+            )
 
         return life
 

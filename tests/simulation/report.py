@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 from tests.simulation.plan import Settings
 from tests.simulation.run import Outcome
@@ -12,9 +12,21 @@ from tests.simulation.run import Outcome
 COMMAND = 'make simulate ARGS="--from {seed} --seeds 1"'
 
 
-def totals(runs: int, failed: int, secs: float, counts: Counter[str]) -> str:
+@dataclass(frozen=True)
+class Secs:
+    """How long runs took, and how much of a processor's time."""
+
+    passed: float
+    worked: float
+
+
+def totals(runs: int, failed: int, secs: Secs, counts: Counter[str]) -> str:
     """How many runs, how fast, and what was thrown at them."""
-    lines = [f"{runs} runs in {secs:.1f} s: {runs / secs:.1f} runs/s, {failed} with violations", ""]
+    first = (
+        f"{runs} runs in {secs.passed:.1f} s: {runs / secs.passed:.1f} runs/s,"
+        f" {runs / secs.worked:.1f} for each second of a processor, {failed} with violations"
+    )
+    lines = [first, ""]
     width = max((len(name) for name in counts), default=0)
     lines += [f"  {name:<{width}}  {count:>9,}" for name, count in sorted(counts.items())]
     return "\n".join(lines)

@@ -77,4 +77,6 @@ def settling_secs(plan: Plan) -> float:
     wait longer than configured.
     """
     settings = plan.settings
-    return 2.2 * max(settings.sweep, settings.reconcile) + 3 * settings.grace + 20 * settings.poll
+    return (
+        2.2 * max(settings.sweep, settings.reconcile) + 3 * plan.longest_grace + 20 * settings.poll
+    )

@@ -77,11 +77,11 @@ class Bucket:
         held = self.objects[path]
         return Entry(path, len(held.data), held.modified)
 
-    def after(self, low: bytes, count: int) -> list[str]:
-        """The next keys above ``low``, in order."""
+    def after(self, low: bytes, count: int) -> list[tuple[bytes, str]]:
+        """The next keys above ``low``, in order, each as bytes and as text."""
         # No key is as high as the second of the pair.
         at = bisect_right(self._order, (low, "\U0010ffff" * 2))
-        return [path for _, path in self._order[at : at + count]]
+        return self._order[at : at + count]
 
 
 class Client:
@@ -158,10 +158,10 @@ class Client:
         if short is not None:
             count = 1  # fewer keys than asked for, and more to come
         keys = self.bucket.after(low, count)
-        kept = [key for key in keys if high is None or order_key(key) < high]
+        entry = self.bucket.entry
+        kept = tuple(entry(path) for key, path in keys if high is None or key < high)
         ended = len(keys) < count or len(kept) < len(keys)
-        page = Page(tuple(self.bucket.entry(key) for key in kept), 1, len(keys))
-        return page, order_key(keys[-1]) if keys else low, ended
+        return Page(kept, 1, len(keys)), keys[-1][0] if keys else low, ended
 
     def stat(self, path: str) -> Entry | None:
         def effect() -> Entry | None:

@@ -12,10 +12,8 @@ DAY = "date=2024-01-28"
 WEEK = 700_000.0
 
 
-def write(
-    at: float, path: str, source: int | None = None, unreadable: float | None = None
-) -> Event:
-    return event(at, "write", path=path, manner="in_order", source=source, unreadable=unreadable)
+def write(at: float, path: str, source: int | None = None, **more: object) -> Event:
+    return event(at, "write", path=path, manner="in_order", source=source, **more)
 
 
 def fault(at: float, kind: str, place: str, secs: float, *, upcoming: bool = False) -> Event:
@@ -81,6 +79,29 @@ FOUND = {
             event(150.0, "backfill"),
         ),
         260.0,
+    ),
+    # It took what was lettered for new to the daemon, and put the letter away.
+    "a replay while the checkpoint is lost": Plan(
+        110_042,
+        Settings(layout="regions", poll=15.0),
+        (
+            write(-51.1, "1706443148-002.ndjson", flavour="v2"),
+            event(171.9, "replay"),
+            event(174.0, "checkpoint_lost", secs=100.0),
+        ),
+        204.0,
+    ),
+    # It listed every name in grace, however many there are.
+    "a rebuilt checkpoint of many names in grace": Plan(
+        110_012,
+        Settings(layout="flat", inline_names=2),
+        (
+            write(100.6, "1706443233-006.ndjson"),
+            write(100.9, "1706443295-005.ndjson"),
+            write(101.1, "1706443301-007.ndjson"),
+            event(192.7, "checkpoint_lost", secs=30.0, remedy="rebuild"),
+        ),
+        252.0,
     ),
 }
 

@@ -294,16 +294,28 @@ def lifecycle(drawing: Drawing) -> None:
 
 def misconfigured(drawing: Drawing) -> None:
     """A configuration that does not go with the checkpoint, until somebody puts it back."""
-    what = drawing.chance.choice(("source_uri", "source_uri", "depth", "tracking"))
+    what = drawing.chance.choice(("source_uri", "source_uri", "depth", "tracking", "name"))
     secs = drawing.chance.choice((60.0, 200.0))
     drawing.add(drawing.now, "misconfigured", what=what, secs=secs)
     drawing.now += secs
 
 
 def checkpoint_lost(drawing: Drawing) -> None:
-    """The checkpoint is gone, and brought back after a while."""
-    drawing.add(drawing.now, "checkpoint_lost", secs=drawing.chance.choice((30.0, 100.0)))
+    """The checkpoint is gone, and after a while brought back, made again, or done without."""
+    secs = drawing.chance.choice((30.0, 100.0))
+    remedy = drawing.chance.choices(("back", "rebuild", "fresh"), (4, 5, 1))[0]
+    drawing.add(drawing.now, "checkpoint_lost", secs=secs, remedy=remedy)
     drawing.now += 100.0
+
+
+def regraced(drawing: Drawing) -> None:
+    """Another grace period is rolled out, while files come that lie behind what was seen."""
+    behind(drawing, 0.0)
+    drawing.add(drawing.now, "regraced", grace=drawing.chance.choice((20.0, 60.0, 120.0, 300.0)))
+
+
+def renamed(drawing: Drawing) -> None:
+    drawing.add(drawing.now, "renamed")
 
 
 def nothing(drawing: Drawing) -> None:
@@ -336,7 +348,9 @@ TROUBLES: dict[str, tuple[float, Callable[[Drawing], None]]] = {
     "stray": (1, stray),
     "lifecycle": (0.3, lifecycle),
     "misconfigured": (0.5, misconfigured),
-    "checkpoint_lost": (0.5, checkpoint_lost),
+    "checkpoint_lost": (1, checkpoint_lost),
+    "regraced": (0.5, regraced),
+    "renamed": (0.3, renamed),
 }
 
 
@@ -345,13 +359,15 @@ def people(drawing: Drawing) -> None:
     chance = drawing.chance
     for _ in range(chance.choice((1, 1, 2))):
         at = drawing.now * (0.3 + 0.7 * chance.random())
-        kind = chance.choices(("replay", "backfill", "rewound"), (6, 2, 1))[0]
+        kind = chance.choices(("replay", "backfill", "rewound", "ingest"), (6, 2, 1.5, 3))[0]
         if kind == "replay" and drawing.one_in(1.5):
             drawing.add(at - 1, "mended")
         dies = drawing.one_in(2)
         drawing.add(
             at,
             kind,
+            back=chance.choice((None, 1, 2, 5)) if kind == "rewound" else None,
+            count=chance.choice((1, 3)) if kind == "ingest" else None,
             source=chance.randrange(drawing.settings.sources) or None,
             fault=chance.choice(("dies_before", "dies_after")) if dies else None,
             place=chance.choice(("any", "write", "checkpoint", "letters", "copy"))

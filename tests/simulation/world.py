@@ -48,6 +48,7 @@ class Scan:
     began: float
     ended: float
     paths: frozenset[str]
+    requests: int
 
 
 class World:
@@ -56,6 +57,10 @@ class World:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.settings = plan.settings
+        # What people mean the configuration to be, while a wrong one is rolled out.
+        self.right = plan.settings
+        # Since when each grace period was meant.
+        self.graces: list[tuple[float, float]] = [(START, plan.settings.grace)]
         self.chance = random.Random(plan.seed)
         self.scheduler = Scheduler(self.chance, START)
         self.counts: Counter[str] = Counter()
@@ -71,6 +76,8 @@ class World:
         self.calm = False
         # Errors that ended a worker and were not to, and what else went wrong on the way.
         self.problems: Counter[str] = Counter()
+        # Checkpoints that held more names than they may.
+        self.oversized: list[str] = []
         # Texts of errors that what people did excuses, and refusals that are final.
         self.excused: set[str] = set()
         self.refused = False
@@ -80,6 +87,22 @@ class World:
         self.to_do: list[Callable[[], None]] = []
         # What people did, as far as it widens what is right.
         self.deeds: Counter[str] = Counter()
+        # Sources whose next start is told to begin from nothing.
+        self.fresh: set[int] = set()
+        # Files by source and path: given to `blizzard ingest`, told to come again or to be
+        # skipped by `checkpoint set`, and done by the original before our first start.
+        self.given: set[tuple[str, str]] = set()
+        self.again: set[tuple[str, str]] = set()
+        self.skipped: set[tuple[str, str]] = set()
+        self.inherited: set[tuple[str, str]] = set()
+        # Up to which name everything of a partition counts as done, because people said so.
+        self.said: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+        # Below which partition, by its key, the original's checkpoint closes everything.
+        self.closed: dict[str, bytes] = {}
+        # Files that `blizzard ingest` said it has ingested.
+        self.told_ingested: set[tuple[str, str]] = set()
+        # What commands were given files, by the second at which they were given.
+        self.chosen: dict[float, list[str]] = {}
         for uri in (SINK, DLQ, *(source_uri(n) for n in range(plan.settings.sources))):
             self.bucket(uri)
 

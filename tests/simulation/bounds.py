@@ -1,0 +1,73 @@
+"""What a run may cost: names in the checkpoint, and the LIST requests of an idle poll."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from blizzard_py.core.checkpoint import progress_from_json
+from blizzard_py.core.watermark import gaps, is_hidden, split
+from tests.simulation import adaptor
+from tests.simulation.plan import source_uri
+from tests.simulation.world import SINK, World
+
+
+def violations(world: World) -> list[str]:
+    """What is held or asked for beyond what is documented, once nothing is left to do."""
+    wrong = list(world.oversized)
+    for number in range(world.settings.sources):
+        held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(number))
+        if held is not None and world.settings.watermark:
+            document = json.loads(held.data)
+            if not any(document.get(key) for key in ("in_flight", "retries", "queue")):
+                wrong += _source(world, number, document)
+    return wrong
+
+
+def _source(world: World, number: int, document: dict[str, Any]) -> Iterator[str]:
+    name = adaptor.source_id(number)
+    scans = world.scans[source_uri(number)]
+    last = scans[-1] if scans else None
+    if last is None or last.paths:
+        return
+    # By the store's clock, which some plans never put right.
+    old = last.began + world.store_skew - world.plan.longest_grace - SLACK_SECS
+    names = [
+        name
+        for block in document.get("recent", {}).values()
+        for name, seen in block["done"].items()
+        if seen < old
+    ]
+    if names:
+        yield f"names: {name} remembers {len(names)} whose grace is over, first {names[0]}"
+    progress = progress_from_json(document, name)
+    if progress.depth is None:
+        return  # the root is listed whole until a directory is seen
+    beside = [
+        path
+        for path in world.bucket(source_uri(number)).objects
+        if _is_listed_again(path, progress.depth)
+    ]
+    # One request for each range, one more for each hidden directory that is jumped over, and
+    # one for every page of what lies in the ranges and is not looked at, or not for ever.
+    hidden = {path.split("/")[0] for path in beside if path[:1] in {"_", "."}}
+    most = len(gaps(progress)) + 2 * len(hidden) + len(beside) // world.settings.page_keys + 1
+    if last.requests > most:
+        yield f"requests: an idle poll of {name} takes {last.requests}, {most} are documented"
+
+
+def _is_listed_again(path: str, depth: int) -> bool:
+    """Whether it may lie above a scan start for ever: hidden, strange, ahead, or higher up."""
+    return (
+        is_hidden(path)
+        or not path.endswith(".ndjson")
+        or path.startswith(("date=9999", "date=2031"))
+        or (depth > 0 and split(path, depth)[0].count("/") + 1 < depth)
+        or (depth > 0 and "/" not in path)
+    )
+
+
+# Polls after faults have ended come at three times their interval, each may take a while, and
+# a store's clock counts whole seconds.
+SLACK_SECS = 400.0

@@ -60,7 +60,7 @@ class Covers:
             return cover
         if name in world.inherited:
             # Its rows are the original's.
-            cover.excluded = name not in world.again
+            cover.excluded = not cover.may_repeat
             return cover
         if not settings.watermark:
             cover.promised, cover.why = True, "every name is compared"

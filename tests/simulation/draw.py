@@ -40,8 +40,10 @@ def draw(seed: int) -> Plan:
         # The store's clock was wrong in the beginning, and is put right.
         drawing.add(drawing.now * chance.random(), "store_clock", skew=0.0)
     settings_ = drawing.settings
-    if not any(_delays(found) for found in drawing.events) and drawing.one_in(1.5):
-        # Without anything that publishes under old names, polls alone find everything.
+    few = settings_.partitioned and settings_.penguin_tracked < settings_.tracked
+    if not few and not any(map(_delays, drawing.events)) and drawing.one_in(1.5):
+        # Without anything that publishes under old names or in old partitions, polls alone
+        # find everything.
         settings_ = replace(settings_, reconcile=0.0)
     events = tuple(sorted(drawing.events, key=lambda found: found.at))
     return Plan(seed, settings_, events, drawing.now + 30.0)

@@ -109,7 +109,9 @@ def checkpoint_lost(director: Director, found: Event) -> None:
         world.fresh.add(0)
 
     remedies = {"back": back, "rebuild": rebuilt, "fresh": fresh}
-    _after(world, found["secs"], remedies[found.get("remedy", "back")])
+    # What the original did stands in its checkpoint and nowhere else.
+    remedy = "back" if world.deeds["original"] else found.get("remedy", "back")
+    _after(world, found["secs"], remedies[remedy])
 
 
 def _begun(world: World, number: int) -> bool:

@@ -103,6 +103,17 @@ FOUND = {
         ),
         252.0,
     ),
+    # It took the lowest partition that was ingested for the beginning, which lay below it.
+    "a checkpoint rebuilt while the lookback's older days are empty": Plan(
+        130_134,
+        Settings(lookback=3),
+        (
+            write(-560.3, f"{DAY}/1706442639-001.ndjson"),
+            event(26.3, "checkpoint_lost", secs=30.0, remedy="rebuild"),
+            write(31.3, "date=2024-01-27/1706443231-006.ndjson"),
+        ),
+        92.0,
+    ),
 }
 
 

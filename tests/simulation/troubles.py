@@ -279,7 +279,7 @@ def mirror(drawing: Drawing) -> None:
 def stray(drawing: Drawing) -> None:
     """Somebody drops a file into the table's directory: junk, or one that is there already."""
     at = drawing.now + 30 * drawing.chance.random()
-    drawing.add(at, "stray", junk=drawing.one_in(2))
+    drawing.add(at, "stray", junk=drawing.one_in(2), high=drawing.one_in(3) or None)
 
 
 def lifecycle(drawing: Drawing) -> None:

@@ -114,6 +114,17 @@ FOUND = {
         ),
         92.0,
     ),
+    # The sweep took a file that the backfill had tried and was going to try again.
+    "a late sweep that ingests beside a backfill": Plan(
+        130_166,
+        Settings(lookback=1, late_files="ingest"),
+        (
+            write(225.6, f"{DAY}/1706443425-027.ndjson"),
+            event(235.4, "backfill"),
+            write(458.8, "date=2024-01-23/1706443658-052.ndjson", unreadable=200.0),
+        ),
+        410.0,
+    ),
 }
 
 

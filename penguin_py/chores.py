@@ -53,7 +53,11 @@ class Chores:
         self._log = get_logger(table=table.name)
 
     def due(self, done: Mapping[str, int], now: float) -> list[str]:
-        """The chores whose interval is over; ``done`` tells when each was done last."""
+        """The chores whose interval is over; ``done`` tells when each was done last.
+
+        What was done in the future was noted by a wrong clock, and is due: it would not
+        be for as long as the clock was ahead.
+        """
         table = self._table
         intervals = {
             "reconcile": table.reconcile_interval_secs,
@@ -63,7 +67,7 @@ class Chores:
         return [
             name
             for name, interval in intervals.items()
-            if interval and now - done.get(name, -math.inf) >= interval
+            if interval and not 0 <= now - done.get(name, -math.inf) < interval
         ]
 
     def sweep(self, state: TableState, progress: Progress, now: float) -> Findings:

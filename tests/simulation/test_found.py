@@ -125,6 +125,19 @@ FOUND = {
         ),
         410.0,
     ),
+    # Its sweep was not due before the time that a wrong clock had noted.
+    "a committer whose clock was ahead for a while": Plan(
+        150_020,
+        Settings(layout="hours", partitioned=True, penguin_tracked=2),
+        (
+            write(-712.1, "date=2024-01-23/hour=11/1706442487-005.ndjson"),
+            write(-1.8, f"{DAY}/hour=11/1706443198-001.ndjson"),
+            event(53.9, "clock", who="penguin", secs=3600.0),
+            write(139.7, f"{DAY}/hour=12/1706443334-018.ndjson"),
+            write(201.6, "date=2024-01-26/hour=12/1706443401-028.ndjson"),
+        ),
+        261.6,
+    ),
 }
 
 

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from blizzard_py.core.errors import BlizzardError
-from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import Gap, is_new
 from blizzard_py.ledger import Ledger
@@ -99,13 +98,13 @@ def check_range(
             )
 
 
-def is_ours(live: SourceState, ledger: Ledger, entry: Entry, *, replay: bool) -> bool:
+def is_ours(live: SourceState, ledger: Ledger, path: str, *, replay: bool) -> bool:
     """Whether a file in the range is the backfill's and not the live daemon's.
 
     ``ledger`` is the live daemon's, as of now.
     """
     if replay:
-        return not is_new(live.progress, entry.path)
-    if any(entry.path == queued.path for queued in live.queue):
+        return not is_new(live.progress, path)
+    if any(path == queued.path for queued in live.queue):
         return False
-    return bool(ledger.not_settled([entry.path]))
+    return bool(ledger.not_settled([path]))

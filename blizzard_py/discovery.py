@@ -75,10 +75,10 @@ class FirstSeen:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A part of a source: the range to list, and which files of it to take."""
+    """A part of a source: the range to list, and which paths of it to take."""
 
     within: Gap
-    takes: Callable[[Entry], bool]
+    takes: Callable[[str], bool]
 
 
 def accepts(compression: SourceCompression) -> Callable[[str], bool]:
@@ -234,11 +234,13 @@ def discover(
     places = Places(progress, source, began)
 
     def wanted(path: str) -> bool:
-        return accept(path) and places.take(path)
+        # A bounded scan counts what is taken: the rest would fill it again and again.
+        taken = accept(path) and (scope is None or scope.takes(path))
+        return taken and places.take(path)
 
     found = scan(storage, progress, wanted, concurrency, within, limit)
     now = clock()
-    entries = tuple(e for e in found.entries if scope is None or scope.takes(e))
+    entries = found.entries
     apart = places.apart
     if not progress.partitions:
         # Until something is tracked only what was found can tell which partitions are odd.

@@ -11,8 +11,8 @@ from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.model import Apart
 from blizzard_py.core.storage import FIRST_PAGE_KEYS, Storage
 from blizzard_py.core.stores import open_storage
-from blizzard_py.core.watermark import Progress, finished
-from blizzard_py.discovery import Discovery, FirstSeen, accepts, starting_point
+from blizzard_py.core.watermark import Gap, Progress, finished
+from blizzard_py.discovery import Discovery, FirstSeen, Scope, accepts, starting_point
 from blizzard_py.discovery import discover as discover_with
 from blizzard_py.state import SourceState
 from tests.memory_store import MemoryStorage
@@ -196,3 +196,15 @@ def test_a_scan_that_is_cut_says_how_far_it_went_and_the_next_goes_on() -> None:
         scans += 1
     assert taken == sorted(storage.objects)
     assert scans > 2
+
+
+def test_a_bounded_scan_is_not_filled_with_what_a_scope_leaves_to_others() -> None:
+    storage = MemoryStorage()
+    names = [f"date=1/{number}.ndjson" for number in range(10)]
+    for name in names:
+        storage.put_atomic(name, b"{}\n")
+    scope = Scope(Gap("", None), names[7:].__contains__)
+    progress = Progress(depth=1)
+    source = SourceSettings(source_uri="x", grace_period_secs=0, min_age_secs=0)
+    found = discover_with(storage, source, progress, lambda: NOW, 4, FirstSeen(), scope, 2)
+    assert [entry.path for entry in found.files][:2] == names[7:9]

@@ -14,7 +14,7 @@ from blizzard_py.core.fence import FencedFile, writer_of
 from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import order_key
-from blizzard_py.core.watermark import Progress, is_hidden, is_new
+from blizzard_py.core.watermark import Progress, is_hidden, is_new, partition_key
 from blizzard_py.discovery import accepts, check_identity, check_tracking
 from blizzard_py.rebuild.decide import (
     Frame,
@@ -283,7 +283,12 @@ class Rebuild:
             origin = ""
             if lookback is not None or known.history:
                 live = known.own.intersection(known.listed)
-                origin = origin_of(live, known.history, known.listed, depth) or lookback or ""
+                origin = origin_of(live, known.history, known.listed, depth)
+                # It began at the first batch or before: what may come above that is wanted, too.
+                first = min([now, *(record.seen_ts for record in evidence.records)])
+                wanted = lookback_floor(source.partition_filter, first)
+                if wanted is not None:
+                    origin = min(origin or wanted, wanted, key=partition_key)
         began = min([now, *(record.seen_ts for record in evidence.records[-1:])])
         frame = Frame(
             depth,

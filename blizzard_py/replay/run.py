@@ -172,7 +172,7 @@ def drain_taken(parts: Parts, drain: Drain) -> int:
     """Steps 3 and 4 for all that a replay has taken; the exit code."""
     if not Ledger(parts).has_work():
         return 0
-    code = drain(SourcePipeline(parts, Scope(_NOTHING, lambda _entry: False)))
+    code = drain(SourcePipeline(parts, Scope(_NOTHING, lambda _path: False)))
     if not code:
         Ledger(parts).settle()
     return code

@@ -147,5 +147,5 @@ def table_pipeline(
 ) -> TablePipeline:
     """A table as a worker of the poll loop."""
     table = table_settings(settings)
-    log = SimulatedLog(table, sink, pool, clocks.clock)
+    log = SimulatedLog(table, sink, pool, clocks.clock, settings.log_kept)
     return TablePipeline(table, sink, log, pool, clocks.clock, activity)  # type: ignore[arg-type]

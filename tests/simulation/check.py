@@ -27,6 +27,8 @@ class Found:
     rows: Counter[str] = field(default_factory=Counter)
     # Open letters for whole files by URI, those that a replay has put away, bad records.
     letters: Counter[str] = field(default_factory=Counter)
+    # Those of them that say that the file came later than the grace period.
+    late: Counter[str] = field(default_factory=Counter)
     put_away: Counter[str] = field(default_factory=Counter)
     records: Counter[str] = field(default_factory=Counter)
     # What the journals say of files: outcomes by source and path.
@@ -107,6 +109,7 @@ def _letters(world: World, found: Found) -> None:
                 found.records[letter["raw"]] += 1
             else:
                 found.letters[letter["path"]] += 1
+                found.late[letter["path"]] += letter["stage"] == "late"
 
 
 def _journals(world: World, found: Found) -> None:
@@ -146,6 +149,8 @@ def _file(world: World, file: SourceFile, cover: Cover, found: Found) -> list[st
         return [*wrong, f"excluded: {name} is in the table"] if came else wrong
     if not came and (file.source, file.path) in world.told_ingested and file.versions[0].rows:
         wrong.append(f"vanished: {name} was ingested as it was told, and has no rows")
+    if cover.promised and found.late[name] and not came:
+        wrong.append(f"not late: {name} was in time and is called late ({cover.why})")
     if came:
         return [*wrong, *_records(file, came[0].number, found, cover)]
     if "ingested" in found.journal.get((file.source, file.path), []) and file.versions[0].rows:

@@ -8,6 +8,7 @@ its own partition or, where partitions may be closed, in a partition above its o
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 from dataclasses import dataclass
 
@@ -15,8 +16,8 @@ from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import is_hidden, partition_key, split
 from tests.simulation import adaptor
-from tests.simulation.plan import DAY, TEMPLATES
-from tests.simulation.world import SourceFile, World
+from tests.simulation.plan import DAY, FLAT_KEYS, TEMPLATES
+from tests.simulation.world import SINK, SourceFile, World
 
 # What names may say beyond now and still be taken.
 AHEAD_SECS = 2 * DAY
@@ -35,12 +36,21 @@ class Cover:
     why: str = ""
 
 
+def _depth_found(world: World) -> int:
+    held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(0))
+    found = None if held is None else json.loads(held.data).get("partition_depth")
+    return world.plan.depth if found is None else int(found)
+
+
 class Covers:
     """The promise for all files of a run."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._depth = world.plan.depth
+        if world.settings.scan_files > FLAT_KEYS and world.settings.scan_files < 1000:
+            # Found out from what came first, one way or the other.
+            self._depth = _depth_found(world)
         self._first: dict[str, dict[str, float]] = {}
         for uri, scans in world.scans.items():
             first: dict[str, float] = {}
@@ -60,7 +70,7 @@ class Covers:
             return cover
         if name in world.inherited:
             # Its rows are the original's.
-            cover.excluded = name not in world.again
+            cover.excluded = not cover.may_repeat
             return cover
         if not settings.watermark:
             cover.promised, cover.why = True, "every name is compared"
@@ -139,7 +149,7 @@ class Covers:
         if not scans:
             return None
         filter_ = adaptor.source_settings(self._world.settings, 0).partition_filter
-        return lookback_floor(filter_, max(scan.ended for scan in scans[:1]))
+        return lookback_floor(filter_, scans[0].ended + scans[0].skew)
 
     def _is_ahead(self, path: str) -> bool:
         template = TEMPLATES.get(self._world.settings.layout)

@@ -30,9 +30,6 @@ _META = pa.struct([("partitionColumns", pa.list_(pa.string())), ("createdTime", 
 _CHECKPOINT = pa.schema([("add", _PATH), ("remove", _REMOVE), ("txn", _TXN), ("metaData", _META)])
 # The toy schema never changes but for its partition columns.
 _ROW = pa.schema([pa.field("row", pa.string())])
-# Longer than any daemon is paused, as Delta's 30 days are: who sleeps longer than that could
-# put its commit where an older one has been cleaned up.
-LOG_KEPT_SECS = 3600.0
 # How often a commit is tried on top of those that came before it.
 _RETRIES = 5
 
@@ -73,9 +70,12 @@ class Table:
 class SimulatedLog(DeltaLog):
     """One process's view of the log. ``clock`` is the process's own."""
 
-    def __init__(self, table: Any, storage: Any, pool: Any, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, table: Any, storage: Any, pool: Any, clock: Callable[[], float], kept_secs: float
+    ) -> None:
         super().__init__(table, storage, pool)
         self._clock = clock
+        self._kept_secs = kept_secs
 
     def refresh(self) -> TableState | None:
         if self._handle is not None and self._is_replaced():
@@ -183,7 +183,7 @@ class SimulatedLog(DeltaLog):
         if table is not None:
             checkpoint(self._storage, table)
             if self._table.delta_log_cleanup:
-                clean_up(self._storage, table.version, self._clock() - LOG_KEPT_SECS)
+                clean_up(self._storage, table.version, self._clock() - self._kept_secs)
 
 
 def opened(storage: Client) -> Table | None:

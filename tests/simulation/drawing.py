@@ -7,6 +7,7 @@ import random
 from tests.simulation.plan import (
     DAY,
     DEPTHS,
+    FLAT_KEYS,
     Event,
     Layout,
     Settings,
@@ -38,9 +39,7 @@ def settings(chance: random.Random) -> Settings:
     depth = None if chance.random() < 0.6 else DEPTHS[layout]
     dated = layout in {"days", "hours"}
     lookback = chance.choice((None, None, 1, 3)) if dated else None
-    skews = (0.0, 0.0, 0.0, -3.0, 2.0, 40.0)
-    if lookback is None:  # a lookback is counted from the store's time
-        skews = (*skews, 30 * DAY)
+    skews = (0.0, 0.0, 0.0, -3.0, 2.0, 40.0, 30 * DAY)
     return Settings(
         layout=layout,
         sources=chance.choices((1, 2), (5, 2))[0],
@@ -63,7 +62,8 @@ def settings(chance: random.Random) -> Settings:
         reconcile=chance.choice((200.0, 400.0)),
         log_interval=chance.choice((None, 3, 5)),
         log_clean_up=chance.random() < 0.5,
-        # Below a thousand files a scan is never bounded while the depth is unknown.
-        scan_files=chance.choice((50_000, 3)) if depth is not None else 50_000,
+        # While the depth is unknown a scan takes more than what says that there is none.
+        scan_files=chance.choice((50_000, 3 if depth is not None else FLAT_KEYS + 1)),
+        log_kept=chance.choice((600.0, 3600.0)),
         inline_names=chance.choice((2000, 2)),
     )

@@ -17,6 +17,7 @@ PLACES: dict[str, tuple[frozenset[str], str]] = {
     "checkpoint": (frozenset({"put_if"}), "_checkpoint.json"),
     "taken": (frozenset({"read"}), "_checkpoint.json"),
     "staging": (frozenset({"put", "delete", "stat", "list"}), "_blizzard/staging"),
+    "segments": (frozenset({"list", "delete"}), "_ledger/"),
     "copy": (frozenset({"copy"}), ""),
     "delete": (frozenset({"delete"}), ""),
     "letters": (frozenset({"put", "delete"}), "events_"),

@@ -17,6 +17,7 @@ from blizzard_py.core.errors import NotFound, Unavailable
 from blizzard_py.core.model import Entry
 from blizzard_py.latefiles import LateFiles
 from penguin_py import deltalog
+from tests.simulation.plan import FLAT_KEYS
 from tests.simulation.processes import Process
 from tests.simulation.scheduler import Executor
 from tests.simulation.world import Scan, World
@@ -52,6 +53,7 @@ def patched(world: World) -> Iterator[None]:
     replaced = {"ThreadPoolExecutor": pool, "uuid7": uuid7, "encode": partial(_compact, world)}
     limits = {
         "SCAN_FILES": world.settings.scan_files,
+        "FLAT_KEYS": FLAT_KEYS if world.settings.scan_files < 1000 else 1000,
         "INLINE_NAMES": world.settings.inline_names,
     }
     with (
@@ -130,7 +132,9 @@ def _watching(world: World) -> Iterator[None]:
         task = world.scheduler.current
         by = "nobody" if task is None else task.owner.name
         paths = frozenset(entry.path for entry in found.entries)
-        world.scans[storage.uri].append(Scan(by, began, world.now, paths, found.requests))
+        world.scans[storage.uri].append(
+            Scan(by, began, world.now, paths, found.requests, world.store_skew)
+        )
         return found
 
     def reported(late_files: Any, state: Any, late: Any) -> None:

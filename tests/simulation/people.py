@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from blizzard_py.core.storage import order_key
+from blizzard_py.core.storage import join, order_key
 from blizzard_py.core.watermark import is_hidden, partition_key, split
 from tests.simulation import adaptor, commands
 from tests.simulation.plan import Event, event, source_uri
@@ -55,8 +55,11 @@ def stray(director: Director, found: Event) -> None:
     if not there:
         return
     world.deeds["strays"] += 1
-    # Above the newest and below all that are to come, as far as names sort in time.
-    name = there[-1].removesuffix(".parquet") + f"-{world.deeds['strays']}.parquet"
+    # Above the newest and below all that are to come, as far as names sort in time; or above
+    # these as well.
+    folder, _, newest = there[-1].rpartition("/")
+    stem = "z" if found.get("high") else newest.removesuffix(".parquet")
+    name = join(folder, f"{stem}-{world.deeds['strays']}.parquet")
     data = b"junk that is long enough" if found["junk"] else sink.get(there[-1]).data
     world.counts["strays in the table"] += 1
     sink.put(name, data)
@@ -109,7 +112,9 @@ def checkpoint_lost(director: Director, found: Event) -> None:
         world.fresh.add(0)
 
     remedies = {"back": back, "rebuild": rebuilt, "fresh": fresh}
-    _after(world, found["secs"], remedies[found.get("remedy", "back")])
+    # What the original did stands in its checkpoint and nowhere else.
+    remedy = "back" if world.deeds["original"] else found.get("remedy", "back")
+    _after(world, found["secs"], remedies[remedy])
 
 
 def _begun(world: World, number: int) -> bool:

@@ -13,6 +13,8 @@ from typing import Any, Literal
 # Noon of a day in the middle of winter.
 START = 1_706_443_200.0
 DAY = 86_400.0
+# After so many files and no directory a source is flat, where scans are bounded low.
+FLAT_KEYS = 5
 
 Layout = Literal["days", "hours", "regions", "flat"]
 
@@ -48,6 +50,9 @@ class Settings:
     # Limits of the product that are set low, so that small runs meet them.
     scan_files: int = 50_000
     inline_names: int = 2000
+    # How long the log's entries are kept behind a log checkpoint: longer than any daemon is
+    # paused, since one that sleeps longer could commit where an older entry has been.
+    log_kept: float = 3600.0
     # Whether the configuration names another place than the files were at.
     moved: bool = False
     # What sources are called before their number, and whether they have an `id:` that stays.

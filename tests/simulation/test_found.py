@@ -103,6 +103,41 @@ FOUND = {
         ),
         252.0,
     ),
+    # It took the lowest partition that was ingested for the beginning, which lay below it.
+    "a checkpoint rebuilt while the lookback's older days are empty": Plan(
+        130_134,
+        Settings(lookback=3),
+        (
+            write(-560.3, f"{DAY}/1706442639-001.ndjson"),
+            event(26.3, "checkpoint_lost", secs=30.0, remedy="rebuild"),
+            write(31.3, "date=2024-01-27/1706443231-006.ndjson"),
+        ),
+        92.0,
+    ),
+    # The sweep took a file that the backfill had tried and was going to try again.
+    "a late sweep that ingests beside a backfill": Plan(
+        130_166,
+        Settings(lookback=1, late_files="ingest"),
+        (
+            write(225.6, f"{DAY}/1706443425-027.ndjson"),
+            event(235.4, "backfill"),
+            write(458.8, "date=2024-01-23/1706443658-052.ndjson", unreadable=200.0),
+        ),
+        410.0,
+    ),
+    # Its sweep was not due before the time that a wrong clock had noted.
+    "a committer whose clock was ahead for a while": Plan(
+        150_020,
+        Settings(layout="hours", partitioned=True, penguin_tracked=2),
+        (
+            write(-712.1, "date=2024-01-23/hour=11/1706442487-005.ndjson"),
+            write(-1.8, f"{DAY}/hour=11/1706443198-001.ndjson"),
+            event(53.9, "clock", who="penguin", secs=3600.0),
+            write(139.7, f"{DAY}/hour=12/1706443334-018.ndjson"),
+            write(201.6, "date=2024-01-26/hour=12/1706443401-028.ndjson"),
+        ),
+        261.6,
+    ),
 }
 
 

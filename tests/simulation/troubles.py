@@ -158,6 +158,26 @@ def stale_sweeper(drawing: Drawing) -> None:
         write(drawing, at + 10 * chance.random())
 
 
+def stale_folder(drawing: Drawing) -> None:
+    """One that starts is paused at the segments of names, while another folds them anew."""
+    at = drawing.now
+    drawing.add(at, "kill", who="blizzard", secs=5.0)
+    drawing.add(
+        at,
+        "fault",
+        who="blizzard",
+        next=True,
+        fault="pauses_before",
+        place="segments",
+        countdown=drawing.chance.randrange(3),
+        secs=drawing.settings.sweep * drawing.chance.choice((1.5, 3.0)),
+    )
+    drawing.add(at + drawing.settings.sweep, "rival", who="blizzard")
+    for _ in range(3):
+        write(drawing, at + drawing.settings.sweep * drawing.chance.random())
+    drawing.now += drawing.settings.sweep
+
+
 def rival(drawing: Drawing) -> None:
     drawing.add(drawing.now + 10 * drawing.chance.random(), "rival", who=_who(drawing))
 
@@ -279,7 +299,7 @@ def mirror(drawing: Drawing) -> None:
 def stray(drawing: Drawing) -> None:
     """Somebody drops a file into the table's directory: junk, or one that is there already."""
     at = drawing.now + 30 * drawing.chance.random()
-    drawing.add(at, "stray", junk=drawing.one_in(2))
+    drawing.add(at, "stray", junk=drawing.one_in(2), high=drawing.one_in(3) or None)
 
 
 def lifecycle(drawing: Drawing) -> None:
@@ -330,6 +350,7 @@ TROUBLES: dict[str, tuple[float, Callable[[Drawing], None]]] = {
     "stall": (4, stall),
     "stale_starter": (2, stale_starter),
     "stale_sweeper": (1, stale_sweeper),
+    "stale_folder": (0.5, stale_folder),
     "rival": (1, rival),
     "lost_answer": (2, lost_answer),
     "late_landing": (2, late_landing),

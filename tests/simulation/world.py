@@ -49,6 +49,8 @@ class Scan:
     ended: float
     paths: frozenset[str]
     requests: int
+    # How far the store's clock was off.
+    skew: float
 
 
 class World:

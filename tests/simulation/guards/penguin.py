@@ -60,10 +60,10 @@ def mirror_follows_the_log(_world: World) -> Iterator[None]:
             self._view.save(replace(memory, progress=moved), now)
         return real(self, plan, memory, moved, now)
 
-    def believed(table: Any, storage: Any, log: Any, state: Any) -> Any:
+    def believed(table: Any, storage: Any, log: Any, state: Any, folded: int) -> Any:
         path = recovery.mirror_path(table.state_name)
         mirror = recovery.checkpoint.load(storage, path, recovery.mirror_from_json)
-        known = remembered(table, storage, log, state)
+        known = remembered(table, storage, log, state, folded)
         if mirror is None or known is None:
             return known
         return replace(known, progress=mirror.progress)

@@ -48,9 +48,13 @@ def test_every_test_that_a_guarantee_names_exists() -> None:
 
 
 def test_every_guarantee_names_a_test() -> None:
+    # The guards are held by the simulator itself.
+    promises, _, _ = (
+        (ROOT / "docs/guarantees.md").read_text(encoding="utf-8").partition("## The guards")
+    )
     rows = [
         line
-        for line in (ROOT / "docs/guarantees.md").read_text(encoding="utf-8").splitlines()
+        for line in promises.splitlines()
         if line.startswith("| ") and "promise | proved by" not in line
     ]
     assert rows

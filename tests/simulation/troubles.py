@@ -268,6 +268,16 @@ def half_published(drawing: Drawing) -> None:
     """A daemon dies between two outputs, and is down until polls have passed their names."""
     for number in range(drawing.settings.sources):
         write(drawing, drawing.now, manner="in_order", source=number)
+    if drawing.one_in(2):  # the name that was made last is there first
+        drawing.add(
+            drawing.now,
+            "fault",
+            who="blizzard",
+            fault="hangs",
+            place="journal",
+            countdown=0,
+            secs=5.0,
+        )
     drawing.add(
         drawing.now, "fault", who="blizzard", fault="dies_before", place="copy", countdown=1
     )

@@ -108,9 +108,12 @@ def check_identity(
     """Raise `StateError` if the state is another source's, or of files that lie elsewhere.
 
     With an ``id`` of its own a source may have been renamed; its files may not have moved.
+    Where nothing was begun yet, a place that was mistaken may still be corrected.
     """
     known = state.source
-    if known is None:
+    progress = state.progress
+    begun = progress.value is not None or progress.partitions or state.processed
+    if known is None or not (begun or state.in_flight or state.queue or state.retries):
         return
     names = (known.pipeline, known.source)
     if own_id is None and names != (parts_identity.pipeline, parts_identity.source):

@@ -108,7 +108,7 @@ def spoken(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dt.datetime):
-        return value.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+        return value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
     return None if value is None else str(value)
 
 

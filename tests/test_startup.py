@@ -69,7 +69,8 @@ def test_blizzard_polls_without_loading_spark(config: Path) -> None:
 
 def test_penguin_commits_without_loading_spark(config: Path, tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
-    pq.write_table(pa.table({"n": [1, 2]}), tmp_path / "lake" / "0.parquet")
+    ours = pa.table({"n": [1, 2]}).replace_schema_metadata({"blizzard.output_id": "a/b/1/1/0"})
+    pq.write_table(ours, tmp_path / "lake" / "0.parquet")
     loaded = loaded_by_a_run("penguin_py", config)
     assert "deltalake" in loaded
     assert list((tmp_path / "lake" / "_delta_log").glob("*.json"))

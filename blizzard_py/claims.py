@@ -25,12 +25,12 @@ from blizzard_py.coldstart import check_cold_start
 from blizzard_py.core.errors import BlizzardError
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import is_hidden, is_new, partition_key
-from blizzard_py.discovery import Places, accepts
+from blizzard_py.discovery import Places, accepts, check_identity, check_tracking
 from blizzard_py.letters import LetterObject
 from blizzard_py.outofturn import under_way
 from blizzard_py.settrack import SetTracker
 from blizzard_py.siblings import BACKFILL, backfills_of, replays_of
-from blizzard_py.state import STATE_FOLDER, SourceState
+from blizzard_py.state import STATE_FOLDER, SourceState, checkpoint_path
 from blizzard_py.statefile import read_ledger, read_state
 
 # A partition that is kept apart and will be looked at within this time is the live
@@ -226,6 +226,18 @@ class Claims:
 
     def _range_of(self, source_id: str) -> str:
         return source_id.removeprefix(f"{self._live.id}{BACKFILL}")
+
+
+def check_live(live: Parts) -> None:
+    """Raise `StateError` where the live daemon would be refused, before anything is written.
+
+    A replay's own checkpoint would else be of files that the right configuration does not name.
+    """
+    state = read_state(live.stores.sink, live.id)
+    if state is not None:
+        where = f"{live.stores.sink.uri}/{checkpoint_path(live.id)}"
+        check_identity(state, live.identity, live.source.id, where)
+        check_tracking(state, live.source, where)
 
 
 def _live_state(live: Parts) -> SourceState:

@@ -233,6 +233,18 @@ class Claims:
         return source_id.removeprefix(f"{self._live.id}{BACKFILL}")
 
 
+def check_live(live: Parts) -> None:
+    """Raise `StateError` where the live daemon would be refused, before anything is written.
+
+    A replay's own checkpoint would else be of files that the right configuration does not name.
+    """
+    state = read_state(live.stores.sink, live.id)
+    if state is not None:
+        where = f"{live.stores.sink.uri}/{checkpoint_path(live.id)}"
+        check_identity(state, live.identity, live.source.id, where)
+        check_tracking(state, live.source, where)
+
+
 def _live_state(live: Parts) -> SourceState:
     state = read_state(live.stores.sink, live.id)
     if state is None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from blizzard_py.batch import Parts
-from blizzard_py.claims import Claims
+from blizzard_py.claims import Claims, check_live
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry
 from blizzard_py.journal import Ingested, Journal
@@ -84,6 +84,7 @@ class GivenFiles:
         Raises `FencedError` if another replay of the source takes over, `StateError`,
         `StorageError`; then run it again.
         """
+        check_live(self.live)
         ledger = Ledger(self.files)
         journal = Journal(self.live.stores.sink, self.files.id, self.live.concurrency)
         before, known = ledger.peek(), set(journal.batches())

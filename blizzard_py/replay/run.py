@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from blizzard_py.batch import Parts
-from blizzard_py.claims import BatchInFlight, Claims
+from blizzard_py.claims import BatchInFlight, Claims, check_live
 from blizzard_py.core.errors import NotFound
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.watermark import Gap
@@ -96,6 +96,7 @@ class Replay:
         Raises `FencedError` if another replay of the source takes over, `StorageError`;
         then run it again.
         """
+        check_live(self.live)
         before = self._totals()
         outcomes: list[Outcome] = []
         begun = self._letters_left()

@@ -138,6 +138,17 @@ FOUND = {
         ),
         261.6,
     ),
+    # Their own checkpoint was of files that the right configuration does not name.
+    "files given under a wrong source_uri": Plan(
+        1,
+        Settings(),
+        (
+            *(write(70.0 + i, f"{DAY}/170644323{i}-01{i}.ndjson", flavour="v2") for i in range(3)),
+            event(274.3, "misconfigured", what="source_uri", secs=60.0),
+            event(309.0, "ingest", count=1, fault="dies_after", place="write", countdown=3),
+        ),
+        370.0,
+    ),
 }
 
 

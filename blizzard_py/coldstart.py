@@ -16,7 +16,7 @@ from blizzard_py.core import checkpoint
 from blizzard_py.core.errors import ColdStartRefused
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.journal import Journal
-from blizzard_py.siblings import BACKFILL, checkpoints
+from blizzard_py.siblings import checkpoints, is_backfill
 from blizzard_py.state import (
     MOVED_DOCUMENT,
     MOVED_TO,
@@ -73,7 +73,7 @@ def _traces(parts: Parts, sink: Storage) -> Iterator[str]:
 
 def _other_names(parts: Parts, sink: Storage) -> Iterator[str]:
     for source_id in checkpoints(sink):
-        if source_id == parts.id or "~" in source_id or BACKFILL in source_id:
+        if source_id == parts.id or "~" in source_id or is_backfill(source_id):
             continue
         path = checkpoint_path(source_id)
         document = checkpoint.load(sink, path, lambda found, _where: found)

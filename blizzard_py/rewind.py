@@ -107,6 +107,9 @@ def moved(state: SourceState, partition: str, name: str) -> SourceState:
         state,
         progress=progress,
         in_flight=(),
+        # The journal must not bring names back that are to come again; those that stay done
+        # the checkpoint lists itself.
+        window=(),
         # What is new again is for polls to find; it must not be done twice.
         queue=tuple(entry for entry in state.queue if not is_new(progress, entry.path)),
     )

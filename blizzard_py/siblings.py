@@ -23,7 +23,12 @@ def replays_of(live_id: str) -> tuple[str, str]:
 
 def backfills_of(sink: Storage, live_id: str) -> tuple[str, ...]:
     """The ids of a source's backfills so far. Raises `StorageError`."""
-    return checkpoints(sink, f"{live_id}{BACKFILL}")
+    return tuple(filter(is_backfill, checkpoints(sink, f"{live_id}{BACKFILL}")))
+
+
+def is_backfill(source_id: str) -> bool:
+    """Whether an id is a backfill's: a range follows. A source may be called ``x_backfill_old``."""
+    return ".." in source_id.partition(BACKFILL)[2]
 
 
 def siblings_of(sink: Storage, live_id: str) -> tuple[str, ...]:

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from blizzard_py.core import checkpoint
-from blizzard_py.core.errors import StateError
+from blizzard_py.core.errors import StateError, Unavailable
 from blizzard_py.core.storage import Storage, order_key
 from blizzard_py.core.watermark import PartitionProgress, Progress, split
 from blizzard_py.journal import Journal, Record
 from blizzard_py.ledger import Ledger
+from blizzard_py.processed import Segment
 from blizzard_py.state import SourceState, checkpoint_path, state_from_json
 
 # A segment that is gone was replaced since the checkpoint was read: so often it is read again.
@@ -28,20 +29,38 @@ def read_state(sink: Storage, source_id: str) -> SourceState | None:
 
 
 def read_ledger(sink: Storage, source_id: str) -> Ledger:
-    """Everything that a source has settled up to now. Raises `StateError`, `StorageError`."""
+    """Everything that a source has settled up to now. Raises `StateError`, `StorageError`.
+
+    Its owner may fold the journal while we read, and remove what it has folded: only if the
+    checkpoint still lists the same segments afterwards, nothing has slipped through.
+    """
     looks = _LOOKS
+    segments = _segments(sink, source_id)
     while True:
         looks -= 1
-        state = checkpoint.load(sink, checkpoint_path(source_id), state_from_json)
         ledger = Ledger(sink, source_id)
         try:
-            ledger.load(() if state is None else state.ledger)
+            ledger.load(segments)
+            ledger.look()
         except StateError:
             if not looks:
                 raise
-        else:
-            ledger.look()
+            segments = _segments(sink, source_id)
+            continue
+        now = _segments(sink, source_id)
+        if now == segments:
             return ledger
+        if not looks:
+            raise Unavailable(
+                f"{sink.uri}/{checkpoint_path(source_id)}: changes faster than it can be read;"
+                " try again"
+            )
+        segments = now
+
+
+def _segments(sink: Storage, source_id: str) -> tuple[Segment, ...]:
+    state = checkpoint.load(sink, checkpoint_path(source_id), state_from_json)
+    return () if state is None else state.ledger
 
 
 def whole(sink: Storage, source_id: str, state: SourceState) -> SourceState:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -326,3 +327,17 @@ def test_a_sweep_whose_daemon_dies_anywhere_tells_of_a_file_once(dies: int) -> N
     assert letter_paths(world) == ["d=1/0.ndjson"]
     assert "new" in world.rows()
     assert "late" not in world.rows()
+
+
+def test_partitions_behind_a_time_are_not_odd_however_many_they_are() -> None:
+    """``date=…/run=<id>``: four new partitions an hour, all of them are looked at."""
+    world = World()
+    pipeline = world.pipeline()
+    for number in range(4 * 48):
+        day = dt.datetime.fromtimestamp(world.now, dt.UTC).strftime("%Y-%m-%d")
+        run = uuid.UUID(int=number * 0x9E3779B97F4A7C15F39CC0605CEDC834 % 2**128)
+        at(world, f"date={day}/run={run}/a.ndjson", f"{number:03d}")
+        world.now += 900
+        poll(world, pipeline)
+    assert world.rows() == [f"{number:03d}" for number in range(4 * 48)]
+    assert not letter_paths(world)

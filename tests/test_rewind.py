@@ -209,3 +209,19 @@ def test_a_source_without_any_watermark_left_is_to_be_reset() -> None:
         rewind.moved(rewind.stored(world.pipeline()).state, "", "")
     assert rewind.moved(SourceState(Progress("Idle", "9", depth=0)), "", "1").progress.value == "1"
     assert isinstance(world.pipeline(), SourcePipeline)
+
+
+@pytest.mark.parametrize("name", ["", "1.json"])
+def test_names_in_grace_come_again_too_when_a_scan_of_their_own_saw_them(name: str) -> None:
+    """Their batch is named for the journal's sake, which must not bring them back."""
+    world = World(grace_period_secs=300)
+    world.put("date=2024-01-02/1.json", "x")
+    world.drain()
+    world.now += 30
+    for row in ("1", "2"):
+        world.put(f"{DAY}/{row}.json", row)
+    world.drain()
+    told = set_to(world, name)
+    world.drain()
+    assert world.rows() == sorted(["1", "2", "x", *(p[-6] for p in told.again)])
+    assert told.again

@@ -77,13 +77,15 @@ def raised(
 
 
 def _in_use(tracked: Sequence[str], now: float) -> list[str]:
-    """The newest partition of each family whose time is not over for long."""
+    """The lowest of the newest partitions of each family whose time is not over for long."""
     newest: dict[str, tuple[float, str]] = {}
     for partition in tracked:
         span = span_of(partition)
         if span is not None and span.end + IN_USE_SECS >= now:
             family = family_of(partition)
-            newest[family] = max(newest.get(family, (0.0, "")), (span.begin, partition))
+            # They come in their order: of those with one time the first one is kept.
+            if span.begin > newest.get(family, (-1.0, ""))[0]:
+                newest[family] = span.begin, partition
     return [f"{partition}/" for _, partition in newest.values()]
 
 

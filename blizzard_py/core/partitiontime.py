@@ -58,12 +58,15 @@ def is_timed(partition: str) -> bool:
 
 
 def family_of(partition: str) -> str:
-    """What the partitions of one kind have in common: the name without its numbers.
+    """What the partitions of one kind have in common: the name up to its time, without numbers.
 
     ``region=eu/date=2024-01-28`` and ``region=us/date=2024-01-28`` are of two families: writers
-    that follow one another in time within a family need not do so across them.
+    that follow one another in time within a family need not do so across them. What lies
+    behind the time (``date=2024-01-28/run=…``) changes nothing about that.
     """
-    return _NUMBER.sub("#", partition)
+    components = partition.split("/")
+    first = next((n for n in range(len(components)) if span_of(components[n])), len(components))
+    return _NUMBER.sub("#", "/".join(components[: first + 1]))
 
 
 def _hour(rest: list[str]) -> str | None:

@@ -1,0 +1,82 @@
+"""What others tell of a file: neighbours that are called like backfills, ledgers being folded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from blizzard_py.claims import Claims
+from blizzard_py.coldstart import check_cold_start
+from blizzard_py.core.errors import ColdStartRefused
+from blizzard_py.pipeline import SourcePipeline
+from blizzard_py.publish import fresh_names
+from blizzard_py.siblings import backfills_of
+from tests.pipeline_world import LineEngine, World
+from tests.promise_world import DAY, at, gated, letter_paths, poll, polls, sweeps
+
+
+def neighbour(world: World) -> tuple[World, SourcePipeline]:
+    """A source ``main_backfill_old`` of the same pipeline, with files of its own."""
+    other = World(source_uri="mem://old")
+    other.sink, other.source.uri = world.sink, "mem://old"
+    other.engine = LineEngine(other.source, world.sink)
+    parts = other.pipeline()._parts
+    return other, SourcePipeline(replace(parts, source_name="main_backfill_old"))
+
+
+def test_a_source_whose_name_looks_like_a_backfill_settles_nothing_for_its_neighbour() -> None:
+    world = World()
+    other, worker = neighbour(world)
+    at(other, "d=1/a.ndjson", "theirs")
+    other.drain(worker)
+    at(world, "d=1/m.ndjson", "m")
+    pipeline = polls(world, poll(world), 20)
+    at(world, "d=1/a.ndjson", "late")
+    sweeps(world, pipeline)
+    assert letter_paths(world) == ["d=1/a.ndjson"]
+    assert backfills_of(world.sink, "events_main") == ()
+    assert Claims(world.pipeline()._parts, {}).claim("d=1/a.ndjson").standing == "free"
+
+
+def test_its_checkpoint_is_a_trace_of_earlier_work_like_any_other() -> None:
+    world = World()
+    other, worker = neighbour(world)
+    at(other, "d=1/a.ndjson", "theirs")
+    other.drain(worker)
+    renamed = replace(other.pipeline()._parts, source_name="history")
+    with pytest.raises(ColdStartRefused, match="main_backfill_old_checkpoint"):
+        check_cold_start(renamed)
+
+
+def test_what_is_folded_and_pruned_while_the_ledger_is_read_is_not_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A daemon that was down for a month starts while a command asks what was done."""
+    world = World()
+    for place in ("blizzard_py.pipeline", "blizzard_py.latefiles"):
+        monkeypatch.setattr(f"{place}.uuid7", lambda: fresh_names(1, world.now)[0])
+    at(world, "d=1/a.ndjson", "a")
+    at(world, "d=1/b.ndjson", "b")
+    polls(world, poll(world), 20)
+    at(world, "d=2/a.ndjson", "c")
+    polls(world, None, 20)
+    world.now += 31 * DAY
+    journal = [path for path in world.sink.objects if "/journal/" in path]
+    calls = 0
+
+    def gate(_call: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == wakes:
+            polls(world, None, 3)
+
+    before = dict(world.sink.objects)
+    for wakes in range(1, 40):
+        world.sink.objects = dict(before)
+        calls = 0
+        parts = gated(world, gate)._parts
+        assert Claims(parts, {}).claim("d=1/a.ndjson").standing == "rows", wakes
+        if calls < wakes:
+            break
+    assert not set(journal) & set(world.sink.objects) or calls < wakes

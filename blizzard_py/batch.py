@@ -6,7 +6,6 @@ See `blizzard_py.pipeline` for the steps and why their order makes it exactly-on
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -23,10 +22,11 @@ from blizzard_py.journal import Journal
 from blizzard_py.meter import Meter
 from blizzard_py.partitioning import PartitionError, partition_of
 from blizzard_py.progress import advanced, hold_all, judged, named, prepared, renamed, restarted
-from blizzard_py.publish import clear_older, fresh_names, publish, staging_of, unpublished
+from blizzard_py.publish import OutputNames, clear_older, publish, staging_of, unpublished
 from blizzard_py.settings import Engine, FieldSpec, IngestJob, IngestSettings, JobFile
 from blizzard_py.settrack import SetTracker
 from blizzard_py.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
+from blizzard_py.sourceclock import elapsed
 from blizzard_py.state import Batch, Identity, PlannedOutput, SourceState
 from blizzard_py.tablelog import delta_versions
 
@@ -61,7 +61,7 @@ class Parts:
     engine: Engine
     concurrency: int
     clock: Callable[[], float]
-    monotonic: Callable[[], float] = time.monotonic
+    monotonic: Callable[[], float] = elapsed
     suffix: str = ""
     meter: Meter = field(default_factory=Meter)
     activity: SourceActivity | None = None
@@ -131,6 +131,7 @@ class BatchRunner:
         self._journal = Journal(self._sink, parts.id, parts.concurrency)
         self._letters = DeadLetters(parts.stores.dlq, parts.letters_id, parts.stores.source.uri)
         self._settings = parts.ingest if parts.infer is None else None
+        self._names = OutputNames()
         self._failures = 0
         self._job: str | None = None
         self._thread = ThreadPoolExecutor(1, f"ingest {parts.name}")
@@ -167,10 +168,11 @@ class BatchRunner:
             self._save(state)
             state, ready, started = self.prepare(state, self.start(again))
             self._save(state)
+            self._letters.drop_earlier(ready)
             return self.finish(state, ready, started, hold_all)
         found = unpublished(self._sink, batch.outputs, self._parts.concurrency)
         self._check_published(batch, found.nowhere)
-        names = fresh_names(len(found.staged), self._now())
+        names = self._names.fresh(len(found.staged), self._now())
         missing = dict(zip((o.staged for o in found.staged), names, strict=True))
         state, ready = renamed(state, batch, missing)
         if missing:
@@ -254,7 +256,7 @@ class BatchRunner:
                     stage=file.stage,
                     error=file.error,
                 )
-        names = fresh_names(len(result.outputs), self._now())
+        names = self._names.fresh(len(result.outputs), self._now())
         outputs = named(result.outputs, names)
         log.info("batch_ingested", outputs=len(outputs), tasks=result.tasks)
         ready = prepared(state, batch, outputs, finished, result.letters, self._now())
@@ -269,7 +271,9 @@ class BatchRunner:
         publish(self._sink, ready.outputs, self._parts.concurrency)
         state = self._advance(state, ready, lowest)
         self._sink.delete_tree(staging_of(self._parts.id, self._epoch(), ready.batch))
-        self._failures += sum(f.outcome == "quarantined" for f in ready.finished)
+        self._failures += sum(
+            f.outcome == "quarantined" and f.stage != "late" for f in ready.finished
+        )
         rows = sum(o.rows for o in ready.outputs)
         self._parts.meter.done(len(ready.files), sum(f.size for f in ready.files), rows)
         self._log.info(

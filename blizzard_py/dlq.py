@@ -77,10 +77,10 @@ class DeadLetters:
         Durable on return. Holds a block of each task's records, however many there
         are. Raises `StateError` if they are staged no more and were not copied.
         """
-        if not batch.letters:
-            return None
         name = f"{batch.batch}.records"
         path = join(self._source_id, f"{name}.ndjson")
+        if not batch.letters:
+            return None
         if any(sink.stat(letters.staged) is None for letters in batch.letters):
             self._check_kept(path, name)
             return f"{self._storage.uri}/{path}"
@@ -100,6 +100,16 @@ class DeadLetters:
         self._storage.sync(temporary)
         self._storage.rename(temporary, path)
         return f"{self._storage.uri}/{path}"
+
+    def drop_earlier(self, batch: Batch) -> None:
+        """Remove letters that an earlier attempt at a batch wrote, where none were committed.
+
+        Older releases wrote them before they had committed.
+        """
+        if all(file.outcome != "quarantined" for file in batch.finished):
+            self._storage.delete(join(self._source_id, f"{batch.batch}.ndjson"))
+        if not batch.letters:
+            self._storage.delete(join(self._source_id, f"{batch.batch}.records.ndjson"))
 
     def tidy(self, batch: Batch) -> None:
         """Remove what a crash left of copying the batch's records."""

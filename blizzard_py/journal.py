@@ -43,10 +43,11 @@ _READ_TOGETHER = 64
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One batch of the journal: its id, when its files were seen, their outcomes by path."""
+    """One batch of the journal: its id, when its files were seen and settled, their outcomes."""
 
     batch: str
     seen_ts: float
+    finished_ts: float
     outcomes: dict[str, str]
 
     @property
@@ -148,6 +149,7 @@ def _record(read: Fields, where: str) -> Record:
     return Record(
         read("batch", str),
         read("started_ts", float) if seen is None else seen,
+        read("finished_ts", float),
         {file("path", str): file("outcome", str) for file in files},
     )
 
@@ -184,6 +186,11 @@ class Ingested:
         self._journal = Journal(storage, source_id, concurrency)
         self._read: set[str] = set()
         self._batches: dict[str, str] = {}
+        self._finished: dict[str, float] = {}
+
+    def since(self, moment: float) -> set[str]:
+        """The paths that were ingested after a moment (epoch seconds). Raises as `batches` does."""
+        return {path for path in self.batches() if self._finished[path] > moment}
 
     def batches(self) -> dict[str, str]:
         """Paths with the batch that ingested them, up to what the journal holds now.
@@ -193,9 +200,7 @@ class Ingested:
         fresh = [batch for batch in self._journal.batches() if batch not in self._read]
         for record in self._journal.read(fresh):
             self._read.add(record.batch)
-            self._batches |= {
-                path: record.batch
-                for path, outcome in record.outcomes.items()
-                if outcome == "ingested"
-            }
+            done = [path for path, outcome in record.outcomes.items() if outcome == "ingested"]
+            self._batches |= dict.fromkeys(done, record.batch)
+            self._finished |= dict.fromkeys(done, record.finished_ts)
         return self._batches

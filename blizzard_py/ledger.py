@@ -61,8 +61,11 @@ class Ledger:
         self._beside.clear()
 
     def outgrows(self, files: int) -> bool:
-        """Whether it holds so much more than the source that it is time to `forget`."""
-        return len(self._set) > 2 * len(_MARKS) * files + TAIL
+        """Whether it holds so much more than the source that it is time to `forget`.
+
+        Never by a source that shows nothing: that is rather a disk that is not there.
+        """
+        return files > 0 and len(self._set) > 2 * len(_MARKS) * files + TAIL
 
     def fold(self) -> tuple[Segment, ...] | None:
         """Take in what the journal has more; the segments to save, then `saved`. None: nothing."""

@@ -30,16 +30,17 @@ class OutOfTurn:
         self._is_replay = parts.is_replay
         self._ingested = Ingested(self._sink, self._replay_id, parts.concurrency)
 
-    def among(self, entries: Sequence[Entry]) -> list[Entry]:
+    def among(self, entries: Sequence[Entry], anew_ts: float) -> list[Entry]:
         """Those of the files that are the replay's, done or not.
 
+        Done before ``anew_ts`` they are not: then an operator had the source start over.
         Raises `StateError`, `StorageError`.
         """
         # The state first: what it has not finished yet the journal may have by now.
         state = self._state(entries)
         if state is None:
             return []
-        taken = {*under_way(state), *self._ingested.batches()}
+        taken = {*under_way(state), *self._ingested.since(anew_ts)}
         return [entry for entry in entries if entry.path in taken]
 
     def unfinished(self, entries: Sequence[Entry]) -> list[Entry]:

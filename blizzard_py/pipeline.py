@@ -128,7 +128,7 @@ class SourcePipeline(SourceView):
         queued = {entry.path for entry in state.queue}
         late = [entry for entry in state.queue if entry.path not in waiting]
         fresh = [e for e in found.files if e.path not in waiting and e.path not in queued]
-        taken = self._out_of_turn.among(fresh)
+        taken = self._out_of_turn.among(fresh, state.anew_ts)
         if taken:
             paths = {entry.path for entry in taken}
             fresh = [entry for entry in fresh if entry.path not in paths]
@@ -320,6 +320,8 @@ class SourcePipeline(SourceView):
         )
         self._clock.set(self._file.now())
         state = cold if found is None else whole(sink, source_id, found)
+        if found is None and self._fresh:
+            state = replace(state, anew_ts=self._clock())
         kept = replace(state, source=self._parts.identity)
         state = clamped(kept, self._clock())
         if state != kept:

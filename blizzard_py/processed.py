@@ -147,7 +147,8 @@ class ProcessedSet:
         """The change that follows from a full listing; None while there is nothing to do.
 
         ``listed`` are all paths at the source, as digests, ``now`` epoch seconds. Call it with
-        every complete listing and never with a part of one. While the set is
+        every complete listing and never with a part of one; an empty one is rather a
+        disk that is not there, and forgets nothing. While the set is
         not much longer than the listing this costs nothing. After it is, the
         names missed are noted, and dropped if they are still missing
         `FORGET_SECS` later; a file that comes back after that is a new file.
@@ -155,7 +156,7 @@ class ProcessedSet:
         mark = self._missing
         names = () if mark is None else (mark.segment.name,)
         unmarked = Change(self._parts, _NONE, None, names)
-        if len(self) <= 2 * len(listed) + TAIL:
+        if not len(listed) or len(self) <= 2 * len(listed) + TAIL:
             return None if mark is None else unmarked
         if mark is None:
             return Change(self._parts, self._absent(listed), now, ())

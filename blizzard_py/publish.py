@@ -39,9 +39,9 @@ T = TypeVar("T")
 
 STAGING_FOLDER = f"{STATE_FOLDER}/staging"
 _EPOCH = re.compile(r"\d{8}")
-# Version 7 and the variant of RFC 9562; how many names a millisecond has in order.
+# Version 7 and the variant of RFC 9562, and the bits behind the version: a counter.
 _SHAPE = 7 << 76 | 2 << 62
-_PER_MILLI = 1 << 12
+_COUNTER_BITS = 12
 
 
 def staging_of(source_id: str, epoch: int, batch: str) -> str:
@@ -65,21 +65,26 @@ def clear_older(storage: Storage, source_id: str, epoch: int) -> None:
             storage.delete_tree(join(root, folder))
 
 
-def fresh_names(count: int, now: float) -> list[str]:
-    """UUIDv7 names (RFC 9562), in increasing order; ``now`` is in epoch seconds.
+class OutputNames:
+    """Names of outputs: UUIDv7 (RFC 9562), each greater than every one that it gave before.
 
     A committer looks behind the names that it has seen, so the time in them is to be
     the store's and not that of this machine, which the next daemon need not share.
     """
-    millis = int(now * 1000)
-    return [
-        str(
-            uuid.UUID(
-                int=_SHAPE | (millis + n // _PER_MILLI) << 80 | n % _PER_MILLI << 64 | _bits()
-            )
-        )
-        for n in range(count)
-    ]
+
+    def __init__(self) -> None:
+        self._last = 0  # milliseconds and, in the lowest twelve bits, a counter within each
+
+    def fresh(self, count: int, now: float) -> list[str]:
+        """So many names in increasing order; ``now`` is in epoch seconds."""
+        first = max(int(now * 1000) << _COUNTER_BITS, self._last + 1)
+        self._last = first + count - 1
+        return [_name(first + n) for n in range(count)]
+
+
+def _name(place: int) -> str:
+    millis, counter = place >> _COUNTER_BITS, place & ((1 << _COUNTER_BITS) - 1)
+    return str(uuid.UUID(int=_SHAPE | millis << 80 | counter << 64 | _bits()))
 
 
 def _bits() -> int:

@@ -192,7 +192,11 @@ def change(
             "the daemon saved at the same moment and is fenced now; nothing was changed, so look"
             " again and repeat"
         )
-    file.save(state_to_json(edit(state), now))
+    after = edit(state)
+    if after.progress.state == "Initial":
+        # It starts over: also what replays have ingested comes again.
+        after = replace(after, anew_ts=file.now())
+    file.save(state_to_json(after, now))
     return backup
 
 

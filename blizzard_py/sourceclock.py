@@ -9,7 +9,14 @@ disk the store's clock is the machine's, as of the start.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+
+
+def elapsed() -> float:
+    """Seconds that passed since some moment, those asleep included where the machine can tell."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux has the former
+    return time.clock_gettime(clock)
 
 
 class SourceClock:

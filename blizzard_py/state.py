@@ -14,12 +14,14 @@ On top of the shared format (`blizzard_py.core.checkpoint`) come:
 * ``origin``: the floor that the cold start had, ``""`` if it read everything;
 * ``processed``: the segments of the processed set, for a source without watermark;
 * ``letters``: dead-letter objects that a replay has taken and not put away yet;
+* ``anew_ts``: when an operator had it start over: what replays took before counts no more;
 * ``totals``: counts since the pipeline's first batch.
 
 **Names in grace** stand under ``recent`` while they are few. When there are more than
 `INLINE_NAMES`, those whose batches the journal has are left out, ``window`` names these
 batches, and ``schema_version`` is 2: so a save costs the same however many files a
-second are done, and a release that would take the names for not done refuses.
+second are done, and a release that would take the names for not done refuses. So it
+does while a committed batch still owes dead letters, which it wrote before.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ _KEYS = frozenset(
         *("schema_version", "watermark", "partition_watermarks", "last_update_ts"),
         *("partition_depth", "floor", "recent", "writer", "source", "in_flight", "retries"),
         *("queue", "sweep", "ledger", "lateness", "origin", "processed", "letters", "totals"),
-        *("window", "passed"),
+        *("window", "passed", "anew_ts"),
     }
 )
 
@@ -180,6 +182,7 @@ class SourceState:
     processed: tuple[Segment, ...] | None = None
     letters: tuple[str, ...] = ()
     source: Identity | None = None
+    anew_ts: float = 0.0
 
 
 def checkpoint_path(source_id: str) -> str:
@@ -191,7 +194,7 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
     """The checkpoint document, stamped with ``now`` (epoch seconds). What is empty is left out."""
     spilled = _spilled(state)
     document = progress_to_json(state.progress, now, spilled)
-    if spilled:
+    if spilled or any(map(_owes_letters, state.in_flight)):
         document["schema_version"] = _WINDOW_VERSION
     sweep = None if state.sweep == Sweep() else msgspec.to_builtins(state.sweep)
     segments = state.processed
@@ -204,12 +207,19 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "processed": None if segments is None else segments_to_json(segments),
         "ledger": segments_to_json(state.ledger) or None,
         "origin": state.origin,
+        "anew_ts": state.anew_ts or None,
         "letters": list(state.letters) or None,
         "queue": msgspec.to_builtins(state.queue) or None,
         "sweep": sweep,
         "lateness": [[day, secs] for day, secs in state.lateness] or None,
     }
     return document | {key: value for key, value in optional.items() if value is not None}
+
+
+def _owes_letters(batch: Batch) -> bool:
+    """Whether a batch is committed whose letters an older release takes for written."""
+    lettered = any(file.outcome in {"quarantined", "reported"} for file in batch.finished)
+    return batch.phase == "publishing" and (lettered or bool(batch.letters))
 
 
 def _spilled(state: SourceState) -> frozenset[float]:
@@ -262,6 +272,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
         None
         if read.get("source", dict) is None
         else built(Identity, document["source"], f"{where}: source"),
+        read.get("anew_ts", float) or 0.0,
     )
 
 
@@ -291,8 +302,11 @@ def _queue_from_json(read: Fields, where: str) -> tuple[Entry, ...]:
 
 
 def _sweep_of_timelines(passed: Fields) -> Sweep:
-    """Of a release that kept no ledger only when the sweep was last done."""
-    return Sweep(began=passed.get("swept", float) or 0.0)
+    """Of a release that kept no ledger: the sweep that notes what was passed is due at once.
+
+    Until it is over, what comes late looks like what was done before there was a ledger.
+    """
+    return Sweep(began=passed.get("swept", float) or 0.0, cursor="")
 
 
 def _sweep_from_json(read: Fields, where: str) -> Sweep:

@@ -142,7 +142,12 @@ class LateSweep:
         return None if listed is None else np.concatenate(listed)
 
     def _sorted(self, state: SourceState, wanted: Sequence[Entry], cursor: str | None) -> Slice:
-        passed = {entry.path: entry for entry in wanted if _is_passed(state, entry.path)}
+        queued = {entry.path for entry in state.queue}
+        passed = {
+            entry.path: entry
+            for entry in wanted
+            if entry.path not in queued and _is_passed(state, entry.path)
+        }
         unsettled = self._ledger.not_settled(list(passed))
         below = [path for path in unsettled if is_below_origin(state, path)]
         late = [path for path in unsettled if not is_below_origin(state, path)]
@@ -163,9 +168,7 @@ def _is_passed(state: SourceState, path: str) -> bool:
         return False
     partition, name = split(path, state.progress.depth or 0)
     known = state.progress.partitions.get(partition)
-    if known is not None and name in known.done:
-        return False
-    return all(entry.path != path for entry in state.queue)
+    return known is None or name not in known.done
 
 
 def partitions_behind(state: SourceState, path: str) -> int:

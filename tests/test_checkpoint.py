@@ -252,7 +252,7 @@ def test_a_checkpoint_with_timelines_keeps_what_was_beside_them() -> None:
     assert state.queue == (Entry(**queued),)  # type: ignore[arg-type]  # a literal above
     assert state.lateness == ((19750, 120.5),)
     # There is no ledger of its time: the first sweep notes what it meets and accuses nobody.
-    assert state.sweep == Sweep(1706400000.0, whole=False, noted=False)
+    assert state.sweep == Sweep(1706400000.0, "", whole=False, noted=False)
     [batch] = state.in_flight
     assert (batch.seen_ts, batch.committed_ts) == (1706450499.5, 1706450499.5)
     assert "passed" not in state_to_json(state, 1.0)

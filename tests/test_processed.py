@@ -329,23 +329,21 @@ def test_what_is_noted_as_missing_survives_additions(
     full: tuple[MemoryStorage, ProcessedSet],
 ) -> None:
     storage, done = full
-    done = forgot(storage, done, [], NOW)
+    done = forgot(storage, done, ["other.json"], NOW)
     done = added(storage, done, ["new.json"])
     done = load(storage, FOLDER, done.segments)
     assert len(done) == 4 * TAIL + 1
-    done = forgot(storage, done, [], NOW + FORGET_SECS)
+    done = forgot(storage, done, ["other.json"], NOW + FORGET_SECS)
     assert len(done) == 1
     assert "new.json" in done
 
 
-def test_a_source_that_is_empty_for_good_leaves_no_segment(
+def test_a_source_that_shows_nothing_is_a_disk_that_is_not_there_and_forgets_nothing(
     full: tuple[MemoryStorage, ProcessedSet],
 ) -> None:
-    storage, done = full
-    done = forgot(storage, done, [], NOW)
-    done = forgot(storage, done, [], NOW + FORGET_SECS)
-    assert done.segments == ()
-    assert objects(storage) == 0
+    _, done = full
+    for days in range(0, 30, 7):
+        assert done.forgetting(digests_of([]), NOW + days * 86_400) is None
 
 
 def test_while_the_set_is_not_much_longer_than_the_source_nothing_happens() -> None:

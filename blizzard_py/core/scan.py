@@ -68,7 +68,7 @@ def scan(
     listed = _listed(storage, ranges, concurrency, wanted, limit)
     if progress.depth is None:
         depth = depth_of(path for part in listed for path in part.entries)
-        if depth is None and sum(part.keys for part in listed) > FLAT_KEYS:
+        if depth is None and sum(len(part.entries) for part in listed) > FLAT_KEYS:
             depth = 0
         progress = replace(progress, depth=depth)
     found: dict[str, Entry] = {}

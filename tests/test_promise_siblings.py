@@ -10,7 +10,7 @@ from blizzard_py.claims import Claims
 from blizzard_py.coldstart import check_cold_start
 from blizzard_py.core.errors import ColdStartRefused
 from blizzard_py.pipeline import SourcePipeline
-from blizzard_py.publish import fresh_names
+from blizzard_py.publish import OutputNames
 from blizzard_py.siblings import backfills_of
 from tests.pipeline_world import LineEngine, World
 from tests.promise_world import DAY, at, gated, letter_paths, poll, polls, sweeps
@@ -54,8 +54,9 @@ def test_what_is_folded_and_pruned_while_the_ledger_is_read_is_not_free(
 ) -> None:
     """A daemon that was down for a month starts while a command asks what was done."""
     world = World()
+    names = OutputNames()
     for place in ("blizzard_py.pipeline", "blizzard_py.latefiles"):
-        monkeypatch.setattr(f"{place}.uuid7", lambda: fresh_names(1, world.now)[0])
+        monkeypatch.setattr(f"{place}.uuid7", lambda: names.fresh(1, world.now)[0])
     at(world, "d=1/a.ndjson", "a")
     at(world, "d=1/b.ndjson", "b")
     polls(world, poll(world), 20)

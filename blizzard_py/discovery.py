@@ -192,7 +192,8 @@ def discover_unseen(
         entries = {e.path: e for e in page.entries if not is_hidden(e.path)}
         listed.append(digests_of(entries))
         wanted = [path for path in entries if accept(path)]
-        new |= {path: entries[path] for path in unseen(wanted)}
+        if len(new) < SCAN_FILES:  # the rest is for the next poll
+            new |= {path: entries[path] for path in unseen(wanted)}
     now = clock()
     ripe, young = _split_by_age(tuple(new.values()), source, now, first_seen)
     found = Discovery(ripe, young, requests, keys, Progress(depth=0), scanned=Scanned(began, now))

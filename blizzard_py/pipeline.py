@@ -228,7 +228,7 @@ class SourcePipeline(SourceView):
     def _work_off(
         self, state: SourceState, work: Work, seen_ts: float, stop: StopEvent
     ) -> tuple[SourceState, list[FinishedFile]]:
-        """All files in batches; while one is published the next is being ingested.
+        """Files in batches, all if they can be read; while one is published the next is ingested.
 
         The save that makes a batch's outputs count writes the next batch down, too.
         """
@@ -245,7 +245,10 @@ class SourcePipeline(SourceView):
                 state, ready, started = self._batches.prepare(state, ingesting)
                 ingesting = following = None
                 lowest: Lowest = work.lowest
-                if work and not stop.is_set():
+                # Where nothing of a batch could be read the store is rather down than the
+                # files bad: what else waits is not tried one after the other.
+                readable = any(file.outcome != "retry" for file in ready.finished)
+                if work and readable and not stop.is_set():
                     state, following = self._next_batch(state, work, seen_ts)
                     paths = [entry.path for entry in following.files]
                     lowest = held_by(paths, state.progress.depth, work.lowest)

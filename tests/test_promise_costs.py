@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gc
+import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from blizzard_py.core.config import CheckpointSettings, SourceSettings
+from blizzard_py.core.errors import Unavailable
 from blizzard_py.core.model import Entry, FinishedFile
 from blizzard_py.core.storage import Page
 from blizzard_py.core.watermark import PartitionProgress, Progress, Scanned
@@ -256,3 +258,31 @@ def _loaded(sink: MemoryStorage, segments: Any) -> SetTracker:
     tracker = SetTracker(sink, "_blizzard/events_main_processed")
     tracker.load(segments)
     return tracker
+
+
+def test_a_source_that_cannot_be_read_is_not_tried_file_by_file() -> None:
+    world = World(checkpoint=CheckpointSettings(interval_files=2))
+    for number in range(40):
+        world.put(f"d=1/{number:02}.ndjson", f"r{number}")
+        world.engine.flaky[f"d=1/{number:02}.ndjson"] = 1
+    pipeline = world.pipeline()
+    with pytest.raises(Unavailable):
+        pipeline.cycle(threading.Event())
+    assert sum(len(job.files) for job in world.engine.jobs) == 2
+    assert len(world.checkpoint()["retries"]) == 2
+    world.engine.flaky.clear()
+    world.drain(pipeline)
+    assert world.rows() == sorted(f"r{number}" for number in range(40))
+
+
+def test_a_set_tracked_source_takes_so_many_files_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("blizzard_py.discovery.SCAN_FILES", 10)
+    world = World(use_watermark=False, checkpoint=CheckpointSettings(interval_files=5))
+    for number in range(40):
+        world.put(f"{number:02}.ndjson", f"r{number}")
+    pipeline = world.pipeline()
+    assert len(pipeline.discover(pipeline.load()).files) <= 10 + world.source.page_keys
+    world.drain(pipeline)
+    assert world.rows() == sorted(f"r{number}" for number in range(40))

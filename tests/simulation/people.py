@@ -142,7 +142,9 @@ def misconfigured(director: Director, found: Event) -> None:
     if right != world.settings or not all(map(partial(_begun, world), range(right.sources))):
         return
     world.counts[f"misconfigured {found['what']}"] += 1
-    world.excused.update({"the configuration now says", "is of the files below"})
+    world.excused.update(
+        {"the configuration now says", "is of the files below", "whose names make the same"}
+    )
     if found["what"] == "name":
         world.excused.add("is missing, but")
     if wrong.moved:

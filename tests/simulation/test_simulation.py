@@ -17,7 +17,7 @@ from tests.simulation.run import play
 from tests.simulation.shrink import shrunk
 
 FIXED = range(1, 81)
-FRESH = 60
+FRESH = 24
 # Guards whose removal shows soon, and within how many seeds.
 SOON = {
     "fenced_saves": 20,

@@ -17,7 +17,7 @@ from tests.simulation.run import play
 from tests.simulation.shrink import shrunk
 
 FIXED = range(1, 81)
-FRESH = 24
+FRESH = 6
 # Guards whose removal shows soon, and within how many seeds.
 SOON = {
     "fenced_saves": 20,

@@ -9,8 +9,9 @@ from tests.simulation.processes import RESTART_SECS, Process
 from tests.simulation.scheduler import Owner
 from tests.simulation.world import SourceFile, Version, World
 
-# Who looks after the daemons does so this often.
+# Who looks after the daemons does so this often, and once faults have ended.
 LOOK_SECS = 5.0
+CALM_LOOK_SECS = 30.0
 MAX_CRASHES = 10
 KINDS = ("blizzard", "penguin")
 
@@ -58,7 +59,8 @@ class Director:
     def supervise(self) -> float:
         """Start again what has ended, after its downtime; when to look again, in seconds."""
         now = self.world.now
-        return max(LOOK_SECS, min(map(self._next_look, KINDS)) - now)
+        rest = CALM_LOOK_SECS if self.world.calm else LOOK_SECS
+        return max(rest, min(map(self._next_look, KINDS)) - now)
 
     def _next_look(self, kind: str) -> float:
         """Until when nothing can happen to a daemon by itself."""

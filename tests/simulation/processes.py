@@ -20,7 +20,7 @@ from tests.simulation.store import Client
 from tests.simulation.world import SINK, World
 
 # How much longer daemons wait between polls once faults have ended.
-CALM = 3.0
+CALM = 6.0
 RESTART_SECS = 10.0
 
 

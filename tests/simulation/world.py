@@ -117,7 +117,9 @@ class World:
         """The bucket below a root, made when it is first asked for."""
         if uri not in self.buckets:
             bucket = Bucket(uri, lambda: self.scheduler.now + self.store_skew)
-            bucket.page_keys = self.settings.page_keys
+            # What we write ourselves is listed by the dozen, which leaves time for more seeds.
+            ours = uri in (SINK, DLQ)
+            bucket.page_keys = self.settings.page_keys * (6 if ours else 1)
             self.buckets[uri] = bucket
         return self.buckets[uri]
 

@@ -39,7 +39,7 @@ from blizzard_py.core.log import get_logger
 from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.model import Apart, Entry, FinishedFile
 from blizzard_py.core.storage import order_key
-from blizzard_py.core.watermark import Lowest, Scanned, mark_idle
+from blizzard_py.core.watermark import Lowest, Scanned, mark_idle, observed
 from blizzard_py.discovery import (
     Discovery,
     Scope,
@@ -175,9 +175,9 @@ class SourcePipeline(SourceView):
         state = settled(state, found.progress, paths, scanned, window)
         if state.origin is None and state.processed is None:
             # Where this source began, also if nothing is there yet: a floor that followed the
-            # clock would pass over what comes while nobody looks.
-            origin = found.progress.floor or ""
-            state = replace(state, origin=origin)
+            # clock would pass over what comes while nobody looks. What an original did is not
+            # known, so nothing of its source is a backfill's.
+            state = replace(state, origin=(found.progress.floor or "") if cold else "")
             if cold:
                 state = started(state, scanned.ended)
             self._save(state)
@@ -327,6 +327,9 @@ class SourcePipeline(SourceView):
             state = replace(state, anew_ts=self._clock())
         kept = replace(state, source=self._parts.identity)
         state = clamped(kept, self._clock())
+        if found is not None and found.source is None:
+            # The original's, or an older release's.
+            state = replace(state, progress=observed(state.progress, self._clock()))
         if state != kept:
             # Or each start, and each error is one, would begin anew to wait.
             self._save(state)

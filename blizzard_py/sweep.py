@@ -168,7 +168,8 @@ def _is_passed(state: SourceState, path: str) -> bool:
         return False
     partition, name = split(path, state.progress.depth or 0)
     known = state.progress.partitions.get(partition)
-    return known is None or name not in known.done
+    # A scan start that is in grace is an original's: no batch of ours has done it.
+    return known is None or name not in known.done or name == known.before
 
 
 def partitions_behind(state: SourceState, path: str) -> int:

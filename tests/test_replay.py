@@ -375,6 +375,20 @@ def test_a_late_file_with_two_letters_is_ingested_once() -> None:
     assert world.rows() == ["a", "b", "c", "d"]
 
 
+def test_a_letter_that_its_writer_brings_back_when_it_wakes_up_is_put_away_again() -> None:
+    world = quarantined()
+    mend(world)
+    written = {o.path: world.dlq.read(o.path) for o in world.open_letters()}
+    assert world.run().rows == 2
+    for path, data in written.items():
+        world.dlq.put_atomic(path, data)
+    report = world.run()
+    assert report.rows == 0
+    assert {o.state for o in report.outcomes} == {"replayed"}
+    assert world.open_letters() == []
+    assert world.rows() == ["a", "b", "c", "d"]
+
+
 def test_a_letter_that_is_none_is_refused_and_named() -> None:
     world = quarantined()
     world.dlq.put_atomic("events_main/x.ndjson", b'{"path": "p"}\n')

@@ -242,7 +242,7 @@ def _settled(
     ]
     before = _highest(known.before, *over)
     done = known.done
-    if before is not None and before != known.before:
+    if over and before is not None:
         low = order_key(before)
         done = {name: at for name, at in done.items() if order_key(name) > low}
     return PartitionProgress(watermark, before, done)
@@ -286,6 +286,22 @@ def _highest(*names: str | None) -> str | None:
 def mark_idle(progress: Progress) -> Progress:
     """The progress after a poll that found nothing: ``Idle``, unless nothing was ever done."""
     return progress if progress.state == "Initial" else replace(progress, state="Idle")
+
+
+def observed(progress: Progress, now: float) -> Progress:
+    """The progress of a checkpoint that does not say when its names were seen: it was ``now``.
+
+    What is below them is done, as that checkpoint says; but none of our scans has seen
+    them, so the grace period, and with it the time when partitions may be closed,
+    begins now.
+    """
+    partitions = {
+        partition: replace(known, done={known.before: now, **known.done})
+        if known.before is not None
+        else known
+        for partition, known in progress.partitions.items()
+    }
+    return replace(progress, partitions=partitions)
 
 
 def clamped(progress: Progress, now: float) -> Progress:

@@ -53,11 +53,15 @@ class Covers:
             self._depth = _depth_found(world)
         self._first: dict[str, dict[str, float]] = {}
         for uri, scans in world.scans.items():
+            if not scans:
+                continue
             first: dict[str, float] = {}
             for scan in scans:
                 for path in scan.paths:
                     first[path] = min(first.get(path, scan.ended), scan.ended)
-            self._first[uri] = first
+            # What an original has done counts as seen from our first scan on.
+            began = {path: scans[0].ended for source, path in world.inherited if source == uri}
+            self._first[uri] = began | first
 
     def of(self, file: SourceFile) -> Cover:
         """What is promised for the file."""
@@ -123,7 +127,7 @@ class Covers:
         low, key = partition_key(partition), order_key(name)
         closes = self._world.settings.tracked < 64 or self._world.settings.lookback is not None
         ends: list[float] = []
-        for path, ended in self._first[file.source].items():
+        for path, ended in self._first.get(file.source, {}).items():
             other, above = split(path, self._depth)
             if other == partition:
                 if order_key(above) > key:

@@ -88,7 +88,6 @@ class SimulatedLog(DeltaLog):
             self._current = None
         if table is None:
             return None
-        before = table.version
         while (actions := deltalog.read_commit(self._storage, table.version + 1)) is not None:
             table.apply(actions, table.version + 1)
         newest = opened(self._storage) if self._table.delta_log_cleanup else None
@@ -97,7 +96,7 @@ class SimulatedLog(DeltaLog):
             table = self._handle = newest
             while (actions := deltalog.read_commit(self._storage, table.version + 1)) is not None:
                 table.apply(actions, table.version + 1)
-        if self._current is None or table.version != before:
+        if self._current is None or table.version != self._current.version:
             columns = [*_ROW, *(pa.field(n, pa.string()) for n in table.partition_columns)]
             return self._became(
                 TableState(

@@ -230,5 +230,6 @@ class Director:
 
     def on_store_clock(self, found: Event) -> None:
         self.world.counts["store's clock put right"] += 1
+        self.world.skew_before = (self.world.now, self.world.store_skew)
         self.world.store_skew = found["skew"]
         self.world.tell("the store's clock is put right")

@@ -67,7 +67,9 @@ def patched(world: World) -> Iterator[None]:
 
 def _compact(world: World, document: Any) -> bytes:
     """A checkpoint's bytes without indentation: half of a run would be spent on it."""
-    names = sum(len(block["done"]) for block in document.get("recent", {}).values())
+    # The names that an original's checkpoint had are the newest of their partitions, one each.
+    recent = document.get("recent", {}).values()
+    names = sum(len(block["done"].keys() - {block.get("before")}) for block in recent)
     # A committer's memory has no totals, and is bounded by the log.
     if "totals" in document and names > world.settings.inline_names:
         world.oversized.append(f"names: a checkpoint lists {names}")
@@ -128,14 +130,12 @@ def _watching(world: World) -> Iterator[None]:
     real = discovery.scan
 
     def scan(storage: Any, *arguments: Any, **more: Any) -> Any:
-        began = world.now
+        began, skew = world.now, world.recent_skew()
         found = real(storage, *arguments, **more)
         task = world.scheduler.current
         by = "nobody" if task is None else task.owner.name
         paths = frozenset(entry.path for entry in found.entries)
-        world.scans[storage.uri].append(
-            Scan(by, began, world.now, paths, found.requests, world.store_skew)
-        )
+        world.scans[storage.uri].append(Scan(by, began, world.now, paths, found.requests, skew))
         return found
 
     def reported(late_files: Any, state: Any, late: Any) -> None:

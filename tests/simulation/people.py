@@ -75,7 +75,7 @@ def staging_lost(director: Director, _found: Event) -> None:
         sink.delete(path)
     if doomed:
         world.counts["staging deleted"] += 1
-        world.excused.add("is neither staged")
+        world.excused |= {"is neither staged", "are neither staged"}
         world.tell("people: what is staged is deleted")
 
 

@@ -56,6 +56,42 @@ FOUND = {
         ),
         29_089.0,
     ),
+    # What the original had done closed a partition that none of our scans had seen.
+    "an original's partitions, of which one may be tracked": Plan(
+        1240,
+        Settings(layout="regions", sources=2, tracked=1),
+        (
+            write(-2.8, "region=us/1706443197-005.ndjson", 1),
+            write(-2.1, "region=eu/1706443197-001.ndjson", 1),
+            event(0.0, "original", left=30),
+            write(6.2, "region=ap/1706443206-017.ndjson", 1),
+        ),
+        36.2,
+    ),
+    # What a lookback closed was taken for history that nobody had ingested.
+    "a backfill of what the original has done": Plan(
+        5368,
+        Settings(layout="hours", lookback=3, store_skew=2_592_000.0),
+        (
+            write(-7.4, f"{DAY}/hour=11/1706443167-003.ndjson"),
+            event(0.0, "original", left=60),
+            event(404.9, "backfill"),
+        ),
+        434.9,
+    ),
+    "files that the original has done, given by hand": Plan(
+        6021,
+        Settings(layout="regions"),
+        (
+            write(-1.4, "region=eu/1706443198-007.ndjson"),
+            event(0.0, "original", left=30, value_only=True),
+            event(115.9, "kill", who="penguin", secs=275_218.0),
+            event(
+                152_508.9, "ingest", count=1, fault="dies_before", place="checkpoint", countdown=0
+            ),
+        ),
+        152_540.0,
+    ),
     # The slower of two first starts saw no checkpoint, then the other's journal.
     "two daemons that begin at the same moment": Plan(
         500_090,

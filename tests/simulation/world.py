@@ -73,6 +73,8 @@ class World:
         self.scans: defaultdict[str, list[Scan]] = defaultdict(list)
         self.release = 1
         self.store_skew = plan.settings.store_skew
+        # Until when it was off by how much before.
+        self.skew_before = (START, plan.settings.store_skew)
         self.slow_secs = 0.0
         # Faults have ended; daemons wait longer between polls, which changes nothing but costs.
         self.calm = False
@@ -112,6 +114,11 @@ class World:
     def now(self) -> float:
         """The true time."""
         return self.scheduler.now
+
+    def recent_skew(self) -> float:
+        """How far the store's clock was off when a scan of now was prepared."""
+        until, skew = self.skew_before
+        return max(skew, self.store_skew) if self.now < until + 10 else self.store_skew
 
     def bucket(self, uri: str) -> Bucket:
         """The bucket below a root, made when it is first asked for."""

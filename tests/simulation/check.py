@@ -58,7 +58,9 @@ def violations(world: World, director: Director) -> list[str]:
     return wrong
 
 
-_STANDING_STILL = frozenset({"lost", "silent", "vanished", "stuck", "names", "requests"})
+_STANDING_STILL = frozenset(
+    {"lost", "silent", "vanished", "stuck", "names", "requests", "record twice"}
+)
 
 
 # -- what is there ------------------------------------------------------------------------

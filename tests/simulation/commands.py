@@ -81,7 +81,9 @@ def _life(process: Process, command: Callable[[Process], None]) -> None:
 
 def _drain(process: Process, worker: Any) -> int:
     loop = Loop(once=True, jitter_secs=0.0, grace_secs=1.0, chance=process.world.chance.random)
-    return run_worker(worker, loop, process.stop)
+    code = run_worker(worker, loop, process.stop)
+    process.is_excused(str(worker.activity.error))
+    return code
 
 
 def replay(_director: Director, found: Event, process: Process) -> None:

@@ -134,12 +134,17 @@ class Process(Owner):
         text = str(activity.error)
         if re.search(r"taken over by writer (\w+), epoch \d+ \(ours: \1", text):
             self.world.problems["a daemon fenced itself"] += 1
-        excused = any(part in text for part in self.world.excused)
-        self.world.refused |= excused and "is neither staged" in text
+        excused = self.is_excused(text)
         if activity.crashed and not excused:
             problem = f"a {self.kind} ended with {type(activity.error).__name__}: {activity.error}"
             self.world.problems[problem] += 1
         return code
+
+    def is_excused(self, text: str) -> bool:
+        """Whether what people did explains an error; some say that nothing more will be done."""
+        excused = any(part in text for part in self.world.excused)
+        self.world.refused |= excused and "neither staged" in text
+        return excused
 
     @property
     def is_well(self) -> bool:

@@ -1,8 +1,4 @@
-"""The Delta table itself: open, create, evolve, commit. The only deltalake import.
-
-One commit is one log entry that holds the adds, our ``txn`` action, our commitInfo
-and, if the schema grows, the new schema: readers see both or neither. A new table
-and its first files are one entry as well, so a crash leaves no empty table behind.
+"""The Delta table itself: open it, follow it, commit to it, and know whether that landed.
 
 A commit has four outcomes. *Landed*: delta-rs said so, or the log read again
 has our ``txn`` with our commit id (a lost answer looks like an error). *Failed*:
@@ -27,27 +23,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from deltalake import (
-    CommitProperties,
-    DeltaTable,
-    Field,
-    PostCommitHookProperties,
-    Schema,
-    TableFeatures,
-    Transaction,
-)
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.schema import PrimitiveType
-from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from blizzard_py.core.errors import BlizzardError, CommitError, NotFound, StateError, Unavailable
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
 from penguin_py import deltalog
+from penguin_py.deltaentry import append, create
 from penguin_py.deltatext import interval_secs, is_passing, is_unsupported, told_by
 from penguin_py.model import (
-    Add,
     CommitConflict,
     CommitPlan,
     CommitRefused,
@@ -244,7 +230,6 @@ class DeltaLog:
             get_logger(table=self._table.name).warning("checkpoint_failed", error=str(error))
 
     def _commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
-        adds = [_action(add) for add in plan.adds]
         handle = self._handle
         properties = CommitProperties(
             app_transactions=self._transactions(handle, marks, now),
@@ -256,31 +241,9 @@ class DeltaLog:
         own_checkpoints = self._table.delta_checkpoint_interval is not None
         hooks = PostCommitHookProperties(not own_checkpoints, self._table.delta_log_cleanup)
         if handle is None:
-            create_table_with_add_actions(
-                self._table.uri,
-                Schema.from_arrow(plan.schema),
-                adds,
-                mode="error",
-                partition_by=list(plan.partition_columns),
-                name=self._table.name,
-                storage_options=self._options,
-                commit_properties=properties,
-                post_commithook_properties=hooks,
-            )
-            return
-        if plan.changed:
-            _admit_types(handle, plan)
-        handle.create_write_transaction(
-            [*adds],
-            # "overwrite" is the call that takes a new schema in the same log entry. What
-            # it overwrites is what the filter finds, which is nothing.
-            mode="overwrite" if plan.changed else "append",
-            schema=_evolved(handle.schema(), plan) if plan.changed else handle.schema(),
-            partition_by=list(plan.partition_columns),
-            partition_filters=_nothing(handle) if plan.changed else None,
-            commit_properties=properties,
-            post_commithook_properties=hooks,
-        )
+            create(self._table, self._options, plan, properties, hooks)
+        else:
+            append(handle, plan, properties, hooks)
 
     def _transactions(
         self, handle: DeltaTable | None, marks: Marks, now: float
@@ -367,56 +330,4 @@ def _declared(handle: DeltaTable) -> Declared:
         metadata.configuration,
         json.loads(handle.schema().to_json())["fields"],
         metadata.partition_columns,
-    )
-
-
-def _evolved(before: Schema, plan: CommitPlan) -> Schema:
-    """The table's schema with the plan's changes; untouched columns keep their metadata."""
-    old = {field.name: field for field in before.fields}
-    changed = Schema.from_arrow(pa.schema([plan.schema.field(name) for name in plan.changed]))
-    new = {field.name: field for field in changed.fields}
-    fields: list[Field] = [new.get(name) or old[name] for name in plan.schema.names]
-    return Schema(fields)
-
-
-def _nothing(handle: DeltaTable) -> list[tuple[str, str, list[str]]]:
-    """A filter that is false for every file, whatever its values and statistics.
-
-    On a column that is not nested, the only kind that delta-rs takes; the plan has
-    seen to it that there is one.
-    """
-    flat = (field.name for field in handle.schema().fields if isinstance(field.type, PrimitiveType))
-    return [(next(flat), "in", [])]
-
-
-def _admit_types(handle: DeltaTable, plan: CommitPlan) -> None:
-    """Raise the protocol if a new column needs it, and only then.
-
-    This is an entry of its own, and one that no reader sees a difference by.
-    """
-    features = handle.protocol().reader_features or []
-    if "timestampNtz" not in features and any(
-        _has_plain_timestamp(plan.schema.field(name).type) for name in plan.changed
-    ):
-        handle.alter.add_feature(
-            TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True
-        )
-
-
-def _has_plain_timestamp(kind: pa.DataType) -> bool:
-    if pa.types.is_timestamp(kind):
-        return kind.tz is None
-    if pa.types.is_nested(kind):
-        return any(_has_plain_timestamp(kind.field(i).type) for i in range(kind.num_fields))
-    return False
-
-
-def _action(add: Add) -> AddAction:
-    return AddAction(
-        path=add.entry.path,
-        size=add.entry.size,
-        partition_values=dict(add.partition_values),
-        modification_time=int(add.entry.modified * 1000),
-        data_change=True,
-        stats=add.stats,
     )

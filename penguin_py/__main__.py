@@ -32,7 +32,7 @@ from penguin_py.settings import tables_of
     cls=GuidedGroup,
     context_settings=CONTEXT,
     examples=(
-        "penguin plan config.yaml             # which files the next poll would look at",
+        "penguin plan config.yaml             # what the next poll would commit and refuse",
         "penguin run config.yaml              # until SIGTERM; --once drains and exits",
         "penguin status config.yaml           # from storage alone",
     ),
@@ -88,7 +88,10 @@ def validate(config: Path) -> int:
 @log_level_option
 @command
 def plan(config: Path, as_json: bool) -> int:
-    """Show which files the next poll would look at. Writes nothing."""
+    """Show which files the next poll would look at, and what it would refuse. Writes nothing.
+
+    Footers are read as for the next commit, of max_files_per_commit files at most.
+    """
     return answer(app.plan(load_config(config)), _print_plan, as_json=as_json)
 
 
@@ -122,6 +125,8 @@ def reconcile(config: Path, dry_run: bool, as_json: bool) -> int:
 
     Stragglers younger than reconcile_horizon_secs are committed, and so are
     quarantined files that were replaced; older files are reported as orphans.
+    With --dry-run the footers of the next commit's files are read, and what it
+    would refuse is shown.
     """
     return answer(
         app.reconcile(load_config(config), dry_run=dry_run), _print_reconcile, as_json=as_json
@@ -141,6 +146,21 @@ def _print_plan(document: dict[str, Any]) -> None:
         if left_out["count"]:
             text = f"{name}: {left_out['count']:,} files left out, such as {left_out['example']}"
             click.echo(printable(f"{text}: {left_out['remedy']}"))
+        _print_refusals(name, found)
+
+
+def _print_refusals(name: str, found: dict[str, Any]) -> None:
+    """A line for each file that would not be committed."""
+    for refused in found["refused"]:
+        click.echo(printable(f"{name}: refused: {refused['path']}: {refused['error']}"))
+    for path in found["waiting"]:
+        why = "is not ours, and younger than foreign_min_age_secs"
+        click.echo(printable(f"{name}: waits: {path}: {why}"))
+    for failed in found["unreadable"]:
+        click.echo(printable(f"{name}: cannot be read now: {failed['path']}: {failed['error']}"))
+    if found["not_looked_into"]:
+        count = f"{found['not_looked_into']:,}"
+        click.echo(f"{name}: {count} files behind the next commit were not looked into")
 
 
 def _print_status(document: dict[str, Any]) -> None:
@@ -179,6 +199,8 @@ def _print_reconcile(document: dict[str, Any]) -> None:
     for name, found in document["tables"].items():
         for path in found["orphans"]:
             click.echo(printable(f"{name}: orphan: {path}"))
+        if found["dry_run"]:
+            _print_refusals(name, found)
 
 
 def _shown(number: int | None) -> str:

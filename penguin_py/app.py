@@ -23,7 +23,9 @@ from penguin_py.delta import DeltaLog
 from penguin_py.incoming import REMEDY
 from penguin_py.memory import Snapshot
 from penguin_py.pipeline import TablePipeline
+from penguin_py.quarantine import spelled
 from penguin_py.settings import Table, tables_of
+from penguin_py.verdict import Forecast
 
 # Footers wait on the network, not on the processor, so there are more of them at
 # once than `total_concurrency` asks for work.
@@ -64,7 +66,7 @@ def run_daemon(config: Config, *, once: bool) -> int:
 
 
 def plan(config: Config) -> tuple[dict[str, Any], list[str]]:
-    """What the next poll of every table would look at, and the errors of those that failed."""
+    """What the next poll of every table would do, and the errors of those that failed."""
     return _collect(config, _plan_table)
 
 
@@ -79,15 +81,35 @@ def reconcile(config: Config, *, dry_run: bool) -> tuple[dict[str, Any], list[st
 
 
 def _reconcile_table(pipeline: TablePipeline, *, dry_run: bool) -> dict[str, Any]:
-    found = pipeline.reconcile(dry_run=dry_run)
-    stop = threading.Event()
-    while not dry_run and pipeline.cycle(stop):
-        pass
+    forecast = None
+    if dry_run:
+        found, forecast = pipeline.sweep_outlook()
+    else:
+        found = pipeline.reconcile(dry_run=False)
+        stop = threading.Event()
+        while pipeline.cycle(stop):
+            pass
     return {
         "stragglers": [entry.path for entry in found.stragglers],
         "retries": [entry.path for entry in found.retries],
         "orphans": [entry.path for entry in found.orphans],
         "dry_run": dry_run,
+        **({} if forecast is None else _told(forecast)),
+    }
+
+
+def _told(forecast: Forecast) -> dict[str, Any]:
+    """What would not be committed, and why."""
+    return {
+        "refused": [
+            {"path": spelled(r.entry.path), "stage": r.stage, "error": r.reason}
+            for r in forecast.rejections
+        ],
+        "waiting": [entry.path for entry in forecast.waiting],
+        "unreadable": [
+            {"path": failure.entry.path, "error": str(failure.error)} for failure in forecast.failed
+        ],
+        "not_looked_into": forecast.unread,
     }
 
 
@@ -106,11 +128,12 @@ def _collect(
 
 
 def _plan_table(pipeline: TablePipeline) -> dict[str, Any]:
-    snapshot, found = pipeline.candidates()
+    snapshot, found, forecast = pipeline.outlook()
     return {
         "txn_version": _txn_version(snapshot),
         "watermark": snapshot.memory.progress.value,
         "files": [entry.path for entry in found],
+        **_told(forecast),
         "left_out": {
             "count": len(pipeline.left_out),
             "example": pipeline.left_out[0] if pipeline.left_out else None,

@@ -23,6 +23,15 @@ REMEDY = (
 
 
 @dataclass(frozen=True, slots=True)
+class Sorted:
+    """Files by whose they are: which count, which have to wait, which are refused."""
+
+    taken: tuple[Footer, ...]
+    young: tuple[Entry, ...]
+    refused: tuple[Rejection, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Owners:
     """What the configuration says: prefixes of paths that are ours, and how old others must be.
 
@@ -39,6 +48,20 @@ class Owners:
     def is_old(self, entry: Entry, now: float) -> bool:
         """Whether anybody's file may be taken by now."""
         return self.min_age_secs is not None and now - entry.modified >= self.min_age_secs
+
+    def sorted(self, footers: Sequence[Footer], now: float) -> Sorted:
+        """What these files count for now."""
+        taken: list[Footer] = []
+        young: list[Entry] = []
+        refused: list[Rejection] = []
+        for footer in footers:
+            if self.own(footer) or self.is_old(footer.entry, now):
+                taken.append(footer)
+            elif self.min_age_secs is None:
+                refused.append(Rejection(footer.entry, "writer", f"is not ours; {REMEDY}"))
+            else:
+                young.append(footer.entry)
+        return Sorted(tuple(taken), tuple(young), tuple(refused))
 
 
 class Foreign:
@@ -67,19 +90,6 @@ class Foreign:
         """The paths that wait: found, and not done."""
         return list(self._waiting)
 
-    def taken(
-        self, footers: Sequence[Footer], now: float
-    ) -> tuple[list[Footer], list[Entry], list[Rejection]]:
-        """Which of these files count, which have to wait, and which are refused."""
-        taken: list[Footer] = []
-        young: list[Entry] = []
-        refused: list[Rejection] = []
-        for footer in footers:
-            if self._owners.own(footer) or self._owners.is_old(footer.entry, now):
-                taken.append(footer)
-            elif self._owners.min_age_secs is None:
-                refused.append(Rejection(footer.entry, "writer", f"is not ours; {REMEDY}"))
-            else:
-                young.append(footer.entry)
+    def wait(self, young: Iterable[Entry]) -> None:
+        """These were looked into and have to wait."""
         self._waiting.update({entry.path: entry for entry in young})
-        return taken, young, refused

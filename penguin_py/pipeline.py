@@ -18,40 +18,26 @@ from concurrent.futures import Executor
 from dataclasses import replace
 
 from blizzard_py.core.daemon import StopEvent
-from blizzard_py.core.errors import NotFound, StateError
-from blizzard_py.core.floor import raised
+from blizzard_py.core.errors import StateError
 from blizzard_py.core.log import get_logger
-from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.model import Entry
-from blizzard_py.core.scan import Scan, scan
 from blizzard_py.core.storage import Storage
-from blizzard_py.core.watermark import (
-    Progress,
-    Scanned,
-    clamped,
-    finished,
-    is_new,
-    lowest_of,
-    mark_idle,
-    settled,
-)
+from blizzard_py.core.watermark import Progress, finished, is_new, lowest_of, mark_idle
 from penguin_py.activity import TableActivity
 from penguin_py.batches import Batches
 from penguin_py.chores import Chores
 from penguin_py.delta import DeltaLog, Marks
-from penguin_py.incoming import REMEDY, Failure, Names, accepts, read_footers
+from penguin_py.incoming import Failure, accepts
 from penguin_py.memory import Memory, Snapshot, commit_document, merged_ids
 from penguin_py.model import CommitPlan, CommitRefused, Rejection
 from penguin_py.ownership import Foreign, Owners
 from penguin_py.partitions import NOT_TEXT, is_text
-from penguin_py.plan import Rules, make_plan
+from penguin_py.poll import LIST_CONCURRENCY, Poll
 from penguin_py.quarantine import Quarantine, Record
 from penguin_py.reconcile import Findings
 from penguin_py.settings import Table
+from penguin_py.verdict import Forecast, Judge
 from penguin_py.view import TableView
-
-# Listings of one poll that run at the same time.
-LIST_CONCURRENCY = 8
 
 
 class TablePipeline:
@@ -70,20 +56,16 @@ class TablePipeline:
         self._table = table
         self._storage = storage
         self._delta = log
-        self._pool = pool
         self._clock = clock
         self._log = get_logger(table=table.name)
         self._accept = accepts(table.file_pattern)
         self._quarantine = Quarantine(storage, table.state_name)
         self._chores = Chores(table, storage, log, self._accept, LIST_CONCURRENCY, self.activity)
-        self._rules = Rules(
-            table.partition_types,
-            table.schema_evolution,
-            table.strict_types,
-            table.max_new_columns,
-        )
-        self._foreign = Foreign(Owners(table.own_prefixes, table.foreign_min_age_secs))
+        owners = Owners(table.own_prefixes, table.foreign_min_age_secs)
+        self._judge = Judge(table, storage, pool, owners)
+        self._foreign = Foreign(owners)
         self._view = TableView(table, storage, log, self._accept, clock, self.activity)
+        self._poll = Poll(table, storage, self._view, self._accept, clock, self.activity)
         # Files on record that a sweep found worth another try.
         self._retried: set[str] = set()
         # The poll being worked off: files not tried yet, files that could not be read.
@@ -92,8 +74,6 @@ class TablePipeline:
         self._done = 0
         # When the sweep was made whose stragglers are in the queue.
         self._swept: float | None = None
-        self._scanned = Scanned(0.0, 0.0)
-        self._left_out: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -124,15 +104,32 @@ class TablePipeline:
         """The table's state and memory as they are in storage. Writes nothing."""
         return self._view.sync()
 
-    def candidates(self) -> tuple[Snapshot, tuple[Entry, ...]]:
-        """What the next poll would look at, oldest first. Writes nothing."""
-        snapshot, found = self._found()
-        return snapshot, tuple(entry for entry in found if is_text(entry.path))
+    def outlook(self) -> tuple[Snapshot, tuple[Entry, ...], Forecast]:
+        """What the next poll would look at, oldest first, and what would become of it.
+
+        Writes nothing, and reads the footers of one commit's files.
+        """
+        snapshot, found = self._poll.found()
+        named = [entry for entry in found if is_text(entry.path)]
+        unnameable = [Rejection(e, "partition", NOT_TEXT) for e in found if not is_text(e.path)]
+        taken, distrusted = self._view.trusted(named, snapshot)
+        forecast = self._forecast(snapshot, taken)
+        refused = (*unnameable, *distrusted, *forecast.rejections)
+        return snapshot, tuple(named), replace(forecast, rejections=refused)
+
+    def sweep_outlook(self) -> tuple[Findings, Forecast]:
+        """What a sweep finds, and what would become of it; as `outlook`."""
+        found = self.reconcile(dry_run=True)
+        return found, self._forecast(self.snapshot(), [*found.stragglers, *found.retries])
+
+    def _forecast(self, snapshot: Snapshot, files: Sequence[Entry]) -> Forecast:
+        known = self._view.output_ids(snapshot.memory)
+        return self._judge.forecast(snapshot.state, files, known, self._clock())
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """Parquet files that the last look met and ``file_pattern`` does not take."""
-        return self._left_out
+        return self._poll.left_out
 
     def quarantined(self) -> dict[str, Record]:
         """What is on record as not committed, by path."""
@@ -159,38 +156,11 @@ class TablePipeline:
                 self._mark_swept(snapshot.memory)
         return found
 
-    def _found(self) -> tuple[Snapshot, list[Entry]]:
-        """The table and its new files. An unchanged table costs one request."""
-        began = self._clock()
-        snapshot = self._view.current()
-        names = Names(self._accept)
-        progress = snapshot.memory.progress
-        try:
-            found = scan(self._storage, progress, names, LIST_CONCURRENCY)
-        except NotFound:
-            if not self._table.is_local:
-                raise
-            found = Scan((), 0, 0, progress)
-        left_out = tuple(path for path in names.left_out if not self._view.knows(path))
-        if snapshot.state is None and left_out and not self._left_out:
-            self._log.warning(
-                "files_left_out", files=len(left_out), path=left_out[0], remedy=REMEDY
-            )
-        self._left_out = left_out
-        new = [e for e in found.entries if not self._view.knows(e.path)]
-        self._scanned = Scanned(began, self._clock())
-        self.activity.polled(
-            self._clock() - began,
-            [e for e in new if is_text(e.path)],
-            (found.requests, found.keys),
-        )
-        return snapshot, new
-
     def _cycle(self) -> bool:
         if self._queue:
             snapshot = self.snapshot()
         else:
-            snapshot, found = self._found()
+            snapshot, found = self._poll.found()
             snapshot = self._view.folded(snapshot)
             # What the log cannot spell cannot be in a watermark either: it stays on record.
             unnameable = [entry for entry in found if not is_text(entry.path)]
@@ -198,9 +168,10 @@ class TablePipeline:
             self._record([Rejection(e, "partition", NOT_TEXT) for e in unnameable], now)
             named = [entry for entry in found if is_text(entry.path)]
             taken, distrusted = self._view.trusted(named, snapshot)
+            self._view.polled()
             self._queue.add(self._foreign.due(taken, now))
             before = snapshot.memory.progress
-            snapshot = self._settled(snapshot, [entry.path for entry in found])
+            snapshot = self._poll.settled(snapshot, [entry.path for entry in found])
             self._failed.clear()
             self._done = 0
             due = self._chores.due(snapshot.memory.chores, now)
@@ -271,21 +242,21 @@ class TablePipeline:
 
         ``refused`` are files that are on record whatever their footers say.
         """
-        footers = read_footers(self._storage, batch, None if self._table.is_local else self._pool)
-        for failure in footers.failed:
-            self._log.warning("file_pending", path=failure.entry.path, error=str(failure.error))
-        for entry in footers.gone:
-            self._log.warning("file_gone", path=entry.path)
-        self._failed += footers.failed
-        self._queue.put_back(footers.left)
         now = self._clock()
-        sound, young, foreign = self._foreign.taken(footers.sound, now)
-        if young:
-            self._log.info("foreign_files_wait", files=len(young), path=young[0].path)
-        memory = snapshot.memory
-        known = self._view.output_ids(memory)
-        plan = make_plan(snapshot.state, sound, known, self._rules)
-        rejections = [*refused, *footers.rejected, *foreign, *plan.rejections]
+        known = self._view.output_ids(snapshot.memory)
+        found = self._judge.verdict(snapshot.state, batch, known, now)
+        for failure in found.failed:
+            self._log.warning("file_pending", path=failure.entry.path, error=str(failure.error))
+        for entry in found.gone:
+            self._log.warning("file_gone", path=entry.path)
+        if found.waiting:
+            path = found.waiting[0].path
+            self._log.info("foreign_files_wait", files=len(found.waiting), path=path)
+        self._failed += found.failed
+        self._queue.put_back(found.left)
+        self._foreign.wait(found.waiting)
+        memory, plan = snapshot.memory, found.plan
+        rejections = [*refused, *found.rejections]
         self._record(rejections, now)
         if snapshot.state is None and not plan.adds:
             return  # without a table there is no place yet to remember what was passed
@@ -299,13 +270,13 @@ class TablePipeline:
         pending = [path for path in waiting if is_new(progress, path)]
         ahead = [entry.path for entry in done if is_new(progress, entry.path)]
         lowest = lowest_of(pending, progress.depth)
-        progress = finished(progress, ahead, self._scanned.ended, lowest.get)
+        progress = finished(progress, ahead, self._poll.ended, lowest.get)
         self._view.refuse(rejection.entry.path for rejection in rejections)
         if plan.adds:
             added = {add.entry.path for add in plan.adds}
-            rows = sum(f.metadata.num_rows for f in sound if f.path in added)
             evolves = snapshot.state is not None and bool(plan.changed)
-            with self.activity.committing([a.entry for a in plan.adds], rows, evolves=evolves):
+            files = [add.entry for add in plan.adds]
+            with self.activity.committing(files, found.rows, evolves=evolves):
                 memory = self._commit(plan, memory, progress, now)
             version = 0 if snapshot.state is None else snapshot.state.version + 1
             self._view.committed(memory, added, version)
@@ -377,23 +348,6 @@ class TablePipeline:
         if self._swept is not None:
             self._mark_done(memory, "reconcile", self._swept)
             self._swept = None
-
-    def _settled(self, snapshot: Snapshot, found: Sequence[str]) -> Snapshot:
-        """What a complete look tells: what is remembered no more, which partitions close."""
-        # What a clock that was wrong has noted would be in grace until then.
-        progress = clamped(snapshot.memory.progress, self._scanned.ended)
-        lowest = lowest_of(found, progress.depth)
-        grace = self._table.grace_period_secs
-        progress = settled(progress, self._scanned, grace, lowest.get)
-        progress = self._floored(progress, found, self._scanned.ended)
-        memory = replace(snapshot.memory, progress=progress)
-        self._view.remember(memory)
-        return Snapshot(snapshot.state, memory)
-
-    def _floored(self, progress: Progress, pending: Sequence[str], now: float) -> Progress:
-        """The progress with old partitions closed, so that a poll's cost stays bounded."""
-        oldest = lookback_floor(self._table.partition_filter, now)
-        return raised(progress, self._table.max_tracked_partitions, oldest, pending, now)
 
     def _forget(self) -> None:
         self._view.forget()

@@ -159,7 +159,6 @@ class TableView:
         state, rebuilt = snapshot.state, self._rebuilt
         if not self._started or state is None:
             return list(found), ()
-        self._started = self._rebuilt = False
         progress = snapshot.memory.progress
         doubtful = [e for e in found if rebuilt or is_passed(progress, e.path)]
         if not doubtful:
@@ -173,6 +172,10 @@ class TableView:
         refused = beyond(doubtful, max(self._clock() - horizon, copied_at(pairs)))
         names = {rejection.entry.path for rejection in refused}
         return [entry for entry in found if entry.path not in names], refused
+
+    def polled(self) -> None:
+        """The first poll of a start went by; from now on the progress has what is done."""
+        self._started = self._rebuilt = False
 
     def reopen(self, paths: Iterable[str]) -> None:
         """A sweep found these below the watermarks: they are to be done all the same."""

@@ -59,6 +59,10 @@ def test_plan_run_and_status_tell_one_story(config: Path, tmp_path: Path) -> Non
         "txn_version": None,
         "watermark": None,
         "files": [],
+        "refused": [],
+        "waiting": [],
+        "unreadable": [],
+        "not_looked_into": 0,
         "left_out": none,
     }
     assert answer("plan", config) == {"one": nothing, "two": nothing}

@@ -276,7 +276,7 @@ def test_another_penguin_commits_no_file_twice(world: World) -> None:
     world.run(two)
     for number in (3, 4):
         ours(world, number)
-    one.candidates()
+    one.outlook()
     world.run(two)
     world.run(one)
     assert numbers(world) == [1, 2, 3, 4]

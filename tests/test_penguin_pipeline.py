@@ -763,7 +763,7 @@ def test_all_three_recoveries_give_the_same_next_plan(world: World) -> None:
     expected = ["date=2024-01-01/8.parquet", "date=2024-01-03/0.parquet"]
 
     def next_plan() -> list[str]:
-        return [entry.path for entry in world.penguin(**BY_DATE).candidates()[1]]
+        return [entry.path for entry in world.penguin(**BY_DATE).outlook()[1]]
 
     assert next_plan() == expected
     mirror = world.storage.read("_penguin/events_checkpoint.json")
@@ -792,10 +792,10 @@ def test_names_done_within_the_grace_period_are_not_stored_twice(world: World) -
     # A slower writer's file sorts below them all: it is the only thing to be found.
     world.put("date=2024-01-01/0-05-late.parquet", {"id": [-1]})
     late = ["date=2024-01-01/0-05-late.parquet"]
-    assert [entry.path for entry in world.penguin(**BY_DATE).candidates()[1]] == late
+    assert [entry.path for entry in world.penguin(**BY_DATE).outlook()[1]] == late
     world.storage.delete("_penguin/events_checkpoint.json")
     restarted = world.penguin(**BY_DATE)
-    assert [entry.path for entry in restarted.candidates()[1]] == late
+    assert [entry.path for entry in restarted.outlook()[1]] == late
     world.run(restarted)
     assert len(world.rows()) == 61
     assert len(world.delta_paths()) == len(set(world.delta_paths()))

@@ -415,7 +415,8 @@ def test_the_command_reports_first_and_commits_then(
 
     root.mkdir()
     nothing: dict[str, Any] = {"stragglers": [], "retries": [], "orphans": []}
-    assert call("reconcile", "--dry-run", "--json") == {**nothing, "dry_run": True}
+    told: dict[str, Any] = {"refused": [], "waiting": [], "unreadable": [], "not_looked_into": 0}
+    assert call("reconcile", "--dry-run", "--json") == {**nothing, **told, "dry_run": True}
     (root / "b.parquet").write_bytes(parquet({"id": [1]}))
     (root / "c.parquet").write_bytes(b"junk that is long enough")
     call("run", "--once")
@@ -432,7 +433,7 @@ def test_the_command_reports_first_and_commits_then(
     assert status["quarantine"]["newest"]["path"] == "c.parquet"
     call("status")
     expected = {"stragglers": ["a.parquet"], "retries": ["c.parquet"], "orphans": ["0.parquet"]}
-    assert call("reconcile", "--dry-run", "--json") == {**expected, "dry_run": True}
+    assert call("reconcile", "--dry-run", "--json") == {**expected, **told, "dry_run": True}
     assert call("reconcile", "--json") == {**expected, "dry_run": False}
     assert call("reconcile", "--json") == {**nothing, "orphans": ["0.parquet"], "dry_run": False}
     call("reconcile")

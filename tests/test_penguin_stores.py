@@ -127,7 +127,7 @@ def test_azure_holds_a_table_from_its_first_commit_to_its_recovery(
     world.put("date=2024-01-02/c.parquet", {"id": [2], "new": ["x"]})
     world.storage.delete("_penguin/events_checkpoint.json")
     restarted = world.penguin()
-    assert [e.path for e in restarted.candidates()[1]] == ["date=2024-01-02/c.parquet"]
+    assert [e.path for e in restarted.outlook()[1]] == ["date=2024-01-02/c.parquet"]
     assert world.run(restarted) == 1
     world.put("date=2024-01-02/d.parquet", {"id": [1]}, output_id="one")
     twin = world.penguin()

@@ -1,0 +1,110 @@
+"""What a poll finds: the files above the watermarks that the log does not know.
+
+A poll is one listing of what the progress leaves open. When it began and when it ended
+is all that tells which names are past their grace, so these times are kept here, and
+what a complete look means for the progress is drawn here as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from blizzard_py.core.errors import NotFound
+from blizzard_py.core.floor import raised
+from blizzard_py.core.log import get_logger
+from blizzard_py.core.lookback import lookback_floor
+from blizzard_py.core.model import Entry
+from blizzard_py.core.scan import Scan, scan
+from blizzard_py.core.storage import Storage
+from blizzard_py.core.watermark import Progress, Scanned, clamped, lowest_of, settled
+from penguin_py.activity import TableActivity
+from penguin_py.incoming import REMEDY, Names
+from penguin_py.memory import Snapshot
+from penguin_py.partitions import is_text
+from penguin_py.settings import Table
+from penguin_py.view import TableView
+
+# Listings of one poll that run at the same time.
+LIST_CONCURRENCY = 8
+
+
+class Poll:
+    """The polls of one table, and the times of the latest. Not thread-safe."""
+
+    def __init__(
+        self,
+        table: Table,
+        storage: Storage,
+        view: TableView,
+        accept: Callable[[str], bool],
+        clock: Callable[[], float],
+        activity: TableActivity,
+    ) -> None:
+        self._table = table
+        self._storage = storage
+        self._view = view
+        self._accept = accept
+        self._clock = clock
+        self._activity = activity
+        self._log = get_logger(table=table.name)
+        self._scanned = Scanned(0.0, 0.0)
+        self._left_out: tuple[str, ...] = ()
+
+    @property
+    def ended(self) -> float:
+        """When the latest listing was complete, in epoch seconds."""
+        return self._scanned.ended
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Parquet files that the latest look met and ``file_pattern`` does not take."""
+        return self._left_out
+
+    def found(self) -> tuple[Snapshot, list[Entry]]:
+        """The table and its new files, oldest first. An unchanged table costs one request."""
+        began = self._clock()
+        snapshot = self._view.current()
+        names = Names(self._accept)
+        progress = snapshot.memory.progress
+        try:
+            found = scan(self._storage, progress, names, LIST_CONCURRENCY)
+        except NotFound:
+            if not self._table.is_local:
+                raise
+            found = Scan((), 0, 0, progress)
+        left_out = tuple(path for path in names.left_out if not self._view.knows(path))
+        if snapshot.state is None and left_out and not self._left_out:
+            self._log.warning(
+                "files_left_out", files=len(left_out), path=left_out[0], remedy=REMEDY
+            )
+        self._left_out = left_out
+        new = [e for e in found.entries if not self._view.knows(e.path)]
+        self._scanned = Scanned(began, self._clock())
+        self._activity.polled(
+            self._clock() - began,
+            [e for e in new if is_text(e.path)],
+            (found.requests, found.keys),
+        )
+        return snapshot, new
+
+    def settled(self, snapshot: Snapshot, found: Sequence[str]) -> Snapshot:
+        """What a complete look tells: what is remembered no more, which partitions close.
+
+        ``found`` is everything that the look found.
+        """
+        # What a clock that was wrong has noted would be in grace until then.
+        progress = clamped(snapshot.memory.progress, self._scanned.ended)
+        lowest = lowest_of(found, progress.depth)
+        grace = self._table.grace_period_secs
+        progress = settled(progress, self._scanned, grace, lowest.get)
+        progress = self._floored(progress, found)
+        memory = replace(snapshot.memory, progress=progress)
+        self._view.remember(memory)
+        return Snapshot(snapshot.state, memory)
+
+    def _floored(self, progress: Progress, pending: Sequence[str]) -> Progress:
+        """The progress with old partitions closed, so that a poll's cost stays bounded."""
+        now = self._scanned.ended
+        oldest = lookback_floor(self._table.partition_filter, now)
+        return raised(progress, self._table.max_tracked_partitions, oldest, pending, now)

@@ -1,0 +1,101 @@
+"""What is to become of files, from their footers: committed, refused, waiting or pending.
+
+Promise: `plan`, `run` and `reconcile` decide alike, because all of them ask here. It
+reads and writes nothing but footers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from blizzard_py.core.model import Entry
+from blizzard_py.core.storage import Storage
+from penguin_py.incoming import Failure, read_footers
+from penguin_py.model import CommitPlan, Rejection, TableState
+from penguin_py.ownership import Owners
+from penguin_py.plan import Rules, make_plan
+from penguin_py.settings import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one commit would do, with ``rows`` rows, and why the other files are not in it.
+
+    ``waiting`` are files of others that are too young, ``failed`` could not be read just
+    now, ``gone`` were removed since they were listed, and ``left`` were not read:
+    there is more in the footers before them than is kept at once.
+    """
+
+    plan: CommitPlan
+    rows: int
+    rejections: tuple[Rejection, ...]
+    waiting: tuple[Entry, ...]
+    failed: tuple[Failure, ...]
+    gone: tuple[Entry, ...]
+    left: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What would become of files if it were to happen now.
+
+    ``unread`` is how many of them were not looked into: they come after the first commit.
+    """
+
+    rejections: tuple[Rejection, ...]
+    waiting: tuple[Entry, ...]
+    failed: tuple[Failure, ...]
+    unread: int
+
+
+class Judge:
+    """The rules of one table. Footers are read at the same time if there is a ``pool``."""
+
+    def __init__(self, table: Table, storage: Storage, pool: Executor, owners: Owners) -> None:
+        self._storage = storage
+        self._pool = None if table.is_local else pool
+        self._owners = owners
+        self._most = table.max_files_per_commit
+        self._rules = Rules(
+            table.partition_types,
+            table.schema_evolution,
+            table.strict_types,
+            table.max_new_columns,
+        )
+
+    def verdict(
+        self,
+        state: TableState | None,
+        batch: Sequence[Entry],
+        known_output_ids: Container[str],
+        now: float,
+    ) -> Verdict:
+        """What is to become of the files, oldest first, on top of ``state``."""
+        footers = read_footers(self._storage, batch, self._pool)
+        sorted_ = self._owners.sorted(footers.sound, now)
+        plan = make_plan(state, sorted_.taken, known_output_ids, self._rules)
+        added = {add.entry.path for add in plan.adds}
+        return Verdict(
+            plan,
+            sum(f.metadata.num_rows for f in sorted_.taken if f.path in added),
+            (*footers.rejected, *sorted_.refused, *plan.rejections),
+            sorted_.young,
+            footers.failed,
+            footers.gone,
+            footers.left,
+        )
+
+    def forecast(
+        self,
+        state: TableState | None,
+        files: Sequence[Entry],
+        known_output_ids: Container[str],
+        now: float,
+    ) -> Forecast:
+        """The verdict on as many of the files as one commit takes."""
+        batch = files[: self._most]
+        found = self.verdict(state, batch, known_output_ids, now)
+        unread = len(files) - len(batch) + len(found.left)
+        return Forecast(found.rejections, found.waiting, found.failed, unread)

@@ -16,6 +16,7 @@ from blizzard_py.core.errors import BlizzardError, PipelineStopped, StateError
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry, FinishedFile, IngestResult
 from blizzard_py.core.storage import Storage, join
+from blizzard_py.core.storeclock import elapsed
 from blizzard_py.core.watermark import Lowest
 from blizzard_py.dlq import DeadLetters
 from blizzard_py.journal import Journal
@@ -26,7 +27,6 @@ from blizzard_py.publish import OutputNames, clear_older, publish, staging_of, u
 from blizzard_py.settings import Engine, FieldSpec, IngestJob, IngestSettings, JobFile
 from blizzard_py.settrack import SetTracker
 from blizzard_py.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
-from blizzard_py.sourceclock import elapsed
 from blizzard_py.state import Batch, Identity, PlannedOutput, SourceState
 from blizzard_py.tablelog import delta_versions
 
@@ -49,7 +49,7 @@ class Parts:
 
     ``infer`` gives the fields for ``ingest`` where they are not all declared; it is
     called with the first files to do. ``clock`` is for what people read; what decides
-    goes by the store's clock and ``monotonic`` (`blizzard_py.sourceclock`).
+    goes by the store's clock and ``monotonic`` (`blizzard_py.core.storeclock`).
     """
 
     pipeline: str

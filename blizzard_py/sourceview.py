@@ -12,6 +12,7 @@ from dataclasses import replace
 from blizzard_py.backlog import Backlog, backlog
 from blizzard_py.batch import Parts
 from blizzard_py.core.storage import Storage
+from blizzard_py.core.storeclock import StoreClock
 from blizzard_py.discovery import (
     SCAN_FILES,
     Discovery,
@@ -28,7 +29,6 @@ from blizzard_py.discovery import (
 from blizzard_py.letters import LetterObject, objects
 from blizzard_py.processed import Digests
 from blizzard_py.settrack import SetTracker
-from blizzard_py.sourceclock import SourceClock
 from blizzard_py.state import STATE_FOLDER, SourceState, checkpoint_path
 from blizzard_py.statefile import read_state
 from blizzard_py.sweep import grace_of
@@ -44,7 +44,7 @@ class SourceView:
         self._parts = parts
         self._source = parts.source
         self._stores = parts.stores
-        self._clock = SourceClock(parts.clock, parts.monotonic)
+        self._clock = StoreClock(parts.clock, parts.monotonic)
         self._scope = scope
         self._where = f"{parts.stores.sink.uri}/{self.checkpoint_path}"
         self._tracker = SetTracker(parts.stores.sink, f"{STATE_FOLDER}/{parts.id}_processed")

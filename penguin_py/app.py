@@ -16,6 +16,7 @@ from blizzard_py.core.errors import BlizzardError
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.metered import Metered
 from blizzard_py.core.status import Panel
+from blizzard_py.core.storeclock import StoreClock, elapsed
 from blizzard_py.core.stores import open_storage
 from blizzard_py.core.web import served
 from penguin_py.activity import TableActivity
@@ -23,6 +24,7 @@ from penguin_py.delta import DeltaLog
 from penguin_py.incoming import REMEDY
 from penguin_py.memory import Snapshot
 from penguin_py.pipeline import TablePipeline
+from penguin_py.probe import ask
 from penguin_py.quarantine import spelled
 from penguin_py.settings import Table, tables_of
 from penguin_py.verdict import Forecast
@@ -45,7 +47,11 @@ def table_pipeline(table: Table, pool: Executor) -> TablePipeline:
     activity = TableActivity(table.name, table.uri, time.time)
     storage = Metered(open_storage(table.uri, table.storage_options), activity.beat)
     log = DeltaLog(table, storage, pool)
-    return TablePipeline(table, storage, log, pool, time.time, activity)
+    if table.is_local:  # its files have their times from the machine's clock
+        return TablePipeline(table, storage, log, pool, time.time, activity)
+    clock = StoreClock(time.time, elapsed)
+    prepare = partial(ask, storage, table.state_name, clock)
+    return TablePipeline(table, storage, log, pool, clock, activity, prepare)
 
 
 def run_daemon(config: Config, *, once: bool) -> int:

@@ -41,7 +41,10 @@ from penguin_py.view import TableView
 
 
 class TablePipeline:
-    """Commits what arrives for one table. A `Worker` of the poll loop; not thread-safe."""
+    """Commits what arrives for one table. A `Worker` of the poll loop; not thread-safe.
+
+    ``prepare`` is called before the first look that may be acted upon, until it succeeds.
+    """
 
     def __init__(
         self,
@@ -51,12 +54,14 @@ class TablePipeline:
         pool: Executor,
         clock: Callable[[], float],
         activity: TableActivity | None = None,
+        prepare: Callable[[], None] | None = None,
     ) -> None:
         self.activity = activity or TableActivity(table.name, storage.uri, clock)
         self._table = table
         self._storage = storage
         self._delta = log
         self._clock = clock
+        self._prepare = prepare
         self._log = get_logger(table=table.name)
         self._accept = accepts(table.file_pattern)
         self._quarantine = Quarantine(storage, table.state_name)
@@ -95,6 +100,7 @@ class TablePipeline:
         `StorageError`; after any of them the next call starts from the log.
         """
         try:
+            self._prepared()
             return not stop.is_set() and self._cycle()
         except BaseException:
             self._forget()
@@ -140,6 +146,8 @@ class TablePipeline:
 
         The following cycles commit it. Raises `StateError` and `StorageError`.
         """
+        if not dry_run:
+            self._prepared()
         snapshot = self.snapshot()
         if snapshot.state is None:
             return Findings((), (), ())
@@ -155,6 +163,11 @@ class TablePipeline:
             if not self._queue:
                 self._mark_swept(snapshot.memory)
         return found
+
+    def _prepared(self) -> None:
+        if self._prepare is not None:
+            self._prepare()
+            self._prepare = None
 
     def _cycle(self) -> bool:
         if self._queue:

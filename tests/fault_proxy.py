@@ -10,7 +10,8 @@ that says 500; or there is no answer and it is applied seconds later, whatever t
 client has done meanwhile. All requests are counted, by ``METHOD path``.
 
 Stores that copy objects between buckets keep their modification times, and the server
-behind cannot: ``dated`` gives keys the times that listings and heads say.
+behind cannot: ``dated`` gives keys the times that listings and heads say. A store that
+does not know a header of a request goes on as if it were not there: ``dropped``.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class FaultProxy:
     lost: int = 0
     delayed: list[threading.Thread] = field(default_factory=list)
     dated: dict[str, float] = field(default_factory=dict)
+    # Request headers, in lower case, that never reach the store.
+    dropped: frozenset[str] = frozenset()
     lock: threading.Lock = field(default_factory=threading.Lock)
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -131,7 +134,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def _to_send(self) -> _Request:
-        sent = {k: v for k, v in self.headers.items() if k.lower() not in _NOT_SENT_ON}
+        kept_back = _NOT_SENT_ON | self.proxy.dropped
+        sent = {k: v for k, v in self.headers.items() if k.lower() not in kept_back}
         return self.command, self.path, sent
 
     def _forward(

@@ -9,8 +9,8 @@ import pytest
 from blizzard_py import rewind
 from blizzard_py.core.model import FinishedFile
 from blizzard_py.core.scan import FLAT_KEYS
+from blizzard_py.core.storeclock import StoreClock, elapsed
 from blizzard_py.publish import OutputNames
-from blizzard_py.sourceclock import SourceClock, elapsed
 from blizzard_py.state import Batch, SourceState, state_to_json
 from tests.memory_store import Died, Dying
 from tests.pipeline_world import World
@@ -101,7 +101,7 @@ def test_names_of_outputs_increase_also_within_a_millisecond_and_when_time_stand
 
 def test_the_clock_counts_on_from_the_stores_time_and_never_looks_at_the_machines() -> None:
     passed = [10.0]
-    clock = SourceClock(lambda: 5.0, lambda: passed[0])
+    clock = StoreClock(lambda: 5.0, lambda: passed[0])
     assert clock() == 5.0
     clock.set(1000.0)
     passed[0] += 60.0

@@ -1,4 +1,10 @@
-"""S3 and everything that speaks its API: listings from any key, conditional PUT."""
+"""S3 and everything that speaks its API: listings from any key, conditional PUT.
+
+Some servers that speak it take ``If-Match`` and ``If-None-Match`` on a PUT and pay no
+heed to them. Two daemons would replace each other's state there, and two commits of one
+version each other. So the first conditional write of a storage is made once more, and has
+to be refused.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,7 @@ from typing import Any, Protocol
 from fsspec.asyn import sync
 from s3fs import core as s3fs  # type: ignore[import-untyped]  # ships no types
 
-from blizzard_py.core.errors import Unavailable
+from blizzard_py.core.errors import Conflict, StorageError, Unavailable
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import FIRST_PAGE_KEYS, PAGE_KEYS, Page, order_key
 from blizzard_py.core.store_object import ExactPaths, FileSystem, ObjectStorage, Patience
@@ -74,6 +80,8 @@ class S3Storage(ObjectStorage):
         self._s3 = fs
         self._bucket, _, prefix = self._root.partition("/")
         self._prefix = f"{prefix}/" if prefix else ""
+        # Whether this store was seen to refuse a write for its condition.
+        self._refuses = False
 
     @property
     def conditional_writes(self) -> bool:
@@ -128,6 +136,31 @@ class S3Storage(ObjectStorage):
 
         found: tuple[bytes, str] = sync(self._s3.loop, fetch)
         return found
+
+    def put_if(self, path: str, data: bytes, version: str | None) -> str:
+        """As `Storage.put_if`. Raises `StorageError` if the store ignores conditions."""
+        try:
+            found = super().put_if(path, data, version)
+            # The same data once more changes nothing where it is taken. A version that has not
+            # changed could be replaced again with good reason.
+            if not self._refuses and found != version:
+                self._repeat(path, data, version)
+        except Conflict:
+            self._refuses = True
+            raise
+        return found
+
+    def _repeat(self, path: str, data: bytes, version: str | None) -> None:
+        try:
+            super().put_if(path, data, version)
+        except Conflict:
+            self._refuses = True
+            return
+        raise StorageError(
+            f"{self.uri}/{path}: this store ignores If-Match and If-None-Match, so daemons and"
+            " commits would overwrite each other unnoticed; update the server to a version that"
+            " honours conditional PUT, or use another store"
+        )
 
     def _put_if(self, key: str, data: bytes, version: str | None) -> str:
         condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}

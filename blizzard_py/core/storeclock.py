@@ -1,10 +1,11 @@
 """The one clock by which files wait: the store's, read at the start, and time that passed since.
 
 Clocks of machines differ and jump; a grace period that goes by them ends early or
-never. The modification time of the checkpoint that was just written is the store's
-own time, the same for every process that ever takes this source over; from there on
-a monotonic clock counts, which no correction of the machine's clock moves. On a local
-disk the store's clock is the machine's, as of the start.
+never. The modification time of an object that was just written (Blizzard's checkpoint,
+Penguin's probe) is the store's own time, the same for every process that ever works here;
+from there on a monotonic clock counts, which no correction of the machine's clock moves.
+On a local disk the store's clock is the machine's: for Blizzard as of the start, for
+Penguin, which compares it with times of files, at any moment.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def elapsed() -> float:
     return time.clock_gettime(clock)
 
 
-class SourceClock:
+class StoreClock:
     """Epoch seconds by the store's clock, once `set`; before that by ``wall``."""
 
     def __init__(self, wall: Callable[[], float], monotonic: Callable[[], float]) -> None:

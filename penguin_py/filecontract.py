@@ -35,8 +35,12 @@ ARROW_KEY = b"ARROW:schema"
 # Some 20,000 column chunks: 200 columns in 100 row groups. One that is made for it takes
 # thirty times as much when it is decoded.
 FOOTER_BYTES = 4 << 20
-# Long footers that are kept at the same time, until their batch is committed.
-FOOTERS_BYTES = 4 << 20
+# What footers may take in memory at the same time, once decoded, until their batch is worked off.
+FOOTERS_DECODED_BYTES = 96 << 20
+# Measured: what a column chunk, a row group and a column take once they are decoded, whatever
+# they take in the footer, and so how much longer than itself a footer may become.
+CHUNK_BYTES, GROUP_BYTES, COLUMN_BYTES = 800, 256, 1700
+MOST_DECODED = 32
 MOST_COLUMNS = 10_000
 # delta-rs reads the schema again with a JSON parser that gives up at 128 levels, of
 # which a struct takes three.
@@ -52,6 +56,13 @@ _SPARK_KEY = b"org.apache.spark.version"
 _GREGORIAN_DAY = (dt.date(1582, 10, 15) - dt.date(1970, 1, 1)).days
 _GREGORIAN_SECS = (dt.date(1900, 1, 1) - dt.date(1970, 1, 1)).days * 86_400
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def decoded_bytes(metadata: pq.FileMetaData, length: int) -> int:
+    """What a footer of this length takes in memory, roughly."""
+    columns, groups = metadata.num_columns, metadata.num_row_groups
+    inside = groups * (columns * CHUNK_BYTES + GROUP_BYTES) + columns * COLUMN_BYTES
+    return length + int(inside)
 
 
 def check_columns(metadata: pq.FileMetaData, note: bytes | None) -> None:

@@ -2,8 +2,9 @@
 
 A footer costs one ranged GET of the file's last 64 KiB, and one more if it is
 longer than that; many are read at the same time, as many as the pool has
-threads, but long ones one after the other, and no more of them than a bound: the
-files behind it are left for the next batch. On a local disk handing a file to
+threads, but long ones one after the other. What they take in memory is bounded, since
+a footer that is made for it takes thirty times its length: the files behind the bound
+are left for the next batch. On a local disk handing a file to
 another thread costs more than reading it, so there they are read one by one. The
 data itself is never downloaded.
 
@@ -31,11 +32,13 @@ from blizzard_py.core.storage import Storage
 from penguin_py.filecontract import (
     ARROW_KEY,
     FOOTER_BYTES,
-    FOOTERS_BYTES,
+    FOOTERS_DECODED_BYTES,
+    MOST_DECODED,
     check_calendar,
     check_columns,
     check_depth,
     check_rows,
+    decoded_bytes,
 )
 from penguin_py.model import Footer, Misfit, Rejection
 
@@ -48,6 +51,9 @@ REMEDY = "file_pattern does not take these names; if no other engine writes here
 OUTPUT_ID_KEY = b"blizzard.output_id"
 # A list or a text in a footer that is longer than this is no footer.
 THRIFT_ITEMS = 1_000_000
+# What was decoded hangs together in a circle. More than this in memory is not left to the
+# collector's own time: it would be there beside what is decoded next.
+LARGE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,7 @@ class Footers:
     """What became of a list of files; each is in exactly one of the five.
 
     ``left`` were not read: the footers before them are as much as is kept at once.
+    ``kept_bytes`` is what the sound ones take in memory.
     """
 
     sound: tuple[Footer, ...]
@@ -70,6 +77,7 @@ class Footers:
     failed: tuple[Failure, ...]
     gone: tuple[Entry, ...]
     left: tuple[Entry, ...] = ()
+    kept_bytes: int = 0
 
 
 def accepts(file_pattern: str) -> Callable[[str], bool]:
@@ -106,13 +114,32 @@ class _Reading:
     """What the readers of one list of files share; threads may use it at the same time.
 
     Files that arrive together are alike, so one schema is kept, and replaced in one
-    step. Long footers are read one by one, and counted.
+    step. Long footers are read one by one.
     """
 
     def __init__(self) -> None:
         self._latest: _Known | None = None
         self.long_ones = threading.Lock()
+        self._counting = threading.Lock()
         self.kept = 0
+        self._dropped = 0
+
+    def is_full(self, length: int) -> bool:
+        """Whether a footer of this length might be more than is kept; the first never is."""
+        return self.kept > 0 and self.kept + MOST_DECODED * length > FOOTERS_DECODED_BYTES
+
+    def keep(self, size: int) -> None:
+        """A footer that takes so much in memory is kept."""
+        with self._counting:
+            self.kept += size
+
+    def drop(self, size: int) -> None:
+        """One that takes so much is not needed any more."""
+        with self._counting:
+            self._dropped += size
+            if self._dropped > LARGE_BYTES:
+                self._dropped = 0
+                gc.collect()
 
     def schema_of(self, metadata: pq.FileMetaData, pairs: Mapping[bytes, bytes]) -> pa.Schema:
         """The schema of the Parquet columns and the writer's note. Raises `Misfit`."""
@@ -146,7 +173,12 @@ def read_footers(storage: Storage, entries: Sequence[Entry], pool: Executor | No
         tuple(r for r in results if isinstance(r, Failure)),
         tuple(entry for entry, r in paired if r is _Outcome.GONE),
         tuple(entry for entry, r in paired if r is _Outcome.LEFT),
+        reading.kept,
     )
+
+
+class _CutOff(Exception):
+    """The file ends before its data does."""
 
 
 class _Outcome(Enum):
@@ -174,6 +206,8 @@ def _read_footer(
     size = entry.size
     if size < SHORTEST_BYTES:
         raise Misfit(f"is not Parquet: {size} bytes is too short")
+    if reading.is_full(0):
+        return _Outcome.LEFT
     tail = _tail(storage, entry, min(size, TAIL_BYTES))
     if tail[-4:] != MAGIC:
         raise Misfit("is not Parquet or is cut off: it does not end with PAR1")
@@ -188,34 +222,42 @@ def _read_footer(
     if length + 8 <= len(tail):
         return _decoded(entry, tail, length, reading)
     with reading.long_ones:
-        if reading.kept + length > FOOTERS_BYTES and reading.kept:
+        if reading.is_full(length):
             return _Outcome.LEFT
-        found = _decoded(entry, _tail(storage, entry, length + 8), length, reading)
-        if isinstance(found, Footer):
-            reading.kept += length
-        else:
-            gc.collect()  # what was decoded hangs together in a circle, and is large
-        return found
+        return _decoded(entry, _tail(storage, entry, length + 8), length, reading)
 
 
 def _decoded(entry: Entry, tail: bytes, length: int, reading: _Reading) -> Footer | Rejection:
+    metadata = None
     try:
         # What `pq.read_metadata` is built on, without the rest of it: half the time.
         reader = pq.ParquetReader()
         reader.open(pa.BufferReader(tail), thrift_container_size_limit=THRIFT_ITEMS)
         metadata = reader.metadata
-        pairs = metadata.metadata or {}
-        schema = reading.schema_of(metadata, pairs)
-        if _last_byte(metadata) > entry.size - length - 8:
-            reason = "is cut off: its footer points past the end of its data"
-            return Rejection(entry, "read", reason)
-        check_rows(metadata, entry.size)
-        check_calendar(metadata, schema, pairs)
+        found = _checked(entry, metadata, length, reading)
+        reading.keep(decoded_bytes(metadata, length))
+        return found
     except Misfit as misfit:
-        return Rejection(entry, "schema", str(misfit))
+        rejection = Rejection(entry, "schema", str(misfit))
+    except _CutOff:
+        reason = "is cut off: its footer points past the end of its data"
+        rejection = Rejection(entry, "read", reason)
     except (pa.ArrowException, OSError, ValueError) as error:
         text = " ".join(str(error).split())
-        return Rejection(entry, "read", f"has an unreadable Parquet footer: {text}")
+        rejection = Rejection(entry, "read", f"has an unreadable Parquet footer: {text}")
+    most = MOST_DECODED * length
+    reading.drop(most if metadata is None else decoded_bytes(metadata, length))
+    return rejection
+
+
+def _checked(entry: Entry, metadata: pq.FileMetaData, length: int, reading: _Reading) -> Footer:
+    """The footer, if it is sound. Raises `Misfit` and `_CutOff`."""
+    pairs = metadata.metadata or {}
+    schema = reading.schema_of(metadata, pairs)
+    if _last_byte(metadata) > entry.size - length - 8:
+        raise _CutOff
+    check_rows(metadata, entry.size)
+    check_calendar(metadata, schema, pairs)
     output_id = pairs.get(OUTPUT_ID_KEY)
     return Footer(
         entry, schema, metadata, None if output_id is None else output_id.decode("utf-8", "replace")

@@ -6,13 +6,14 @@ reads and writes nothing but footers.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Container, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
-from penguin_py.incoming import Failure, read_footers
+from penguin_py.incoming import LARGE_BYTES, Failure, read_footers
 from penguin_py.model import CommitPlan, Rejection, TableState
 from penguin_py.ownership import Owners
 from penguin_py.plan import Rules, make_plan
@@ -73,11 +74,23 @@ class Judge:
         now: float,
     ) -> Verdict:
         """What is to become of the files, oldest first, on top of ``state``."""
+        found, footer_bytes = self._verdict(state, batch, known_output_ids, now)
+        if footer_bytes > LARGE_BYTES:
+            gc.collect()  # no footer is needed any more
+        return found
+
+    def _verdict(
+        self,
+        state: TableState | None,
+        batch: Sequence[Entry],
+        known_output_ids: Container[str],
+        now: float,
+    ) -> tuple[Verdict, int]:
         footers = read_footers(self._storage, batch, self._pool)
         sorted_ = self._owners.sorted(footers.sound, now)
         plan = make_plan(state, sorted_.taken, known_output_ids, self._rules)
         added = {add.entry.path for add in plan.adds}
-        return Verdict(
+        found = Verdict(
             plan,
             sum(f.metadata.num_rows for f in sorted_.taken if f.path in added),
             (*footers.rejected, *sorted_.refused, *plan.rejections),
@@ -86,6 +99,7 @@ class Judge:
             footers.gone,
             footers.left,
         )
+        return found, footers.kept_bytes
 
     def forecast(
         self,

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penguin_py.filecontract import FOOTER_BYTES, FOOTERS_BYTES
+from penguin_py.filecontract import FOOTER_BYTES
 from tests.penguin_readers import assert_all_read
 from tests.penguin_world import World, footer_pool, parquet
 from tests.thrift_footer import column, footer, group, parquet_file, root
@@ -318,7 +318,7 @@ def long_footer(number: int) -> bytes:
 
 
 def test_long_footers_are_kept_a_few_at_a_time_and_all_are_committed(world: World) -> None:
-    count = FOOTERS_BYTES // FOOTER_BYTES + 3
+    count = 4
     for number in range(count):
         world.put(f"{number}.parquet", long_footer(number))
     assert world.run() >= 2

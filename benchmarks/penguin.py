@@ -5,6 +5,8 @@
 * idle polls of those tables: time beyond the listing, memory over 1,000 polls;
 * the same through an S3 API (moto), with every request counted on the wire;
 * a sweep, and a start with nothing but the log: seconds and peak memory;
+* a start beside the commits of others, through an S3 API, by its requests on the wire;
+* adding a file to a quarantine of 100,000;
 * footers by ranged GET beside downloading whole files, through an S3 API.
 
     python -m benchmarks.penguin [--quick]
@@ -33,15 +35,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
+from deltalake import DeltaTable
 
 from benchmarks.penguin_parts import measured
-from benchmarks.penguin_table import THREADS, Counting, make_table, penguin
+from benchmarks.penguin_table import THREADS, Counting, make_table, penguin, sample
 from blizzard_py.core.model import Entry
 from blizzard_py.core.stores import open_storage
 from penguin_py.incoming import read_footers
+from penguin_py.settings import delta_options
 from tests.fault_proxy import FaultProxy, fault_proxy
 from tests.s3_server import S3Server, s3_server
 
+# A commit of another engine that is none of our business.
+FOREIGN = b'{"commitInfo": {"timestamp": 1700000000000, "operation": "WRITE"}}\n'
 # How often Penguin and delta-rs take turns.
 TURNS = 2
 # Seconds by the clock and seconds of the processor: other work on the machine lengthens
@@ -81,6 +87,52 @@ def idle_on_the_wire(template: Path, polls: int) -> str:
             requests.add(len(proxy.seen))
     counts = " or ".join(map(str, sorted(requests)))
     return f"{counts} | {statistics.median(beyond):.1f} | {statistics.median(listing):.1f}"
+
+
+def starts_on_the_wire(foreign: int) -> None:
+    """What a start asks of a store, before and after so many commits of other writers."""
+    with s3_api() as (server, proxy), ThreadPoolExecutor(THREADS) as pool:
+        uri = f"s3://{server.new_bucket()}/t"
+        bucket = open_storage(uri, server.options)
+        for number in range(2):
+            bucket.put_atomic(f"{number}.parquet", sample())
+            started(uri, pool, server.options)
+        table = DeltaTable(uri, storage_options=delta_options(uri, server.options, {}))
+        options = {**server.options, "AWS_ENDPOINT_URL": proxy.endpoint}
+        counts = []
+        for commits in (0, foreign):
+            for version in range(table.version() + 1, table.version() + 1 + commits):
+                bucket.put_atomic(f"_delta_log/{version:020d}.json", FOREIGN)
+            table.update_incremental()
+            table.create_checkpoint()
+            proxy.seen.clear()
+            started(uri, pool, options)
+            counts.append(len(proxy.seen))
+    title = "A start beside the commits of others, S3 API"
+    table_of(
+        title,
+        "commits of others since ours | requests, delta-rs's included",
+        [f"| {commits:,} | {count} |" for commits, count in zip((0, foreign), counts, strict=True)],
+    )
+
+
+def started(uri: str, pool: ThreadPoolExecutor, options: dict[str, str]) -> None:
+    """A Penguin that starts, commits what is there, and ends."""
+    worker, _ = penguin(uri, pool, options)
+    while worker.cycle(threading.Event()):
+        pass
+
+
+def on_record(count: int) -> None:
+    """What one file more costs in the record of quarantine."""
+    with tempfile.TemporaryDirectory(prefix="bench-penguin-") as folder:
+        Path(folder, "table").mkdir()
+        found = measured("quarantine", Path(folder, "table"), count, 20)
+    table_of(
+        "Adding one file to the record of quarantine, local disk",
+        "files on record | ms | worst",
+        [f"| {count:,} | {found['ms']:.1f} | {found['worst_ms']:.1f} |"],
+    )
 
 
 def footers(count: int, megabytes: int) -> None:
@@ -164,31 +216,31 @@ def report(sizes: list[int], counts: list[int], rounds: int, polls: int) -> None
                 f" | {swept['peak_mb']:,} | {rebuilt['secs']:.1f} | {rebuilt['peak_mb']:,} |"
             )
             shutil.rmtree(template)
-    table(
+    table_of(
         f"Commits (medians of {TURNS * rounds})",
         "files in table | files committed | Penguin s | delta-rs s | ratio | CPU s | CPU s"
         " delta-rs | ratio | delta-rs and footers s"
         " | ratio | requests | peak MB | peak MB delta-rs | start s | open s delta-rs",
         committed,
     )
-    table(
+    table_of(
         f"{polls:,} idle polls, local disk",
         "files in table | ms beyond listing | worst | ms listing | MB grown | peak MB",
         idle,
     )
-    table(
+    table_of(
         f"{polls // 10:,} idle polls, S3 API",
         "files in table | requests, delta-rs's included | ms beyond listing | ms listing",
         wire,
     )
-    table(
+    table_of(
         "A sweep, and a start from the log alone",
         "files in table | sweep s | peak MB before | peak MB | rebuild s | peak MB",
         care,
     )
 
 
-def table(title: str, columns: str, lines: list[str]) -> None:
+def table_of(title: str, columns: str, lines: list[str]) -> None:
     print(f"\n## {title}\n\n| {columns} |\n|{'---|' * (columns.count('|') + 1)}")
     print("\n".join(lines), flush=True)
 
@@ -201,9 +253,13 @@ def main() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     if options.quick:
         report([1_000, 10_000], [1, 100], 3, 100)
+        starts_on_the_wire(100)
+        on_record(100_000)
         footers(8, 2)
     else:
         report([1_000, 100_000, 1_000_000], [1, 100, 1_000], options.rounds, 1_000)
+        starts_on_the_wire(1_000)
+        on_record(100_000)
         footers(24, 16)
 
 

@@ -41,6 +41,9 @@ from benchmarks.penguin_table import (
 )
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Page
+from blizzard_py.core.stores import open_storage
+from penguin_py.model import Rejection
+from penguin_py.quarantine import Quarantine
 
 
 def peak_mb() -> int:
@@ -181,7 +184,24 @@ def poll_idle(root: Path, polls: int, _rounds: int) -> dict[str, Any]:
     }
 
 
+def quarantine(root: Path, count: int, rounds: int) -> dict[str, Any]:
+    """Adding one file to so many on record, each time as a process would that just started."""
+    storage = open_storage(str(root), {})
+    Quarantine(storage, "events").keep([refused(number) for number in range(count)], 1e9)
+    taken = []
+    for round_ in range(rounds):
+        began = time.perf_counter()
+        assert Quarantine(storage, "events").keep([refused(count + round_)], 1e9)
+        taken.append(time.perf_counter() - began)
+    return {"ms": 1000 * statistics.median(taken), "worst_ms": 1000 * max(taken)}
+
+
+def refused(number: int) -> Rejection:
+    return Rejection(Entry(f"{NEW_DAY}/{number:09d}.parquet", 100, 1.0), "read", "is not Parquet")
+
+
 PARTS = {
+    "quarantine": quarantine,
     "penguin": commit_by_penguin,
     "delta-rs": commit_by_delta_rs,
     "idle": poll_idle,

@@ -121,6 +121,7 @@ def penguin(
 ) -> tuple[TablePipeline, Counting]:
     block = {
         "table_uri": uri,
+        "own_prefixes": [""],
         "storage_options": options or {},
         "max_tracked_partitions": TRACKED,
         "reconcile_interval_secs": 0,

@@ -125,7 +125,8 @@ class Full(Counting):
     files = 0
 
     def list_range(self, after: str, until: str | None) -> Iterator[Page]:
-        for start in range(0, self.files, 1000):
+        files = 0 if after.startswith("_penguin/") else self.files
+        for start in range(0, files, 1000):
             paths = (path_of(number, self.files) for number in range(start, start + 1000))
             yield Page(tuple(Entry(path, 1000, 0.0) for path in paths), 1, 1000)
         yield from super().list_range(after, until)

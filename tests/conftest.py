@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -14,6 +15,7 @@ from tests.azurite_server import AzuriteServer, azurite_server
 from tests.gcs_server import GcsServer, gcs_server
 from tests.penguin_world import WORLDS, unsound
 from tests.s3_server import S3Server, s3_server
+from tests.table_bench import Bench, copied, tables_below
 
 # A shared machine is slow at times; no test may fail for that.
 hypothesis.settings.register_profile("no-deadline", deadline=None)
@@ -28,13 +30,28 @@ def quiet_logs() -> Iterator[None]:
     structlog.reset_defaults()
 
 
+@pytest.fixture(scope="session")
+def bench() -> Bench:
+    """What the readers' bench has read so far."""
+    return Bench()
+
+
 @pytest.fixture(autouse=True)
-def sound_logs() -> Iterator[None]:
-    """Hold the log of every table that the test made against the protocol's text."""
+def sound_tables(request: pytest.FixtureRequest, bench: Bench) -> Iterator[None]:
+    """Hold every table that the test left against the protocol's text, and have it read."""
     WORLDS.clear()
     yield
     assert not unsound(WORLDS)
+    broken = {world.uri for world in WORLDS if world.tampered}
+    made = {world.uri: world for world in WORLDS if world.uri not in broken}
     WORLDS.clear()
+    if request.node.get_closest_marker("unreadable_tables") is not None:
+        return
+    place: Path | None = request.node.funcargs.get("tmp_path")
+    if place is not None:
+        bench.take(root for root in tables_below(place) if str(root) not in broken)
+    with copied(world for world in made.values() if not world.table().is_local) as roots:
+        bench.take(roots)
 
 
 @pytest.fixture(scope="session")
@@ -59,8 +76,11 @@ def azurite() -> Iterator[AzuriteServer]:
 
 
 @pytest.fixture(scope="session")
-def spark_engine() -> Iterator[SparkEngine]:
+def spark_engine(bench: Bench) -> Iterator[SparkEngine]:
     """One real Spark session for the whole run; it starts with the first job."""
     engine = SparkEngine("local[2]")
     yield engine
-    engine.stop()
+    try:
+        bench.take_by_spark(engine.session())
+    finally:
+        engine.stop()

@@ -1,21 +1,26 @@
-"""One table as every reader of it sees it, and the log as its own text says it is.
+"""One table as every reader of it sees it.
 
 The readers go different ways: delta-rs scans by the log and its statistics, pyarrow and
 duckdb take its dataset, polars takes partition values from paths, and Spark's Parquet
-reader gets the files that the log lists, which is what Delta on Spark reads.
+reader gets the files that the log lists and the columns that it declares, which is what
+Delta on Spark reads.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import duckdb
 import polars as pl
 import pyarrow as pa
-from deltalake import QueryBuilder
+from deltalake import DeltaTable, QueryBuilder
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from tests.penguin_world import World
 
@@ -46,30 +51,45 @@ def rows_of(table: pa.Table, names: list[str]) -> Rows:
     return sorted(zip(*columns, strict=True), key=repr)
 
 
-def by_scan(world: World) -> pa.Table:
-    return pa.table(
-        QueryBuilder().register("t", world.delta()).execute("select * from t").read_all()
-    )
+def by_scan(table: DeltaTable) -> pa.Table:
+    return pa.table(QueryBuilder().register("t", table).execute("select * from t").read_all())
 
 
-def by_dataset(world: World) -> pa.Table:
-    return pa.table(world.delta().to_pyarrow_dataset().to_table())
+def by_dataset(table: DeltaTable) -> pa.Table:
+    return pa.table(table.to_pyarrow_dataset().to_table())
 
 
-def by_duckdb(world: World) -> pa.Table:
-    events = world.delta().to_pyarrow_dataset()
-    with duckdb.connect() as db:
-        db.execute("set timezone = 'UTC'")
-        db.register("events", events)
-        found = db.sql("select * from events").arrow()
+@cache
+def duck() -> duckdb.DuckDBPyConnection:
+    """One for the whole run: to open one takes longer than to read a table."""
+    found = duckdb.connect()
+    found.execute("set timezone = 'UTC'")
+    return found
+
+
+def by_duckdb(table: DeltaTable) -> pa.Table:
+    duck().register("events", table.to_pyarrow_dataset())
+    try:
+        found = duck().sql("select * from events").arrow()
         return found if isinstance(found, pa.Table) else found.read_all()
+    finally:
+        duck().unregister("events")
 
 
-def by_polars(world: World) -> pa.Table:
-    return pl.scan_delta(world.uri, storage_options=world.options or None).collect().to_arrow()
+def by_polars(table: DeltaTable) -> pa.Table:
+    return pl.scan_delta(table).collect().to_arrow()
 
 
-READERS: dict[str, Callable[[World], pa.Table]] = {
+def by_spark(table: DeltaTable, spark: SparkSession) -> pa.Table:
+    """The columns that are in the files; partition values are the log's."""
+    columns = json.loads(table.schema().to_json())
+    partitions = table.metadata().partition_columns
+    fields = [field for field in columns["fields"] if field["name"] not in partitions]
+    schema = StructType.fromJson({**columns, "fields": fields})
+    return pa.table(spark.read.schema(schema).parquet(*table.file_uris()).toArrow())
+
+
+READERS: dict[str, Callable[[DeltaTable], pa.Table]] = {
     "delta-rs": by_scan,
     "pyarrow": by_dataset,
     "duckdb": by_duckdb,
@@ -79,9 +99,14 @@ READERS: dict[str, Callable[[World], pa.Table]] = {
 
 def assert_all_read(world: World, expected: Rows | None = None) -> Rows:
     """Every reader sees the same rows; returns them."""
-    names = [field.name for field in world.delta().schema().fields]
-    found = {name: rows_of(read(world), names) for name, read in READERS.items()}
+    return same_rows(world.delta(), expected)
+
+
+def same_rows(table: DeltaTable, expected: Rows | None = None) -> Rows:
+    """Every reader but Spark sees the same rows; returns them."""
+    names = [field.name for field in table.schema().fields]
+    found = {name: rows_of(read(table), names) for name, read in READERS.items()}
     first = found["pyarrow"] if expected is None else expected
     for name, rows in found.items():
-        assert rows == first, f"{name} reads {rows[:3]}, not {first[:3]}"
+        assert rows == first, f"{table.table_uri}: {name} reads {rows[:3]}, not {first[:3]}"
     return first

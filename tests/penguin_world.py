@@ -25,7 +25,7 @@ from penguin_py.settings import Table, delta_options, tables_of
 from tests.delta_protocol import problems
 
 NOW = 1_800_000_000.0
-# Those of the test that is running; see `tests.conftest.sound_logs`.
+# Those of the test that is running; see `tests.conftest.sound_tables`.
 WORLDS: list[World] = []
 
 

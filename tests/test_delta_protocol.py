@@ -14,6 +14,8 @@ from deltalake import write_deltalake
 from blizzard_py.core.stores import open_storage
 from tests.delta_protocol import problems
 
+pytestmark = pytest.mark.unreadable_tables("logs are broken on purpose")
+
 Actions = list[dict[str, Any]]
 
 

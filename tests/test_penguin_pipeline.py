@@ -110,6 +110,7 @@ def test_other_readers_see_the_same_rows(world: World) -> None:
         assert db.sql("select id from events where name = 'z'").fetchall() == [(3,)]
 
 
+@pytest.mark.unreadable_tables("one of the files is taken away")
 def test_a_file_that_cannot_match_is_not_read(world: World) -> None:
     first, second = dt.date(2024, 1, 1), dt.date(2024, 6, 1)
     for name, number, day in (("a", 1, first), ("b", 100, second)):

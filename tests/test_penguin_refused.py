@@ -131,6 +131,17 @@ def test_what_the_store_or_another_writer_did_is_tried_again_and_blames_no_file(
     assert not world.quarantined()
 
 
+def test_a_path_that_names_a_column_twice_does_not_decide_for_a_new_table(
+    tmp_path: Path, pool: Executor
+) -> None:
+    world = World(str(tmp_path / "new"), pool)
+    world.put("a=1/A=2/x.parquet", {"id": [1]})
+    world.put("b=1/x.parquet", {"id": [2]})
+    world.run()
+    assert "in two cases" in world.quarantined()["a=1/A=2/x.parquet"]
+    assert world.rows() == [{"id": 2, "b": "1"}]
+
+
 def test_a_file_that_spoils_the_first_commit_of_a_table_is_on_record(
     tmp_path: Path, pool: Executor
 ) -> None:

@@ -160,6 +160,29 @@ def test_a_rule_that_files_might_break_is_refused_by_name(world: World, rule: st
         world.run()
 
 
+def test_a_compaction_that_died_is_known_also_in_a_table_that_says_not_when_it_was_made(
+    world: World,
+) -> None:
+    """``createdTime`` is optional: without it no file is older than the table."""
+    make(world, {"minReaderVersion": 1, "minWriterVersion": 2})
+    first = Path(world.uri, "_delta_log", f"{0:020d}.json")
+    actions = [json.loads(line) for line in first.read_text().splitlines()]
+    for action in actions:
+        action.get("metaData", {}).pop("createdTime", None)
+    first.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    every = {"file_pattern": r".*\.parquet"}
+    for number in (1, 2):
+        world.put(f"{number}.parquet", {"x": [number]})
+    world.run(**every)
+    table = world.delta()
+    table.optimize.compact()
+    Path(world.uri, "_delta_log", f"{table.version():020d}.json").unlink()
+    world.run(**every)
+    assert world.rows() == [{"x": 1}, {"x": 2}]
+    [why] = world.quarantined().values()
+    assert "a Delta writer" in why
+
+
 @pytest.mark.parametrize(("reader", "writer"), [(1, 6), (2, 6), (4, 7), (1, 8)])
 def test_a_version_of_the_protocol_that_is_not_known_is_refused(reader: int, writer: int) -> None:
     found = objections(Declared(reader, writer, (), {}, [field()], ()))

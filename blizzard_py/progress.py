@@ -302,7 +302,7 @@ def settled(
     scanned: Scanned,
     window: Window,
 ) -> SourceState:
-    """After a complete discovery: scan starts and floor move on, vanished files are let go.
+    """After a complete discovery: scan starts and floors move on, vanished files are let go.
 
     ``progress`` is the discovery's, ``pending`` everything that it found. A file that
     waits for another try and is no longer listed was deleted at its source; it must
@@ -321,9 +321,7 @@ def settled(
     moved = settled_progress(
         progress, scanned, window.grace, held_by(held, progress.depth, lambda _partition: None)
     )
-    edge = [] if scanned.until is None else [scanned.until]
-    waiting = [*held, *edge]
-    moved = raised(moved, window.tracked, window.lookback, waiting, scanned.ended)
+    moved = raised(moved, window.tracked, window.lookback, held, scanned.ended, scanned.until)
     alive = {at for known in moved.partitions.values() for at in known.done.values()}
     return replace(
         state,

@@ -24,9 +24,9 @@ from blizzard_py.core.storage import Storage, order_key
 from blizzard_py.core.watermark import (
     PartitionProgress,
     Progress,
+    closed_by,
     is_new,
     joined,
-    partition_key,
 )
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.state import SourceState, state_from_json, state_to_json
@@ -92,9 +92,10 @@ def moved(state: SourceState, partition: str, name: str) -> SourceState:
         raise EditRefused(
             f"{partition!r} is deeper than this source's partitions, which have {depth} components"
         )
-    if progress.floor is not None and partition_key(partition) < partition_key(progress.floor):
+    floor = closed_by(progress, f"{partition}/")
+    if floor is not None:
         raise EditRefused(
-            f"{partition!r} lies below the floor {progress.floor!r}, where no poll looks; use"
+            f"{partition!r} lies below the floor {floor!r}, where no poll looks; use"
             " `blizzard backfill --replay` for it"
         )
     if name.startswith("/") or (partition and name.startswith(f"{partition}/")):

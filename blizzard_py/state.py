@@ -66,8 +66,18 @@ MOVED_EPOCH = "moved_epoch"
 _KEYS = frozenset(
     {
         *("schema_version", "watermark", "partition_watermarks", "last_update_ts"),
-        *("partition_depth", "floor", "recent", "writer", "source", "in_flight", "retries"),
-        *("queue", "sweep", "ledger", "lateness", "origin", "processed", "letters", "totals"),
+        *("partition_depth", "floor", "floors", "recent", "writer", "source", "in_flight"),
+        *(
+            "retries",
+            "queue",
+            "sweep",
+            "ledger",
+            "lateness",
+            "origin",
+            "processed",
+            "letters",
+            "totals",
+        ),
         *("window", "passed", "anew_ts"),
     }
 )
@@ -195,7 +205,7 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
     spilled = _spilled(state)
     document = progress_to_json(state.progress, now, spilled)
     if spilled or any(map(_owes_letters, state.in_flight)):
-        document["schema_version"] = _WINDOW_VERSION
+        document["schema_version"] = max(document["schema_version"], _WINDOW_VERSION)
     sweep = None if state.sweep == Sweep() else msgspec.to_builtins(state.sweep)
     segments = state.processed
     optional: dict[str, Any] = {

@@ -12,7 +12,7 @@ from dataclasses import replace
 from blizzard_py.core import checkpoint
 from blizzard_py.core.errors import StateError, Unavailable
 from blizzard_py.core.storage import Storage, order_key
-from blizzard_py.core.watermark import PartitionProgress, Progress, split
+from blizzard_py.core.watermark import PartitionProgress, Progress, closed_by, split
 from blizzard_py.journal import Journal, Record
 from blizzard_py.ledger import Ledger
 from blizzard_py.processed import Segment
@@ -88,8 +88,7 @@ def _with_names(progress: Progress, records: list[Record], seen: Mapping[str, fl
         for path in record.settled:
             partition, name = split(path, progress.depth or 0)
             known = progress.partitions.get(partition, PartitionProgress())
-            closed = partition not in progress.partitions and progress.floor is not None
-            if closed and order_key(path) < order_key(f"{progress.floor}/"):
+            if partition not in progress.partitions and closed_by(progress, path) is not None:
                 continue
             if known.before is None or order_key(name) > order_key(known.before):
                 fresh.setdefault(partition, {})[name] = seen[record.batch]

@@ -105,7 +105,7 @@ def test_an_older_checkpoint_without_partitions_filters_by_the_global_watermark_
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema_version": 3}, "schema_version 3 is not known here"),
+        ({"schema_version": 4}, "schema_version 4 is not known here"),
         ({"schema_version": None}, "schema_version is missing"),
         ({"schema_version": True}, "schema_version is not of type int"),
         ({"watermark": "x"}, "watermark is not of type dict"),

@@ -325,7 +325,7 @@ def test_a_job_that_forgets_a_file_is_not_committed() -> None:
     [
         (b"{", "is not valid JSON"),
         (b"[]", "is not a JSON object"),
-        (b'{"schema_version": 3}', "schema_version 3 is not known"),
+        (b'{"schema_version": 4}', "schema_version 4 is not known"),
         (b'{"schema_version": 2}', "watermark is missing"),
         (b'{"schema_version": "1"}', "schema_version is not of type int"),
     ],

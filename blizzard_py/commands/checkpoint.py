@@ -86,6 +86,7 @@ def _print_state(where: str, seen: Stored, copies: list[str]) -> None:
         ("state", progress.state),
         ("watermark", progress.value),
         ("floor", progress.floor),
+        *(("floor", its) for _, its in sorted(progress.floors.items())),
         ("depth", None if progress.depth is None else str(progress.depth)),
         ("updated", _moment(state.last_update_ts)),
         ("waiting", f"{len(state.retries):,} for another try, {len(state.queue):,} queued"),

@@ -10,13 +10,15 @@ there; keys of ours are optional::
       "last_update_ts": 1706450500,
       "partition_depth": 1,                      # ours, from here on
       "floor": "date=2024-01-21",
+      "floors": {"region=eu": "region=eu/date=2024-01-21"},
       "recent": {"date=2024-01-28": {"before": "1706450100-uuid.ndjson.gz",
                                      "done": {"1706450400-uuid.ndjson.gz": 1706450500}}}
     }
 
 A source without partitions has an empty partition map and only the global
 watermark. One that has both keeps its root files under the partition ``""``. Without
-``partition_depth`` no file in a directory was seen yet.
+``partition_depth`` no file in a directory was seen yet. One with ``floors`` is of
+``schema_version`` 3: a release that knows of none would take what they close for new.
 
 Anything that is not exactly understood (bad JSON, a wrong type, an unknown
 ``schema_version``) is a `StateError` that names the file. It never means
@@ -34,6 +36,7 @@ from blizzard_py.core.storage import Storage, order_key
 from blizzard_py.core.watermark import PartitionProgress, Progress, State, split
 
 SCHEMA_VERSION = 1
+FLOORS_VERSION = 3
 
 T = TypeVar("T")
 
@@ -63,6 +66,9 @@ def progress_to_json(
         document["partition_depth"] = progress.depth
     if progress.floor is not None:
         document["floor"] = progress.floor
+    if progress.floors:
+        document["schema_version"] = FLOORS_VERSION
+        document["floors"] = dict(progress.floors)
     recent = {
         partition: {
             **({} if known.before is None else {"before": known.before}),
@@ -97,16 +103,20 @@ def progress_from_json(document: Any, where: str) -> Progress:
     """
     read = Fields(document, where)
     version = read("schema_version", int)
-    if version != SCHEMA_VERSION:
+    if version not in {SCHEMA_VERSION, FLOORS_VERSION}:
         raise StateError(
-            f"{where}: schema_version {version} is not known here (expected {SCHEMA_VERSION});"
-            " run the release that wrote it, or move the file away to start over"
+            f"{where}: schema_version {version} is not known here (expected {FLOORS_VERSION} at"
+            " most); run the release that wrote it, or move the file away to start over"
         )
     state, value = _watermark(Fields(read("watermark", dict), f"{where}: watermark"), where)
     names = read("partition_watermarks", dict)
     recent = read.get("recent", dict) or {}
     depth = read.get("partition_depth", int)
     floor = read.get("floor", str)
+    floors = read.get("floors", dict) or {}
+    for head, its in floors.items():
+        if not isinstance(its, str) or not its.startswith(f"{head}/"):
+            raise StateError(f"{where}: floors[{head!r}] is not a partition below it")
     partitions: dict[str, PartitionProgress] = {}
     for partition, name in names.items():
         if not isinstance(name, str):
@@ -125,7 +135,7 @@ def progress_from_json(document: Any, where: str) -> Progress:
     for partition, block in recent.items():
         known = partitions.get(partition, PartitionProgress())
         partitions[partition] = _recent(known, block, f"{where}: recent[{partition!r}]")
-    return Progress(state, value, partitions, depth, floor)
+    return Progress(state, value, partitions, depth, floor, floors)
 
 
 def _watermark(read: Fields, where: str) -> tuple[State, str | None]:

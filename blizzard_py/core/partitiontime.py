@@ -65,8 +65,23 @@ def family_of(partition: str) -> str:
     behind the time (``date=2024-01-28/run=…``) changes nothing about that.
     """
     components = partition.split("/")
-    first = next((n for n in range(len(components)) if span_of(components[n])), len(components))
-    return _NUMBER.sub("#", "/".join(components[: first + 1]))
+    return _NUMBER.sub("#", "/".join(components[: _place(components) + 1]))
+
+
+def head_of(partition: str) -> str:
+    """What lies before the time in a partition's name (``region=eu``), ``""`` if there is nothing.
+
+    Partitions with one head follow one another in the order of names as they do in time,
+    and no others lie between those of two times.
+    """
+    components = partition.split("/")
+    place = _place(components)
+    return "/".join(components[:place]) if place < len(components) else ""
+
+
+def _place(components: list[str]) -> int:
+    """Where the time begins, behind the last component if there is none."""
+    return next((n for n, each in enumerate(components) if span_of(each)), len(components))
 
 
 def _hour(rest: list[str]) -> str | None:

@@ -64,7 +64,8 @@ class Progress:
     """All that is known of one source or table. ``Progress()`` is a cold start.
 
     ``value`` is the global watermark, a full path. ``floor`` closes every
-    partition that sorts below it. ``depth`` is None until a file in a directory is seen.
+    partition that sorts below it, ``floors`` what lies below a head (``region=eu``) and
+    sorts below the head's own. ``depth`` is None until a file in a directory is seen.
     """
 
     state: State = "Initial"
@@ -72,6 +73,7 @@ class Progress:
     partitions: Mapping[str, PartitionProgress] = field(default_factory=dict)
     depth: int | None = None
     floor: str | None = None
+    floors: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +135,29 @@ def is_new(progress: Progress, path: str) -> bool:
 
     While the depth is not known only root files were done, so no directory was looked at.
     """
+    if closed_by(progress, path) is not None:
+        return False
     partition, name = split(path, path.count("/") if progress.depth is None else progress.depth)
     known = progress.partitions.get(partition)
     if known is not None:
         if known.before is not None and order_key(name) <= order_key(known.before):
             return False
         return name not in known.done
-    return progress.floor is None or order_key(path) > order_key(f"{progress.floor}/")
+    return True
+
+
+def closed_by(progress: Progress, path: str) -> str | None:
+    """The floor that a path sorts below, so that no listing shows it; None if there is none."""
+    key = order_key(path)
+    if progress.floor is not None and key < partition_key(progress.floor):
+        return progress.floor
+    end = path.find("/") if progress.floors else -1
+    while end >= 0:
+        floor = progress.floors.get(path[:end])
+        if floor is not None and key < partition_key(floor):
+            return floor
+        end = path.find("/", end + 1)
+    return None
 
 
 def gaps(progress: Progress) -> tuple[Gap, ...]:
@@ -148,8 +166,9 @@ def gaps(progress: Progress) -> tuple[Gap, ...]:
     With tracked partitions p₁ < p₂ < … of exactly the tracked depth and their
     scan starts bᵢ: ``[floor, p₁/)``, ``(p₁/b₁, p₂/)``, …, ``(pₙ/bₙ, ∞)``. A partition without
     a scan start is no reason to list twice: there is nothing in it to be left out.
-    Shallower files lie inside these ranges and are filtered afterwards; jumping
-    over *their* directories would jump over deeper partitions too.
+    What a head's floor closes is left out, too. Shallower files lie inside these ranges and
+    are filtered afterwards; jumping over *their* directories would jump over deeper
+    partitions too.
     """
     depth = progress.depth
     start = f"{progress.floor}/" if progress.floor else ""
@@ -158,19 +177,17 @@ def gaps(progress: Progress) -> tuple[Gap, ...]:
     if depth == 0:
         root = progress.partitions.get("", PartitionProgress())
         return (Gap(max(start, root.before or "", key=order_key), None),)
-    tracked = sorted(
-        (
-            (partition, known.before)
-            for partition, known in progress.partitions.items()
-            if partition.count("/") + 1 == depth and partition and known.before is not None
-        ),
-        key=lambda item: partition_key(item[0]),
-    )
+    passed = [(f"{head}/", f"{floor}/") for head, floor in progress.floors.items()]
+    passed += [
+        (f"{partition}/", f"{partition}/{known.before}")
+        for partition, known in progress.partitions.items()
+        if partition.count("/") + 1 == depth and partition and known.before is not None
+    ]
     found: list[Gap] = []
-    for partition, before in tracked:
-        if order_key(start) < order_key(f"{partition}/"):
-            found.append(Gap(start, f"{partition}/"))
-        start = max(start, f"{partition}/{before}", key=order_key)
+    for low, high in sorted(passed, key=lambda item: order_key(item[0])):
+        if order_key(start) < order_key(low):
+            found.append(Gap(start, low))
+        start = max(start, high, key=order_key)
     found.append(Gap(start, None))
     return tuple(found)
 

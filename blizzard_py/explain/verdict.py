@@ -13,7 +13,7 @@ from typing import Literal
 from blizzard_py.core.config import SourceSettings
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import order_key
-from blizzard_py.core.watermark import Progress, split
+from blizzard_py.core.watermark import Progress, closed_by, split
 from blizzard_py.discovery import Places
 from blizzard_py.ledger import Settled
 from blizzard_py.state import SourceState, Sweep
@@ -85,9 +85,15 @@ def compared_with(progress: Progress, path: str) -> Compared:
         progress.depth,
         known.watermark if known else None,
         known.before if known else None,
-        progress.floor,
+        _floor_of(progress, path),
         progress.value,
     )
+
+
+def _floor_of(progress: Progress, path: str) -> str | None:
+    """The floor that closes the path, or the one that may come to: its head's, or the source's."""
+    own = [its for head, its in progress.floors.items() if path.startswith(f"{head}/")]
+    return closed_by(progress, path) or max(own, key=order_key, default=progress.floor)
 
 
 def waiting(
@@ -189,7 +195,7 @@ def beyond(
         why = f"ingested before; {told}"
     return (
         "closed",
-        f"in a partition below the floor {progress.floor!r}, which no poll lists; {why}",
+        f"in a partition below the floor {closed_by(progress, path)!r}, which no poll lists; {why}",
     )
 
 

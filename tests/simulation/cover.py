@@ -2,7 +2,8 @@
 
 A file is covered if it became listable no later than the grace period after the end of
 the first completed scan of ours that saw a file above it in the same order: above it in
-its own partition or, where partitions may be closed, in a partition above its own.
+its own partition or, where partitions may be closed, in a partition above its own: of its
+own region, where partitions have one and no more of them are there than may be tracked.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from blizzard_py.core.watermark import is_hidden, partition_key, split
 from tests.simulation import adaptor
 from tests.simulation.plan import DAY, FLAT_KEYS, TEMPLATES
 from tests.simulation.world import SINK, SourceFile, World
+from tests.simulation.writers import REGIONS
 
 # What names may say beyond now and still be taken.
 AHEAD_SECS = 2 * DAY
@@ -125,7 +127,10 @@ class Covers:
         """Until when it had to appear."""
         partition, name = split(file.path, self._depth)
         low, key = partition_key(partition), order_key(name)
-        closes = self._world.settings.tracked < 64 or self._world.settings.lookback is not None
+        settings = self._world.settings
+        closes = settings.tracked < 64 or settings.lookback is not None
+        apart = settings.layout == "region_days" and settings.tracked >= len(REGIONS)
+        head = partition.partition("/")[0] if apart else ""
         ends: list[float] = []
         for path, ended in self._first.get(file.source, {}).items():
             other, above = split(path, self._depth)
@@ -136,6 +141,7 @@ class Covers:
                 closes
                 and other.count("/") + 1 >= self._depth
                 and partition_key(other) > low
+                and other.startswith(head)
                 and not self._is_ahead(path)
             ):
                 ends.append(ended)

@@ -35,17 +35,20 @@ class Drawing:
 
 def settings(chance: random.Random) -> Settings:
     """Small limits, so that each is met."""
-    layout: Layout = chance.choices(("days", "hours", "regions", "flat"), (5, 3, 3, 1))[0]
+    layouts: tuple[Layout, ...] = ("days", "hours", "regions", "region_days", "flat")
+    layout = chance.choices(layouts, (5, 3, 2, 1, 1))[0]
     depth = None if chance.random() < 0.6 else DEPTHS[layout]
     dated = layout in {"days", "hours"}
     lookback = chance.choice((None, None, 1, 3)) if dated else None
+    # Of more families of dates than may be tracked and one, the others are left apart.
+    tracked = (2, 2, 3, 64) if layout == "region_days" else (1, 2, 3, 64)
     skews = (0.0, 0.0, 0.0, -3.0, 2.0, 40.0, 30 * DAY)
     return Settings(
         layout=layout,
         sources=chance.choices((1, 2), (5, 2))[0],
         depth=depth,
         lookback=lookback,
-        tracked=chance.choice((1, 2, 3, 64)),
+        tracked=chance.choice(tracked),
         grace=chance.choice((20.0, 60.0, 120.0)),
         min_age=chance.choice((0.0, 0.0, 0.0, 15.0)),
         batch_files=chance.choice((1, 2, 3, 5)),

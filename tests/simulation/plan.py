@@ -16,9 +16,9 @@ DAY = 86_400.0
 # After so many files and no directory a source is flat, where scans are bounded low.
 FLAT_KEYS = 5
 
-Layout = Literal["days", "hours", "regions", "flat"]
+Layout = Literal["days", "hours", "regions", "region_days", "flat"]
 
-DEPTHS: dict[Layout, int] = {"days": 1, "hours": 2, "regions": 1, "flat": 0}
+DEPTHS: dict[Layout, int] = {"days": 1, "hours": 2, "regions": 1, "region_days": 2, "flat": 0}
 TEMPLATES: dict[Layout, str] = {"days": "date=%Y-%m-%d", "hours": "date=%Y-%m-%d/hour=%H"}
 
 
@@ -123,4 +123,6 @@ def directory(layout: Layout, at: float, region: str = "eu") -> str:
         return ""
     if layout == "regions":
         return f"region={region}/"
+    if layout == "region_days":
+        return f"region={region}/{moment(at):date=%Y-%m-%d}/"
     return moment(at).strftime(TEMPLATES[layout]) + "/"

@@ -187,16 +187,18 @@ def floor_below_pending(_world: World) -> Iterator[None]:
     with mock.patch.object(
         progress,
         "raised",
-        lambda moved, limit, lookback, _pending: real(moved, limit, lookback, ()),
+        lambda moved, limit, lookback, _pending, now, _until: real(moved, limit, lookback, (), now),
     ):
         yield
 
 
 @guard("the floor rises over partitions with names in grace, and above every expired one")
 def floor_below_grace(_world: World) -> Iterator[None]:
-    def ceiling(_progress: Any, _counted: Any, _depth: int, pending: Any) -> bytes:
-        held = [watermark.order_key(path) for path in pending]
-        return min(held, default=b"\xff")
+    def ceiling(
+        _progress: Any, head: str, _counted: Any, pending: Any, _now: float, until: Any
+    ) -> bytes:
+        held = [watermark.order_key(path) for path in pending if path.startswith(head)]
+        return min(held if until is None else [*held, until.encode()], default=b"\xff")
 
     with mock.patch.object(floor, "_ceiling", ceiling):
         yield

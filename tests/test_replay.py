@@ -27,8 +27,10 @@ from blizzard_py.replay import (
     file_parts,
     record_parts,
     records_uri,
+    run,
 )
 from blizzard_py.settings import IngestJob
+from blizzard_py.state import CHECKPOINT_ENDING
 from tests.memory_store import Died, Dying, MemoryStorage
 from tests.pipeline_world import LineEngine, World
 
@@ -473,6 +475,77 @@ def test_dying_before_and_after_every_write_neither_doubles_nor_loses_a_row() ->
         world.put("date=2024-01-01/2.json", "c")
         survive(world)
         assert world.rows() == sorted([*expected, "c"]), at
+
+
+def many(count: int, *, records: bool) -> ReplayWorld:
+    """One object with letters of many files, or of one record of each."""
+    world = ReplayWorld()
+    world.put("date=2024-01-01/0.json", "live")
+    paths = [f"date=2024-01-01/{number}.json" for number in range(1, count + 1)]
+    for path in paths if records else ():
+        world.put(path, path)
+    world.drain()
+    lines = [{"path": f"mem://raw/{path}", "line": 3, "raw": f"{path}#3"} for path in paths]
+    if records:
+        world.put_records(*lines)
+        return world
+    for path in paths:
+        world.put(path, "bad")
+    world.drain()
+    # As one batch would have written them.
+    first, *others = (found.path for found in world.open_letters())
+    for path in others:
+        world.dlq.put_atomic(first, world.dlq.read(first) + world.dlq.read(path))
+        world.dlq.delete(path)
+    for path in paths:
+        world.put(path, "bad" if path.endswith("/2.json") else path)
+    return world
+
+
+@pytest.mark.parametrize("records", [False, True])
+def test_a_large_object_is_taken_in_parts_and_the_queue_stays_small(
+    records: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "FILES_AT_ONCE", 2)
+    world = many(7, records=records)
+    queued: list[int] = []
+
+    def after(_op: str, path: str) -> None:
+        if path.endswith(CHECKPOINT_ENDING):
+            queued.append(len(json.loads(world.sink.objects[path][0]).get("queue", [])))
+
+    world.sink.after_mutation = after
+    report = world.run()
+    assert max(queued) == 2
+    assert [(o.state, o.files) for o in report.outcomes] == [("replayed", 7)]
+    assert report.rows == (7 if records else 6)
+    assert report.failed_again == (0 if records else 1)
+    assert len(list(letters.objects(world.dlq, "events_main"))) == (0 if records else 1)
+
+
+@pytest.mark.parametrize("records", [False, True])
+def test_dying_within_a_large_object_neither_doubles_nor_loses_a_row(
+    records: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "FILES_AT_ONCE", 2)
+    at, steps = -1, 0
+    while at <= steps:
+        world = many(3, records=records)
+        dying = Dying(world.sink, world.dlq, world.records)
+        dying.count = 0
+        dying.arm(at)
+        survive(world)
+        steps = max(steps, dying.count) if at < 0 else steps
+        world.dlq.before_mutation = world.dlq.after_mutation = lambda _op, _path: None
+        if not records:
+            world.put("date=2024-01-01/2.json", "date=2024-01-01/2.json")
+            survive(world)
+        paths = [f"date=2024-01-01/{number}.json" for number in (1, 2, 3)]
+        came = [f"{path}#3" for path in paths] if records else []
+        assert world.rows() == sorted(["live", *paths, *came]), at
+        assert world.open_letters() == [], at
+        at += 1
+    assert steps > 20
 
 
 def test_replays_without_a_watermark_know_what_the_live_daemon_has_still_to_do() -> None:

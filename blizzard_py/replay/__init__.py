@@ -12,7 +12,9 @@ The live watermarks are never written. The steps, and what a death after each me
 1. record files are written under names that follow from the letters; again on
    the next run, the same;
 2. **the checkpoint is saved with the files in its queue and the letters' names**:
-   from here on the letters are taken, and the next run only finishes them;
+   from here on the letters are taken, and the next run only finishes them. Of an object
+   with more files than may be queued at once a part is queued, then steps 3 and 2 again;
+   the last part takes the letter;
 3. the batch protocol of `blizzard_py.pipeline` drains the queue. A file or record
    that fails again has a new letter before it leaves the queue;
 4. the letters are moved to ``replayed/``, and the checkpoint forgets their names.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from blizzard_py import letters
 from blizzard_py.batch import Parts
@@ -20,6 +20,15 @@ RECORD_FILE_BYTES = 64 << 20
 
 class ReplayRefused(BlizzardError):
     """A letter cannot be replayed as it is; the message names the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that letters stand for: one that failed, or ``data``, a new one of ``records``."""
+
+    path: str
+    records: int = 0
+    data: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +66,40 @@ class LetterFiles:
         root = f"{self.records.stores.source.uri}/"
         return self.records if first is not None and first.uri.startswith(root) else self.files
 
-    def of(self, found: LetterObject, claims: Claims, *, write: bool) -> Iterator[Chosen]:
-        """The files of an object; ``write`` writes those that records need (step 1).
+    def of(self, found: LetterObject) -> Iterator[Candidate]:
+        """The files of an object, each once and in the same order whenever it is read.
 
         Raises `ReplayRefused`, `UnreadableLetter`, `StorageError`.
         """
         if found.kind == "records":
-            yield from self._record_files(found, write=write)
+            yield from self._record_files(found)
             return
         parts = self.parts_for(found)
         seen = set()
         for letter in letters.read(self.live.stores.dlq, found):
             path = self._path_below(parts, letter)
-            if path in seen:
-                continue
-            seen.add(path)
-            entry = parts.stores.source.stat(path)
-            reason = claims.whose(path, live=parts is self.files)
-            if reason:
-                yield Chosen(path, reason)
-            else:
-                # A file that is gone is queued all the same: it ends with a letter that says so.
-                yield Chosen(path, entry=entry or Entry(path, 0, self.live.clock()))
+            if path not in seen:
+                seen.add(path)
+                yield Candidate(path)
+
+    def chosen(self, candidate: Candidate, parts: Parts, claims: Claims, *, write: bool) -> Chosen:
+        """What becomes of a file of `parts_for`; ``write`` writes one of records (step 1).
+
+        Raises `StorageError`.
+        """
+        path = candidate.path
+        source = parts.stores.source
+        entry = None if candidate.records else source.stat(path)
+        reason = claims.whose(path, live=parts is self.files)
+        if reason:
+            return Chosen(path, reason)
+        if candidate.records:
+            if write:
+                source.put_atomic(path, candidate.data)
+            entry = Entry(path, len(candidate.data), self.live.clock())
+        # A file that is gone is queued all the same: it ends with a letter that says so.
+        entry = entry or Entry(path, 0, self.live.clock())
+        return Chosen(path, records=candidate.records, entry=entry)
 
     def _path_below(self, parts: Parts, letter: DeadLetter) -> str:
         root = f"{parts.stores.source.uri}/"
@@ -89,7 +110,7 @@ class LetterFiles:
             )
         return letter.uri.removeprefix(root)
 
-    def _record_files(self, found: LetterObject, *, write: bool) -> Iterator[Chosen]:
+    def _record_files(self, found: LetterObject) -> Iterator[Candidate]:
         """The records of an object as files, one per source file, in bounded pieces."""
         waiting: dict[str, list[DeadLetter]] = {}
         held = piece = 0
@@ -98,30 +119,21 @@ class LetterFiles:
             waiting.setdefault(letters.original_of(path), []).append(letter)
             held += max(letter.length, len(letter.raw))
             if held > RECORD_FILE_BYTES:
-                yield from self._written(found, piece, waiting, write=write)
+                yield from self._pieces(found, piece, waiting)
                 waiting, held, piece = {}, 0, piece + 1
-        yield from self._written(found, piece, waiting, write=write)
+        yield from self._pieces(found, piece, waiting)
 
     def _home_of(self, letter: DeadLetter) -> Parts:
         """Where a letter's file lies: at the source, or among the records of a replay."""
         ours = letter.uri.startswith(f"{self.records.stores.source.uri}/")
         return self.records if ours else self.files
 
-    def _written(
-        self,
-        found: LetterObject,
-        piece: int,
-        waiting: Mapping[str, Sequence[DeadLetter]],
-        *,
-        write: bool,
-    ) -> Iterator[Chosen]:
+    def _pieces(
+        self, found: LetterObject, piece: int, waiting: Mapping[str, Sequence[DeadLetter]]
+    ) -> Iterator[Candidate]:
         for original, held in sorted(waiting.items()):
-            target = f"{original}.{found.batch}.{piece}.ndjson"
             data = b"".join(line + b"\n" for line in self._raw_lines(held))
-            if write:
-                self.records.stores.source.put_atomic(target, data)
-            entry = Entry(target, len(data), self.live.clock())
-            yield Chosen(target, records=len(held), entry=entry)
+            yield Candidate(f"{original}.{found.batch}.{piece}.ndjson", len(held), data)
 
     def _raw_lines(self, held: Sequence[DeadLetter]) -> list[bytes]:
         """The records' lines: from the letters or, where those are cut, from their file."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeAlias
@@ -20,8 +20,10 @@ from blizzard_py.replay.files import Chosen, LetterFiles, ReplayRefused
 from blizzard_py.replay.ledger import Ledger
 
 _NOTHING = Gap("", "")
-# So many objects are taken before their files are ingested together.
+# So many objects, or files of them, are taken before the files are ingested together: the
+# checkpoint lists them until then. A larger object is taken in parts.
 LETTERS_AT_ONCE = 100
+FILES_AT_ONCE = 2000
 
 Drain: TypeAlias = Callable[[SourcePipeline], int]
 
@@ -84,7 +86,11 @@ class Replay:
         for found in chosen:
             try:
                 claims.check_batch(found)
-                files = list(self._letter_files.of(found, claims, write=False))
+                parts = self._letter_files.parts_for(found)
+                files = [
+                    self._letter_files.chosen(each, parts, claims, write=False)
+                    for each in self._letter_files.of(found)
+                ]
             except _REFUSALS as error:
                 yield Outcome(found.id, found.kind, "refused", error=str(error))
             else:
@@ -98,51 +104,64 @@ class Replay:
         """
         check_live(self.live)
         before = self._totals()
-        outcomes: list[Outcome] = []
+        outcomes: dict[str, Outcome] = {}
         begun = self._letters_left()
         code = self._drain_all()
         begun -= self._letters_left()
-        waiting = iter(chosen)
-        while not code and (group := list(islice(waiting, LETTERS_AT_ONCE))):
-            taken = [
-                # An earlier run took it and died; it is put away now.
-                Outcome(found.id, found.kind, "replayed")
-                if found.id in begun
-                else self._take(found)
-                for found in group
-            ]
+        taken = self._taken(chosen, begun)
+        while not code and (group := list(_together(taken))):
             code = self._drain_all()
             left = self._letters_left()
-            outcomes += [
-                replace(told, state="taken")
-                if told.state == "replayed" and told.id in left
-                else told
-                for told in taken
-            ]
+            for told in group:
+                waits = told.state == "replayed" and told.id in left
+                outcomes[told.id] = _added(
+                    outcomes.get(told.id), replace(told, state="taken") if waits else told
+                )
         ingested, failed, rows = (
             now - then for now, then in zip(self._totals(), before, strict=True)
         )
-        refused = any(told.state == "refused" for told in outcomes)
-        return Report(tuple(outcomes), ingested, failed, rows, code or int(refused))
+        refused = any(told.state == "refused" for told in outcomes.values())
+        return Report(tuple(outcomes.values()), ingested, failed, rows, code or int(refused))
 
-    def _take(self, found: LetterObject) -> Outcome:
-        """Steps 1 and 2."""
-        try:
-            parts = self._letter_files.parts_for(found)
+    def _taken(self, chosen: Iterable[LetterObject], begun: Collection[str]) -> Iterator[Outcome]:
+        """Steps 1 and 2 for each object, or a part of one."""
+        for found in chosen:
+            if found.id in begun:
+                # An earlier run took it and died; it is put away now.
+                yield Outcome(found.id, found.kind, "replayed")
+                continue
+            try:
+                yield from self._parts_of(found)
+            except _REFUSALS as error:
+                yield Outcome(found.id, found.kind, "refused", error=str(error))
+
+    def _parts_of(self, found: LetterObject) -> Iterator[Outcome]:
+        """Steps 1 and 2, for so many files of an object at a time; the last part takes the letter.
+
+        Between two parts the files of the first are ingested. Who dies there begins again with
+        the object, and leaves out what is in; what failed again is tried again.
+        """
+        parts = self._letter_files.parts_for(found)
+        candidates = self._letter_files.of(found)
+        whole = False
+        while not whole:
             ledger = Ledger(parts)
             # Ours first: what another replay took until now is seen below.
             state = ledger.open()
             claims = Claims(self.live, self._replayed())
             claims.check_batch(found)
             if found.id in state.letters:
-                return Outcome(found.id, found.kind, "replayed")
-            files = list(self._letter_files.of(found, claims, write=True))
-        except _REFUSALS as error:
-            return Outcome(found.id, found.kind, "refused", error=str(error))
-        entries = [file.entry for file in files if file.entry is not None]
-        ledger.add(state, entries, letter_id=found.id)
-        self._log.info("letters_taken", letter=found.id, files=len(files))
-        return _told(found, files, "replayed")
+                yield Outcome(found.id, found.kind, "replayed")
+                return
+            files = [
+                self._letter_files.chosen(each, parts, claims, write=True)
+                for each in islice(candidates, FILES_AT_ONCE)
+            ]
+            whole = len(files) < FILES_AT_ONCE
+            entries = [file.entry for file in files if file.entry is not None]
+            ledger.add(state, entries, letter_id=found.id if whole else None)
+            self._log.info("letters_taken", letter=found.id, files=len(files))
+            yield _told(found, files, "replayed" if whole else "taken")
 
     def _drain_all(self) -> int:
         codes = (drain_taken(parts, self.drain) for parts in (self.files, self.records))
@@ -177,6 +196,28 @@ def drain_taken(parts: Parts, drain: Drain) -> int:
     if not code:
         Ledger(parts).settle()
     return code
+
+
+def _together(taken: Iterator[Outcome]) -> Iterator[Outcome]:
+    """As many as are ingested together."""
+    files = 0
+    for told in islice(taken, LETTERS_AT_ONCE):
+        yield told
+        files += told.files
+        if files >= FILES_AT_ONCE:
+            return
+
+
+def _added(earlier: Outcome | None, told: Outcome) -> Outcome:
+    """An object's outcome with that of one more part of it."""
+    if earlier is None:
+        return told
+    return replace(
+        told,
+        files=earlier.files + told.files,
+        records=earlier.records + told.records,
+        left_to_others=earlier.left_to_others + told.left_to_others,
+    )
 
 
 def _told(found: LetterObject, files: Sequence[Chosen], state: str) -> Outcome:

@@ -170,6 +170,8 @@ class BatchRunner:
             self._save(state)
             self._letters.drop_earlier(ready)
             return self.finish(state, ready, started, hold_all)
+        # Who committed it may have died before that.
+        self._letters.drop_earlier(batch)
         found = unpublished(self._sink, batch.outputs, self._parts.concurrency)
         self._check_published(batch, found.nowhere)
         names = self._names.fresh(len(found.staged), self._now())

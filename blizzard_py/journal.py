@@ -171,6 +171,7 @@ def _batch(document: Any, where: str) -> Batch:
         finished,
         built(tuple[StagedLetters, ...], read.get("letters", list) or [], f"{where}: letters"),
         read("finished_ts", float),
+        lettered=seen is None,
     )
 
 

@@ -110,6 +110,7 @@ class Batch:
 
     ``seen_ts`` is when the scan ended that found its files; a later time is safe.
     ``letters`` are the bad records of files that were ingested otherwise, staged.
+    ``lettered``: an older release has committed it, which wrote its letters before.
     """
 
     batch: str
@@ -122,6 +123,7 @@ class Batch:
     finished: tuple[FinishedFile, ...] = ()
     letters: tuple[StagedLetters, ...] = ()
     committed_ts: float = 0.0
+    lettered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +365,8 @@ def _batch_to_json(batch: Batch) -> dict[str, Any]:
     if batch.phase == "running":
         for key in ("outputs", "finished", "letters", "committed_ts"):
             del document[key]
+    if not batch.lettered:
+        del document["lettered"]
     return document
 
 
@@ -370,5 +374,6 @@ def _batch_from_json(document: Any, where: str) -> Batch:
     if isinstance(document, Mapping) and "started_ts" in document and "seen_ts" not in document:
         # An older release's: the files were seen before the batch began, and later is safe.
         begun = document["started_ts"]
-        document = {**document, "seen_ts": begun, "committed_ts": begun}
+        lettered = document.get("phase") == "publishing"
+        document = {**document, "seen_ts": begun, "committed_ts": begun, "lettered": lettered}
     return built(Batch, document, where)

@@ -467,6 +467,22 @@ def test_the_command_says_what_it_found_and_the_daemon_goes_on(
     assert "1 files are new, among them:\n  date=2024-01-01/3.json.gz" in dry.stdout
     assert scenario.table.stat(CHECKPOINT) is None
     assert "give --yes" in rebuild().stderr
+    assert "asks nobody" in rebuild("--json").stderr
+    told = {
+        "listed": 3,
+        "done": 2,
+        "said": 0,
+        "watermark": "date=2024-01-01/2.json.gz",
+        "floor": None,
+        "floors": {},
+        "batches": [],
+        "new": ["date=2024-01-01/3.json.gz"],
+        "backup": None,
+    }
+    assert json.loads(rebuild("--dry-run", "--json").stdout) == {**told, "dry_run": True}
+    assert scenario.table.stat(CHECKPOINT) is None
+    assert json.loads(rebuild("--yes", "--json").stdout) == {**told, "dry_run": False}
+    scenario.table.delete(CHECKPOINT)
     done = rebuild("--yes")
     assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "Rebuilt."), done.output
     scenario.ingest()

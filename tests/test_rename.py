@@ -378,8 +378,14 @@ def test_the_command_moves_a_real_source(
     assert dry.exit_code == 0, dry.output
     assert "events_main -> clicks_main: 1 batches" in dry.stdout
     assert "Nothing was written." in dry.stdout
-    done = rename("--from", "events_main")
+    counts = {"runs": [], "journal": 1, "letters": 1, "begun": False, "over": False}
+    uris = {"old_uri": scenario.source.uri, "new_uri": scenario.source.uri}
+    told = {"old_id": "events_main", "new_id": "clicks_main", **uris, **counts}
+    dry = rename("--from", "events_main", "--dry-run", "--json")
+    assert json.loads(dry.stdout) == {**told, "dry_run": True}
+    done = rename("--from", "events_main", "--json")
     assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {**told, "dry_run": False}
     assert "renamed to clicks_main before" in rename("--from", "events_main").stdout
     scenario.put_rows("date=2024-01-01/3.json.gz", 3)
     scenario.ingest()

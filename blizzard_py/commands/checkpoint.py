@@ -195,6 +195,10 @@ def reset(config: Path, pipeline: str, source: str, yes: bool, dry_run: bool) ->
             "blizzard checkpoint rebuild config.yaml --pipeline events --source main "
             "--done-before date=2024-01-28"
         ),
+        (
+            "blizzard checkpoint rebuild config.yaml --pipeline events --source main "
+            "--dry-run --json | jq .new"
+        ),
     ),
 )
 @config_argument
@@ -206,10 +210,17 @@ def reset(config: Path, pipeline: str, source: str, yes: bool, dry_run: bool) ->
 )
 @_yes_option
 @_dry_run_option
+@json_option
 @log_level_option
 @command
 def rebuild(
-    config: Path, pipeline: str, source: str, done_before: str | None, yes: bool, dry_run: bool
+    config: Path,
+    pipeline: str,
+    source: str,
+    done_before: str | None,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> int:
     """Make a lost or damaged checkpoint again from what earlier work left.
 
@@ -218,8 +229,14 @@ def rebuild(
     tried again or put into the dead letters, whichever cannot double rows. Stop the
     daemon first; one that runs is fenced. Exit codes: 0 done, 1 it would be guessing.
     """
+    if as_json and not (yes or dry_run):
+        raise click.UsageError("--json asks nobody; give --dry-run, or --yes if you mean it")
     found = rebuild_of(load_config(config), (pipeline, source))
     rebuilt = found.plan(done_before)
+    if as_json:
+        backup = None if dry_run else found.write(rebuilt)
+        print_json({**_document(rebuilt), "dry_run": dry_run, "backup": backup})
+        return 0
     _print_rebuilt(rebuilt)
     if dry_run:
         return 0
@@ -229,6 +246,29 @@ def rebuild(
     backup = found.write(rebuilt)
     click.echo("Rebuilt." if backup is None else f"Rebuilt. The old checkpoint is {backup}")
     return 0
+
+
+def _document(rebuilt: Rebuilt) -> dict[str, Any]:
+    progress = rebuilt.state.progress
+    return {
+        "listed": rebuilt.listed,
+        "done": rebuilt.done,
+        "said": rebuilt.said,
+        "watermark": progress.value,
+        "floor": progress.floor,
+        "floors": dict(progress.floors),
+        "batches": [
+            {
+                "batch": each.batch.batch,
+                "files": len(each.batch.files),
+                "judgement": each.judgement,
+                "why": each.why,
+            }
+            for each in rebuilt.batches
+            if each.judgement != "done"
+        ],
+        "new": list(rebuilt.new),
+    }
 
 
 _JUDGEMENTS = {

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from blizzard_py import operations
 from blizzard_py.commands.options import source_options
-from blizzard_py.core.cli import GuidedCommand, command, config_argument, log_level_option
+from blizzard_py.core.cli import (
+    GuidedCommand,
+    command,
+    config_argument,
+    json_option,
+    log_level_option,
+    print_json,
+)
 from blizzard_py.core.configfile import load_config
 from blizzard_py.core.text import printable
 from blizzard_py.rename import Renamed
@@ -27,6 +35,10 @@ from blizzard_py.rename import Renamed
             "blizzard rename config.yaml --pipeline events --source main "
             "--moved-from s3://old-bucket/raw"
         ),
+        (
+            "blizzard rename config.yaml --from events_main "
+            "--pipeline clicks --source main --json | jq .runs"
+        ),
     ),
 )
 @config_argument
@@ -43,6 +55,7 @@ from blizzard_py.rename import Renamed
     help="The source_uri before: the same files are under the same names at the new one.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
+@json_option
 @log_level_option
 @command
 def rename(
@@ -52,6 +65,7 @@ def rename(
     old_id: str | None,
     moved_from: str | None,
     dry_run: bool,
+    as_json: bool,
 ) -> int:
     """Keep a source's state when its names change, or its files move.
 
@@ -62,7 +76,10 @@ def rename(
     """
     found = operations.rename_of(load_config(config), (pipeline, source), old_id, moved_from)
     done = found.plan() if dry_run else found.run()
-    _print(done, dry_run=dry_run)
+    if as_json:
+        print_json({**asdict(done), "dry_run": dry_run})
+    else:
+        _print(done, dry_run=dry_run)
     return 0
 
 

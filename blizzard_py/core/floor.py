@@ -68,12 +68,13 @@ def raised(
     # A head counts as one, by its lowest partition.
     units = [*heads.pop("", ()), *(found[0] for found in heads.values())]
     counted = sorted(units, key=partition_key) or tracked
-    ceiling = _ceiling(progress, "", timed or tracked, held, now, until)
-    wanted = _surplus(counted, limit, ceiling)
-    if lookback is not None:
-        free = [p for p in timed or tracked if partition_key(p) <= ceiling]
-        wanted += [lookback] if partition_key(lookback) <= ceiling else free[-1:]
-    progress = _closed(progress, "", wanted)
+    if lookback is not None or len(counted) > limit:
+        ceiling = _ceiling(progress, "", timed or tracked, held, now, until)
+        wanted = _surplus(counted, limit, ceiling)
+        if lookback is not None:
+            free = [p for p in timed or tracked if partition_key(p) <= ceiling]
+            wanted += [lookback] if partition_key(lookback) <= ceiling else free[-1:]
+        progress = _closed(progress, "", wanted)
     for head, found in heads.items():
         counted = [p for p in found if p in progress.partitions]
         if len(counted) > limit:

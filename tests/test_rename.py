@@ -16,7 +16,8 @@ from blizzard_py.__main__ import main as blizzard
 from blizzard_py.batch import Parts
 from blizzard_py.core.errors import BlizzardError, ColdStartRefused, FencedError, StateError
 from blizzard_py.pipeline import SourcePipeline
-from blizzard_py.rename import Rename, Renamed, RenameRefused
+from blizzard_py.rename import Rename, Renamed, RenameRefused, run
+from blizzard_py.rename.copies import copy_letters
 from blizzard_py.rename.documents import letter_for
 from blizzard_py.replay import GivenFiles, Replay, file_parts, record_parts
 from blizzard_py.state import checkpoint_path, state_from_json
@@ -183,6 +184,22 @@ def test_a_death_after_the_new_daemon_has_begun_copies_nothing_again() -> None:
     assert len(list(letters.objects(world.dlq, "clicks_main"))) == left
     world.go_on_renamed()
     assert world.rows() == [*ROWS, "mended", "new"]
+
+
+def test_the_slower_of_two_at_once_finds_the_work_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = MovingWorld()
+    faster = [world.rename]
+
+    def overtaken(*arguments: Any) -> int:
+        while faster:
+            assert not faster.pop()().over
+        return copy_letters(*arguments)
+
+    monkeypatch.setattr(run, "copy_letters", overtaken)
+    world.rename()
+    assert not faster
+    world.go_on_renamed()
+    assert world.rows() == [*ROWS, "new"]
 
 
 def test_a_batch_that_is_being_published_is_finished_under_its_old_name() -> None:

@@ -120,7 +120,7 @@ class Rename:
             if self._document(old) is not None
         }
         if self._document(self._new) is None:
-            self._copy([self._old, *runs], plan)
+            self._copy([self._old, *runs], plan, state_from_json(document, self._where(self._old)))
             for old, held in runs.items():
                 self._create(self._new + old[len(self._old) :], held, old)
             self._create(self._new, without_batches(document), self._old)
@@ -146,7 +146,7 @@ class Rename:
         file.save(tombstone(new, file.epoch, self._parts.clock(), kept))
         return kept
 
-    def _copy(self, ids: list[str], plan: Renamed) -> None:
+    def _copy(self, ids: list[str], plan: Renamed, state: SourceState) -> None:
         """Step 2."""
         width = self._parts.concurrency
         for old in ids:
@@ -163,12 +163,10 @@ class Rename:
         copy_folder(self._dlq, records, ours, width)
         heads = [*self._heads(plan), (f"{self._dlq.uri}/{records}/", f"{self._dlq.uri}/{ours}/")]
         copy_letters(self._dlq, self._old, self._new, heads)
-        self._copy_schema()
+        self._copy_schema(state.source)
 
-    def _copy_schema(self) -> None:
+    def _copy_schema(self, known: Identity | None) -> None:
         """The columns that were inferred for the old pipeline are those of the table."""
-        document = self._document(self._old) or {}
-        known = state_from_json(document[MOVED_DOCUMENT], self._where(self._old)).source
         target = schema_path(self._parts.pipeline)
         if known is None or self._sink.stat(target) is not None:
             return

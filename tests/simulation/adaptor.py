@@ -23,6 +23,8 @@ from tests.simulation.store import Client
 from tests.simulation.world import DLQ, SINK
 
 PIPELINE = "events"
+# What a source is called whose state was taken to another name.
+CARRIED = "u"
 MIRROR = "_penguin/events_checkpoint.json"
 
 
@@ -35,17 +37,17 @@ class Clocks(Protocol):
 
 def source_name(settings: Settings, number: int) -> str:
     """What the configuration calls a source."""
-    return f"{settings.called}{number}"
+    return f"{CARRIED if number in settings.carried else settings.called}{number}"
 
 
-def source_id(number: int) -> str:
+def source_id(settings: Settings, number: int) -> str:
     """What a source's state is named by, whatever the source is called by now."""
-    return f"{PIPELINE}_s{number}"
+    return f"{PIPELINE}_{CARRIED if number in settings.carried else 's'}{number}"
 
 
-def checkpoint_path(number: int) -> str:
+def checkpoint_path(settings: Settings, number: int) -> str:
     """Where a source's state is, in the table's bucket."""
-    return f"_blizzard/{source_id(number)}_checkpoint.json"
+    return f"_blizzard/{source_id(settings, number)}_checkpoint.json"
 
 
 def queued(document: dict[str, Any]) -> list[str]:
@@ -61,7 +63,7 @@ def source_settings(settings: Settings, number: int) -> SourceSettings:
         partition_filter = PartitionFilter(prefix_template=template, lookback=settings.lookback)
     return SourceSettings(
         source_uri=source_uri(number, moved=settings.moved),
-        id=source_id(number) if settings.has_id else None,
+        id=source_id(settings, number) if settings.has_id else None,
         compression="none",
         use_watermark=settings.watermark,
         poll_interval_secs=settings.poll,

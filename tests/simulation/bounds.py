@@ -22,7 +22,7 @@ def violations(world: World) -> list[str]:
     )
     wrong = [] if edited else list(world.oversized)
     for number in range(world.settings.sources):
-        held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(number))
+        held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(world.settings, number))
         if held is not None and world.settings.watermark:
             document = json.loads(held.data)
             if not any(document.get(key) for key in ("in_flight", "retries", "queue")):
@@ -31,7 +31,7 @@ def violations(world: World) -> list[str]:
 
 
 def _source(world: World, number: int, document: dict[str, Any]) -> Iterator[str]:
-    name = adaptor.source_id(number)
+    name = adaptor.source_id(world.settings, number)
     scans = world.scans[source_uri(number)]
     last = scans[-1] if scans else None
     if last is None or last.paths:

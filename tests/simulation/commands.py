@@ -18,10 +18,11 @@ from blizzard_py.discovery import Scope
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.rebuild import Rebuild
 from blizzard_py.rebuild.run import RebuildRefused
+from blizzard_py.rename import Rename
 from blizzard_py.replay import GivenFiles, Replay, file_parts, record_parts, records_uri
 from blizzard_py.siblings import BACKFILL
 from blizzard_py.statefile import read_ledger, read_state
-from tests.simulation import adaptor
+from tests.simulation import adaptor, check
 from tests.simulation.faults import Shot
 from tests.simulation.plan import Event, source_uri
 from tests.simulation.processes import Process
@@ -166,6 +167,9 @@ def ingest(director: Director, found: Event, process: Process) -> None:
     world, number = director.world, found.get("source", 0)
     uri = source_uri(number)
     there = sorted(world.bucket(uri).objects)
+    if found.get("lettered"):
+        named = {path.removeprefix(f"{uri}/") for path in check.open_letters(world)}
+        there = [path for path in there if path in named]
     if found.at not in world.chosen:
         world.chosen[found.at] = world.chance.sample(there, min(len(there), found["count"]))
     paths = world.chosen[found.at]
@@ -181,7 +185,7 @@ def ingest(director: Director, found: Event, process: Process) -> None:
 def rebuild(director: Director, found: Event, process: Process) -> None:
     """A lost checkpoint is made again; where that would be guessing it is brought back."""
     world = director.world
-    if adaptor.checkpoint_path(0) in world.bucket(SINK).objects:
+    if adaptor.checkpoint_path(world.settings, 0) in world.bucket(SINK).objects:
         return
     job = Rebuild(process.parts(0))
     try:
@@ -195,10 +199,26 @@ def rebuild(director: Director, found: Event, process: Process) -> None:
     world.counts["checkpoints rebuilt"] += 1
 
 
+def moved(director: Director, found: Event, process: Process) -> None:
+    """A source's state goes to another name, and the configuration follows once it is there."""
+    world, number = director.world, found.get("source", 0)
+    if world.settings != world.right:
+        return
+    meant = replace(world.right, carried=tuple(sorted({*world.right.carried, number})))
+    # A daemon that is at work meanwhile is told that it is not to be.
+    world.excused.update({"is being renamed to", "was renamed to"})
+    Rename(process.parts(number, meant), f"{adaptor.PIPELINE}_s{number}").run()
+    if meant != world.right:
+        world.counts["states renamed"] += 1
+        world.right = meant
+        director.rolled_out(meant, f"source {number} has its new name")
+
+
 _COMMANDS = {
     "replay": replay,
     "backfill": backfill,
     "rewound": rewound,
     "ingest": ingest,
     "rebuild": rebuild,
+    "moved": moved,
 }

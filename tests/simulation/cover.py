@@ -39,7 +39,7 @@ class Cover:
 
 
 def _depth_found(world: World) -> int:
-    held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(0))
+    held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(world.settings, 0))
     found = None if held is None else json.loads(held.data).get("partition_depth")
     return world.plan.depth if found is None else int(found)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation import people
 from tests.simulation.faults import Shot
-from tests.simulation.plan import Event, source_uri
+from tests.simulation.plan import Event, Settings, source_uri
 from tests.simulation.processes import RESTART_SECS, Process
 from tests.simulation.scheduler import Owner
 from tests.simulation.world import SourceFile, Version, World
@@ -90,6 +90,14 @@ class Director:
         self.next_shots[kind].clear()
         made.start()
         return made
+
+    def rolled_out(self, settings: Settings, what: str) -> None:
+        """Another configuration is rolled out: whoever is at work starts again with it."""
+        self.world.settings = settings
+        self.world.tell(f"people: the configuration is changed ({what})")
+        for process in self.processes["blizzard"]:
+            if not process.is_over:
+                process.died()
 
     def latest(self, kind: str) -> Process:
         """The incarnation that was started last."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.simulation.drawing import Drawing
-from tests.simulation.plan import (
-    DAY,
-    Event,
-    Plan,
-)
-from tests.simulation.troubles import TROUBLES, half_published, people, slow_beginning
+from tests.simulation.plan import DAY, Event, Plan
+from tests.simulation.troubles import TROUBLES
+from tests.simulation.troubles.beginnings import early
+from tests.simulation.troubles.people import commands
+from tests.simulation.troubles.processes import half_published
+from tests.simulation.troubles.tables import half_committed
 from tests.simulation.writers import write
 
 
@@ -18,13 +18,7 @@ def draw(seed: int) -> Plan:
     """The plan of a seed."""
     drawing = Drawing(seed)
     chance = drawing.chance
-    # What stands there before the first start: a while, or long.
-    manner = "root" if drawing.one_in(8) else None
-    for _ in range(chance.choice((0, 2, 5, 9))):
-        at = chance.choice((-10.0, -100.0, -1000.0)) * chance.random()
-        write(drawing, at, early=True, manner=manner)
-    if drawing.settings.lookback is not None and drawing.one_in(5):
-        slow_beginning(drawing)
+    early(drawing)
     if drawing.one_in(12):
         left, value_only = chance.choice((0, 30, 60)), drawing.one_in(3) or None
         drawing.add(0.0, "original", left=left, value_only=value_only)
@@ -37,7 +31,7 @@ def draw(seed: int) -> Plan:
         )
         step(drawing, prompt=prompt)
     if drawing.one_in(2.5):
-        people(drawing)
+        commands(drawing)
     if drawing.settings.store_skew > DAY:
         # The store's clock was wrong in the beginning, and is put right.
         drawing.add(drawing.now * chance.random(), "store_clock", skew=0.0)
@@ -74,4 +68,4 @@ def step(drawing: Drawing, *, prompt: bool) -> None:
     TROUBLES[kind][1](drawing)
     if prompt and any(map(_delays, drawing.events[before:])):
         del drawing.events[before:]
-        half_published(drawing)
+        chance.choice((half_published, half_committed))(drawing)

@@ -69,4 +69,5 @@ def settings(chance: random.Random) -> Settings:
         scan_files=chance.choice((50_000, 3 if depth is not None else FLAT_KEYS + 1)),
         log_kept=chance.choice((600.0, 3600.0)),
         inline_names=chance.choice((2000, 2)),
+        versions_kept=chance.choice((100, 2)),
     )

@@ -27,9 +27,9 @@ _SCHEMA = pa.schema([pa.field("row", pa.string())])
 
 
 @lru_cache(maxsize=4096)
-def parquet(rows: tuple[str, ...], output_id: str) -> bytes:
-    """The bytes of a Parquet file as the ingest job writes it."""
-    schema = _SCHEMA.with_metadata({"blizzard.output_id": output_id})
+def parquet(rows: tuple[str, ...], output_id: str | None) -> bytes:
+    """The bytes of a Parquet file as the ingest job writes it; other writers give no id."""
+    schema = _SCHEMA.with_metadata(output_id and {"blizzard.output_id": output_id})
     sink = io.BytesIO()
     pq.write_table(
         pa.table({"row": list(rows)}, schema=schema), sink, compression="none", use_dictionary=False

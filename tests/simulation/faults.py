@@ -23,6 +23,7 @@ PLACES: dict[str, tuple[frozenset[str], str]] = {
     "letters": (frozenset({"put", "delete"}), "events_"),
     "journal": (frozenset({"put"}), "/journal/"),
     "log": (frozenset({"put_if", "read", "list", "put"}), "_delta_log"),
+    "entry": (frozenset({"put_if"}), "_delta_log"),
     "mirror": (frozenset({"put"}), "_penguin/"),
     "page": (frozenset({"page"}), ""),
     "page_size": (frozenset({"page_size"}), ""),

@@ -55,6 +55,7 @@ def patched(world: World) -> Iterator[None]:
         "SCAN_FILES": world.settings.scan_files,
         "FLAT_KEYS": FLAT_KEYS if world.settings.scan_files < 1000 else 1000,
         "INLINE_NAMES": world.settings.inline_names,
+        "VERSIONS_KEPT": world.settings.versions_kept,
     }
     with (
         mock.patch.object(uuid, "uuid4", uuid4),

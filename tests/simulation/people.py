@@ -8,11 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from blizzard_py.core.storage import join, order_key
+from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import is_hidden, partition_key, split
-from tests.simulation import adaptor, commands
+from tests.simulation import adaptor, commands, others
 from tests.simulation.plan import Event, event, source_uri
-from tests.simulation.scheduler import Owner
 from tests.simulation.world import SINK, World
 
 if TYPE_CHECKING:
@@ -24,19 +23,6 @@ def act(director: Director, found: Event) -> None:
     _DEEDS[found.kind](director, found)
 
 
-def _after(world: World, secs: float, action: Callable[[], None]) -> None:
-    """Do it in a while, or when faults end."""
-    world.to_do.append(action)
-
-    def wait() -> None:
-        world.scheduler.sleep(secs)
-        if action in world.to_do:
-            world.to_do.remove(action)
-            action()
-
-    world.scheduler.spawn(Owner("people"), wait)
-
-
 # -- the store ----------------------------------------------------------------------------
 
 
@@ -45,25 +31,6 @@ def mirror_lost(director: Director, _found: Event) -> None:
     world.counts["mirrors lost"] += 1
     world.bucket(SINK).delete(adaptor.MIRROR)
     world.tell("people: the mirror is lost")
-
-
-def stray(director: Director, found: Event) -> None:
-    """A file in the table's directory that no daemon put there."""
-    world = director.world
-    sink = world.bucket(SINK)
-    there = sorted(p for p in sink.objects if p.endswith(".parquet") and not is_hidden(p))
-    if not there:
-        return
-    world.deeds["strays"] += 1
-    # Above the newest and below all that are to come, as far as names sort in time; or above
-    # these as well.
-    folder, _, newest = there[-1].rpartition("/")
-    stem = "z" if found.get("high") else newest.removesuffix(".parquet")
-    name = join(folder, f"{stem}-{world.deeds['strays']}.parquet")
-    data = b"junk that is long enough" if found["junk"] else sink.get(there[-1]).data
-    world.counts["strays in the table"] += 1
-    sink.put(name, data)
-    world.tell(f"people: {name} is dropped into the table's directory")
 
 
 def staging_lost(director: Director, _found: Event) -> None:
@@ -82,7 +49,7 @@ def staging_lost(director: Director, _found: Event) -> None:
 def checkpoint_lost(director: Director, found: Event) -> None:
     """Without its checkpoint a source must not begin anew; it is brought back later."""
     world = director.world
-    sink, path = world.bucket(SINK), adaptor.checkpoint_path(0)
+    sink, path = world.bucket(SINK), adaptor.checkpoint_path(world.settings, 0)
     if not _begun(world, 0):
         return
     held = sink.get(path)
@@ -114,13 +81,14 @@ def checkpoint_lost(director: Director, found: Event) -> None:
     remedies = {"back": back, "rebuild": rebuilt, "fresh": fresh}
     # What the original did stands in its checkpoint and nowhere else.
     remedy = "back" if world.deeds["original"] else found.get("remedy", "back")
-    _after(world, found["secs"], remedies[remedy])
+    world.after(found["secs"], remedies[remedy])
 
 
 def _begun(world: World, number: int) -> bool:
     """Whether a source has done anything yet."""
-    held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(number))
-    return held is not None and bool(json.loads(held.data)["totals"]["batches"])
+    held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(world.settings, number))
+    totals = {} if held is None else json.loads(held.data).get("totals", {})
+    return bool(totals.get("batches"))
 
 
 # -- the configuration --------------------------------------------------------------------
@@ -149,8 +117,8 @@ def misconfigured(director: Director, found: Event) -> None:
         world.excused.add("is missing, but")
     if wrong.moved:
         _copied(director)
-    _rolled_out(director, wrong, found["what"])
-    _after(world, found["secs"], lambda: _rolled_out(director, world.right, "what is right"))
+    director.rolled_out(wrong, found["what"])
+    world.after(found["secs"], lambda: director.rolled_out(world.right, "what is right"))
 
 
 def _copied(director: Director) -> None:
@@ -163,22 +131,13 @@ def _copied(director: Director) -> None:
             director.written(uri, event(0, "write", **more))
 
 
-def _rolled_out(director: Director, settings: adaptor.Settings, what: str) -> None:
-    world = director.world
-    world.settings = settings
-    world.tell(f"people: the configuration is changed ({what})")
-    for process in director.processes["blizzard"]:
-        if not process.is_over:
-            process.died()
-
-
 def regraced(director: Director, found: Event) -> None:
     """The grace period is changed, for longer or for shorter."""
     world = director.world
     world.right = replace(world.right, grace=found["grace"])
     world.graces.append((world.now, found["grace"]))
     world.counts["grace changed"] += 1
-    _rolled_out(director, world.right, f"grace {found['grace']:.0f} s")
+    director.rolled_out(world.right, f"grace {found['grace']:.0f} s")
 
 
 def renamed(director: Director, _found: Event) -> None:
@@ -186,7 +145,7 @@ def renamed(director: Director, _found: Event) -> None:
     world = director.world
     world.right = replace(world.right, called="t", has_id=True)
     world.counts["sources renamed"] += 1
-    _rolled_out(director, world.right, "names with an id")
+    director.rolled_out(world.right, "names with an id")
 
 
 def original(director: Director, found: Event) -> None:
@@ -224,7 +183,9 @@ def original(director: Director, found: Event) -> None:
             "partition_watermarks": {} if value_only else named,
             "last_update_ts": int(world.now),
         }
-        world.bucket(SINK).put(adaptor.checkpoint_path(number), json.dumps(document).encode())
+        world.bucket(SINK).put(
+            adaptor.checkpoint_path(world.settings, number), json.dumps(document).encode()
+        )
         world.inherited.update((uri, path) for path in done)
         world.said[uri] += named.items()
         world.deeds["original"] += 1
@@ -251,7 +212,12 @@ _DEEDS: dict[str, Callable[[Director, Event], None]] = {
     "renamed": renamed,
     "original": original,
     "mirror_lost": mirror_lost,
-    "stray": stray,
+    "stray": others.stray,
+    "compacted": others.compacted,
+    "vacuumed": others.vacuumed,
+    "restored": others.restored,
+    "log_cut": others.log_cut,
+    "moved": commands.run,
     "staging_lost": staging_lost,
     "checkpoint_lost": checkpoint_lost,
     "misconfigured": misconfigured,

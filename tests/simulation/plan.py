@@ -50,6 +50,7 @@ class Settings:
     # Limits of the product that are set low, so that small runs meet them.
     scan_files: int = 50_000
     inline_names: int = 2000
+    versions_kept: int = 100
     # How long the log's entries are kept behind a log checkpoint: longer than any daemon is
     # paused, since one that sleeps longer could commit where an older entry has been.
     log_kept: float = 3600.0
@@ -58,6 +59,8 @@ class Settings:
     # What sources are called before their number, and whether they have an `id:` that stays.
     called: str = "s"
     has_id: bool = False
+    # Sources whose state `blizzard rename` has taken to another name.
+    carried: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

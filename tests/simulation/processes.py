@@ -13,7 +13,7 @@ from blizzard_py.core.errors import FencedError
 from tests.simulation import adaptor
 from tests.simulation.engine import Engine
 from tests.simulation.faults import Faults
-from tests.simulation.plan import source_uri
+from tests.simulation.plan import Settings, source_uri
 from tests.simulation.quiet import Quiet
 from tests.simulation.scheduler import Executor, Owner
 from tests.simulation.store import Client
@@ -105,16 +105,18 @@ class Process(Owner):
 
         return life
 
-    def parts(self, number: int) -> Any:
-        """What a source of this process is made of."""
-        world, uri = self.world, source_uri(number, moved=self.world.settings.moved)
+    def parts(self, number: int, settings: Settings | None = None) -> Any:
+        """What a source of this process is made of, by a configuration or the one that is out."""
+        world = self.world
+        settings = settings or world.settings
+        uri = source_uri(number, moved=settings.moved)
         activity = Quiet(f"{self.name}/s{number}", world.tell)
         self.activities.append(activity)
         # What executors do goes on without the driver, and has faults of its own.
         reader = Client(world.bucket(uri), world.scheduler, self._faults(self.executors))
         sink = Client(world.bucket(SINK), world.scheduler, self._faults(self.executors))
         engine = Engine(world, self.executors, {uri: reader}, sink, self.release)
-        return adaptor.source_parts(world.settings, number, self.client, engine, self, activity)
+        return adaptor.source_parts(settings, number, self.client, engine, self, activity)
 
     def _table(self) -> Callable[[], Any]:
         def life() -> int:

@@ -67,6 +67,11 @@ class Bucket:
             key = (order_key(path), path)
             del self._order[bisect_left(self._order, key)]
 
+    def forget(self, path: str) -> None:
+        """It never was."""
+        self.delete(path)
+        self.written.pop(path, None)
+
     def get(self, path: str) -> Object:
         try:
             return self.objects[path]

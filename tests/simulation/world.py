@@ -87,6 +87,10 @@ class World:
         self.refused = False
         # Late files that the log told of, by the source's number and path.
         self.reported: set[tuple[int, str]] = set()
+        # Rows that a RESTORE took out of the table or put back, by the version of its entry.
+        self.withdrawn: dict[int, Counter[str]] = {}
+        # Requests that are on their way and have not landed.
+        self.on_their_way = 0
         # What people are going to do when faults end, if not before.
         self.to_do: list[Callable[[], None]] = []
         # What people did, as far as it widens what is right.
@@ -144,7 +148,9 @@ class World:
         """A request that is on its way: it lands in a while, whoever is alive then."""
 
         def land() -> None:
+            self.on_their_way += 1
             self.scheduler.sleep(secs)
+            self.on_their_way -= 1
             try:
                 effect()
             except Exception as refused:  # nobody is there to be told
@@ -153,6 +159,18 @@ class World:
                 self.tell(f"network: {what} arrives")
 
         self.scheduler.spawn(Owner("network"), land)
+
+    def after(self, secs: float, action: Callable[[], None]) -> None:
+        """People do it in a while, or when faults end."""
+        self.to_do.append(action)
+
+        def wait() -> None:
+            self.scheduler.sleep(secs)
+            if action in self.to_do:
+                self.to_do.remove(action)
+                action()
+
+        self.scheduler.spawn(Owner("people"), wait)
 
     def story(self) -> list[str]:
         """The history as lines for people."""

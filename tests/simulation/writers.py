@@ -22,8 +22,9 @@ def write(
     flavour: str | None = None,
     source: int | None = None,
     unreadable: float | None = None,
+    path: str | None = None,
 ) -> None:
-    """One new file, in most cases a well-behaved one."""
+    """One new file, in most cases a well-behaved one; ``path`` is what it is called if not that."""
     chance, settings_ = drawing.chance, drawing.settings
     drawing.count += 1
     made = at
@@ -66,7 +67,7 @@ def write(
                 folder = f"{chance.choice(ODD)}/"
         case "hidden":
             folder, ending = chance.choice((("_tmp/", ".ndjson"), (folder, ".txt")))
-    path = f"{folder}{stem}{ending}"
+    path = path or f"{folder}{stem}{ending}"
     drawing.written.append(path)
     flavour = flavour or chance.choices((None, "bad", "v2"), (90, 5, 5))[0]
     dated = chance.choices((None, "replicated", "multipart", "ahead"), (70, 12, 12, 3))[0]
@@ -90,6 +91,13 @@ def write(
         unreadable=unreadable
         or (chance.choice((5.0, 40.0, 200.0)) if drawing.one_in(12) else None),
     )
+
+
+def below(drawing: Drawing) -> str:
+    """A name in the folder of the last file, just below its own."""
+    folder, slash, name = drawing.written[-1].rpartition("/")
+    seconds = int(name.partition("-")[0]) - 1
+    return f"{folder}{slash}{seconds}-{drawing.count + 1:03d}.ndjson"
 
 
 def rewrite(drawing: Drawing) -> None:

@@ -15,6 +15,7 @@ from tests.simulation.hunt import hunted
 from tests.simulation.report import COMMAND, failure
 from tests.simulation.run import play
 from tests.simulation.shrink import shrunk
+from tests.simulation.world import World
 
 FIXED = range(1, 81)
 FRESH = 6
@@ -53,6 +54,12 @@ def test_the_promise_holds_for_fresh_seeds() -> None:
     first = random.SystemRandom().randrange(10**6, 10**9)
     for seed in range(first, first + FRESH):
         assert not play(draw(seed)).violations, COMMAND.format(seed=seed)
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=[guard.name for guard in GUARDS])
+def test_every_guard_is_still_where_its_patch_takes_it_away(guard: Guard) -> None:
+    with guard.patch(World(draw(1))):
+        pass
 
 
 @pytest.mark.parametrize("name", SOON)

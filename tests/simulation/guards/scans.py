@@ -13,6 +13,7 @@ from blizzard_py import (
     latefiles,
     pipeline,
     progress,
+    sourceview,
     sweep,
 )
 from blizzard_py.batch import BatchRunner
@@ -116,7 +117,7 @@ def bounded_scans_say_so(_world: World) -> Iterator[None]:
         found = real(*arguments, **more)
         return replace(found, scanned=replace(found.scanned, until=None))
 
-    with mock.patch.object(pipeline, "discover", discover):
+    with mock.patch.object(sourceview, "discover", discover):
         yield
 
 
@@ -215,7 +216,7 @@ def cold_floor_is_frozen(_world: World) -> Iterator[None]:
             return replace(found, floor=oldest)
         return found
 
-    with mock.patch.object(pipeline, "starting_point", starting_point):
+    with mock.patch.object(sourceview, "starting_point", starting_point):
         yield
 
 

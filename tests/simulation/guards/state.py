@@ -11,6 +11,7 @@ from blizzard_py import (
     claims,
     pipeline,
     processed,
+    sourceview,
 )
 from blizzard_py.replay import Ledger as ReplayLedger
 from blizzard_py.replay import Replay
@@ -21,7 +22,7 @@ from tests.simulation.world import World
 
 @guard("a checkpoint of other files is gone on with")
 def identity_is_checked(_world: World) -> Iterator[None]:
-    with mock.patch.object(pipeline, "check_identity", nothing):
+    with mock.patch.object(sourceview, "check_identity", nothing):
         yield
 
 
@@ -33,7 +34,7 @@ def lost_checkpoints_are_noticed(_world: World) -> Iterator[None]:
 
 @guard("the way of tracking can be changed under a state")
 def tracking_is_checked(_world: World) -> Iterator[None]:
-    with mock.patch.object(pipeline, "check_tracking", nothing):
+    with mock.patch.object(sourceview, "check_tracking", nothing):
         yield
 
 

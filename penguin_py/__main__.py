@@ -27,6 +27,9 @@ from blizzard_py.core.text import printable
 from penguin_py import app
 from penguin_py.settings import tables_of
 
+# What a sweep finds, in the order of the columns that tell it.
+_FOUND = ("stragglers", "retries", "overdue", "orphans")
+
 
 @click.group(
     cls=GuidedGroup,
@@ -190,9 +193,9 @@ def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
 
 def _print_reconcile(document: dict[str, Any]) -> None:
     print_table(
-        ("table", "stragglers", "retried", "orphans"),
+        ("table", "stragglers", "retried", "overdue", "orphans"),
         (
-            [name, *(f"{len(found[kind]):,}" for kind in ("stragglers", "retries", "orphans"))]
+            [name, *(f"{len(found[kind]):,}" for kind in _FOUND)]
             for name, found in document["tables"].items()
         ),
     )

@@ -98,6 +98,7 @@ def _reconcile_table(pipeline: TablePipeline, *, dry_run: bool) -> dict[str, Any
     return {
         "stragglers": [entry.path for entry in found.stragglers],
         "retries": [entry.path for entry in found.retries],
+        "overdue": [entry.path for entry in found.overdue],
         "orphans": [entry.path for entry in found.orphans],
         "dry_run": dry_run,
         **({} if forecast is None else _told(forecast)),

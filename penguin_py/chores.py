@@ -19,10 +19,11 @@ from blizzard_py.core.watermark import Progress, is_new
 from penguin_py import deltalog
 from penguin_py.activity import TableActivity
 from penguin_py.delta import DeltaLog
+from penguin_py.memory import Memory
 from penguin_py.model import TableState
 from penguin_py.partitions import is_text
 from penguin_py.quarantine import Quarantine
-from penguin_py.reconcile import Findings, compare, copied_at, safe_horizon
+from penguin_py.reconcile import Findings, came_since, compare, copied_at, safe_horizon
 from penguin_py.settings import Table
 
 # A commit takes seconds; what was staged for one so long ago belongs to a dead process.
@@ -69,13 +70,14 @@ class Chores:
             if interval and not 0 <= now - done.get(name, -math.inf) < interval
         ]
 
-    def sweep(self, state: TableState, progress: Progress, now: float) -> Findings:
+    def sweep(self, state: TableState, memory: Memory, now: float) -> Findings:
         """Compare everything listed with everything the log knows. Writes nothing.
 
         Files above the watermarks are left out: the next poll has them. Costs a
         full listing (from the lookback's beginning on) and a full read of the
         log. Raises `StateError` and `StorageError`.
         """
+        progress = memory.progress
         floor = lookback_floor(self._table.partition_filter, now)
         everything = Progress(depth=progress.depth, floor=floor)
         try:
@@ -91,11 +93,15 @@ class Chores:
             if lying is not None:
                 pairs.append((lying, entry))
         horizon = safe_horizon(self._table.reconcile_horizon_secs, state.removed_kept_secs)
-        oldest = max(now - horizon, copied_at(pairs))
-        found = compare(unknown.values(), self._quarantine.records(), oldest)
-        if found.stragglers or found.retries:
+        copied = copied_at(pairs)
+        oldest, since = max(now - horizon, copied), came_since(memory.chores, copied)
+        found = compare(unknown.values(), self._quarantine.records(), oldest, since)
+        if found.due:
             self._log.info(
-                "stragglers_found", files=len(found.stragglers), retries=len(found.retries)
+                "stragglers_found",
+                files=len(found.stragglers),
+                retries=len(found.retries),
+                overdue=len(found.overdue),
             )
         if found.orphans:
             self._log.warning(

@@ -13,7 +13,7 @@ memory is dropped and read again from the log.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 
@@ -73,6 +73,8 @@ class TablePipeline:
         self._poll = Poll(table, storage, self._view, self._accept, clock, self.activity)
         # Files on record that a sweep found worth another try.
         self._retried: set[str] = set()
+        # Files that are too old to be taken unless they carry an output id.
+        self._overdue: set[str] = set()
         # The poll being worked off: files not tried yet, files that could not be read.
         self._queue = Batches(table.max_files_per_commit)
         self._failed: list[Failure] = []
@@ -118,19 +120,23 @@ class TablePipeline:
         snapshot, found = self._poll.found()
         named = [entry for entry in found if is_text(entry.path)]
         unnameable = [Rejection(e, "partition", NOT_TEXT) for e in found if not is_text(e.path)]
-        taken, distrusted = self._view.trusted(named, snapshot)
-        forecast = self._forecast(snapshot, taken)
-        refused = (*unnameable, *distrusted, *forecast.rejections)
+        trusted = self._view.trusted(named, snapshot)
+        files = [*trusted.taken, *trusted.overdue]
+        forecast = self._forecast(snapshot, files, {entry.path for entry in trusted.overdue})
+        refused = (*unnameable, *trusted.refused, *forecast.rejections)
         return snapshot, tuple(named), replace(forecast, rejections=refused)
 
     def sweep_outlook(self) -> tuple[Findings, Forecast]:
         """What a sweep finds, and what would become of it; as `outlook`."""
         found = self.reconcile(dry_run=True)
-        return found, self._forecast(self.snapshot(), [*found.stragglers, *found.retries])
+        overdue = {entry.path for entry in found.overdue}
+        return found, self._forecast(self.snapshot(), found.due, overdue)
 
-    def _forecast(self, snapshot: Snapshot, files: Sequence[Entry]) -> Forecast:
+    def _forecast(
+        self, snapshot: Snapshot, files: Sequence[Entry], overdue: Collection[str]
+    ) -> Forecast:
         known = self._view.output_ids(snapshot.memory)
-        return self._judge.forecast(snapshot.state, files, known, self._clock())
+        return self._judge.forecast(snapshot.state, files, known, self._clock(), overdue)
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -150,10 +156,10 @@ class TablePipeline:
             self._prepared()
         snapshot = self.snapshot()
         if snapshot.state is None:
-            return Findings((), (), ())
+            return Findings((), (), (), ())
         now = self._clock()
         with self.activity.chore("reconcile"):
-            found = self._chores.sweep(snapshot.state, snapshot.memory.progress, now)
+            found = self._chores.sweep(snapshot.state, snapshot.memory, now)
         self.activity.swept(len(found.orphans))
         if not dry_run:
             self._take(found)
@@ -180,9 +186,10 @@ class TablePipeline:
             now = self._clock()
             self._record([Rejection(e, "partition", NOT_TEXT) for e in unnameable], now)
             named = [entry for entry in found if is_text(entry.path)]
-            taken, distrusted = self._view.trusted(named, snapshot)
+            trusted = self._view.trusted(named, snapshot)
             self._view.polled()
-            self._queue.add(self._foreign.due(taken, now))
+            self._overdue.update(entry.path for entry in trusted.overdue)
+            self._queue.add([*self._foreign.due(trusted.taken, now), *trusted.overdue])
             before = snapshot.memory.progress
             snapshot = self._poll.settled(snapshot, [entry.path for entry in found])
             self._failed.clear()
@@ -190,13 +197,14 @@ class TablePipeline:
             due = self._chores.due(snapshot.memory.chores, now)
             if "reconcile" in due:
                 self.reconcile(dry_run=False)
-            if distrusted:
-                self._work(self.snapshot(), (), distrusted)
+            if trusted.refused:
+                self._work(self.snapshot(), (), trusted.refused)
             if self._queue or due:
                 snapshot = self.snapshot()  # before anything is written
             if not self._queue:
                 self._view.close()
                 self._retried.clear()
+                self._overdue.clear()
                 self._do_chores(snapshot.memory, due, now, before)
                 return False
             self._log.info("files_found", files=len(self._queue))
@@ -257,7 +265,7 @@ class TablePipeline:
         """
         now = self._clock()
         known = self._view.output_ids(snapshot.memory)
-        found = self._judge.verdict(snapshot.state, batch, known, now)
+        found = self._judge.verdict(snapshot.state, batch, known, now, self._overdue)
         for failure in found.failed:
             self._log.warning("file_pending", path=failure.entry.path, error=str(failure.error))
         for entry in found.gone:
@@ -334,10 +342,11 @@ class TablePipeline:
 
     def _take(self, found: Findings) -> None:
         waiting = {entry.path for entry in self._queue}
-        late = [e for e in (*found.stragglers, *found.retries) if e.path not in waiting]
+        late = [entry for entry in found.due if entry.path not in waiting]
         self._queue.add(late)
         self._view.reopen(entry.path for entry in late)
         self._retried.update(entry.path for entry in found.retries)
+        self._overdue.update(entry.path for entry in found.overdue)
 
     def _do_chores(self, memory: Memory, due: Sequence[str], now: float, before: Progress) -> None:
         """With nothing to commit: the table's care, and the progress of an idle table."""
@@ -366,6 +375,7 @@ class TablePipeline:
         self._view.forget()
         self._queue.clear()
         self._retried.clear()
+        self._overdue.clear()
         self._failed.clear()
         self._done = 0
         self._swept = None

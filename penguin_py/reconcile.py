@@ -6,18 +6,25 @@ here:
 
 * *stragglers*: young files that neither log nor record knows; they are committed;
 * *retries*: quarantined files that were replaced since; they are tried again;
-* *orphans*: the same, but older than the horizon; they are reported only.
+* *overdue* files: older than the horizon, but come since the last sweep; of these ours
+  are committed, and the others on record;
+* *orphans*: older than the horizon and than the last sweep; they are reported only.
 
 The horizon is what makes it safe. The log forgets a removed path after
 ``delta.deletedFileRetentionDuration``, and a file whose removal it has forgotten
 looks like one that never was in it; to commit that would bring deleted rows
 back. A file younger than that cannot have been removed longer ago; unless the
 directory was copied, which makes all files young (`copied_at`). The first poll of
-a start is under the same rule (`beyond`).
+a start is under the same rule.
+
+What carries an output id needs no horizon if it came since the last sweep, as files do
+while Penguin is down: ids of commits are not forgotten (`penguin_py.identities`), so one
+that is not among them was never in the table, however old its file is by now.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -41,7 +48,13 @@ class Findings:
 
     stragglers: tuple[Entry, ...]
     retries: tuple[Entry, ...]
+    overdue: tuple[Entry, ...]
     orphans: tuple[Entry, ...]
+
+    @property
+    def due(self) -> tuple[Entry, ...]:
+        """Those to be looked into."""
+        return (*self.stragglers, *self.retries, *self.overdue)
 
 
 def copied_at(pairs: Iterable[tuple[Entry, Entry]]) -> float:
@@ -59,9 +72,19 @@ def copied_at(pairs: Iterable[tuple[Entry, Entry]]) -> float:
     return max(anew) + CLOCK_SKEW_SECS if anew and 2 * len(anew) >= len(told) else 0.0
 
 
-def beyond(entries: Iterable[Entry], oldest: float) -> tuple[Rejection, ...]:
-    """The files that are too old to be taken: the log may have had and removed them."""
-    return tuple(Rejection(e, "horizon", BEYOND) for e in entries if e.modified < oldest)
+def beyond(entry: Entry) -> Rejection:
+    """The refusal of a file that is too old to be taken: the log may have had and removed it."""
+    return Rejection(entry, "horizon", BEYOND)
+
+
+def came_since(chores: Mapping[str, int], copied: float) -> float:
+    """From when on a file was in no sweep yet, by its time.
+
+    Never, if nobody knows of a sweep, since without a mirror ids may be unknown that were in
+    log entries which are gone; and never if the directory was ``copied``, when times say nothing.
+    """
+    known = "reconcile" in chores and not copied
+    return chores["reconcile"] - CLOCK_SKEW_SECS if known else math.inf
 
 
 def safe_horizon(configured: float, removed_kept_secs: float) -> float:
@@ -69,19 +92,26 @@ def safe_horizon(configured: float, removed_kept_secs: float) -> float:
     return max(0.0, min(configured, removed_kept_secs - CLOCK_SKEW_SECS))
 
 
-def compare(unknown: Iterable[Entry], records: Mapping[str, Record], oldest: float) -> Findings:
-    """Sort listed files that the log does not know; ``oldest`` is the horizon (epoch seconds)."""
+def compare(
+    unknown: Iterable[Entry], records: Mapping[str, Record], oldest: float, since: float
+) -> Findings:
+    """Sort listed files that the log does not know.
+
+    ``oldest`` is the horizon, ``since`` is from when on files came after the last sweep
+    (epoch seconds both).
+    """
     stragglers: list[Entry] = []
     retries: list[Entry] = []
+    overdue: list[Entry] = []
     orphans: list[Entry] = []
     for entry in unknown:
         record = records.get(spelled(entry.path))
         if record is not None and record.is_of(entry):
             continue
         if entry.modified < oldest:
-            orphans.append(entry)
+            (orphans if entry.modified < since else overdue).append(entry)
         elif record is None:
             stragglers.append(entry)
         else:
             retries.append(entry)
-    return Findings(tuple(stragglers), tuple(retries), tuple(orphans))
+    return Findings(tuple(stragglers), tuple(retries), tuple(overdue), tuple(orphans))

@@ -7,7 +7,7 @@ reads and writes nothing but footers.
 from __future__ import annotations
 
 import gc
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -17,6 +17,7 @@ from penguin_py.incoming import LARGE_BYTES, Failure, read_footers
 from penguin_py.model import CommitPlan, Rejection, TableState
 from penguin_py.ownership import Owners
 from penguin_py.plan import Rules, make_plan
+from penguin_py.reconcile import beyond
 from penguin_py.settings import Table
 
 
@@ -72,9 +73,13 @@ class Judge:
         batch: Sequence[Entry],
         known_output_ids: Container[str],
         now: float,
+        overdue: Collection[str],
     ) -> Verdict:
-        """What is to become of the files, oldest first, on top of ``state``."""
-        found, footer_bytes = self._verdict(state, batch, known_output_ids, now)
+        """What is to become of the files, oldest first, on top of ``state``.
+
+        Those that are ``overdue`` count only if they carry an output id.
+        """
+        found, footer_bytes = self._verdict(state, batch, known_output_ids, now, overdue)
         if footer_bytes > LARGE_BYTES:
             gc.collect()  # no footer is needed any more
         return found
@@ -85,15 +90,22 @@ class Judge:
         batch: Sequence[Entry],
         known_output_ids: Container[str],
         now: float,
+        overdue: Collection[str],
     ) -> tuple[Verdict, int]:
         footers = read_footers(self._storage, batch, self._pool)
-        sorted_ = self._owners.sorted(footers.sound, now)
+        old = {f.path: f for f in footers.sound if f.path in overdue and f.output_id is None}
+        sorted_ = self._owners.sorted([f for f in footers.sound if f.path not in old], now)
         plan = make_plan(state, sorted_.taken, known_output_ids, self._rules)
         added = {add.entry.path for add in plan.adds}
         found = Verdict(
             plan,
             sum(f.metadata.num_rows for f in sorted_.taken if f.path in added),
-            (*footers.rejected, *sorted_.refused, *plan.rejections),
+            (
+                *footers.rejected,
+                *(beyond(footer.entry) for footer in old.values()),
+                *sorted_.refused,
+                *plan.rejections,
+            ),
             sorted_.young,
             footers.failed,
             footers.gone,
@@ -107,9 +119,10 @@ class Judge:
         files: Sequence[Entry],
         known_output_ids: Container[str],
         now: float,
+        overdue: Collection[str],
     ) -> Forecast:
         """The verdict on as many of the files as one commit takes."""
         batch = files[: self._most]
-        found = self.verdict(state, batch, known_output_ids, now)
+        found = self.verdict(state, batch, known_output_ids, now, overdue)
         unread = len(files) - len(batch) + len(found.left)
         return Forecast(found.rejections, found.waiting, found.failed, unread)

@@ -8,7 +8,7 @@ again in storage, so it is dropped whenever it might be wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import heappush, heappushpop
 
 from blizzard_py.core import checkpoint
@@ -32,12 +32,21 @@ from penguin_py.memory import (
     stored,
 )
 from penguin_py.model import Rejection, TableState
-from penguin_py.reconcile import beyond, copied_at, safe_horizon
+from penguin_py.reconcile import beyond, came_since, copied_at, safe_horizon
 from penguin_py.recovery import check_no_state, check_partitioning, gathered, recover
 from penguin_py.settings import Table
 
 # Files that are looked at to find out whether the directory was copied.
 SAMPLED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """Files of a poll: to be taken, too old unless they carry an output id, and too old."""
+
+    taken: tuple[Entry, ...]
+    overdue: tuple[Entry, ...] = ()
+    refused: tuple[Rejection, ...] = ()
 
 
 class TableView:
@@ -146,10 +155,8 @@ class TableView:
         late = path in self._late
         return path not in self._known and (late or is_new(memory.progress, path))
 
-    def trusted(
-        self, found: Sequence[Entry], snapshot: Snapshot
-    ) -> tuple[list[Entry], tuple[Rejection, ...]]:
-        """Which files of a poll may be taken, and which are refused for their age.
+    def trusted(self, found: Sequence[Entry], snapshot: Snapshot) -> Trusted:
+        """Which files of a poll may be taken, and which are too old for that.
 
         In the first poll of a start the horizon of the sweep applies, for the same
         reason: to what sorts below the watermarks, since the names done there were
@@ -158,20 +165,26 @@ class TableView:
         """
         state, rebuilt = snapshot.state, self._rebuilt
         if not self._started or state is None:
-            return list(found), ()
+            return Trusted(tuple(found))
         progress = snapshot.memory.progress
         doubtful = [e for e in found if rebuilt or is_passed(progress, e.path)]
         if not doubtful:
-            return list(found), ()
+            return Trusted(tuple(found))
         horizon = safe_horizon(self._table.reconcile_horizon_secs, state.removed_kept_secs)
         pairs = [
             (lying, Entry(path, 0, modified))
             for modified, path in self._sample
             if (lying := self._storage.stat(path)) is not None
         ]
-        refused = beyond(doubtful, max(self._clock() - horizon, copied_at(pairs)))
-        names = {rejection.entry.path for rejection in refused}
-        return [entry for entry in found if entry.path not in names], refused
+        copied = copied_at(pairs)
+        since = came_since(snapshot.memory.chores, copied)
+        oldest = max(self._clock() - horizon, copied)
+        old = {entry.path: entry for entry in doubtful if entry.modified < oldest}
+        return Trusted(
+            tuple(entry for entry in found if entry.path not in old),
+            tuple(entry for entry in old.values() if entry.modified >= since),
+            tuple(beyond(entry) for entry in old.values() if entry.modified < since),
+        )
 
     def polled(self) -> None:
         """The first poll of a start went by; from now on the progress has what is done."""

@@ -25,7 +25,7 @@ from penguin_py.__main__ import main
 from penguin_py.delta import DeltaLog
 from penguin_py.deltatext import interval_secs
 from penguin_py.quarantine import Record
-from penguin_py.reconcile import compare, safe_horizon
+from penguin_py.reconcile import Findings, came_since, compare, safe_horizon
 from tests.penguin_world import World, footer_pool, parquet
 
 HOUR = 3600.0
@@ -61,12 +61,42 @@ def test_compare_sorts_by_age_and_record() -> None:
         "new": record("new", 5, 80.0),
         "longer": record("longer", 5, None),
     }
-    found = compare([young, old, same, replaced, longer], records, 50.0)
-    assert (found.stragglers, found.retries, found.orphans) == (
-        (young,),
-        (replaced, longer),
-        (old,),
-    )
+    lately = Entry("lately", 1, 40.0)
+    found = compare([young, old, lately, same, replaced, longer], records, 50.0, 30.0)
+    assert found == Findings((young,), (replaced, longer), (lately,), (old,))
+
+
+def test_a_file_came_since_a_sweep_that_somebody_knows_of() -> None:
+    assert came_since({"reconcile": 100_000}, 0.0) == 100_000 - HOUR
+    assert came_since({}, 0.0) == came_since({"reconcile": 100_000}, 5.0) == float("inf")
+
+
+@pytest.mark.parametrize("sweeps", [True, False], ids=["by a sweep", "by the first poll"])
+def test_what_came_while_nobody_looked_is_committed_if_it_is_ours(
+    world: World, sweeps: bool
+) -> None:
+    settings: dict[str, Any] = {} if sweeps else {"reconcile_interval_secs": 1e9}
+    # What was done with `b` in grace, its start forgot.
+    for name in ("a0", "b"):
+        world.put(f"{name}.parquet", {"id": [1]}, output_id=f"p/{name}")
+    world.run(**settings)
+    world.now += 0.1 * HOUR if sweeps else 0
+    world.run(**settings)
+    down = world.now
+    world.now += 30 * DAY
+    world.put("a1.parquet", {"id": [2]}, output_id="p/a1")
+    world.put("a2.parquet", {"id": [3]})
+    world.put("a3.parquet", {"id": [4]}, output_id="p/b")
+    for name in ("a1", "a2", "a3"):
+        os.utime(Path(world.uri, f"{name}.parquet"), (down + 60, down + 60))
+    world.run(**settings)
+    assert world.paths() == {"a0.parquet", "b.parquet", "a1.parquet"}
+    assert {path: found.stage for path, found in world.penguin().quarantined().items()} == {
+        "a2.parquet": "horizon",
+        "a3.parquet": "output_id",
+    }
+    world.run(**settings)
+    assert world.run(**settings) == 0
 
 
 def test_the_horizon_never_reaches_what_the_log_may_have_forgotten() -> None:
@@ -414,7 +444,7 @@ def test_the_command_reports_first_and_commits_then(
         return found
 
     root.mkdir()
-    nothing: dict[str, Any] = {"stragglers": [], "retries": [], "orphans": []}
+    nothing: dict[str, Any] = {"stragglers": [], "retries": [], "overdue": [], "orphans": []}
     told: dict[str, Any] = {"refused": [], "waiting": [], "unreadable": [], "not_looked_into": 0}
     assert call("reconcile", "--dry-run", "--json") == {**nothing, **told, "dry_run": True}
     (root / "b.parquet").write_bytes(parquet({"id": [1]}))
@@ -432,7 +462,12 @@ def test_the_command_reports_first_and_commits_then(
     assert status["quarantine"]["count"] == 1
     assert status["quarantine"]["newest"]["path"] == "c.parquet"
     call("status")
-    expected = {"stragglers": ["a.parquet"], "retries": ["c.parquet"], "orphans": ["0.parquet"]}
+    expected = {
+        "stragglers": ["a.parquet"],
+        "retries": ["c.parquet"],
+        "overdue": [],
+        "orphans": ["0.parquet"],
+    }
     assert call("reconcile", "--dry-run", "--json") == {**expected, **told, "dry_run": True}
     assert call("reconcile", "--json") == {**expected, "dry_run": False}
     assert call("reconcile", "--json") == {**nothing, "orphans": ["0.parquet"], "dry_run": False}

@@ -15,8 +15,7 @@ from blizzard_py import (
 )
 from blizzard_py.replay import Ledger as ReplayLedger
 from blizzard_py.replay import Replay
-from tests.simulation import commands
-from tests.simulation.guards.registry import always, anybody, guard, nothing
+from tests.simulation.guards.registry import anybody, guard, nothing
 from tests.simulation.world import World
 
 
@@ -52,12 +51,6 @@ def segments_have_epochs(_world: World) -> Iterator[None]:
 @guard("a replay takes files without asking who else has them")
 def replays_ask_whose_it_is(_world: World) -> Iterator[None]:
     with mock.patch.object(claims.Claims, "whose", anybody):
-        yield
-
-
-@guard("a backfill takes files that the live daemon has settled")
-def backfills_ask_the_ledger(_world: World) -> Iterator[None]:
-    with mock.patch.object(commands, "is_ours", always):
         yield
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 
 from blizzard_py.core.errors import BlizzardError, NotFound
 from blizzard_py.core.log import get_logger
@@ -22,7 +23,7 @@ from penguin_py.delta import DeltaLog
 from penguin_py.memory import Memory
 from penguin_py.model import TableState
 from penguin_py.partitions import is_text
-from penguin_py.quarantine import Quarantine
+from penguin_py.quarantine import Quarantine, spelled
 from penguin_py.reconcile import Findings, came_since, compare, copied_at, safe_horizon
 from penguin_py.settings import Table
 
@@ -88,14 +89,19 @@ class Chores:
             listed = ()
         unknown = {e.path: e for e in listed if is_text(e.path) and not is_new(progress, e.path)}
         pairs: list[tuple[Entry, Entry]] = []
+        records = self._quarantine.records()
+        committed = []
         for entry in self._delta.known_paths(state.version):
+            if spelled(entry.path) in records:
+                committed.append(spelled(entry.path))
             lying = unknown.pop(entry.path, None)
             if lying is not None:
                 pairs.append((lying, entry))
         horizon = safe_horizon(self._table.reconcile_horizon_secs, state.removed_kept_secs)
         copied = copied_at(pairs)
         oldest, since = max(now - horizon, copied), came_since(memory.chores, copied)
-        found = compare(unknown.values(), self._quarantine.records(), oldest, since)
+        found = compare(unknown.values(), records, oldest, since)
+        found = replace(found, committed=tuple(committed))
         if found.due:
             self._log.info(
                 "stragglers_found",

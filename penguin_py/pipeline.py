@@ -163,6 +163,8 @@ class TablePipeline:
         self.activity.swept(len(found.orphans))
         if not dry_run:
             self._take(found)
+            if found.committed:
+                self._quarantine.release(found.committed)
             self._chores.tidy_log(now)
             # Not before its stragglers are committed: whoever dies before sweeps again.
             self._swept = now

@@ -50,6 +50,9 @@ class Findings:
     retries: tuple[Entry, ...]
     overdue: tuple[Entry, ...]
     orphans: tuple[Entry, ...]
+    # On record and in the log all the same, by the record's spelling: two Penguins had it at
+    # once, and the one saw its output id before it saw its path.
+    committed: tuple[str, ...] = ()
 
     @property
     def due(self) -> tuple[Entry, ...]:

@@ -111,7 +111,7 @@ def vacuumed(director: Director, found: Event) -> None:
     """VACUUM: what was let go longer ago than ``kept`` seconds is deleted."""
     world = director.world
     sink = world.bucket(SINK)
-    oldest = (world.now - found["kept"]) * 1000
+    oldest = (world.now + world.store_skew - found["kept"]) * 1000
     for path, body in _table(world).removes.items():
         if body["deletionTimestamp"] <= oldest and unquote(path) in sink.objects:
             sink.delete(unquote(path))
@@ -206,7 +206,7 @@ def _version(path: str) -> int:
 
 
 def _remove(world: World, path: str, *, data_change: bool) -> dict[str, Any]:
-    at = int(world.now * 1000)
+    at = int((world.now + world.store_skew) * 1000)
     return {"remove": {"path": path, "deletionTimestamp": at, "dataChange": data_change}}
 
 

@@ -139,7 +139,7 @@ class SourcePipeline(SourceView):
         self.activity.polled(took, files, found.young, cost, found.apart)
         if not files:
             state = self._rest(state)
-            self._complain(state, len(waiting))
+            self._complain(state, waiting)
             # What lies behind a bounded scan is looked at without a pause.
             return scanned.until is not None
 
@@ -203,14 +203,17 @@ class SourcePipeline(SourceView):
         lowest = held_by(paths, state.progress.depth, lambda _partition: None)
         return self._batches.finish(state, batch, now, lowest)
 
-    def _complain(self, state: SourceState, waiting: int) -> None:
-        """Raise `Unfinished` while files wait for another try and nothing else is there to do."""
+    def _complain(self, state: SourceState, waiting: set[str]) -> None:
+        """Raise `Unfinished` while files wait for another try and nothing else is there to do.
+
+        Only those whose try lies ahead count: one that is due and not there to be tried
+        (too young, or left apart) would have the next look begin at once, for ever.
+        """
         if waiting:
-            path = min(state.retries)
-            secs = min(retry.after for retry in state.retries.values()) - self._clock()
+            secs = min(state.retries[path].after for path in waiting) - self._clock()
             raise Unfinished(
-                f"{waiting} file(s) of {self._stores.source.uri} could not be read and wait for"
-                f" another try, among them {path}",
+                f"{len(waiting)} file(s) of {self._stores.source.uri} could not be read and wait"
+                f" for another try, among them {min(waiting)}",
                 max(0.0, secs),
             )
 

@@ -261,6 +261,25 @@ def test_a_file_that_fails_for_now_holds_the_watermark_and_is_read_later() -> No
     assert world.letters() == []
 
 
+def test_a_try_that_is_due_and_cannot_be_made_does_not_take_the_pause_away() -> None:
+    world = World(min_age_secs=600)
+    world.source.objects["d=1/1.ndjson"] = (b"r1", world.now + 864_000)  # dated ahead of now
+    pipeline = world.pipeline()
+    pipeline.cycle(threading.Event())
+    world.now += 700
+    world.engine.flaky.update({"d=1/1.ndjson": 1, "d=1/2.ndjson": 1})
+    with pytest.raises(Unavailable, match="timed out"):
+        pipeline.cycle(threading.Event())
+    world.now += 700
+    world.source.objects["d=1/2.ndjson"] = (b"r2", world.now - 700)
+    after_restart = world.pipeline()  # to which the first file is young again
+    with pytest.raises(Unavailable, match="timed out"):
+        after_restart.cycle(threading.Event())
+    with pytest.raises(Unfinished, match=r"1 file.*d=1/2\.ndjson") as waits:
+        after_restart.cycle(threading.Event())
+    assert waits.value.wait_secs == 15
+
+
 def test_a_file_that_keeps_failing_is_quarantined_after_its_last_try() -> None:
     world = World()
     world.errors = {"max_retries": 2}

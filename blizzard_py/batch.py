@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from blizzard_py.activity import SourceActivity
 from blizzard_py.core.config import ErrorSettings, SourceSettings
-from blizzard_py.core.errors import BlizzardError, PipelineStopped, StateError
+from blizzard_py.core.errors import BlizzardError, StateError
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry, FinishedFile, IngestResult
 from blizzard_py.core.storage import Storage, join
@@ -29,8 +29,9 @@ from blizzard_py.settrack import SetTracker
 from blizzard_py.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
 from blizzard_py.state import Batch, Identity, PlannedOutput, SourceState
 from blizzard_py.tablelog import delta_versions
+from blizzard_py.tolerance import Tolerance
 
-# How many bad files an error or a log line names.
+# How many bad files a log line names.
 _EXAMPLES = 5
 
 
@@ -132,7 +133,7 @@ class BatchRunner:
         self._letters = DeadLetters(parts.stores.dlq, parts.letters_id, parts.stores.source.uri)
         self._settings = parts.ingest if parts.infer is None else None
         self._names = OutputNames()
-        self._failures = 0
+        self._tolerance = Tolerance(parts.name, parts.errors, parts.stores.source)
         self._job: str | None = None
         self._thread = ThreadPoolExecutor(1, f"ingest {parts.name}")
         self.bytes_per_sec: float | None = None
@@ -238,8 +239,7 @@ class BatchRunner:
         if secs > 0:
             self.bytes_per_sec = sum(f.size for f in batch.files) / secs
         finished = judged(result, state.retries, self._parts.errors.max_retries)
-        self._check_records(finished)
-        self._check_failures(finished)
+        self._tolerance.check(finished)
         bad = [file for file in finished if file.bad_rows]
         if bad:
             log.warning(
@@ -273,9 +273,7 @@ class BatchRunner:
         publish(self._sink, ready.outputs, self._parts.concurrency)
         state = self._advance(state, ready, lowest)
         self._sink.delete_tree(staging_of(self._parts.id, self._epoch(), ready.batch))
-        self._failures += sum(
-            f.outcome == "quarantined" and f.stage != "late" for f in ready.finished
-        )
+        self._tolerance.passed()
         rows = sum(o.rows for o in ready.outputs)
         self._parts.meter.done(len(ready.files), sum(f.size for f in ready.files), rows)
         self._log.info(
@@ -356,30 +354,6 @@ class BatchRunner:
             else:
                 files.append(JobFile(entry.path, entry.size, place))
         return files, lost
-
-    def _check_records(self, finished: tuple[FinishedFile, ...]) -> None:
-        """Raise `PipelineStopped` for a bad record with ``on_bad_record: fail``."""
-        if self._parts.errors.on_bad_record != "fail":
-            return
-        bad = [file for file in finished if file.stage == "parse"]
-        if bad:
-            named_files = "; ".join(f"{file.path}: {file.error}" for file in bad[:_EXAMPLES])
-            raise PipelineStopped(
-                f"{self._parts.name}: stopped at a bad record (error_handling.on_bad_record is"
-                " fail), nothing was passed over; mend or remove the file, correct the schema, or"
-                f" set on_bad_record to quarantine_record: {named_files}"
-            )
-
-    def _check_failures(self, finished: tuple[FinishedFile, ...]) -> None:
-        """Raise `PipelineStopped` before the batch that reaches ``max_failures`` is passed."""
-        bad = [file for file in finished if file.outcome == "quarantined"]
-        limit = self._parts.errors.max_failures
-        if limit and bad and self._failures + len(bad) >= limit:
-            named_files = "; ".join(f"{file.path}: {file.error}" for file in bad[:_EXAMPLES])
-            raise PipelineStopped(
-                f"{self._parts.name}: stopped at error_handling.max_failures = {limit}, nothing was"
-                f" passed over; mend or remove the files, or raise the limit: {named_files}"
-            )
 
 
 def _check_complete(files: list[JobFile], result: IngestResult) -> None:

@@ -8,6 +8,7 @@ import io
 import json
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from blizzard_py.core.config import PartitionFilter
 from blizzard_py.core.errors import (
     BlizzardError,
     Cancelled,
+    NotFound,
     PipelineStopped,
     StateError,
     StorageError,
@@ -26,6 +28,7 @@ from blizzard_py.core.errors import (
 )
 from blizzard_py.core.log import configure
 from blizzard_py.core.model import IngestResult
+from blizzard_py.core.storage import Page
 from blizzard_py.journal import Journal, first_name
 from blizzard_py.settings import IngestJob
 from tests.memory_store import Died, Dying
@@ -320,6 +323,54 @@ def test_max_failures_stops_before_the_file_is_passed_and_nothing_is_lost() -> N
     world.put("date=2/hour=00/2.ndjson", "mended")
     world.drain()
     assert world.rows() == sorted([*ROWS, "mended"])
+
+
+@pytest.mark.parametrize("template", ["", "date=%Y"])
+def test_a_file_that_is_removed_lets_a_source_that_max_failures_stopped_go_on(
+    template: str,
+) -> None:
+    world = World()
+    world.errors = {"max_failures": 2}
+    world.template = template
+    names = ("date=2024/1", "date=2024/2", "never/3", "never/4") if template else "1234"
+    for name in names:
+        world.put(f"{name}.ndjson", "r" if name[-1] in "12" else "bad")
+    with pytest.raises(PipelineStopped, match=r"3\.ndjson.*4\.ndjson"):
+        world.drain()
+    with pytest.raises(PipelineStopped, match=r"3\.ndjson.*4\.ndjson"):
+        world.drain()
+    del world.source.objects[f"{names[2]}.ndjson"]
+    pipeline = world.drain()
+    assert world.rows() == ["r", "r"]
+    assert len(world.letters()) == 2  # one that is bad, one that is gone
+    world.put(f"{names[3]}5.ndjson", "bad")
+    with pytest.raises(PipelineStopped, match=r"max_failures = 2.*45\.ndjson"):
+        world.drain(pipeline)
+
+
+def test_a_source_whose_root_is_missing_has_removed_no_file() -> None:
+    world = World()
+    world.errors = {"max_failures": 1, "max_retries": 0}
+    world.put("1.ndjson", "r")
+    world.engine.flaky["1.ndjson"] = 99
+    pipeline = world.pipeline()
+    ingest = world.engine.ingest
+
+    def unmounted(_path: str) -> None:
+        return None
+
+    def refused(_after: str, _until: str | None) -> Iterator[Page]:
+        raise NotFound("no such directory")
+
+    def away(job: IngestJob) -> IngestResult:
+        world.source.stat = unmounted  # type: ignore[method-assign]  # the disk goes
+        world.source.list_range = refused  # type: ignore[method-assign]  # the disk goes
+        return ingest(job)
+
+    world.engine.ingest = away  # type: ignore[method-assign]  # when the job has begun
+    with pytest.raises(PipelineStopped, match=r"1\.ndjson: timed out"):
+        pipeline.cycle(threading.Event())
+    assert world.letters() == []
 
 
 def test_a_job_that_forgets_a_file_is_not_committed() -> None:

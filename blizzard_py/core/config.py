@@ -187,7 +187,8 @@ class ErrorSettings(Settings):
     ``max_retries`` counts further tries after a failure that may pass (a
     time-out, a 5xx); then the file is quarantined. ``max_failures`` stops the
     pipeline before that many files have been quarantined since its start; 0
-    sets no limit. ``dlq_path`` defaults to ``_blizzard/dlq`` in the table.
+    sets no limit, and files that were deleted do not count. ``dlq_path`` defaults
+    to ``_blizzard/dlq`` in the table.
     """
 
     on_bad_record: OnBadRecord = "quarantine_record"

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
+from blizzard_py.core.errors import StorageError
 from blizzard_py.core.model import Entry
 
 FIRST_PAGE_KEYS = 100
@@ -122,6 +123,15 @@ StorageOptions = Mapping[str, str]
 def join(*parts: str) -> str:
     """Join path components with ``/``, leaving out the empty ones."""
     return "/".join(p for p in (part.strip("/") for part in parts) if p)
+
+
+def root_exists(storage: Storage, path: str) -> bool:
+    """Whether the place is there that lacks ``path``: an unmounted disk has lost no file."""
+    try:
+        next(iter(storage.list_range(path, f"{path}\0")), None)
+    except StorageError:
+        return False
+    return True
 
 
 def order_key(path: str) -> bytes:

@@ -11,7 +11,7 @@ import io
 from typing import BinaryIO
 
 from blizzard_py.core.errors import NotFound, StorageError, UnreadableName
-from blizzard_py.core.storage import Storage
+from blizzard_py.core.storage import Storage, root_exists
 from blizzard_py.core.store_object import wrap_error
 from blizzard_py.kernels.failure import FileFailed
 from blizzard_py.settings import JobFile
@@ -68,16 +68,8 @@ class SourceStream:
             if isinstance(error, StorageError)
             else wrap_error(f"{self._storage.uri}/{self._path}", error)
         )
-        if isinstance(known, NotFound) and self._root_exists():
+        if isinstance(known, NotFound) and root_exists(self._storage, self._path):
             return FileFailed("read", f"deleted between listing and reading: {known}")
         if isinstance(known, UnreadableName):
             return FileFailed("read", str(known))
         return FileFailed("read", str(known), outcome="retry")
-
-    def _root_exists(self) -> bool:
-        """Whether the place is still there: an unmounted disk is no reason to give up files."""
-        try:
-            next(iter(self._storage.list_range(self._path, f"{self._path}\0")), None)
-        except StorageError:
-            return False
-        return True

@@ -7,6 +7,8 @@ they are started: tests/s3_server.py, tests/gcs_server.py, tests/azurite_server.
 from __future__ import annotations
 
 import multiprocessing
+import os
+import socket
 import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -439,6 +441,26 @@ def test_a_local_listing_reads_only_directories_in_range(tmp_path: Path) -> None
         storage.put_atomic(f"date={day:02d}/a", b"")
     requests = sum(page.requests for page in storage.list_range("date=48/a", None))
     assert requests == 3  # the root, date=48 and date=49
+
+
+def test_what_is_no_regular_file_on_a_local_disk_is_no_object(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path), {})
+    storage.put_atomic("d/1.json", b"x")
+    os.mkfifo(tmp_path / "d" / "2.json")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(tmp_path / "d" / "3.json"))
+    (tmp_path / "d" / "4.json").symlink_to("/dev/zero")
+    (tmp_path / "d" / "5.json").symlink_to("nowhere.json")
+    (tmp_path / "d" / "6.json").symlink_to("6.json")
+    (tmp_path / "d" / "7.json").symlink_to("1.json")
+    assert listed(storage) == ["d/1.json", "d/7.json"]
+    shown = [n for n in range(1, 8) if storage.stat(f"d/{n}.json") is not None]
+    assert shown == [1, 7]
+    for unlisted in ("d/2.json", "d/4.json"):  # a batch may have had it in its files
+        with pytest.raises(NotFound, match="not a regular file"):
+            storage.read(unlisted)
+        with pytest.raises(NotFound, match="not a regular file"):
+            storage.read_range(unlisted, 0, 1)
 
 
 def test_local_files_whose_names_are_no_utf8_are_listed(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
+from errno import EISDIR, ELOOP, ENOENT
 from pathlib import Path
-from stat import S_ISDIR
+from stat import S_ISDIR, S_ISREG
 from typing import BinaryIO
 
 from blizzard_py.core.errors import AccessDenied, Conflict, NotFound, StorageError, Unavailable
@@ -85,22 +86,18 @@ class LocalStorage:
 
     def _entry(self, path: str, child: os.DirEntry[str]) -> Entry | None:
         try:
-            status = child.stat()
-        except FileNotFoundError:
-            return None  # removed since the directory was read
+            status = _status_of(child)
         except OSError as error:
             raise _wrapped(self.uri, path, error) from error
-        return Entry(path, status.st_size, status.st_mtime)
+        return _regular(path, status)
 
     def stat(self, path: str) -> Entry | None:
-        """Size and modification time, or None; a directory is no object."""
+        """Size and modification time, or None; only regular files are objects."""
         try:
-            status = (self._root / path).stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+            status = _status_of(self._root / path)
         except OSError as error:
             raise _wrapped(self.uri, path, error) from error
-        return None if S_ISDIR(status.st_mode) else Entry(path, status.st_size, status.st_mtime)
+        return _regular(path, status)
 
     def read(self, path: str) -> bytes:
         """The whole file."""
@@ -111,7 +108,7 @@ class LocalStorage:
         """Bytes ``start`` to ``end`` (exclusive)."""
         # Without a stream around it: thousands of footers are read this way.
         try:
-            descriptor = os.open(f"{self._root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = _opened(f"{self._root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
             try:
                 return os.pread(descriptor, end - start, start)
             finally:
@@ -122,7 +119,7 @@ class LocalStorage:
     def open_input(self, path: str) -> BinaryIO:
         """The file, opened for reading."""
         try:
-            return (self._root / path).open("rb")
+            return open(self._root / path, "rb", opener=_opened)
         except OSError as error:
             raise _wrapped(self.uri, path, error) from error
 
@@ -227,9 +224,47 @@ class LocalStorage:
         return count
 
 
+def _status_of(place: os.DirEntry[str] | Path) -> os.stat_result | None:
+    """What is there, behind links; None if nothing is, also for a link to nothing or itself."""
+    try:
+        return place.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == ELOOP:
+            return None
+        raise
+
+
+def _regular(path: str, status: os.stat_result | None) -> Entry | None:
+    """The entry of a file. To open a pipe would block for ever, and devices have no end."""
+    if status is None or not S_ISREG(status.st_mode):
+        return None
+    return Entry(path, status.st_size, status.st_mtime)
+
+
+def _opened(path: str, flags: int) -> int:
+    """A descriptor to read from, for what is listed only; a pipe's writer is not waited for."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    mode = os.fstat(descriptor).st_mode
+    if S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if S_ISDIR(mode):
+        raise IsADirectoryError(EISDIR, os.strerror(EISDIR), path)
+    raise FileNotFoundError(ENOENT, "not a regular file", path)
+
+
 def _listed_name(folder: str, entry: os.DirEntry[str]) -> str:
     """The path a store would list: directories end with ``/`` and sort by it."""
-    return f"{folder}{entry.name}/" if entry.is_dir() else f"{folder}{entry.name}"
+    return f"{folder}{entry.name}/" if _is_directory(entry) else f"{folder}{entry.name}"
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    if not entry.is_symlink():
+        return entry.is_dir()
+    status = _status_of(entry)
+    return status is not None and S_ISDIR(status.st_mode)
 
 
 def _sync_directory(folder: Path) -> None:

@@ -15,7 +15,7 @@ from blizzard_py.core.metered import Metered
 from blizzard_py.core.model import IngestResult
 from blizzard_py.core.partitionby import TEMPLATES, PartitionBy
 from blizzard_py.core.storage import join
-from blizzard_py.core.stores import open_storage
+from blizzard_py.core.stores import open_source, open_storage
 from blizzard_py.lateengine import StoppableEngine
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.schema import field_spec
@@ -96,7 +96,7 @@ def parts_of(
     activity = SourceActivity(f"{name}/{source_name}", source.source_uri, time.time)
     dlq_uri = pipeline.error_handling.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
     stores = Stores(
-        Metered(open_storage(source.source_uri, source.storage_options), activity.beat),
+        Metered(open_source(source.source_uri, source.storage_options), activity.beat),
         Metered(open_storage(sink.table_uri, sink.storage_options), activity.beat),
         Metered(open_storage(dlq_uri, sink.storage_options), activity.beat),
     )

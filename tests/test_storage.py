@@ -6,6 +6,8 @@ they are started: tests/s3_server.py, tests/gcs_server.py, tests/azurite_server.
 
 from __future__ import annotations
 
+import io
+import json
 import multiprocessing
 import os
 import socket
@@ -20,13 +22,14 @@ from hypothesis import strategies as st
 
 from blizzard_py.core import store_azure, store_gcs, store_s3
 from blizzard_py.core.errors import Conflict, NotFound, Unavailable, UnreadableName
+from blizzard_py.core.log import configure
 from blizzard_py.core.storage import FIRST_PAGE_KEYS, Storage, order_key
 from blizzard_py.core.store_azure import AzureStorage
 from blizzard_py.core.store_gcs import GCSStorage
 from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.core.store_object import ObjectStorage
 from blizzard_py.core.store_s3 import S3Storage
-from blizzard_py.core.stores import open_storage
+from blizzard_py.core.stores import open_source, open_storage
 from blizzard_py.kernels.failure import FileFailed
 from blizzard_py.kernels.source import SourceStream
 from blizzard_py.settings import JobFile
@@ -461,6 +464,36 @@ def test_what_is_no_regular_file_on_a_local_disk_is_no_object(tmp_path: Path) ->
             storage.read(unlisted)
         with pytest.raises(NotFound, match="not a regular file"):
             storage.read_range(unlisted, 0, 1)
+
+
+def test_links_to_directories_of_a_local_source_are_not_followed_and_told_once(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "real/date=1").mkdir(parents=True)
+    (tmp_path / "root").symlink_to("real")
+    (tmp_path / "real/date=1/1.json").write_bytes(b"x")
+    (tmp_path / "real/date=1/again").symlink_to(".")
+    (tmp_path / "real/latest").symlink_to("date=1")
+    (tmp_path / "real/..data").symlink_to("date=1")
+    (tmp_path / "real/2.json").symlink_to("..data/1.json")
+    source = open_source(str(tmp_path / "root"), {})
+    stream = io.StringIO()
+    configure("info", stream)
+    assert listed(source) == ["2.json", "date=1/1.json"]
+    assert listed(source, "latest/", "latest0") == []
+    [told] = map(json.loads, stream.getvalue().splitlines())
+    assert (told["event"], told["first"]) == ("links_not_followed", "date=1/again/")
+    paths = ("2.json", "date=1/1.json", "latest/1.json", "date=1/again/1.json")
+    assert [path for path in paths if source.stat(path)] == ["2.json", "date=1/1.json"]
+
+
+def test_a_tables_directories_on_a_local_disk_may_be_links(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table/_blizzard").symlink_to("../other")
+    table = open_storage(str(tmp_path / "table"), {})
+    table.put_atomic("_blizzard/1", b"x")
+    assert listed(table) == ["_blizzard/1"]
 
 
 def test_local_files_whose_names_are_no_utf8_are_listed(tmp_path: Path) -> None:

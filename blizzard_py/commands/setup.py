@@ -9,7 +9,7 @@ import click
 from blizzard_py.core.cli import GuidedCommand, command, log_level_option
 from blizzard_py.core.configfile import load_config
 from blizzard_py.core.errors import ConfigError, StorageError
-from blizzard_py.core.stores import open_storage, problems_of
+from blizzard_py.core.stores import open_source, problems_of
 from blizzard_py.core.text import printable
 from blizzard_py.starter import Sample, columns_told, configuration, sample
 
@@ -51,7 +51,7 @@ def init(path: Path, source_uri: str, table_uri: str, force: bool) -> int:
     if path.exists() and not force:
         raise ConfigError(str(path), ["is there already; give another PATH, or --force"])
     try:
-        found = sample(open_storage(source_uri, {}))
+        found = sample(open_source(source_uri, {}))
     except StorageError as error:
         found = Sample(problem=str(error))
     text = configuration(source_uri, table_uri, found)

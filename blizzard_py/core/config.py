@@ -85,7 +85,8 @@ class SourceSettings(Settings):
     partitions whose name says a time more than ``max_ahead_secs`` ahead of now are left
     alone until then. ``late_files`` is what becomes of files that appear below the
     watermark after the grace period: ``quarantine`` writes each a dead letter, from which
-    it can be replayed, ``ingest`` takes it, ``report`` only tells of it.
+    it can be replayed, ``ingest`` takes it, ``report`` only tells of it. On a local disk
+    links to directories below ``source_uri`` are not followed.
     """
 
     source_uri: str = Field(validation_alias="source_uri")

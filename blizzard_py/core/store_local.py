@@ -15,20 +15,29 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from errno import EISDIR, ELOOP, ENOENT
+from itertools import accumulate
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import BinaryIO
 
 from blizzard_py.core.errors import AccessDenied, Conflict, NotFound, StorageError, Unavailable
+from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Page, order_key
+from blizzard_py.core.watermark import is_hidden
 
 
 class LocalStorage:
-    """A directory as a `Storage`. The directory is made by the first write."""
+    """A directory as a `Storage`. The directory is made by the first write.
 
-    def __init__(self, root: str) -> None:
+    Without ``follow`` what lies below a directory that is a link is not there: the same
+    file would come under two names, and a loop would never end. The root may be a link.
+    """
+
+    def __init__(self, root: str, *, follow: bool = True) -> None:
         self._root = Path(root)
+        self._follow = follow
+        self._told = False
 
     def __repr__(self) -> str:
         return f"LocalStorage({str(self._root)!r})"
@@ -60,6 +69,9 @@ class LocalStorage:
             if high is not None and key >= high:
                 break
             if path.endswith("/"):
+                if not self._follow and child.is_symlink():
+                    self._tell(path)
+                    continue
                 # All keys below start with `key`: skip them if even those
                 # cannot reach above the lower bound.
                 if key <= low and not low.startswith(key):
@@ -84,6 +96,18 @@ class LocalStorage:
             raise _wrapped(self.uri, folder, error) from error
         return sorted(children, key=lambda child: order_key(child[0]))
 
+    def _tell(self, path: str) -> None:
+        """Once a process; hidden links are how Kubernetes mounts files, and never data."""
+        if not self._told and not is_hidden(path):
+            self._told = True
+            get_logger().warning(
+                "links_not_followed",
+                uri=self.uri,
+                first=path,
+                remedy="links to directories are not followed; move the files here, or mount"
+                " their directory, or give it a source of its own",
+            )
+
     def _entry(self, path: str, child: os.DirEntry[str]) -> Entry | None:
         try:
             status = _status_of(child)
@@ -94,10 +118,16 @@ class LocalStorage:
     def stat(self, path: str) -> Entry | None:
         """Size and modification time, or None; only regular files are objects."""
         try:
+            if not self._follow and self._behind_link(path):
+                return None
             status = _status_of(self._root / path)
         except OSError as error:
             raise _wrapped(self.uri, path, error) from error
         return _regular(path, status)
+
+    def _behind_link(self, path: str) -> bool:
+        folders = accumulate(path.split("/")[:-1], "{}/{}".format)
+        return any((self._root / folder).is_symlink() for folder in folders)
 
     def read(self, path: str) -> bytes:
         """The whole file."""

@@ -133,6 +133,16 @@ def fsspec_arguments(uri: str, options: StorageOptions) -> dict[str, Any]:
     return arguments
 
 
+def open_source(uri: str, options: StorageOptions) -> Storage:
+    """As `open_storage`, for what others write: no link to a directory is followed.
+
+    A table's own directories may be links to another disk; nobody's rows come twice by that.
+    """
+    if scheme_of(uri) in {"", "file"}:
+        return LocalStorage(normalize_uri(uri), follow=False)
+    return open_storage(uri, options)
+
+
 def open_storage(uri: str, options: StorageOptions, patience: Patience | None = None) -> Storage:
     """The `Storage` at ``uri``. Opens no connection: a missing bucket shows on first use.
 

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from blizzard_py import letters
 from blizzard_py.batch import Parts, Stores
 from blizzard_py.core.config import ErrorSettings, SourceSettings
 from blizzard_py.core.errors import FencedError
-from blizzard_py.core.model import IngestResult
+from blizzard_py.core.model import FinishedFile, IngestResult
 from blizzard_py.explain import Explanation, explain
 from blizzard_py.explain.location import Located
 from blizzard_py.letters import LetterObject
@@ -389,6 +390,43 @@ def test_a_letter_that_its_writer_brings_back_when_it_wakes_up_is_put_away_again
     assert {o.state for o in report.outcomes} == {"replayed"}
     assert world.open_letters() == []
     assert world.rows() == ["a", "b", "c", "d"]
+
+
+def test_records_whose_letter_comes_back_bring_nothing_again() -> None:
+    world = with_records()
+    mend(world)
+    [written] = [o.path for o in world.open_letters() if o.kind == "records"]
+    data = world.dlq.read(written)
+    assert world.run().rows == 5
+    for _ in range(2):
+        # One that was paused while it copied them goes on.
+        world.dlq.put_atomic(written, data)
+        report = world.run()
+        assert (report.rows, [o.state for o in report.outcomes]) == (0, ["replayed"])
+        assert all(
+            "a replay has ingested it" in why for _, why in report.outcomes[0].left_to_others
+        )
+        assert world.open_letters() == []
+    assert world.rows() == ["a", "b", "c", "d", "r1", "r3", "r7"]
+
+
+def test_records_that_failed_again_come_once_although_their_letter_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = quarantined()
+    world.put_records({"path": "mem://raw/date=2024-01-02/1.json", "line": 3, "raw": "bad"})
+    mend(world)
+    [written] = [o.path for o in world.open_letters() if o.kind == "records"]
+    data = world.dlq.read(written)
+    assert world.run().failed_again == 1
+    world.dlq.put_atomic(written, data)
+    good = (FinishedFile("", "ingested", 1, 1), ["mended"])  # by another schema
+    monkeypatch.setattr(Engine, "_read", lambda _, path: (replace(good[0], path=path), good[1]))
+    report = world.run()
+    assert (report.rows, [o.kind for o in report.outcomes]) == (1, ["records", "files"])
+    world.dlq.put_atomic(written, data)
+    assert world.run().rows == 0
+    assert world.rows() == ["a", "b", "c", "d", "mended"]
 
 
 def test_a_letter_that_is_none_is_refused_and_named() -> None:

@@ -33,7 +33,7 @@ from blizzard_py.batch import BatchRunner, Ingesting, Parts, Upkeep
 from blizzard_py.coldstart import check_cold_start
 from blizzard_py.core import checkpoint
 from blizzard_py.core.daemon import StopEvent
-from blizzard_py.core.errors import OrderError, StateError, Unavailable, Unfinished
+from blizzard_py.core.errors import NotFound, OrderError, StateError, Unavailable, Unfinished
 from blizzard_py.core.fence import FencedFile
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.lookback import lookback_floor
@@ -99,9 +99,10 @@ class SourcePipeline(SourceView):
         """Ingest everything that is there now, batch by batch; True if any file was done."""
         try:
             return self._cycle(stop)
-        except StateError:
+        except (StateError, NotFound):
             self._state = None
-            # To one that was replaced the remedy in the message does not apply.
+            # What one that was replaced finds missing its successor has removed, and to it the
+            # remedy in a message does not apply.
             self._file.check()
             raise
         except BaseException:

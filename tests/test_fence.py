@@ -188,6 +188,22 @@ def test_a_replaced_daemon_says_so_and_not_that_state_is_lost() -> None:
         old.cycle(threading.Event())
 
 
+def test_a_daemon_whose_successor_published_what_it_staged_says_that_it_was_replaced() -> None:
+    world = World()
+    world.put("date=2024-01-01/1.json", "a")
+    old = world.pipeline()
+
+    def overtaken(operation: str, path: str) -> None:
+        if operation == "put" and "/journal/" in path:
+            world.sink.before_mutation = lambda *_: None
+            world.drain()
+
+    world.sink.before_mutation = overtaken
+    with pytest.raises(FencedError, match="taken over by writer"):
+        old.cycle(threading.Event())
+    assert world.rows() == ["a"]
+
+
 def test_state_that_is_lost_is_said_to_be_lost_to_its_own_daemon() -> None:
     world = swept()
     lose_segments(world)

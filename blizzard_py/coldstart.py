@@ -3,7 +3,9 @@
 To begin anew there would ingest everything again. So a start without a checkpoint
 looks for what earlier work leaves, and refuses if it finds any: the journal, segments
 of names done, another name's checkpoint over the same files, and commits in the table's
-log that carry this source's output ids. A few requests, once in a source's life.
+log that carry this source's output ids. A few requests, once in a source's life. For a
+replay it is the commit point that is lost: its journal counts files whose rows nobody
+would publish.
 """
 
 from __future__ import annotations
@@ -38,6 +40,10 @@ _BESIDE = (
     "Bring the checkpoint back, or take the files that are still missing with `blizzard ingest`,"
     " which knows what was done"
 )
+_REPLAY = (
+    "Bring its last version back (from an older one what was done since would come again);"
+    " docs/mending.md says what to do if there is none"
+)
 
 
 def check_cold_start(parts: Parts) -> None:
@@ -53,8 +59,14 @@ def check_cold_start(parts: Parts) -> None:
     if trace is not None and sink.stat(checkpoint_path(parts.id)) is None:
         raise ColdStartRefused(
             f"{parts.name}: {sink.uri}/{checkpoint_path(parts.id)} is missing, but {trace}; a start"
-            f" from nothing would ingest everything again. {_BESIDE if parts.suffix else _LIVE}"
+            f" from nothing would {_harm_and_remedy(parts)}"
         )
+
+
+def _harm_and_remedy(parts: Parts) -> str:
+    if parts.is_replay:
+        return f"lose what was committed and is not published yet. {_REPLAY}"
+    return f"ingest everything again. {_BESIDE if parts.suffix else _LIVE}"
 
 
 def _traces(parts: Parts, sink: Storage) -> Iterator[str]:

@@ -14,13 +14,14 @@ import pytest
 from blizzard_py import letters
 from blizzard_py.batch import Parts, Stores
 from blizzard_py.core.config import ErrorSettings, SourceSettings
-from blizzard_py.core.errors import FencedError
+from blizzard_py.core.errors import ColdStartRefused, FencedError
 from blizzard_py.core.model import FinishedFile, IngestResult
 from blizzard_py.explain import Explanation, explain
 from blizzard_py.explain.location import Located
 from blizzard_py.letters import LetterObject
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.replay import (
+    GivenFiles,
     Ledger,
     Outcome,
     Replay,
@@ -470,6 +471,65 @@ def test_letters_of_a_run_that_died_are_replayed_and_not_refused() -> None:
     report = world.run()
     assert (report.exit_code, report.rows) == (0, 2)
     assert {o.state for o in report.outcomes} == {"replayed"}
+
+
+REPLAY = "events_main~replay"
+RECORDS = "events_main~records"
+# What docs/mending.md says to put in the place of one that cannot be brought back.
+ANEW = (
+    b'{"schema_version": 1, "watermark": {"state": "Initial"}, "partition_watermarks": {},'
+    b' "last_update_ts": 0}'
+)
+
+
+def lose(world: ReplayWorld, source_id: str) -> None:
+    """A replay commits a batch and dies before it publishes it; its checkpoint goes."""
+
+    def dies(_operation: str, path: str) -> None:
+        if f"/journal/{source_id}/" in path:
+            raise Died
+
+    world.sink.after_mutation = dies
+    with pytest.raises(Died):
+        world.run()
+    world.sink.after_mutation = lambda *_: None
+    del world.sink.objects[f"_blizzard/{source_id}_checkpoint.json"]
+
+
+@pytest.mark.parametrize("source_id", [REPLAY, RECORDS])
+def test_a_replay_whose_checkpoint_is_gone_is_refused_until_it_is_made_again(
+    source_id: str,
+) -> None:
+    world = with_records()
+    mend(world)
+    lose(world, source_id)
+    before = len(world.open_letters())
+    assert before
+    for tried in (world.run, lambda: list(world.replay().preview(world.open_letters()))):
+        with pytest.raises(ColdStartRefused, match="Bring its last version back"):
+            tried()
+    assert len(world.open_letters()) == before
+    # By hand, as docs/mending.md says.
+    for path in [p for p in world.sink.objects if f"/journal/{source_id}/" in p]:
+        for output in json.loads(world.sink.read(path))["outputs"]:
+            finals = [output["final"], *output["earlier"]]
+            if world.sink.stat(output["staged"]) and not any(map(world.sink.stat, finals)):
+                world.sink.rename(output["staged"], output["final"])
+    world.sink.put_atomic(f"_blizzard/{source_id}_checkpoint.json", ANEW)
+    assert {o.state for o in world.run().outcomes} == {"replayed"}
+    assert world.rows() == ["a", "b", "c", "d", "r1", "r3", "r7"]
+    assert world.open_letters() == []
+
+
+def test_files_are_not_given_to_a_replay_whose_checkpoint_is_gone() -> None:
+    world = quarantined()
+    mend(world)
+    lose(world, REPLAY)
+    replay = world.replay()
+    given = GivenFiles(replay.live, replay.files, replay.drain)
+    for tried in (given.run, given.preview):
+        with pytest.raises(ColdStartRefused, match="the journal has batch"):
+            tried(["date=2024-01-01/2.json"])
 
 
 def survive(world: ReplayWorld) -> list[Outcome]:

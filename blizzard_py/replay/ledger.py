@@ -1,4 +1,8 @@
-"""What a replay has taken and not finished: steps 2 and 4 of `blizzard_py.replay`."""
+"""What a replay has taken and not finished: steps 2 and 4 of `blizzard_py.replay`.
+
+A checkpoint that is gone where the journal tells of work is never taken for a first
+replay: nobody would publish what was committed, while its files count as ingested.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from dataclasses import replace
 
 from blizzard_py import letters
 from blizzard_py.batch import Parts
+from blizzard_py.coldstart import check_cold_start
 from blizzard_py.core.errors import NotFound
 from blizzard_py.core.fence import FencedFile
 from blizzard_py.core.model import Entry
@@ -24,8 +29,14 @@ class Ledger:
         self._file = FencedFile(self._sink, checkpoint_path(parts.id))
 
     def peek(self) -> SourceState:
-        """The state in storage. Writes nothing."""
-        return read_state(self._sink, self._parts.id) or SourceState()
+        """The state in storage. Writes nothing.
+
+        Raises `ColdStartRefused` if it is lost, `StateError`, `StorageError`.
+        """
+        found = read_state(self._sink, self._parts.id)
+        if found is None:
+            check_cold_start(self._parts)
+        return found or SourceState()
 
     def has_work(self) -> bool:
         """Whether an earlier run left anything to finish."""
@@ -33,7 +44,12 @@ class Ledger:
         return bool(state.letters or state.in_flight or state.queue)
 
     def open(self) -> SourceState:
-        """Take the checkpoint over: another replay of this source stops at its next save."""
+        """Take the checkpoint over: another replay of this source stops at its next save.
+
+        Raises `ColdStartRefused` if it is lost, `FencedError`, `StateError`, `StorageError`.
+        """
+        if not self._file.epoch:
+            check_cold_start(self._parts)
         fresh = state_to_json(SourceState(source=self._parts.identity), self._parts.clock())
         return self._file.take(state_from_json, fresh) or SourceState()
 

@@ -82,6 +82,7 @@ class Replay:
 
     def preview(self, chosen: Iterable[LetterObject]) -> Iterator[Outcome]:
         """What `run` would do with each object. Writes nothing."""
+        self._totals()  # raises where a checkpoint is lost, as for `run`
         claims = Claims(self.live, self._replayed())
         for found in chosen:
             try:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -39,6 +40,10 @@ MAX_LETTER_BYTES = 4 << 20
 
 # What a replay appends to the name of the file that records are from.
 _OURS = re.compile(r"\.[0-9a-f]{8}-[0-9a-f-]{27}\.\d+\.ndjson$")
+# Of the 255 bytes that a name may have on a disk these are left beside that and what a
+# temporary name adds.
+_LONGEST_STEM = 172
+_HEAD_BYTES = 64
 _BLOCK_BYTES = 256 << 10
 _RECORDS = ".records.ndjson"
 
@@ -126,9 +131,27 @@ def _object(entry: Entry, root: str) -> LetterObject | None:
     return LetterObject(entry.path, stem, kind, entry.size, entry.modified, bool(folder))
 
 
+def record_file(path: str, batch: str, piece: int) -> str:
+    """The file that a replay writes of a source file's records: the same for the same letter.
+
+    In the source file's folder, and short enough for any disk, also while it is written.
+    """
+    return f"{stem_of(path)}.{batch}.{piece}.ndjson"
+
+
 def original_of(path: str) -> str:
-    """The source file whose records a replay's file holds; the path itself for another."""
-    return _OURS.sub("", path)
+    """The `stem_of` the source file whose records a replay's file holds, or of another file."""
+    return stem_of(_OURS.sub("", path))
+
+
+def stem_of(path: str) -> str:
+    """What the names of a file's record files begin with: its path, or a digest in its place."""
+    folder, slash, name = path.rpartition("/")
+    raw = name.encode("utf-8", "surrogateescape")
+    if len(raw) <= _LONGEST_STEM:
+        return path
+    head = raw[:_HEAD_BYTES].decode("utf-8", "ignore")
+    return f"{folder}{slash}{head}~{hashlib.sha256(raw).hexdigest()}"
 
 
 def put_away(source_id: str, letter_id: str) -> tuple[str, str]:

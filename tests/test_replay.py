@@ -7,6 +7,7 @@ import contextlib
 import json
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,9 @@ from blizzard_py.batch import Parts, Stores
 from blizzard_py.core.config import ErrorSettings, SourceSettings
 from blizzard_py.core.errors import ColdStartRefused, FencedError
 from blizzard_py.core.model import FinishedFile, IngestResult
+from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.explain import Explanation, explain
+from blizzard_py.explain.evidence import records_replayed
 from blizzard_py.explain.location import Located
 from blizzard_py.letters import LetterObject
 from blizzard_py.pipeline import SourcePipeline
@@ -266,6 +269,32 @@ def test_records_that_fail_again_have_a_letter_whose_replay_keeps_their_partitio
     world.put_records({"path": letter.uri, "line": 1, "raw": "x"}, batch=other)
     assert world.run().rows == 1
     assert f"date=2024-01-02/1.json.{other}.0.ndjson" in world.records.objects
+
+
+@pytest.mark.parametrize("name", ["a" * 172, "a" * 173, "a" * 248, "\u00e4" * 124])
+def test_records_of_a_file_with_a_long_name_fit_on_a_disk(name: str, tmp_path: Path) -> None:
+    world = quarantined()
+    path = f"date=2024-01-02/{name}"
+    other = f"{path[:-1]}b"
+    world.put(path, "x")
+    world.put(other, "y")
+    uris = [f"mem://raw/{path}", f"mem://raw/{other}"]
+    world.put_records(*({"path": uri, "line": 3, "raw": f"r{uri[-1]}"} for uri in uris))
+    assert world.run().rows == 2
+    written = [p for p in world.records.objects if BATCH in p]
+    assert len(written) == 2
+    disk = LocalStorage(tmp_path)
+    for record_file in written:
+        assert record_file.startswith("date=2024-01-02/")
+        disk.put_atomic(record_file, b"")
+    assert records_replayed(world.sink, "events_main~records", path, 1) == 1
+    # Its records go by the same name when they fail again.
+    again = BATCH.replace("1", "2")
+    world.put_records(
+        {"path": f"{world.records.uri}/{written[0]}", "line": 1, "raw": "x"}, batch=again
+    )
+    assert world.run().rows == 1
+    assert written[0].replace(BATCH, again) in world.records.objects
 
 
 def test_cut_records_are_read_again_from_their_file() -> None:

@@ -17,7 +17,7 @@ from blizzard_py.core.checkpoint import Fields, parsed
 from blizzard_py.core.errors import NotFound, StateError
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.journal import JOURNAL_FOLDER, first_name
-from blizzard_py.letters import original_of, put_away
+from blizzard_py.letters import original_of, put_away, stem_of
 from blizzard_py.tablelog import listed, read_each
 
 _LATE = re.compile(r"late-(\d+)\.ndjson")
@@ -114,7 +114,7 @@ def records_replayed(sink: Storage, source_id: str, path: str, concurrency: int)
         for file in read("files", list)
         if isinstance(file, dict)
         and file.get("outcome") == "ingested"
-        and original_of(str(file.get("path"))) == path
+        and original_of(str(file.get("path"))) == stem_of(path)
     )
 
 

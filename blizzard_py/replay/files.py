@@ -133,7 +133,7 @@ class LetterFiles:
     ) -> Iterator[Candidate]:
         for original, held in sorted(waiting.items()):
             data = b"".join(line + b"\n" for line in self._raw_lines(held))
-            yield Candidate(f"{original}.{found.batch}.{piece}.ndjson", len(held), data)
+            yield Candidate(letters.record_file(original, found.batch, piece), len(held), data)
 
     def _raw_lines(self, held: Sequence[DeadLetter]) -> list[bytes]:
         """The records' lines: from the letters or, where those are cut, from their file."""

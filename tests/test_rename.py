@@ -202,6 +202,32 @@ def test_the_slower_of_two_at_once_finds_the_work_done(monkeypatch: pytest.Monke
     assert world.rows() == [*ROWS, "new"]
 
 
+def test_letters_that_the_slower_of_two_brings_back_bring_no_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = MovingWorld()
+    batch = "019aa000-0000-7000-8000-000000000002"
+    world.put_records({"path": f"mem://raw/{DAY}/1.json", "line": 5, "raw": "record"}, batch=batch)
+    opened = {found.id for found in world.open_letters()}
+    came: list[int] = []
+
+    def overtaken(*arguments: Any) -> int:
+        if not came:
+            came.append(0)
+            world.rename()
+            world.put(f"{DAY}/6.json", "mended")
+            came.append(world.replay_renamed())
+        return copy_letters(*arguments)
+
+    monkeypatch.setattr(run, "copy_letters", overtaken)
+    world.rename()
+    assert came == [0, 2]
+    assert opened <= {found.id for found in letters.objects(world.dlq, "clicks_main")}
+    assert world.replay_renamed() == 0
+    world.go_on_renamed()
+    assert world.rows() == [*ROWS, "mended", "new", "record"]
+
+
 def test_a_batch_that_is_being_published_is_finished_under_its_old_name() -> None:
     for at in range(200):
         world = MovingWorld()

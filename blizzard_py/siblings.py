@@ -6,12 +6,13 @@ whole files and ``{id}~records`` for single records. (No name in a configuration
 
 from __future__ import annotations
 
+from blizzard_py.core.conflicts import RESERVED
 from blizzard_py.core.errors import NotFound
 from blizzard_py.core.storage import Storage
 from blizzard_py.state import CHECKPOINT_ENDING, STATE_FOLDER
 
 # Between a source's name and the range in the name of a backfill's state.
-BACKFILL = "_backfill_"
+BACKFILL = RESERVED
 REPLAY_SUFFIX = "~replay"
 RECORDS_SUFFIX = "~records"
 
@@ -22,12 +23,18 @@ def replays_of(live_id: str) -> tuple[str, str]:
 
 
 def backfills_of(sink: Storage, live_id: str) -> tuple[str, ...]:
-    """The ids of a source's backfills so far. Raises `StorageError`."""
-    return tuple(filter(is_backfill, checkpoints(sink, f"{live_id}{BACKFILL}")))
+    """The ids of a source's backfills so far. Raises `StorageError`.
+
+    Configurations refuse a source that is called ``x_backfill_old``; of an older release
+    there may be one beside ``x``, and its backfills are not those of ``x``.
+    """
+    found = checkpoints(sink, f"{live_id}{BACKFILL}")
+    others = tuple(f"{name}{BACKFILL}" for name in found if not is_backfill(name))
+    return tuple(name for name in found if is_backfill(name) and not name.startswith(others))
 
 
 def is_backfill(source_id: str) -> bool:
-    """Whether an id is a backfill's: a range follows. A source may be called ``x_backfill_old``."""
+    """Whether an id is a backfill's: a range follows."""
     return ".." in source_id.partition(BACKFILL)[2]
 
 

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from blizzard_py.backfill import Range
 from blizzard_py.claims import Claims
 from blizzard_py.coldstart import check_cold_start
 from blizzard_py.core.errors import ColdStartRefused
+from blizzard_py.discovery import Scope
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.publish import OutputNames
-from blizzard_py.siblings import backfills_of
+from blizzard_py.siblings import BACKFILL, backfills_of
 from tests.pipeline_world import LineEngine, World
 from tests.promise_world import DAY, at, gated, letter_paths, poll, polls, sweeps
 
@@ -37,6 +39,24 @@ def test_a_source_whose_name_looks_like_a_backfill_settles_nothing_for_its_neigh
     assert letter_paths(world) == ["d=1/a.ndjson"]
     assert backfills_of(world.sink, "events_main") == ()
     assert Claims(world.pipeline()._parts, {}).claim("d=1/a.ndjson").standing == "free"
+
+
+def test_nor_do_the_backfills_of_such_a_source() -> None:
+    world = World()
+    other, worker = neighbour(world)
+    at(other, "d=1/m.ndjson", "theirs")
+    other.drain(worker)
+    at(other, "d=1/a.ndjson", "filled in")
+    chosen = Range("d=1", "d=1")
+    parts = replace(worker._parts, suffix=f"{BACKFILL}{chosen.slug}")
+    other.drain(SourcePipeline(parts, Scope(chosen.gap, lambda _path: True)))
+    at(world, "d=1/m.ndjson", "m")
+    pipeline = polls(world, poll(world), 20)
+    at(world, "d=1/a.ndjson", "late")
+    sweeps(world, pipeline)
+    assert letter_paths(world) == ["d=1/a.ndjson"]
+    assert backfills_of(world.sink, "events_main") == ()
+    assert backfills_of(world.sink, worker._parts.id) == (parts.id,)
 
 
 def test_its_checkpoint_is_a_trace_of_earlier_work_like_any_other() -> None:

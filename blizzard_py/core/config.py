@@ -80,6 +80,8 @@ class SourceSettings(Settings):
 
     ``id`` names its state instead of ``{pipeline}_{source}``, so that state survives a
     rename. Give it before the rename, with the name that the state has.
+    A name of a state with `_backfill_` in it is refused: it means a backfill of another
+    source.
     ``partition_depth`` is how many leading folders make a partition; where there is a
     ``partition_filter``, it is the number of components of its template. Files in
     partitions whose name says a time more than ``max_ahead_secs`` ahead of now are left

@@ -10,7 +10,8 @@ Found in the raw data, before types are checked, so that one typo hides nothing:
   discovery skips them, but every listing pays for what is in them, and other readers
   of the source do not skip them;
 * dead letters in a table, unless Delta's VACUUM leaves them alone there;
-* two sources whose state has one name beside one table or among one's letters.
+* two sources whose state has one name beside one table or among one's letters, and one
+  whose state would be called like a backfill's of another.
 
 Local paths are compared with their symbolic links resolved.
 """
@@ -37,6 +38,8 @@ _AZURE = frozenset({"az", "abfs", "abfss"})
 # Hidden folders of a table that are not free for letters, but for the place of ours.
 _USED = ("_delta", "_change_data", "_penguin", "_blizzard")
 _DLQ = "_blizzard/dlq/"
+# In names of states it means a backfill: what stands before it is whose backfill it is.
+RESERVED = "_backfill_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,13 @@ def conflicts(document: Document) -> list[str]:
         found.pipeline(str(name), _mapping(pipeline))
     for name, table in _mapping(data.get("tables")).items():
         found.add(("tables", str(name)), _mapping(table), "table_uri", found.tables)
-    return [*found.problems, *_overlaps(found), *_unsafe_letters(found), *_one_state(found.states)]
+    return [
+        *found.problems,
+        *_overlaps(found),
+        *_unsafe_letters(found),
+        *_one_state(found.states),
+        *_like_backfills(found.states),
+    ]
 
 
 @dataclass
@@ -231,6 +240,16 @@ def _one_state(states: list[_State]) -> Iterator[str]:
                     f"{state.where}: its state is named {state.name!r}, and so is that of"
                     f" {other.where}; give the newer one an `id` of its own"
                 )
+
+
+def _like_backfills(states: list[_State]) -> Iterator[str]:
+    for state in states:
+        if RESERVED in state.name:
+            yield (
+                f"{state.where}: its state is named {state.name!r}, and {RESERVED!r} in it means a"
+                " backfill of another source; give it an `id` without that, and if it has run"
+                " already, take its state over with `blizzard rename`"
+            )
 
 
 def _mapping(data: Any) -> dict[Any, Any]:

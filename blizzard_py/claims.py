@@ -40,7 +40,7 @@ from blizzard_py.state import STATE_FOLDER, SourceState, checkpoint_path
 from blizzard_py.statefile import read_ledger, read_state
 
 # A partition that is kept apart and will be looked at within this time is the live
-# daemon's already: its clock and ours may differ, and what is taken now is queued later.
+# daemon's already: what is taken now is queued later.
 APART_MARGIN_SECS = 3600.0
 
 
@@ -72,13 +72,16 @@ class Claims:
     """What the live daemon, its backfills and earlier replays have to do with files.
 
     ``replayed`` maps the paths that replays have ingested to their batches.
+    ``now`` is the store's time, from whoever has just written there: the daemon goes by
+    it, and a machine's clock may be anywhere. Who only looks has none to give.
     Reads the state as it is now, so make one after the letters were listed.
     Raises `ColdStartRefused` where the live checkpoint is lost: without it everything would
     seem to be the live daemon's to do. Raises `StateError`, `StorageError`.
     """
 
-    def __init__(self, live: Parts, replayed: Mapping[str, str]) -> None:
+    def __init__(self, live: Parts, replayed: Mapping[str, str], now: float | None = None) -> None:
         self._live = live
+        self._now = live.clock() if now is None else now
         self._replayed = replayed
         sink = live.stores.sink
         backfills = backfills_of(sink, live.id)
@@ -95,7 +98,7 @@ class Claims:
         where = f"{sink.uri}/{checkpoint_path(live.id)}"
         check_identity(self._state, live.identity, live.source.id, where)
         check_tracking(self._state, live.source, where)
-        starting_point(self._state, live.source, live.clock(), where)
+        starting_point(self._state, live.source, self._now, where)
         self._ledger = read_ledger(sink, live.id)
         self._ledgers = {source_id: read_ledger(sink, source_id) for source_id in backfills}
         self._in_flight = {
@@ -174,7 +177,7 @@ class Claims:
         return bool(self._tracker.unseen([path]))
 
     def _is_looked_at(self, path: str) -> bool:
-        soon = self._live.clock() + APART_MARGIN_SECS
+        soon = self._now + APART_MARGIN_SECS
         return Places(self._state.progress, self._live.source, soon).take(path)
 
     def _sweep_takes(self, path: str) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,13 @@ from click.testing import CliRunner, Result
 
 from blizzard_py import letters
 from blizzard_py.__main__ import main as blizzard
+from blizzard_py.core.config import CheckpointSettings
 from blizzard_py.core.errors import FencedError, Unavailable
+from blizzard_py.core.model import IngestResult
 from blizzard_py.journal import Journal
 from blizzard_py.pipeline import SourcePipeline
-from blizzard_py.replay import Given, GivenFiles, Ledger, Replay
+from blizzard_py.replay import Given, GivenFiles, Ledger, Replay, file_parts
+from blizzard_py.settings import IngestJob
 from tests.direct_engine import DirectEngine
 from tests.memory_store import Died, Dying
 from tests.s3_server import S3Server
@@ -121,6 +126,34 @@ def test_a_file_whose_partition_was_ahead_of_time_is_passed_when_its_time_has_co
     partitions = world.checkpoint()["partition_watermarks"]
     assert partitions["date=2025-06-20"] == "2.json"
     assert world.letters() == []
+
+
+@pytest.mark.parametrize("behind", [0.0, 2 * 3600.0, -2 * 3600.0])
+def test_whose_a_partition_is_whose_time_has_just_come_no_machine_clock_decides(
+    behind: float,
+) -> None:
+    """The daemon works off a backlog in it, batch by batch, and has found all of it."""
+    world = IngestWorld(max_ahead_secs=0, checkpoint=CheckpointSettings(interval_files=1))
+    world.template = ""
+    day = datetime.fromtimestamp(world.now, UTC).strftime("date=%Y-%m-%d-%H")
+    paths = [f"{day}/{number}.json" for number in range(3)]
+    for path in paths:
+        world.put(path, path[-6:])
+    told: list[str] = []
+    ingest = world.engine.ingest
+
+    def beside(job: IngestJob) -> IngestResult:
+        if not told:
+            given = world.given()
+            live = replace(given.live, clock=lambda: world.now - behind)
+            off = GivenFiles(live, file_parts(live, world.replays), given.drain)
+            told.extend(file.state for file in off.run(paths[-1:]).files)
+        return ingest(job)
+
+    world.engine.ingest = beside  # type: ignore[method-assign]  # the daemon's only
+    world.drain()
+    assert told == ["left"]
+    assert world.rows() == ["0.json", "1", "1.json", "2.json", "5", "52"]
 
 
 def test_an_ending_that_counts_later_does_not_bring_the_file_again() -> None:

@@ -109,10 +109,12 @@ class GivenFiles:
     ) -> tuple[list[Told], list[Entry]]:
         """What is to be done with each file; with ``ledger`` those to ingest are taken."""
         # Taken over before it is asked whose they are; see `blizzard_py.claims`.
-        state = None if ledger is None or not paths else ledger.open()
+        state = now = None
+        if ledger is not None and paths:
+            state, now = ledger.open(), ledger.now()
         sink = self.live.stores.sink
         replayed = Ingested(sink, self.files.id, self.live.concurrency).batches()
-        claims = Claims(self.live, replayed)
+        claims = Claims(self.live, replayed, now)
         told: list[Told] = []
         entries: list[Entry] = []
         for path in paths:

@@ -53,6 +53,10 @@ class Ledger:
         fresh = state_to_json(SourceState(source=self._parts.identity), self._parts.clock())
         return self._file.take(state_from_json, fresh) or SourceState()
 
+    def now(self) -> float:
+        """The store's time, to be asked right after `open`. Raises as `FencedFile.now`."""
+        return self._file.now()
+
     def add(
         self, state: SourceState, files: Sequence[Entry], *, letter_id: str | None = None
     ) -> None:

@@ -149,7 +149,7 @@ class Replay:
             ledger = Ledger(parts)
             # Ours first: what another replay took until now is seen below.
             state = ledger.open()
-            claims = Claims(self.live, self._replayed())
+            claims = Claims(self.live, self._replayed(), ledger.now())
             claims.check_batch(found)
             if found.id in state.letters:
                 yield Outcome(found.id, found.kind, "replayed")

@@ -25,7 +25,7 @@ from blizzard_py.core.errors import BlizzardError
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import Gap, is_new
 from blizzard_py.ledger import Ledger
-from blizzard_py.state import SourceState
+from blizzard_py.state import SourceState, under_way
 
 # Sorts above everything that can follow a prefix.
 _LAST = "\U0010ffff"
@@ -103,8 +103,8 @@ def is_ours(live: SourceState, ledger: Ledger, path: str, *, replay: bool) -> bo
 
     ``ledger`` is the live daemon's, as of now.
     """
+    if path in under_way(live):
+        return False
     if replay:
         return not is_new(live.progress, path)
-    if any(path == queued.path for queued in live.queue):
-        return False
     return bool(ledger.not_settled([path]))

@@ -32,11 +32,10 @@ from blizzard_py.discovery import (
     starting_point,
 )
 from blizzard_py.letters import LetterObject
-from blizzard_py.outofturn import under_way
 from blizzard_py.progress import is_below_origin
 from blizzard_py.settrack import SetTracker
 from blizzard_py.siblings import BACKFILL, backfills_of, replays_of
-from blizzard_py.state import STATE_FOLDER, SourceState, checkpoint_path
+from blizzard_py.state import STATE_FOLDER, SourceState, checkpoint_path, under_way
 from blizzard_py.statefile import read_ledger, read_state
 
 # A partition that is kept apart and will be looked at within this time is the live

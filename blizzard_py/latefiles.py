@@ -20,11 +20,11 @@ from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry
 from blizzard_py.lateness import with_worst
 from blizzard_py.ledger import Ledger
-from blizzard_py.outofturn import OutOfTurn, under_way
+from blizzard_py.outofturn import OutOfTurn
 from blizzard_py.processed import Segment
 from blizzard_py.progress import begun
 from blizzard_py.siblings import backfills_of, siblings_of
-from blizzard_py.state import Batch, SourceState, Sweep
+from blizzard_py.state import Batch, SourceState, Sweep, under_way
 from blizzard_py.statefile import read_ledger, read_state
 from blizzard_py.sweep import (
     LateSweep,

@@ -11,14 +11,14 @@ hour, is the live daemon's. Between the two a file is always somebody's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from blizzard_py.batch import Parts
 from blizzard_py.core import checkpoint
 from blizzard_py.core.model import Entry, FinishedFile
 from blizzard_py.journal import Ingested
 from blizzard_py.siblings import replays_of
-from blizzard_py.state import Batch, SourceState, checkpoint_path, state_from_json
+from blizzard_py.state import Batch, SourceState, checkpoint_path, state_from_json, under_way
 
 
 class OutOfTurn:
@@ -53,13 +53,6 @@ class OutOfTurn:
         if not entries or self._is_replay:
             return None
         return checkpoint.load(self._sink, checkpoint_path(self._replay_id), state_from_json)
-
-
-def under_way(state: SourceState) -> Iterable[str]:
-    """The files that a run has taken and has still to do."""
-    yield from state.retries
-    yield from (entry.path for entry in state.queue)
-    yield from (entry.path for batch in state.in_flight for entry in batch.files)
 
 
 def passed(batch: str, entries: Sequence[Entry], seen: float, now: float) -> Batch:

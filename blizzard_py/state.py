@@ -26,7 +26,7 @@ does while a committed batch still owes dead letters, which it wrote before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -195,6 +195,13 @@ class SourceState:
     letters: tuple[str, ...] = ()
     source: Identity | None = None
     anew_ts: float = 0.0
+
+
+def under_way(state: SourceState) -> Iterable[str]:
+    """The files that a run has taken and has still to do."""
+    yield from state.retries
+    yield from (entry.path for entry in state.queue)
+    yield from (entry.path for batch in state.in_flight for entry in batch.files)
 
 
 def checkpoint_path(source_id: str) -> str:

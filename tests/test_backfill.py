@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import threading
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.backfill import Range, RangeRefused, check_range
+from blizzard_py.backfill import Range, RangeRefused, check_range, is_ours
+from blizzard_py.core.errors import Unavailable
 from blizzard_py.core.watermark import Progress
+from blizzard_py.discovery import Scope
+from blizzard_py.pipeline import SourcePipeline
+from blizzard_py.siblings import BACKFILL
 from blizzard_py.state import SourceState
+from blizzard_py.statefile import read_ledger, read_state
 from tests.direct_engine import DirectEngine
 from tests.s3_server import S3Server
 from tests.scenario import Scenario
+from tests.test_ingest import DAY, IngestWorld
 
 LIVE = SourceState(Progress("Idle", "date=2024-01-30/9", depth=1), origin="date=2024-01-28")
 
@@ -130,6 +140,41 @@ def test_history_is_filled_in_once_beside_the_live_daemon(scenario: Scenario) ->
     scenario.ingest()
     scenario.once("penguin")
     assert scenario.ids() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 100]
+
+
+class RangeWorld(IngestWorld):
+    """Somebody has deleted a range's rows and has it ingested again."""
+
+    def replay_day(self) -> None:
+        for path in self.published():
+            self.sink.delete(path)
+        parts = self.pipeline()._parts
+        state, chosen = read_state(self.sink, parts.id), Range(DAY, DAY)
+        check_range(chosen, state, [], replay=True)
+        assert state is not None
+        takes = partial(is_ours, state, read_ledger(self.sink, parts.id), replay=True)
+        source = parts.source.model_copy(
+            update={"partition_depth": state.progress.depth, "late_sweep_interval_secs": 0}
+        )
+        ours = replace(parts, source=source, suffix=f"{BACKFILL}{chosen.slug}")
+        self.drain(SourcePipeline(ours, Scope(chosen.gap, takes)))
+
+
+def test_what_waits_in_the_live_queue_is_left_to_the_live_daemon_also_in_a_replay() -> None:
+    world = RangeWorld(late_files="ingest")
+    world.go_on(2)
+    late = f"{DAY}/3.json"
+    world.put(late, "late")
+    world.engine.flaky[late] = 1
+    live = world.pipeline()
+    while not world.checkpoint().get("queue"):
+        world.now += 86_400.0
+        with contextlib.suppress(Unavailable):
+            live.cycle(threading.Event())
+    world.replay_day()
+    assert world.rows() == ["1", "5", "52"]
+    world.drain(live)
+    assert world.rows() == ["1", "5", "52", "late"]
 
 
 def test_the_live_daemons_range_is_refused_unless_replayed(scenario: Scenario) -> None:

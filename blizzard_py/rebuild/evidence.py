@@ -16,7 +16,6 @@ from blizzard_py.core.storage import Storage, join
 from blizzard_py.journal import JOURNAL_FOLDER, KEPT_SECS, Journal, Record, first_name
 from blizzard_py.ledger import Ledger
 from blizzard_py.letters import put_away
-from blizzard_py.outofturn import under_way
 from blizzard_py.processed import Segment
 from blizzard_py.publish import STAGING_FOLDER
 from blizzard_py.rebuild.decide import Place
@@ -28,6 +27,7 @@ from blizzard_py.state import (
     SourceState,
     checkpoint_path,
     state_from_json,
+    under_way,
 )
 from blizzard_py.statefile import read_ledger
 from blizzard_py.tablelog import added, commits, delta_versions, listed, read_each

@@ -28,9 +28,9 @@ from blizzard_py.claims import Claims, check_live
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry
 from blizzard_py.journal import Ingested, Journal
-from blizzard_py.outofturn import under_way
 from blizzard_py.replay.ledger import Ledger
 from blizzard_py.replay.run import Drain, drain_taken
+from blizzard_py.state import under_way
 
 State = Literal["would ingest", "ingested", "quarantined", "taken", "left", "refused", "missing"]
 

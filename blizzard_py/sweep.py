@@ -125,11 +125,12 @@ class LateSweep:
                 cursor = entries[-1].path
                 break
             entries += page.entries
-        wanted = [e for e in entries if self._accept(e.path) and not is_hidden(e.path)]
+        # Whatever is listed is there: a name may have been settled under other endings.
         if self._files is not None:
-            self._files += len(wanted)
+            self._files += len(entries)
         if self._listed is not None:
-            self._listed.append(self._ledger.digests_listed([entry.path for entry in wanted]))
+            self._listed.append(self._ledger.digests_listed([entry.path for entry in entries]))
+        wanted = [e for e in entries if self._accept(e.path) and not is_hidden(e.path)]
         return self._sorted(state, wanted, cursor)
 
     def over(self) -> Digests | None:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blizzard_py import sweep
+from blizzard_py.core.config import CheckpointSettings
 from blizzard_py.core.errors import FencedError, StorageError, Unavailable
 from blizzard_py.core.log import configure
 from blizzard_py.core.metrics import LATE_FILES
@@ -605,3 +606,33 @@ def test_how_far_behind_is_counted_in_partitions() -> None:
         depth=1, partitions={f"d={n}": PartitionProgress("a", "a") for n in range(5)}
     )
     assert partitions_behind(SourceState(progress), "d=1/a") == 3
+
+
+def test_a_name_that_is_listed_stays_in_the_ledger_whatever_ending_counts_today() -> None:
+    # So many names of the one ending that the ledger outgrows those of the other.
+    world = World(
+        compression="auto",
+        late_files="ingest",
+        grace_period_secs=1,
+        checkpoint=CheckpointSettings(interval_files=5000),
+    )
+    world.source.page_keys = world.sink.page_keys = 1000
+    for number in range(4500):
+        world.put(f"d=1/{number:05}.ndjson", f"{number:05}")
+    world.put("d=2/1.ndjson.gz", "z")
+    pipeline = world.drain()
+    expected = world.rows()
+
+    def days(count: int) -> None:
+        for _ in range(count):
+            world.now += DAY + 100
+            world.drain(pipeline)
+
+    world.settings["compression"] = "gzip"
+    pipeline = world.pipeline()
+    days(12)
+    world.settings["compression"] = "auto"
+    pipeline = world.pipeline()
+    days(3)
+    assert world.rows() == expected
+    assert ledger_of(world).settled_as("d=1/00007.ndjson") == "rows"

@@ -286,3 +286,25 @@ def test_a_set_tracked_source_takes_so_many_files_at_a_time(
     assert len(pipeline.discover(pipeline.load()).files) <= 10 + world.source.page_keys
     world.drain(pipeline)
     assert world.rows() == sorted(f"r{number}" for number in range(40))
+
+
+def test_a_source_without_directories_is_flat_once_it_has_enough_files_new_or_done() -> None:
+    # No scan ever finds a thousand at once, and each poll would list all there are.
+    checkpoint = CheckpointSettings(interval_files=5000)
+    world = World(grace_period_secs=60, checkpoint=checkpoint)
+    world.source.page_keys = world.sink.page_keys = 1000
+    pipeline = None
+    for hour in range(4):
+        for number in range(600):
+            world.put(f"{hour}-{number:03}.ndjson", f"{hour}-{number:03}")
+        for _ in range(2):
+            pipeline = poll(world, pipeline)
+            world.now += 600
+    assert pipeline is not None
+    found = pipeline.discover(pipeline.load())
+    assert found.requests == 1
+    assert found.keys <= 600  # those of the last hour at most
+    # A directory that comes now is a part of names, above all that is done.
+    world.put("date=2024-01-01/1.ndjson", "in a directory")
+    poll(world, pipeline)
+    assert len(world.rows()) == len(set(world.rows())) == 4 * 600 + 1

@@ -24,8 +24,9 @@ from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage, order_key
 from blizzard_py.core.watermark import Gap, Progress, depth_of, gaps, is_hidden, is_new
 
-# A source with more files at its root than this and no directory has no partitions.
-# Up to there the root is listed whole, so that the first directory decides the depth.
+# A source with more files at its root than this and no directory has no partitions,
+# whether they are new or done. Up to there the root is listed whole, so that the first
+# directory decides the depth.
 FLAT_KEYS = 1000
 
 
@@ -61,14 +62,20 @@ def scan(
     if within is not None:
         ranges = tuple(_clipped(ranges, within))
 
+    # Files that are done count as well. More of them than this tell nothing more.
+    files: set[str] = set()
+
     def wanted(entry: Entry) -> bool:
-        new = not is_hidden(entry.path) and accept(entry.path)
-        return new and is_new(progress, entry.path)
+        if is_hidden(entry.path) or not accept(entry.path):
+            return False
+        if progress.depth is None and len(files) <= FLAT_KEYS:
+            files.add(entry.path)
+        return is_new(progress, entry.path)
 
     listed = _listed(storage, ranges, concurrency, wanted, limit)
     if progress.depth is None:
         depth = depth_of(path for part in listed for path in part.entries)
-        if depth is None and sum(len(part.entries) for part in listed) > FLAT_KEYS:
+        if depth is None and len(files) > FLAT_KEYS:
             depth = 0
         progress = replace(progress, depth=depth)
     found: dict[str, Entry] = {}

@@ -91,11 +91,16 @@ class Journal:
 
     def batches(self) -> Iterator[str]:
         """The ids of all batches that are there, a page in memory at a time."""
+        return (batch for batch, _ in self.written())
+
+    def written(self) -> Iterator[tuple[str, float]]:
+        """The batches that are there, each with the store's time of its object."""
         try:
             for page in self._storage.list_range(f"{self._folder}/", f"{self._folder}0"):
                 for entry in page.entries:
                     if entry.path.endswith(".json"):
-                        yield entry.path[len(self._folder) + 1 : -len(".json")]
+                        name = entry.path[len(self._folder) + 1 : -len(".json")]
+                        yield name, entry.modified
         except NotFound:  # a local table that nothing was written to yet
             return
 

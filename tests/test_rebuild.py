@@ -17,12 +17,14 @@ from blizzard_py.core.errors import ColdStartRefused, FencedError, StateError
 from blizzard_py.core.scan import scan
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import is_new
+from blizzard_py.publish import OutputNames
 from blizzard_py.rebuild import Judged, Rebuild, Rebuilt
 from blizzard_py.rebuild.decide import Frame, bound_of, depth_from, origin_of, remade
 from blizzard_py.rebuild.run import RebuildRefused
 from tests.direct_engine import DirectEngine
 from tests.memory_store import Died, Dying, MemoryStorage
 from tests.pipeline_world import World
+from tests.promise_world import killed, letter_paths, poll
 from tests.s3_server import S3Server
 from tests.scenario import Scenario
 
@@ -493,3 +495,27 @@ def test_the_command_says_what_it_found_and_the_daemon_goes_on(
     refused = rebuild("--yes")
     assert refused.exit_code == 1
     assert "--done-before" in refused.stderr
+
+
+def test_the_last_batch_is_told_by_the_store_and_not_by_machines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(grace_period_secs=60)
+    ahead = 3600.0
+    monkeypatch.setattr(
+        "blizzard_py.pipeline.uuid7", lambda: OutputNames().fresh(1, world.now + ahead)[0]
+    )
+    for number in range(3):
+        world.put(f"d=1/{number}.json", f"r{number}")
+        poll(world)
+        world.now += 60
+    # Another machine, an hour behind, dies between the journal and the letter.
+    ahead = 0.0
+    world.put("d=1/9.json", "bad")
+    killed(world, lambda _op, path: "/journal/" in path)
+    forget(world, CHECKPOINT, "_blizzard/staging/")
+    assert not world.letters()
+    rebuilt(world)
+    poll(world)
+    assert letter_paths(world) == ["d=1/9.json"]
+    assert world.rows() == ["r0", "r1", "r2"]

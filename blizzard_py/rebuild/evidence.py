@@ -63,7 +63,8 @@ class Evidence:
         self._sink = parts.stores.sink
         self._state = state
         self._journal = Journal(self._sink, parts.id, parts.concurrency)
-        self.batches = sorted(self._journal.batches())
+        self._written = dict(self._journal.written())
+        self.batches = sorted(self._written)
         self.records: list[Record] = list(self._journal.read(self.batches))
         self.segments = processed.found(self._sink, f"{STATE_FOLDER}/{parts.id}_ledger")
         self.set_segments = processed.found(self._sink, self.set_folder_of(parts.id))
@@ -111,7 +112,7 @@ class Evidence:
             yield from ((b, True) for b in state.in_flight if b.phase == "publishing")
             return
         staged = {path.split("/")[1] for path in self._staged_paths() if path.count("/") > 1}
-        suspects = sorted({*self.batches[-_LAST:], *staged.intersection(self.batches)})
+        suspects = sorted({*self._last(), *staged.intersection(self.batches)})
         for batch in self._journal.committed(suspects):
             kept = tuple(one for one in batch.letters if self._is_there(one.staged))
             lacks_letters = any(f.outcome == "quarantined" for f in batch.finished) and not any(
@@ -133,6 +134,16 @@ class Evidence:
                 ),
                 bool(kept) or lacks_letters,
             )
+
+    def _last(self) -> set[str]:
+        """The batches that were written down last, by the store's time.
+
+        Names are from the clocks of machines, which differ. They count as well, for a
+        journal that was brought back from a copy has the copy's times.
+        """
+        newest = sorted(self._written.values())[-_LAST:]
+        by_time = {batch for batch, at in self._written.items() if at >= newest[0]}
+        return by_time.union(self.batches[-_LAST:])
 
     def _staged_paths(self) -> Iterator[str]:
         """Everything staged of the source, below ``{epoch}/{batch}/``."""

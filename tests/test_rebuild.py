@@ -24,7 +24,7 @@ from blizzard_py.rebuild.run import RebuildRefused
 from tests.direct_engine import DirectEngine
 from tests.memory_store import Died, Dying, MemoryStorage
 from tests.pipeline_world import World
-from tests.promise_world import killed, letter_paths, poll
+from tests.promise_world import killed, letter_paths, poll, polls
 from tests.s3_server import S3Server
 from tests.scenario import Scenario
 
@@ -519,3 +519,22 @@ def test_the_last_batch_is_told_by_the_store_and_not_by_machines(
     poll(world)
     assert letter_paths(world) == ["d=1/9.json"]
     assert world.rows() == ["r0", "r1", "r2"]
+
+
+def test_what_was_settled_is_done_whatever_endings_count_today() -> None:
+    world = World(grace_period_secs=60, compression="auto")
+    for day in "123":
+        for name in ("a.json", "b.json.gz", "c.json"):
+            world.put(f"d={day}/{name}", f"{day}{name}")
+        poll(world)
+        world.now += 1000
+    expected = world.rows()
+    forget(world, CHECKPOINT)
+    world.settings["compression"] = "gzip"
+    world.put("d=2/d.json", "not of today's endings")
+    made = rebuilt(world)
+    assert (made.listed, made.done, made.new) == (9, 9, ())
+    world.settings["compression"] = "auto"
+    polls(world)
+    assert [row for row in world.rows() if row in expected] == expected
+    assert len(world.rows()) == len(set(world.rows()))

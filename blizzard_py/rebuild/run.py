@@ -187,34 +187,33 @@ class Rebuild:
     def _known(
         self, evidence: Evidence, flying: Iterable[Batch], done_before: str | None
     ) -> _Known:
-        listed = {
+        # What was settled counts, whatever endings count today; what is new has one of them.
+        there = {
             entry.path: entry
             for page in self._parts.stores.source.list_range("", None)
             for entry in page.entries
-            if self._counts(entry.path)
+            if _can_count(entry.path)
         }
-        paths = list(listed)
+        paths = list(there)
         held = frozenset(entry.path for batch in flying for entry in batch.files)
         journaled = {
             path: record.seen_ts
             for record in evidence.records
             for path in record.settled
-            if self._counts(path)
+            if _can_count(path)
         }
         own = frozenset(journaled).union(set(paths).difference(evidence.unsettled(paths)))
         history = frozenset(evidence.ledger.in_history(paths)) - own
         done = dict.fromkeys(own | history | evidence.elsewhere(paths), 0.0) | journaled
         said: frozenset[str] = frozenset()
         if done_before is not None:
-            bound = bound_of(done_before, self._accepts)
+            bound = bound_of(done_before, _can_count)
             said = frozenset(p for p in paths if order_key(p) < bound and p not in done) - held
             done |= dict.fromkeys(said, 0.0)
         for path in held:
             done.pop(path, None)
+        listed = {p: e for p, e in there.items() if self._accepts(p) or p in done or p in held}
         return _Known(listed, done, held, history, own, said)
-
-    def _counts(self, path: str) -> bool:
-        return self._accepts(path) and not is_hidden(path)
 
     def _state(
         self,
@@ -305,3 +304,8 @@ class Rebuild:
         if state.processed is None:
             fresh = [path for path in fresh if is_new(state.progress, path)]
         return tuple(sorted(fresh, key=order_key))
+
+
+def _can_count(path: str) -> bool:
+    """Whether polls take the file under any setting of ``compression``."""
+    return accepts("auto")(path) and not is_hidden(path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from blizzard_py.rebuild.run import RebuildRefused
 from tests.direct_engine import DirectEngine
 from tests.memory_store import Died, Dying, MemoryStorage
 from tests.pipeline_world import World
-from tests.promise_world import killed, letter_paths, poll, polls
+from tests.promise_world import killed, letter_paths, poll, polls, sweeps
 from tests.s3_server import S3Server
 from tests.scenario import Scenario
 
@@ -538,3 +540,22 @@ def test_what_was_settled_is_done_whatever_endings_count_today() -> None:
     polls(world)
     assert [row for row in world.rows() if row in expected] == expected
     assert len(world.rows()) == len(set(world.rows()))
+
+
+def test_a_machine_whose_clock_is_ahead_has_the_same_doubts() -> None:
+    world = World(grace_period_secs=60)
+    world.put("d=1/1.json", "a")
+    pipeline = sweeps(world, poll(world))
+    world.put("d=2/2.json", "b")
+    poll(world, pipeline)
+    # A copy that lacks the last batch is brought back.
+    last = max(
+        (path for path in world.sink.objects if path.startswith("_blizzard/journal/")),
+        key=lambda path: world.sink.objects[path][1],
+    )
+    forget(world, CHECKPOINT, last)
+    for ahead in (-40, 0, 40):
+        clock = partial(float, world.now + ahead * 86_400)
+        parts = replace(world.pipeline()._parts, clock=clock)
+        with pytest.raises(RebuildRefused, match=r"is in no journal"):
+            Rebuild(parts).plan(None)

@@ -183,9 +183,9 @@ class Evidence:
 
     # -- what nothing accounts for -------------------------------------------------
 
-    def doubts(self, now: float) -> list[Doubt]:
+    def doubts(self) -> list[Doubt]:
         """What tells of work that neither journal nor ledger know, the oldest first."""
-        found = [*self._missing_segments(), *self._unknown_work(now)]
+        found = [*self._missing_segments(), *self._unknown_work()]
         return sorted(found, key=lambda doubt: doubt.since or 0.0)
 
     def _missing_segments(self) -> Iterator[Doubt]:
@@ -197,7 +197,7 @@ class Evidence:
             if segment.name not in there:
                 yield Doubt(f"segment {segment.name}, which the checkpoint names, is gone")
 
-    def _unknown_work(self, now: float) -> Iterator[Doubt]:
+    def _unknown_work(self) -> Iterator[Doubt]:
         ours = re.compile(rf'"{re.escape(self._parts.name)}/({_UUID})/\d+/'.encode())
         batches: set[str] = set()
         committed: set[str] = set()
@@ -209,11 +209,19 @@ class Evidence:
             b for source_id in self._siblings for b in Journal(self._sink, source_id).batches()
         }
         # Journals are kept for thirty days; what is older may have been folded and let go of.
-        since = first_name(now - KEPT_SECS + _DAY_SECS) if self.segments else ""
+        # The ledger was written when it let go of a batch, so the store tells how old that is.
+        newest = self._newest_segment()
+        since = "" if newest is None else first_name(newest - KEPT_SECS + _DAY_SECS)
         for batch in self.ledger.not_folded(sorted(batches - others - set(self.batches))):
             if batch > since:
                 yield Doubt(f"the table's log commits batch {batch}", _moment(batch))
         yield from self._unknown_outputs(committed, since)
+
+    def _newest_segment(self) -> float | None:
+        """The store's time of the last segment of the ledger; no machine's clock is asked."""
+        folder = f"{STATE_FOLDER}/{self._parts.id}_ledger"
+        found = listed(self._sink, f"{folder}/", f"{folder}0")
+        return max((entry.modified for entry in found), default=None)
 
     def _unknown_outputs(self, committed: set[str], since: str) -> Iterator[Doubt]:
         """Outputs that nobody has committed yet and that no journal of the table names."""

@@ -104,7 +104,7 @@ class Rebuild:
         found = self._found()
         evidence = Evidence(self._parts, found.state)
         now = self._parts.clock()
-        doubts = evidence.doubts(now)
+        doubts = evidence.doubts()
         if doubts and done_before is None:
             raise RebuildRefused(
                 f"{self._parts.name}: {len(doubts):,} things tell of work that neither journal nor"

@@ -113,7 +113,7 @@ def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: b
     # Kept in another way, it would say nothing of what this backfill is to leave out.
     live.check(state)
     ledger = read_ledger(live.sink, parts.id)
-    scope = Scope(chosen.gap, partial(is_ours, state, ledger, replay=replay))
+    scope = Scope(chosen.gap, partial(is_ours, state, ledger, replay=replay), anew=replay)
     engine = LateEngine(partial(spark_engine, config, "blizzard-backfill"))
     stop = threading.Event()
     # The range is the only bound: the same depth, no lookback and no late files.

@@ -8,8 +8,9 @@ out of what the live daemon has done or will do:
 * the live daemon must have begun, or its cold start could take the range later;
 * everything from where that cold start began upwards is the live daemon's. A
   range that reaches into it is refused, unless told to *replay*; then files
-  that the live daemon has done are ingested again, on purpose, and those that
-  it has still to do are left to it;
+  that the live daemon has done are ingested again, on purpose, also those that
+  a replay or ``blizzard ingest`` had brought, and those that it has still to do
+  are left to it;
 * a file that the live daemon has settled as a late one is its, ingested or in its
   dead letters; so is one that it has still to do;
 * a range that overlaps with another backfill's is refused, unless told to replay.

@@ -75,10 +75,14 @@ class FirstSeen:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A part of a source: the range to list, and which paths of it to take."""
+    """A part of a source: the range to list, and which paths of it to take.
+
+    ``anew``: an operator has it start over, so what replays took before counts no more.
+    """
 
     within: Gap
     takes: Callable[[str], bool]
+    anew: bool = False
 
 
 def accepts(compression: SourceCompression) -> Callable[[str], bool]:

@@ -327,7 +327,7 @@ class SourcePipeline(SourceView):
         )
         self._clock.set(self._file.now())
         state = cold if found is None else whole(sink, source_id, found)
-        if found is None and self._fresh:
+        if (found is None and self._fresh) or self._begins_anew(state):
             state = replace(state, anew_ts=self._clock())
         kept = replace(state, source=self._parts.identity)
         state = clamped(kept, self._clock())
@@ -348,6 +348,11 @@ class SourcePipeline(SourceView):
             self._batches.clear_older()
             checkpoint.sweep_temporaries(sink, self.checkpoint_path)
         return state
+
+    def _begins_anew(self, state: SourceState) -> bool:
+        """Whether this is a scope's start over; its first scan saves that it has begun."""
+        anew = self._scope is not None and self._scope.anew
+        return anew and state.origin is None and state.progress.state == "Initial"
 
     def _checked(self, state: SourceState) -> SourceState:
         self.check(state)

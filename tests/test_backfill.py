@@ -22,6 +22,7 @@ from blizzard_py.siblings import BACKFILL
 from blizzard_py.state import SourceState
 from blizzard_py.statefile import read_ledger, read_state
 from tests.direct_engine import DirectEngine
+from tests.memory_store import Died, Dying
 from tests.s3_server import S3Server
 from tests.scenario import Scenario
 from tests.test_ingest import DAY, IngestWorld
@@ -145,9 +146,11 @@ def test_history_is_filled_in_once_beside_the_live_daemon(scenario: Scenario) ->
 class RangeWorld(IngestWorld):
     """Somebody has deleted a range's rows and has it ingested again."""
 
-    def replay_day(self) -> None:
+    def delete_rows(self) -> None:
         for path in self.published():
             self.sink.delete(path)
+
+    def replay_day(self) -> None:
         parts = self.pipeline()._parts
         state, chosen = read_state(self.sink, parts.id), Range(DAY, DAY)
         check_range(chosen, state, [], replay=True)
@@ -157,7 +160,33 @@ class RangeWorld(IngestWorld):
             update={"partition_depth": state.progress.depth, "late_sweep_interval_secs": 0}
         )
         ours = replace(parts, source=source, suffix=f"{BACKFILL}{chosen.slug}")
-        self.drain(SourcePipeline(ours, Scope(chosen.gap, takes)))
+        self.drain(SourcePipeline(ours, Scope(chosen.gap, takes, anew=True)))
+
+
+def test_a_replay_brings_again_what_was_ingested_by_hand_and_dying_costs_nothing() -> None:
+    at = 0
+    while True:
+        world = RangeWorld()
+        world.put(f"{DAY}/3.json", "three")
+        assert world.states(f"{DAY}/3.json") == ["ingested"]
+        world.put(f"{DAY}/6.json", "6")
+        world.drain()
+        world.now += 100
+        world.delete_rows()
+        dying = Dying(world.sink)
+        dying.arm(at)
+        try:
+            world.replay_day()
+            died = False
+        except Died:
+            died = True
+            world.replay_day()
+        dying.arm(-1)
+        assert world.rows() == ["1", "5", "52", "6", "three"], at
+        if not died:
+            break
+        at += 1
+    assert at > 5
 
 
 def test_what_waits_in_the_live_queue_is_left_to_the_live_daemon_also_in_a_replay() -> None:
@@ -171,6 +200,7 @@ def test_what_waits_in_the_live_queue_is_left_to_the_live_daemon_also_in_a_repla
         world.now += 86_400.0
         with contextlib.suppress(Unavailable):
             live.cycle(threading.Event())
+    world.delete_rows()
     world.replay_day()
     assert world.rows() == ["1", "5", "52"]
     world.drain(live)

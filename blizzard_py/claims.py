@@ -33,10 +33,9 @@ from blizzard_py.discovery import (
 )
 from blizzard_py.letters import LetterObject
 from blizzard_py.progress import is_below_origin
-from blizzard_py.settrack import SetTracker
 from blizzard_py.siblings import BACKFILL, backfills_of, replays_of
-from blizzard_py.state import STATE_FOLDER, SourceState, checkpoint_path, under_way
-from blizzard_py.statefile import read_ledger, read_state
+from blizzard_py.state import SourceState, checkpoint_path, under_way
+from blizzard_py.statefile import read_ledger, read_names, read_state
 
 # A partition that is kept apart and will be looked at within this time is the live
 # daemon's already: what is taken now is queued later.
@@ -98,13 +97,14 @@ class Claims:
         check_identity(self._state, live.identity, live.source.id, where)
         check_tracking(self._state, live.source, where)
         starting_point(self._state, live.source, self._now, where)
+        # Before the ledger: what is done in between is still the daemon's then, not unknown.
+        self._names = None if live.source.use_watermark else read_names(sink, live.id)
         self._ledger = read_ledger(sink, live.id)
         self._ledgers = {source_id: read_ledger(sink, source_id) for source_id in backfills}
         self._in_flight = {
             batch.batch for state in (self._state, *self._others) for batch in state.in_flight
         }
         self._accepts = accepts(live.source.compression)
-        self._tracker: SetTracker | None = None
 
     def check_batch(self, found: LetterObject) -> None:
         """Raise `BatchInFlight` for letters of a batch that is not finished."""
@@ -163,17 +163,14 @@ class Claims:
 
     def _is_new(self, path: str) -> bool:
         """Whether the live daemon's polls will find it."""
-        live, state = self._live, self._state
+        state = self._state
         if not self._is_candidate(path):
             return False
-        if live.source.use_watermark:
-            if state.progress.state == "Initial" and not state.progress.partitions:
-                return True
-            return self._is_looked_at(path) and is_new(state.progress, path)
-        if self._tracker is None:
-            self._tracker = SetTracker(live.stores.sink, f"{STATE_FOLDER}/{live.id}_processed")
-            self._tracker.load(state.processed or ())
-        return bool(self._tracker.unseen([path]))
+        if self._names is not None:
+            return bool(self._names.unseen([path]))
+        if state.progress.state == "Initial" and not state.progress.partitions:
+            return True
+        return self._is_looked_at(path) and is_new(state.progress, path)
 
     def _is_looked_at(self, path: str) -> bool:
         soon = self._now + APART_MARGIN_SECS

@@ -30,7 +30,7 @@ from blizzard_py.letters import LetterObject, objects
 from blizzard_py.processed import Digests
 from blizzard_py.settrack import SetTracker
 from blizzard_py.state import STATE_FOLDER, SourceState, checkpoint_path
-from blizzard_py.statefile import read_state
+from blizzard_py.statefile import read_names, read_state
 from blizzard_py.sweep import grace_of
 
 
@@ -88,10 +88,11 @@ class SourceView:
         self.check(state)
         source = self._source
         if not source.use_watermark:
-            if self._state is None:
-                self._tracker.load(state.processed or ())
+            # Who only looks reads beside the owner, whose tracker is in step with its state.
+            looks = self._state is None
+            names = read_names(self.sink, self.id) if looks else self._tracker
             found, self._listed = discover_unseen(
-                self._stores.source, source, self._tracker.unseen, self._clock, self._first_seen
+                self._stores.source, source, names.unseen, self._clock, self._first_seen
             )
             return replace(found, progress=state.progress)
         return discover(

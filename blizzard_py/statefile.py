@@ -16,7 +16,8 @@ from blizzard_py.core.watermark import PartitionProgress, Progress, closed_by, s
 from blizzard_py.journal import Journal, Record
 from blizzard_py.ledger import Ledger
 from blizzard_py.processed import Segment
-from blizzard_py.state import SourceState, checkpoint_path, state_from_json
+from blizzard_py.settrack import SetTracker
+from blizzard_py.state import STATE_FOLDER, SourceState, checkpoint_path, state_from_json
 
 # A segment that is gone was replaced since the checkpoint was read: so often it is read again.
 _LOOKS = 5
@@ -51,11 +52,40 @@ def read_ledger(sink: Storage, source_id: str) -> Ledger:
         if now == segments:
             return ledger
         if not looks:
-            raise Unavailable(
-                f"{sink.uri}/{checkpoint_path(source_id)}: changes faster than it can be read;"
-                " try again"
-            )
+            raise _too_fast(sink, source_id)
         segments = now
+
+
+def read_names(sink: Storage, source_id: str) -> SetTracker:
+    """The set of names that a source without a watermark has done.
+
+    Its owner may put segments together while we read. Only where the checkpoint still lists
+    one that is gone, it is lost. Raises `StateError`, `StorageError`.
+    """
+    folder = f"{STATE_FOLDER}/{source_id}_processed"
+    segments = _processed(sink, source_id)
+    for _ in range(_LOOKS):
+        tracker = SetTracker(sink, folder)
+        try:
+            tracker.load(segments)
+        except StateError:
+            before, segments = segments, _processed(sink, source_id)
+            if segments == before:
+                raise
+        else:
+            return tracker
+    raise _too_fast(sink, source_id)
+
+
+def _processed(sink: Storage, source_id: str) -> tuple[Segment, ...]:
+    state = checkpoint.load(sink, checkpoint_path(source_id), state_from_json)
+    return () if state is None else state.processed or ()
+
+
+def _too_fast(sink: Storage, source_id: str) -> Unavailable:
+    return Unavailable(
+        f"{sink.uri}/{checkpoint_path(source_id)}: changes faster than it can be read; try again"
+    )
 
 
 def _segments(sink: Storage, source_id: str) -> tuple[Segment, ...]:

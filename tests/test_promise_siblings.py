@@ -9,6 +9,7 @@ import pytest
 from blizzard_py.backfill import Range
 from blizzard_py.claims import Claims
 from blizzard_py.coldstart import check_cold_start
+from blizzard_py.core.config import CheckpointSettings
 from blizzard_py.core.errors import ColdStartRefused
 from blizzard_py.discovery import Scope
 from blizzard_py.pipeline import SourcePipeline
@@ -67,6 +68,37 @@ def test_its_checkpoint_is_a_trace_of_earlier_work_like_any_other() -> None:
     renamed = replace(other.pipeline()._parts, source_name="history")
     with pytest.raises(ColdStartRefused, match="main_backfill_old_checkpoint"):
         check_cold_start(renamed)
+
+
+def test_who_looks_at_names_that_are_put_together_meanwhile_is_not_told_of_a_loss() -> None:
+    world = World(use_watermark=False, checkpoint=CheckpointSettings(interval_files=1))
+    for number in range(3):
+        at(world, f"d=1/{number}.ndjson", "old")
+    polls(world, poll(world), 3)
+    calls = 0
+
+    def gate(_call: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == wakes:
+            for number in range(3, 9):
+                at(world, f"d=1/{number}.ndjson", "new")
+            poll(world)
+
+    before, raw = dict(world.sink.objects), dict(world.source.objects)
+    paths = ("d=1/0.ndjson", "d=1/8.ndjson")
+    for wakes in range(1, 60):
+        world.sink.objects, world.source.objects = dict(before), dict(raw)
+        calls = 0
+        worker = gated(world, gate)
+        claims = Claims(worker._parts, {})
+        seen = [claims.claim(path).standing for path in paths]
+        assert seen[0] == "rows", wakes
+        assert seen[1] in {"waits", "rows"}, wakes
+        worker.discover(worker.load())
+        if calls < wakes:
+            break
+    assert calls < wakes
 
 
 def test_what_is_folded_and_pruned_while_the_ledger_is_read_is_not_free(

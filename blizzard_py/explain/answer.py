@@ -37,10 +37,9 @@ from blizzard_py.explain.verdict import (
 )
 from blizzard_py.partitioning import PartitionError, partition_of
 from blizzard_py.progress import is_below_origin
-from blizzard_py.settrack import SetTracker
 from blizzard_py.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
-from blizzard_py.state import STATE_FOLDER, SourceState, checkpoint_path
-from blizzard_py.statefile import read_ledger, read_state
+from blizzard_py.state import SourceState, checkpoint_path
+from blizzard_py.statefile import read_ledger, read_names, read_state
 from blizzard_py.tablelog import delta_versions
 
 # By how much the clocks of a source and of the table may differ.
@@ -83,7 +82,7 @@ def explain(parts: Parts, place: Located, backfills: Mapping[str, str]) -> Expla
     if wait is not None:
         gone = "" if entry else "; the file is gone, so it will be let go of"
         return replace(base, verdict="pending", reason=wait.reason + gone, pending=wait)
-    new = entry is not None and _is_new(parts, state, progress, entry)
+    new = entry is not None and _is_new(parts, progress, entry)
     found = _journaled(parts, path, entry, backfills, thorough=not new)
     if found is not None:
         return _settled(parts, base, found, entry, backfills, again=new)
@@ -127,12 +126,10 @@ def _in_work(
     return None
 
 
-def _is_new(parts: Parts, state: SourceState, progress: Progress, entry: Entry) -> bool:
+def _is_new(parts: Parts, progress: Progress, entry: Entry) -> bool:
     if parts.source.use_watermark:
         return is_new(progress, entry.path)
-    tracker = SetTracker(parts.stores.sink, f"{STATE_FOLDER}/{parts.id}_processed")
-    tracker.load(state.processed or ())
-    return bool(tracker.unseen([entry.path]))
+    return bool(read_names(parts.stores.sink, parts.id).unseen([entry.path]))
 
 
 def _journaled(

@@ -100,6 +100,22 @@ def test_explain_tells_of_a_given_file_also_where_its_name_is_ignored() -> None:
     assert ask(world, f"{DAY}/_other.json").verdict == "ignored"
 
 
+def test_explain_tells_that_a_given_file_waits_also_where_its_name_is_ignored() -> None:
+    world = IngestWorld()
+    path = f"{DAY}/_hidden.json"
+    world.put(path, "given")
+
+    def dies(_worker: SourcePipeline) -> int:
+        raise Died
+
+    given = world.given()
+    with contextlib.suppress(Died):
+        GivenFiles(given.live, given.files, dies).run([path])
+    found = ask(world, path)
+    assert (found.verdict, "ingest by hand" in found.reason) == ("pending", True)
+    assert world.states(path) == ["ingested"]
+
+
 def test_a_closed_partition_is_no_obstacle() -> None:
     world = IngestWorld(max_tracked_partitions=1)
     for day in ("02", "03"):

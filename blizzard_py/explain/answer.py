@@ -66,12 +66,7 @@ def explain(parts: Parts, place: Located, backfills: Mapping[str, str]) -> Expla
         base = replace(base, file=File(entry.size, entry.modified))
     why = ignored(path, parts.source.compression)
     if why is not None:
-        given = _given(parts, path)
-        if given is None:
-            answer = replace(base, verdict="ignored", reason=why)
-        else:
-            answer = _settled(parts, base, given, entry, {}, again=False)
-        return answer
+        return _ignored(parts, base, entry, why)
     state, progress = _now(parts)
     base = replace(base, compared_with=compared_with(progress, path))
     if progress.depth is not None:
@@ -95,6 +90,18 @@ def explain(parts: Parts, place: Located, backfills: Mapping[str, str]) -> Expla
     return _passed(parts, state, progress, base, entry)
 
 
+def _ignored(parts: Parts, base: Explanation, entry: Entry | None, why: str) -> Explanation:
+    """The answer for a file whose name no poll takes; somebody may have given it by hand."""
+    path = base.path or ""
+    wait = _replay_work(parts, path)
+    if wait is not None:
+        return replace(base, verdict="pending", reason=wait.reason, pending=wait)
+    given = _given(parts, path)
+    if given is None:
+        return replace(base, verdict="ignored", reason=why)
+    return _settled(parts, base, given, entry, {}, again=False)
+
+
 def _now(parts: Parts) -> tuple[SourceState, Progress]:
     """The state, and the progress that the next poll would start from."""
     state = _state(parts, parts.id)
@@ -116,14 +123,23 @@ def _in_work(
     found = waiting(state, path, limit)
     if found is not None:
         return found
-    found = waiting(_state(parts, f"{parts.id}{REPLAY_SUFFIX}"), path, limit)
+    found = _replay_work(parts, path)
     if found is not None:
-        return replace(found, reason=f"replay or ingest by hand: {found.reason}")
+        return found
     for source_id, named in backfills.items():
         found = waiting(_state(parts, source_id), path, limit)
         if found is not None:
             return replace(found, reason=f"backfill {named}: {found.reason}")
     return None
+
+
+def _replay_work(parts: Parts, path: str) -> Waiting | None:
+    """What a replay or ``blizzard ingest`` has still to do with the file, whatever its name."""
+    state = _state(parts, f"{parts.id}{REPLAY_SUFFIX}")
+    found = waiting(state, path, parts.errors.max_retries)
+    if found is None:
+        return None
+    return replace(found, reason=f"replay or ingest by hand: {found.reason}")
 
 
 def _is_new(parts: Parts, progress: Progress, entry: Entry) -> bool:

@@ -14,7 +14,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from errno import EISDIR, ELOOP, ENOENT
+from errno import ELOOP
 from itertools import accumulate
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
@@ -138,7 +138,7 @@ class LocalStorage:
         """Bytes ``start`` to ``end`` (exclusive)."""
         # Without a stream around it: thousands of footers are read this way.
         try:
-            descriptor = _opened(f"{self._root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(f"{self._root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
             try:
                 return os.pread(descriptor, end - start, start)
             finally:
@@ -149,7 +149,7 @@ class LocalStorage:
     def open_input(self, path: str) -> BinaryIO:
         """The file, opened for reading."""
         try:
-            return open(self._root / path, "rb", opener=_opened)
+            return (self._root / path).open("rb")
         except OSError as error:
             raise _wrapped(self.uri, path, error) from error
 
@@ -271,18 +271,6 @@ def _regular(path: str, status: os.stat_result | None) -> Entry | None:
     if status is None or not S_ISREG(status.st_mode):
         return None
     return Entry(path, status.st_size, status.st_mtime)
-
-
-def _opened(path: str, flags: int) -> int:
-    """A descriptor to read from, for what is listed only; a pipe's writer is not waited for."""
-    descriptor = os.open(path, flags | os.O_NONBLOCK)
-    mode = os.fstat(descriptor).st_mode
-    if S_ISREG(mode):
-        return descriptor
-    os.close(descriptor)
-    if S_ISDIR(mode):
-        raise IsADirectoryError(EISDIR, os.strerror(EISDIR), path)
-    raise FileNotFoundError(ENOENT, "not a regular file", path)
 
 
 def _listed_name(folder: str, entry: os.DirEntry[str]) -> str:

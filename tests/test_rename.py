@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -144,7 +145,7 @@ def test_dying_before_and_after_every_write_the_same_command_finishes() -> None:
                 ours = worker.id == "clicks_main"
                 if ours == (NEW in world.sink.objects and moving):
                     continue
-                with pytest.raises(BlizzardError) if ours or moving else _nothing():
+                with pytest.raises(BlizzardError) if ours or moving else nullcontext():
                     world.drain(worker)
             world.rename()
         world.go_on_renamed()
@@ -156,11 +157,6 @@ def test_dying_before_and_after_every_write_the_same_command_finishes() -> None:
             break
         at += 1
     assert at > 30
-
-
-class _nothing:  # noqa: N801  # reads like a function where it is used
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
 
 
 def test_a_death_after_the_new_daemon_has_begun_copies_nothing_again() -> None:
@@ -228,7 +224,8 @@ def test_letters_that_the_slower_of_two_brings_back_bring_no_rows(
     assert world.rows() == [*ROWS, "mended", "new", "record"]
 
 
-def test_a_batch_that_is_being_published_is_finished_under_its_old_name() -> None:
+def stopped_while(phase: str) -> MovingWorld:
+    """A world whose daemon died with a batch in that phase."""
     for at in range(200):
         world = MovingWorld()
         dying = Dying(world.sink, world.dlq)
@@ -237,8 +234,13 @@ def test_a_batch_that_is_being_published_is_finished_under_its_old_name() -> Non
             world.drain()
         except Died:
             batches = world.checkpoint().get("in_flight", [])
-            if any(batch["phase"] == "publishing" for batch in batches):
-                break
+            if any(batch["phase"] == phase for batch in batches):
+                return world
+    raise AssertionError(f"no batch was ever {phase}")
+
+
+def test_a_batch_that_is_being_published_is_finished_under_its_old_name() -> None:
+    world = stopped_while("publishing")
     before = dict(world.sink.objects)
     with pytest.raises(RenameRefused, match="being published"):
         world.rename()
@@ -250,16 +252,7 @@ def test_a_batch_that_is_being_published_is_finished_under_its_old_name() -> Non
 
 
 def test_a_batch_that_runs_is_dropped_and_its_files_are_found_again() -> None:
-    for at in range(200):
-        world = MovingWorld()
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        try:
-            world.drain()
-        except Died:
-            batches = world.checkpoint().get("in_flight", [])
-            if any(batch["phase"] == "running" for batch in batches):
-                break
+    world = stopped_while("running")
     world.rename()
     assert not any("staging/events_main/" in path for path in world.sink.objects)
     world.go_on_renamed()

@@ -16,16 +16,22 @@ the same again. So a file is done if and only if the journal or what it was fold
 into (`blizzard_py.ledger`) says so; `seen_ts` is when the scan ended that found them. With
 ``staged`` and ``letters`` it is the whole batch: what a lost checkpoint knew of one that is
 being published can be made again (`blizzard_py.rebuild`).
+
+Whoever takes a batch over gives its outputs new final names, and writes them under a name of
+their own as well, ``{batch}~{how often it was taken over}.json``: what the one before has
+sent may arrive when it likes, and takes nothing back (`latest`). What became of the files is
+the same in each, so whoever asks only that reads ``{batch}.json``.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 from blizzard_py.core.checkpoint import Fields, parsed
@@ -86,8 +92,10 @@ class Journal:
             "outputs": [asdict(output) for output in batch.outputs],
             "letters": [asdict(letters) for letters in batch.letters],
         }
-        text = json.dumps(document, ensure_ascii=False)
-        self._storage.put_atomic(self._path(batch.batch), text.encode("utf-8", "surrogatepass"))
+        data = json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        if taken_over := max((len(output.earlier) for output in batch.outputs), default=0):
+            self._storage.put_atomic(self._path(f"{batch.batch}~{taken_over:04d}"), data)
+        self._storage.put_atomic(self._path(batch.batch), data)
 
     def batches(self) -> Iterator[str]:
         """The ids of all batches that are there, a page in memory at a time."""
@@ -95,12 +103,13 @@ class Journal:
 
     def written(self) -> Iterator[tuple[str, float]]:
         """The batches that are there, each with the store's time of its object."""
+        for batch, entry in latest(self._entries()):
+            yield batch, entry.modified
+
+    def _entries(self) -> Iterator[Entry]:
         try:
             for page in self._storage.list_range(f"{self._folder}/", f"{self._folder}0"):
-                for entry in page.entries:
-                    if entry.path.endswith(".json"):
-                        name = entry.path[len(self._folder) + 1 : -len(".json")]
-                        yield name, entry.modified
+                yield from page.entries
         except NotFound:  # a local table that nothing was written to yet
             return
 
@@ -109,7 +118,7 @@ class Journal:
 
         Raises `StateError` naming an object that is not understood, `StorageError`.
         """
-        for document, where in self._documents(batches):
+        for document, where in self._documents(map(self._path, batches)):
             yield _record(Fields(document, where), where)
 
     def committed(self, batches: Iterable[str]) -> Iterator[Batch]:
@@ -117,35 +126,53 @@ class Journal:
 
         Of their files only the paths are known. Raises as `read` does.
         """
-        for document, where in self._documents(batches):
+        newest = {batch: entry.path for batch, entry in latest(self._entries())}
+        paths = (newest[batch] for batch in batches if batch in newest)
+        for document, where in self._documents(paths):
             yield _batch(document, where)
 
     def prune(self, now: float, folded: Iterable[str]) -> int:
         """Remove those of ``folded`` that are older than thirty days; returns how many."""
         limit = first_name(now - KEPT_SECS)
-        old = [batch for batch in folded if batch < limit]
-        for batch in old:
-            self._storage.delete(self._path(batch))
+        old = {batch for batch in folded if batch < limit}
+        paths = (entry.path for entry in self._entries()) if old else ()
+        doomed = [path for path in paths if _batch_of(path) in old]
+        for path in reversed(doomed):  # the one without ~ last: whoever prunes finds batches by it
+            self._storage.delete(path)
         return len(old)
 
-    def _documents(self, batches: Iterable[str]) -> Iterator[tuple[Any, str]]:
+    def _documents(self, paths: Iterable[str]) -> Iterator[tuple[Any, str]]:
         """The objects of batches, and where each is."""
-        names = iter(batches)
+        left = iter(paths)
         with ThreadPoolExecutor(max_workers=self._concurrency) as pool:
-            while some := list(islice(names, _READ_TOGETHER)):
-                for name, raw in zip(some, pool.map(self._raw, some), strict=True):
+            while some := list(islice(left, _READ_TOGETHER)):
+                for path, raw in zip(some, pool.map(self._raw, some), strict=True):
                     if raw is not None:
-                        where = f"{self._storage.uri}/{self._path(name)}"
+                        where = f"{self._storage.uri}/{path}"
                         yield parsed(raw, where), where
 
-    def _raw(self, batch: str) -> bytes | None:
+    def _raw(self, path: str) -> bytes | None:
         try:
-            return self._storage.read(self._path(batch))
+            return self._storage.read(path)
         except NotFound:  # pruned meanwhile
             return None
 
     def _path(self, batch: str) -> str:
         return join(self._folder, f"{batch}.json")
+
+
+def latest(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry]]:
+    """Each batch of a journal's listing, in its order, with the object to be believed.
+
+    That is the one of who took the batch over last: ``~`` sorts behind ``.json``.
+    """
+    written = (entry for entry in entries if entry.path.endswith(".json"))
+    for batch, objects in groupby(written, lambda entry: _batch_of(entry.path)):
+        yield batch, deque(objects, maxlen=1)[0]
+
+
+def _batch_of(path: str) -> str:
+    return path.rpartition("/")[2].removesuffix(".json").partition("~")[0]
 
 
 def _record(read: Fields, where: str) -> Record:

@@ -722,4 +722,9 @@ def test_every_batch_leaves_an_explanation_that_is_kept_for_a_month() -> None:
     assert journal.prune(made + 29 * 86_400, folded) == 0
     assert journal.prune(made + 31 * 86_400, folded[:1]) == 1
     assert list(journal.batches()) == folded[1:]
+    # What one wrote who took a batch over is one batch with it, and goes with it.
+    path = f"{folder}{folded[1]}"
+    world.sink.put_atomic(f"{path}~0001.json", world.sink.read(f"{path}.json"))
+    assert list(journal.batches()) == folded[1:]
     assert journal.prune(made + 31 * 86_400, folded[1:]) == len(found) - 1
+    assert not any(path.startswith(folder) for path in world.sink.objects)

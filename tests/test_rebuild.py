@@ -249,6 +249,21 @@ def test_history_below_a_lookback_stays_history() -> None:
     assert world.letters() == []
 
 
+def test_an_origin_with_nothing_below_it_is_forgotten_and_what_comes_there_is_taken() -> None:
+    template = {"prefix_template": "date=%Y-%m-%d", "lookback": 5}
+    world = World(partition_filter=template, grace_period_secs=1)
+    daemon = polls(world, None, 1, 0)
+    assert world.checkpoint()["origin"] < "date=2025-06-13"
+    world.put("date=2025-06-14/1.json", "a")
+    polls(world, daemon, 1, 30 * 86_400)
+    del world.sink.objects[CHECKPOINT]
+    rebuilt(world)
+    # Whether the cold start would have wanted this partition, the lost checkpoint knew.
+    world.put("date=2025-06-13/1.json", "b")
+    sweeps(world)
+    assert world.rows() == ["a", "b"]
+
+
 def test_without_a_watermark_the_set_is_made_again() -> None:
     world = several(use_watermark=False)
     del world.sink.objects[CHECKPOINT]
@@ -358,6 +373,19 @@ def test_outputs_that_are_nowhere_are_ingested_again_if_nothing_of_them_is_in_th
             world.drain()
     made = rebuilt(world)
     assert [each.judgement for each in made.batches if each.judgement != "done"] == ["again"]
+    world.drain()
+    assert world.rows() == ["a", "b", "c"]
+
+
+def test_a_journal_entry_that_arrives_after_a_takeover_takes_nothing_back() -> None:
+    world, batch = publishing()
+    entry = f"_blizzard/journal/events_main/{batch['batch']}.json"
+    sent = world.sink.objects[entry]
+    world.drain()  # the batch is taken over, and its outputs get names made then
+    assert batch["outputs"][-1]["final"] not in world.sink.objects
+    world.sink.objects[entry] = sent
+    del world.sink.objects[CHECKPOINT]
+    assert rebuilt(world).new == ()
     world.drain()
     assert world.rows() == ["a", "b", "c"]
 

@@ -16,7 +16,7 @@ from typing import Any
 from blizzard_py.core.checkpoint import Fields, parsed
 from blizzard_py.core.errors import NotFound, StateError
 from blizzard_py.core.storage import Storage, join
-from blizzard_py.journal import JOURNAL_FOLDER, first_name
+from blizzard_py.journal import JOURNAL_FOLDER, first_name, latest
 from blizzard_py.letters import original_of, put_away, stem_of
 from blizzard_py.tablelog import listed, read_each
 
@@ -124,7 +124,7 @@ def _journal(
     folder = join(JOURNAL_FOLDER, source_id)
     end = f"{folder}0" if until is None else join(folder, first_name(until))
     start = join(folder, first_name(since)) if since > 0 else f"{folder}/"
-    names = (e.path for e in listed(sink, start, end) if e.path.endswith(".json"))
+    names = (entry.path for _, entry in latest(listed(sink, start, end)))
     for where, raw in read_each(sink, names, concurrency):
         yield Fields(parsed(raw, where), where), where
 

@@ -288,6 +288,8 @@ class Rebuild:
                 wanted = lookback_floor(source.partition_filter, first)
                 if wanted is not None:
                     origin = min(origin or wanted, wanted, key=partition_key)
+                if not known.history and not _any_below(origin, known.listed):
+                    origin = ""  # whatever comes there has come since
         began = min([now, *(record.seen_ts for record in evidence.records[-1:])])
         frame = Frame(
             depth,
@@ -304,6 +306,10 @@ class Rebuild:
         if state.processed is None:
             fresh = [path for path in fresh if is_new(state.progress, path)]
         return tuple(sorted(fresh, key=order_key))
+
+
+def _any_below(origin: str, listed: Iterable[str]) -> bool:
+    return any(order_key(path) < partition_key(origin) for path in listed)
 
 
 def _can_count(path: str) -> bool:

@@ -12,12 +12,13 @@ import datetime as dt
 import json
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import is_hidden, partition_key, split
 from tests.simulation import adaptor
-from tests.simulation.plan import DAY, FLAT_KEYS, TEMPLATES
+from tests.simulation.plan import DAY, FLAT_KEYS, TEMPLATES, source_uri
 from tests.simulation.world import SINK, SourceFile, World
 from tests.simulation.writers import REGIONS
 
@@ -38,9 +39,14 @@ class Cover:
     why: str = ""
 
 
-def _depth_found(world: World) -> int:
+def _final(world: World, key: str) -> Any:
+    """What the checkpoint of the first source says in the end; None if there is none."""
     held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(world.settings, 0))
-    found = None if held is None else json.loads(held.data).get("partition_depth")
+    return None if held is None else json.loads(held.data).get(key)
+
+
+def _depth_found(world: World) -> int:
+    found = _final(world, "partition_depth")
     return world.plan.depth if found is None else int(found)
 
 
@@ -158,6 +164,9 @@ class Covers:
         scans = self._world.scans[uri]
         if not scans:
             return None
+        if self._world.deeds["rebuilt"] and uri == source_uri(0):
+            # Where the start began was in the checkpoint that was lost.
+            return _final(self._world, "origin") or None
         filter_ = adaptor.source_settings(self._world.settings, 0).partition_filter
         return lookback_floor(filter_, scans[0].ended + scans[0].skew)
 

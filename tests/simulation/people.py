@@ -67,6 +67,7 @@ def checkpoint_lost(director: Director, found: Event) -> None:
             world.tell("people: the checkpoint is brought back")
 
     def rebuilt() -> None:
+        world.deeds["rebuilt"] += 1
         commands.run(director, event(0, "rebuild", otherwise=back))
 
     def fresh() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -45,6 +46,9 @@ class Played:
 def played(seeds: Iterable[int]) -> list[Played]:
     """Violations and counts of some seeds."""
     silence()
+    # A run leaves circles behind and little else: looking for them seldom is an eighth faster.
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
     found = []
     for seed in seeds:
         began = time.process_time()

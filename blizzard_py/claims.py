@@ -15,7 +15,7 @@ then, so that no other replay can have taken the file since.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,6 +31,7 @@ from blizzard_py.discovery import (
     check_tracking,
     starting_point,
 )
+from blizzard_py.journal import Ingested
 from blizzard_py.letters import LetterObject
 from blizzard_py.progress import is_below_origin
 from blizzard_py.siblings import BACKFILL, backfills_of, replays_of
@@ -69,7 +70,8 @@ _UNKNOWN = Claim(
 class Claims:
     """What the live daemon, its backfills and earlier replays have to do with files.
 
-    ``replayed`` maps the paths that replays have ingested to their batches.
+    ``replays`` tell what replays have ingested; before an operator had the source start over
+    it counts no more.
     ``now`` is the store's time, from whoever has just written there: the daemon goes by
     it, and a machine's clock may be anywhere. Who only looks has none to give.
     Reads the state as it is now, so make one after the letters were listed.
@@ -77,10 +79,9 @@ class Claims:
     seem to be the live daemon's to do. Raises `StateError`, `StorageError`.
     """
 
-    def __init__(self, live: Parts, replayed: Mapping[str, str], now: float | None = None) -> None:
+    def __init__(self, live: Parts, replays: Iterable[Ingested], now: float | None = None) -> None:
         self._live = live
         self._now = live.clock() if now is None else now
-        self._replayed = replayed
         sink = live.stores.sink
         backfills = backfills_of(sink, live.id)
         # The state first: what it has not finished yet the ledger may have by now.
@@ -100,6 +101,9 @@ class Claims:
         # Before the ledger: what is done in between is still the daemon's then, not unknown.
         self._names = None if live.source.use_watermark else read_names(sink, live.id)
         self._ledger = read_ledger(sink, live.id)
+        self._replayed: dict[str, str] = {}
+        for replay in replays:
+            self._replayed |= replay.batches(self._state.anew_ts)
         self._ledgers = {source_id: read_ledger(sink, source_id) for source_id in backfills}
         self._in_flight = {
             batch.batch for state in (self._state, *self._others) for batch in state.in_flight

@@ -223,10 +223,10 @@ class Ingested:
 
     def since(self, moment: float) -> set[str]:
         """The paths that were ingested after a moment (epoch seconds). Raises as `batches` does."""
-        return {path for path in self.batches() if self._finished[path] > moment}
+        return set(self.batches(moment))
 
-    def batches(self) -> dict[str, str]:
-        """Paths with the batch that ingested them, up to what the journal holds now.
+    def batches(self, since: float = 0.0) -> dict[str, str]:
+        """Paths with the batch that ingested them after a moment, up to what the journal holds.
 
         Reads what is new since the last call. Raises `StateError`, `StorageError`.
         """
@@ -236,4 +236,4 @@ class Ingested:
             done = [path for path, outcome in record.outcomes.items() if outcome == "ingested"]
             self._batches |= dict.fromkeys(done, record.batch)
             self._finished |= dict.fromkeys(done, record.finished_ts)
-        return self._batches
+        return {path: b for path, b in self._batches.items() if self._finished[path] > since}

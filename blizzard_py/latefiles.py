@@ -68,6 +68,11 @@ class LateFiles:
         self._epoch = epoch
         self._loaded = False
 
+    def begin_anew(self, state: SourceState) -> SourceState:
+        """The state with a ledger in which nothing of the journal counts."""
+        self._ledger.load((), self._epoch)
+        return replace(state, ledger=self._ledger.begin_anew())
+
     def go_on(self, state: SourceState) -> SourceState:
         """One slice of the sweep, and what follows from it. A listing that fails is told only.
 

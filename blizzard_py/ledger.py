@@ -74,6 +74,14 @@ class Ledger:
         self._beside.clear()
         return segments
 
+    def begin_anew(self) -> tuple[Segment, ...]:
+        """Nothing of the journal as it is now counts; the segments to save.
+
+        For a source that is told to start over. Its batches count as folded, and nothing of
+        them has been: what comes again is to be ingested, or called late, like a new file.
+        """
+        return self._set.adding(f"{_BATCH}{batch}" for batch in self._journal.batches()) or ()
+
     def look(self) -> None:
         """Take in what the journal has more, for this process only.
 

@@ -319,6 +319,9 @@ class SourcePipeline(SourceView):
         """The state in storage, with batches that a crash left behind brought to their end."""
         sink, source_id = self._stores.sink, self._parts.id
         cold = SourceState(source=self._parts.identity)
+        if self._fresh:
+            # Also for whoever starts next, if we die before we have read the store's clock.
+            cold = replace(cold, anew_ts=self._parts.clock())
         if not self._fresh and not self._file.epoch:
             check_cold_start(self._parts)
         found = self._file.take(
@@ -329,17 +332,21 @@ class SourcePipeline(SourceView):
         state = cold if found is None else whole(sink, source_id, found)
         if (found is None and self._fresh) or self._begins_anew(state):
             state = replace(state, anew_ts=self._clock())
+        self._lateness.load(self._file.epoch)
+        ledger = state.ledger
+        if self._starts_over(state):
+            # What was settled before is not to hide what is late from now on.
+            state = self._lateness.begin_anew(state)
         kept = replace(state, source=self._parts.identity)
         state = clamped(kept, self._clock())
         if found is not None and found.source is None:
             # The original's, or an older release's.
             state = replace(state, progress=observed(state.progress, self._clock()))
-        if state != kept:
+        if state != kept or state.ledger != ledger:
             # Or each start, and each error is one, would begin anew to wait.
             self._save(state)
         self.activity.knows(state)
         self._tracker.load(state.processed or (), self._file.epoch)
-        self._lateness.load(self._file.epoch)
         for batch in state.in_flight:
             state = self._batches.recover(state, batch)
         if not self._source.use_watermark:
@@ -353,6 +360,12 @@ class SourcePipeline(SourceView):
         """Whether this is a scope's start over; its first scan saves that it has begun."""
         anew = self._scope is not None and self._scope.anew
         return anew and state.origin is None and state.progress.state == "Initial"
+
+    def _starts_over(self, state: SourceState) -> bool:
+        """Whether this is an insisted start from nothing that has not done anything yet."""
+        cold = state.origin is None and state.progress.state == "Initial"
+        idle = not (state.in_flight or state.ledger)
+        return bool(state.anew_ts) and cold and idle and not self._parts.suffix
 
     def _checked(self, state: SourceState) -> SourceState:
         self.check(state)

@@ -28,6 +28,7 @@ from blizzard_py.core.watermark import (
     is_new,
     joined,
 )
+from blizzard_py.ledger import Ledger
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.state import SourceState, state_from_json, state_to_json
 from blizzard_py.statefile import whole
@@ -195,8 +196,12 @@ def change(
         )
     after = edit(state)
     if after.progress.state == "Initial":
-        # It starts over: also what replays have ingested comes again.
-        after = replace(after, anew_ts=file.now())
+        # It starts over: also what replays have ingested comes again, and what is late then
+        # is not to look like what was settled before.
+        ledger = Ledger(source.sink, source.id)
+        at = file.now()
+        ledger.load((), file.epoch)
+        after = replace(after, anew_ts=at, ledger=ledger.begin_anew())
     file.save(state_to_json(after, now))
     return backup
 

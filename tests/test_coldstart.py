@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 from pathlib import Path
@@ -16,7 +17,9 @@ from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.siblings import checkpoints
 from blizzard_py.state import checkpoint_path
 from tests.direct_engine import DirectEngine
+from tests.memory_store import Died, Dying
 from tests.pipeline_world import World
+from tests.promise_world import letter_paths, polls, sweeps
 from tests.scenario import Scenario, ndjson
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
@@ -131,3 +134,25 @@ def test_a_backfill_begins_beside_its_source_and_says_what_to_do_without_its_che
     assert "--fresh" not in again.stderr
     scenario.once("penguin")
     assert scenario.ids() == [1, 2, 5, 10]
+
+
+@pytest.mark.parametrize("dies", range(5))
+def test_a_file_that_is_late_after_a_start_from_nothing_has_a_letter(dies: int) -> None:
+    world = World(grace_period_secs=1)
+    for name in ("1", "3", "9"):
+        world.put(f"d=1/{name}.json", name)
+    world.drain()
+    del world.sink.objects[CHECKPOINT]
+    late = world.source.objects.pop("d=1/3.json")
+    dying = Dying(world.sink)
+    dying.arm(dies)
+    with contextlib.suppress(Died):
+        world.drain(SourcePipeline(world.pipeline()._parts, fresh=True))
+    dying = Dying(world.sink)
+    # A death before anything was written leaves no checkpoint, so somebody insists again.
+    daemon = SourcePipeline(world.pipeline()._parts, fresh=True)
+    polls(world, daemon)
+    world.source.objects["d=1/3.json"] = late
+    sweeps(world, daemon)
+    assert letter_paths(world) == ["d=1/3.json"]
+    assert world.rows() == ["1", "1", "3", "9", "9"]

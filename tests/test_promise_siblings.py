@@ -39,7 +39,7 @@ def test_a_source_whose_name_looks_like_a_backfill_settles_nothing_for_its_neigh
     sweeps(world, pipeline)
     assert letter_paths(world) == ["d=1/a.ndjson"]
     assert backfills_of(world.sink, "events_main") == ()
-    assert Claims(world.pipeline()._parts, {}).claim("d=1/a.ndjson").standing == "free"
+    assert Claims(world.pipeline()._parts, []).claim("d=1/a.ndjson").standing == "free"
 
 
 def test_nor_do_the_backfills_of_such_a_source() -> None:
@@ -91,7 +91,7 @@ def test_who_looks_at_names_that_are_put_together_meanwhile_is_not_told_of_a_los
         world.sink.objects, world.source.objects = dict(before), dict(raw)
         calls = 0
         worker = gated(world, gate)
-        claims = Claims(worker._parts, {})
+        claims = Claims(worker._parts, [])
         seen = [claims.claim(path).standing for path in paths]
         assert seen[0] == "rows", wakes
         assert seen[1] in {"waits", "rows"}, wakes
@@ -129,7 +129,7 @@ def test_what_is_folded_and_pruned_while_the_ledger_is_read_is_not_free(
         world.sink.objects = dict(before)
         calls = 0
         parts = gated(world, gate)._parts
-        assert Claims(parts, {}).claim("d=1/a.ndjson").standing == "rows", wakes
+        assert Claims(parts, []).claim("d=1/a.ndjson").standing == "rows", wakes
         if calls < wakes:
             break
     assert not set(journal) & set(world.sink.objects) or calls < wakes

@@ -11,9 +11,13 @@ from blizzard_py import rewind
 from blizzard_py.core.errors import FencedError
 from blizzard_py.core.watermark import Progress
 from blizzard_py.pipeline import SourcePipeline
+from blizzard_py.rebuild import Rebuild
+from blizzard_py.replay import GivenFiles
 from blizzard_py.rewind import EditRefused, Effect
 from blizzard_py.state import Batch, SourceState, state_to_json
 from tests.pipeline_world import World
+from tests.promise_world import letter_paths, polls, sweeps
+from tests.test_replay import ReplayWorld
 
 DAY = "date=2024-01-01"
 BACKUP = "_blizzard/events_main_checkpoint.json.epoch-1.bak"
@@ -225,3 +229,71 @@ def test_names_in_grace_come_again_too_when_a_scan_of_their_own_saw_them(name: s
     world.drain()
     assert world.rows() == sorted(["1", "2", "x", *(p[-6] for p in told.again)])
     assert told.again
+
+
+def started_over() -> ReplayWorld:
+    """The table and the source were emptied, the source is told to start over."""
+    world = ReplayWorld(grace_period_secs=1)
+    for name in ("1", "3", "5", "9"):
+        world.put(f"{DAY}/{name}.json", name)
+    world.put(f"{DAY}/_hidden.json", "hidden")
+    world.drain()
+    replay = world.replay()
+    GivenFiles(replay.live, replay.files, replay.drain).run([f"{DAY}/_hidden.json"])
+    world.now += 100
+    for path in world.published():
+        del world.sink.objects[path]
+    source = world.pipeline()
+    rewind.change(source, rewind.stored(source), rewind.over, world.now)
+    world.now += 10
+    return world
+
+
+def test_a_file_that_is_late_after_a_reset_has_a_letter_and_can_be_taken() -> None:
+    world = started_over()
+    late = world.source.objects.pop(f"{DAY}/3.json")
+    daemon = polls(world)
+    assert world.rows() == ["1", "5", "9"]
+    world.source.objects[f"{DAY}/3.json"] = late
+    sweeps(world, daemon)
+    assert letter_paths(world) == [f"{DAY}/3.json"]
+    replay = world.replay()
+    given = GivenFiles(replay.live, replay.files, replay.drain)
+    told = given.run([f"{DAY}/3.json", f"{DAY}/_hidden.json"])
+    assert [file.state for file in told.files] == ["ingested", "ingested"]
+    told = given.run([f"{DAY}/_hidden.json"])
+    assert [file.state for file in told.files] == ["refused"]
+    sweeps(world, daemon)
+    assert world.rows() == ["1", "3", "5", "9", "hidden"]
+
+
+@pytest.mark.parametrize("done", [[], ["1.json"], ["1.json", "5.json"]])
+def test_a_rebuild_after_a_reset_counts_what_was_done_since(done: list[str]) -> None:
+    world = started_over()
+    held = {
+        path: world.source.objects.pop(path)
+        for path in list(world.source.objects)
+        if path.rpartition("/")[2] not in done
+    }
+    if done:
+        polls(world)
+    world.source.objects.update(held)
+    job = Rebuild(world.pipeline()._parts)
+    made = job.plan(None)
+    assert len(made.new) == 4 - len(done)
+    job.write(made)
+    sweeps(world)
+    assert world.rows() == ["1", "3", "5", "9"]
+
+
+def test_a_rebuild_after_a_reset_without_a_watermark() -> None:
+    world = World(use_watermark=False)
+    for name in ("a", "b"):
+        world.put(f"{name}.json", name)
+    world.drain()
+    source = world.pipeline()
+    rewind.change(source, rewind.stored(source), rewind.over, world.now)
+    job = Rebuild(world.pipeline()._parts)
+    job.write(job.plan(None))
+    world.drain()
+    assert world.rows() == ["a", "a", "b", "b"]

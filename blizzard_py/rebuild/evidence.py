@@ -13,7 +13,7 @@ from blizzard_py import processed
 from blizzard_py.batch import Parts
 from blizzard_py.core import checkpoint
 from blizzard_py.core.storage import Storage, join
-from blizzard_py.journal import JOURNAL_FOLDER, KEPT_SECS, Journal, Record, first_name
+from blizzard_py.journal import JOURNAL_FOLDER, KEPT_SECS, Ingested, Journal, Record, first_name
 from blizzard_py.ledger import Ledger
 from blizzard_py.letters import put_away
 from blizzard_py.processed import Segment
@@ -65,14 +65,35 @@ class Evidence:
         self._journal = Journal(self._sink, parts.id, parts.concurrency)
         self._written = dict(self._journal.written())
         self.batches = sorted(self._written)
-        self.records: list[Record] = list(self._journal.read(self.batches))
-        self.segments = processed.found(self._sink, f"{STATE_FOLDER}/{parts.id}_ledger")
-        self.set_segments = processed.found(self._sink, self.set_folder_of(parts.id))
+        self._found = [
+            processed.found(self._sink, folder)
+            for folder in (f"{STATE_FOLDER}/{parts.id}_ledger", self.set_folder_of(parts.id))
+        ]
+        self.segments, self.set_segments = map(self._counting, self._found)
         self._set = processed.load(self._sink, self.set_folder_of(parts.id), self.set_segments)
         self.ledger = Ledger(self._sink, parts.id, parts.concurrency)
         self.ledger.load(self.segments)
         self.ledger.look()
         self._siblings = siblings_of(self._sink, parts.id)
+        self.records: list[Record] = [
+            record for record in self._journal.read(self.batches) if self._counts(record)
+        ]
+
+    @property
+    def _anew_ts(self) -> float:
+        return 0.0 if self._state is None else self._state.anew_ts
+
+    def _counting(self, found: tuple[Segment, ...]) -> tuple[Segment, ...]:
+        """The segments that tell what is done: all, or since a start over those that it names."""
+        if self._state is None or not self._anew_ts:
+            return found
+        named = {s.name for s in (*self._state.ledger, *(self._state.processed or ()))}
+        return tuple(segment for segment in found if segment.name in named)
+
+    def _counts(self, record: Record) -> bool:
+        """Whether a batch is not one from before a start over, of which nothing is left."""
+        settled = record.settled
+        return not self._anew_ts or not settled or len(self.unsettled(settled)) < len(settled)
 
     @staticmethod
     def set_folder_of(source_id: str) -> str:
@@ -85,14 +106,17 @@ class Evidence:
 
     def epochs(self) -> int:
         """The highest epoch that anything of the source was written in."""
-        names = [segment.name for segment in (*self.segments, *self.set_segments)]
+        names = [segment.name for found in self._found for segment in found]
         staged = (path.split("/")[0] for path in self._staged_paths())
         return max(
             (*map(processed.epoch_of, names), *(int(e) for e in staged if e.isdigit())), default=0
         )
 
     def elsewhere(self, paths: Sequence[str]) -> set[str]:
-        """Those of the paths that a replay or a backfill has settled, or has still to do."""
+        """Those of the paths that a replay or a backfill has settled, or has still to do.
+
+        After a start over what they had settled before comes again, as it does with a poll.
+        """
         left = list(paths)
         taken: set[str] = set()
         for source_id in self._siblings:
@@ -100,7 +124,11 @@ class Evidence:
             state = checkpoint.load(self._sink, path, state_from_json)
             if state is not None:
                 taken.update(under_way(state))
-            left = read_ledger(self._sink, source_id).not_settled(left)
+            if self._anew_ts:
+                width = self._parts.concurrency
+                taken |= Ingested(self._sink, source_id, width).since(self._anew_ts)
+            else:
+                left = read_ledger(self._sink, source_id).not_settled(left)
         return set(paths).difference(left) | taken.intersection(paths)
 
     # -- batches that may not be finished ----------------------------------------

@@ -202,6 +202,8 @@ class Rebuild:
             for path in record.settled
             if _can_count(path)
         }
+        for path in evidence.unsettled(list(journaled)):
+            del journaled[path]  # from before a start over
         own = frozenset(journaled).union(set(paths).difference(evidence.unsettled(paths)))
         history = frozenset(evidence.ledger.in_history(paths)) - own
         done = dict.fromkeys(own | history | evidence.elsewhere(paths), 0.0) | journaled
@@ -246,6 +248,7 @@ class Rebuild:
             window=window if source.use_watermark else (),
             processed=None if source.use_watermark else evidence.set_segments,
             source=self._parts.identity,
+            anew_ts=before.anew_ts,
         )
         if not source.use_watermark:
             return state

@@ -113,8 +113,8 @@ class GivenFiles:
         if ledger is not None and paths:
             state, now = ledger.open(), ledger.now()
         sink = self.live.stores.sink
-        replayed = Ingested(sink, self.files.id, self.live.concurrency).batches()
-        claims = Claims(self.live, replayed, now)
+        replays = [Ingested(sink, self.files.id, self.live.concurrency)]
+        claims = Claims(self.live, replays, now)
         told: list[Told] = []
         entries: list[Entry] = []
         for path in paths:

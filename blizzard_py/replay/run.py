@@ -83,7 +83,7 @@ class Replay:
     def preview(self, chosen: Iterable[LetterObject]) -> Iterator[Outcome]:
         """What `run` would do with each object. Writes nothing."""
         self._totals()  # raises where a checkpoint is lost, as for `run`
-        claims = Claims(self.live, self._replayed())
+        claims = Claims(self.live, self._journals)
         for found in chosen:
             try:
                 claims.check_batch(found)
@@ -149,7 +149,7 @@ class Replay:
             ledger = Ledger(parts)
             # Ours first: what another replay took until now is seen below.
             state = ledger.open()
-            claims = Claims(self.live, self._replayed(), ledger.now())
+            claims = Claims(self.live, self._journals, ledger.now())
             claims.check_batch(found)
             if found.id in state.letters:
                 yield Outcome(found.id, found.kind, "replayed")
@@ -182,11 +182,6 @@ class Replay:
             sum(totals.quarantined for totals in found),
             sum(totals.rows for totals in found),
         )
-
-    def _replayed(self) -> dict[str, str]:
-        """Paths that replays have ingested, with the batch."""
-        files, records = (journal.batches() for journal in self._journals)
-        return {**files, **records}
 
 
 def drain_taken(parts: Parts, drain: Drain) -> int:

@@ -270,7 +270,9 @@ def discover(
 class Places:
     """Which partitions are looked at, and what lies in the others.
 
-    Left alone until then: partitions named by a time ahead of now. Beside partitions
+    Left alone until then: partitions named by a time ahead of now. But one in which
+    something is done is looked at, whatever settings or clock say by now: scans go on behind
+    its names, and would leave behind what nobody looked at. Beside partitions
     that are named by a time, families of others and new families of such (see
     `family_of`) are looked at up to `max_tracked_partitions`: a few tiny objects must not
     take the place of what writers write. ``found`` are paths that tell, besides what is
@@ -291,7 +293,7 @@ class Places:
         self._families = {_kind_of(partition) for partition in tracked}
         partitions = {split(path, self._depth)[0] for path in found}
         self._timed = any(map(is_timed, (*tracked, *partitions)))
-        self._known: dict[str, bool] = {"": True}
+        self._known = {"": True, **dict.fromkeys(tracked, True)}
         self._count = 0
         self._first: str | None = None
 

@@ -261,3 +261,26 @@ def test_copied_files_with_yesterdays_time_are_ingested_within_grace() -> None:
     sweeps(world, polls(world, pipeline))
     assert world.rows() == ["a", "b", "c"]
     assert letter_paths(world) == []
+
+
+@pytest.mark.parametrize("change", ["max_ahead_secs", "clock"])
+def test_a_partition_with_something_done_is_looked_at_when_its_time_lies_ahead_again(
+    change: str,
+) -> None:
+    world = World(grace_period_secs=3600)
+    tomorrow = dt.datetime.fromtimestamp(world.now + DAY, dt.UTC).strftime("date=%Y-%m-%d")
+    at(world, "date=2024-01-01/1.json", "today's")
+    at(world, f"{tomorrow}/5.json", "5")
+    poll(world)
+    world.now += 60
+    if change == "clock":
+        world.now -= 2 * DAY
+    else:
+        world.settings["max_ahead_secs"] = 0
+    daemon = poll(world)
+    at(world, f"{tomorrow}/3.json", "3")
+    for _ in range(4):
+        world.now += 1800
+        poll(world, daemon)
+    sweeps(world, daemon)
+    assert (world.rows(), letter_paths(world)) == (["3", "5", "today's"], [])

@@ -140,7 +140,9 @@ class LateFiles:
             sweep = Sweep(began=sweep.began, whole=True, noted=True)
             listed = self._sweep.over()
             now = self._upkeep.clock()
-            if listed is not None:
+            if not self._sweep.has_outgrown:
+                state = self._noted(state, self._ledger.spare())
+            elif listed is not None:
                 state = self._noted(state, self._ledger.forget(listed, now))
             self._log.info("late_sweep_done")
         return replace(state, sweep=sweep)

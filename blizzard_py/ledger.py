@@ -120,6 +120,13 @@ class Ledger:
         batches = digests_of(f"{_BATCH}{batch}" for batch in self._journal.batches())
         return self._set.forgetting(np.concatenate([listed, batches]), now)
 
+    def spare(self) -> tuple[Segment, ...] | None:
+        """A sweep did not find that it outgrows the source: nothing is on its way to be forgotten.
+
+        Else what one listing lacked years ago could go with the next that lacks it. Then `saved`.
+        """
+        return self._set.sparing()
+
     @staticmethod
     def digests_listed(paths: Sequence[str]) -> Digests:
         """What `forget` has to know of files that are there."""

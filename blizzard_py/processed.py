@@ -154,10 +154,8 @@ class ProcessedSet:
         `FORGET_SECS` later; a file that comes back after that is a new file.
         """
         mark = self._missing
-        names = () if mark is None else (mark.segment.name,)
-        unmarked = Change(self._parts, _NONE, None, names)
         if not len(listed) or len(self) <= 2 * len(listed) + TAIL:
-            return None if mark is None else unmarked
+            return self.sparing()
         if mark is None:
             return Change(self._parts, self._absent(listed), now, ())
         if now - (mark.segment.missing_since or 0.0) < FORGET_SECS:
@@ -165,10 +163,15 @@ class ProcessedSet:
         everything = np.sort(np.concatenate([one.digests for one in self._parts]))
         gone = _among(everything, self._absent(listed)) & _among(everything, mark.digests)
         if not gone.any():
-            return unmarked
-        return Change(
-            (), everything[~gone], None, (*(one.segment.name for one in self._parts), *names)
-        )
+            return self.sparing()
+        replaced = (*(one.segment.name for one in self._parts), mark.segment.name)
+        return Change((), everything[~gone], None, replaced)
+
+    def sparing(self) -> Change | None:
+        """The change that follows where no name is to be dropped: those missed are not noted."""
+        if self._missing is None:
+            return None
+        return Change(self._parts, _NONE, None, (self._missing.segment.name,))
 
     def _absent(self, listed: Digests) -> Digests:
         there = np.sort(listed)

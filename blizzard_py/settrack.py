@@ -56,6 +56,10 @@ class SetTracker:
         """Names that have vanished from the source for good are let go of; then `saved`."""
         return self._applied(self._loaded().forgetting(listed, now))
 
+    def sparing(self) -> tuple[Segment, ...] | None:
+        """A listing shows that no name is to be dropped; then `saved`."""
+        return self._applied(self._loaded().sparing())
+
     def saved(self) -> None:
         """The segments are in the checkpoint: remove those it no longer names."""
         while self._replaced:

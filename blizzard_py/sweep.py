@@ -137,10 +137,14 @@ class LateSweep:
         """The sweep is over: what it listed, if all of it was kept, for the ledger to forget by."""
         listed, files = self._listed, self._files
         self._listed = self._files = None
-        if files is None:  # another process listed the beginning
-            return None
-        self._forgetting = self._ledger.outgrows(files)
+        # Where another process listed the beginning nobody knows.
+        self._forgetting = files is not None and self._ledger.outgrows(files)
         return None if listed is None else np.concatenate(listed)
+
+    @property
+    def has_outgrown(self) -> bool:
+        """Whether the sweep that is over found that the ledger outgrows the source."""
+        return self._forgetting
 
     def _sorted(self, state: SourceState, wanted: Sequence[Entry], cursor: str | None) -> Slice:
         queued = {entry.path for entry in state.queue}

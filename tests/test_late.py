@@ -636,3 +636,38 @@ def test_a_name_that_is_listed_stays_in_the_ledger_whatever_ending_counts_today(
     days(3)
     assert world.rows() == expected
     assert ledger_of(world).settled_as("d=1/00007.ndjson") == "rows"
+
+
+def test_a_source_that_shows_little_now_and_again_later_is_not_forgotten() -> None:
+    # A disk is half there for some days, twice, a month apart; daemons start in between.
+    world = World(
+        late_files="ingest",
+        grace_period_secs=1,
+        checkpoint=CheckpointSettings(interval_files=5000),
+    )
+    world.source.page_keys = world.sink.page_keys = 1000
+    for number in range(4200):
+        world.put(f"d=1/{number:05}.ndjson", f"{number:05}")
+    world.drain()
+    expected = world.rows()
+
+    def days(count: int) -> None:
+        pipeline = world.pipeline()
+        for _ in range(count):
+            world.now += DAY + 100
+            world.drain(pipeline)
+
+    def half_there() -> None:
+        held = dict(world.source.objects)
+        for path in list(held)[:-5]:
+            del world.source.objects[path]
+        days(3)
+        world.source.objects.update(held)
+
+    half_there()
+    assert any("missing_since" in segment for segment in world.checkpoint()["ledger"])
+    days(30)
+    assert not any("missing_since" in segment for segment in world.checkpoint()["ledger"])
+    half_there()
+    days(3)
+    assert world.rows() == expected

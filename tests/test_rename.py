@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -359,6 +359,44 @@ def test_names_and_place_may_change_together_and_deaths_cost_nothing() -> None:
         if not died:
             break
         at += 1
+
+
+def test_a_letter_that_is_written_while_the_files_move_is_rewritten_or_never_written() -> None:
+    world = MovingWorld()
+    daemon = world.drain()
+    parts = moved(world)
+    world.put(f"{DAY}/9.json", "bad")
+
+    def goes_on(op: str, path: str) -> None:
+        if op == "remove" and path.endswith(".moving.tmp"):  # a letter is rewritten
+            world.dlq.after_mutation = lambda _op, _path: None
+            with suppress(FencedError):
+                daemon.cycle(threading.Event())
+
+    world.dlq.after_mutation = goes_on
+    Rename(parts, "events_main", "mem://raw").run()
+    world.drain(SourcePipeline(parts))
+    places = {letter["path"].rpartition("/date")[0] for letter in world.letters()}
+    assert places == {"mem://moved", "mem://dlq/events_main~records"}
+
+
+def test_the_same_command_rewrites_a_letter_that_comes_back_with_the_old_place() -> None:
+    world = MovingWorld()
+    parts = moved(world)
+    letter = next(path for path in world.dlq.objects if ".records" not in path)
+    before = world.dlq.objects[letter]
+    Rename(parts, "events_main", "mem://raw").run()
+    world.dlq.objects[letter] = before
+    replay = Replay(
+        parts,
+        file_parts(parts, world.replays),
+        record_parts(parts, world.replays, world.records),
+        world.drained,
+    )
+    [told] = [o for o in replay.run(world.open_letters()).outcomes if o.state == "refused"]
+    assert "--moved-from" in told.error
+    Rename(parts, "events_main", "mem://raw").run()
+    assert {o.state for o in replay.run(world.open_letters()).outcomes} == {"replayed"}
 
 
 def test_a_place_without_the_newest_files_is_another_place() -> None:

@@ -202,8 +202,12 @@ class Rename:
     # -- another place ---------------------------------------------------------------
 
     def _readdress(self, plan: Renamed) -> None:
-        """The same names over files that have moved: letters first, the live checkpoint last."""
-        copy_letters(self._dlq, self._new, self._new, self._heads(plan))
+        """The same names over files that have moved.
+
+        All are fenced before letters are rewritten, so that nobody writes one with the old
+        place meanwhile; the live checkpoint is saved last, and until then all is done again.
+        """
+        taken: list[tuple[FencedFile, dict[str, Any]]] = []
         for source_id in (*plan.runs, self._new):
             file = FencedFile(self._sink, checkpoint_path(source_id))
             document: dict[str, Any] | None = file.take(lambda found, _where: found, {})
@@ -211,13 +215,17 @@ class Rename:
                 raise RenameRefused(f"{self._where(source_id)} is gone; bring it back")
             if source_id == self._new:
                 self._check(state_from_json(document, self._where(source_id)))
-            file.save(readdressed(document, self._identity_of(source_id, document)))
+            taken.append((file, readdressed(document, self._identity_of(source_id, document))))
+        copy_letters(self._dlq, self._new, self._new, self._heads(plan))
+        for file, document in taken:
+            file.save(document)
 
     def _heads(self, plan: Renamed) -> list[tuple[str, str]]:
         """Which beginnings of letters' URIs become which."""
-        if plan.old_uri in {None, plan.new_uri}:
-            return []
-        return [(f"{plan.old_uri}/", f"{plan.new_uri}/")]
+        # The operator's word counts as well: also where the state was taken over before, for
+        # letters that somebody who was paused has brought back.
+        places = {plan.old_uri, self._moved_from and normalize_uri(self._moved_from)}
+        return [(f"{old}/", f"{plan.new_uri}/") for old in places - {None, plan.new_uri} if old]
 
     # -- what both need --------------------------------------------------------------
 

@@ -105,7 +105,8 @@ class LetterFiles:
         root = f"{parts.stores.source.uri}/"
         if not letter.uri.startswith(root):
             raise ReplayRefused(
-                f"{letter.uri} is not below {root}; put source_uri back for the replay, or bring"
+                f"{letter.uri} is not below {root}; if the source's files were moved from there,"
+                " run `blizzard rename` with --moved-from again, which rewrites letters; else bring"
                 " the file to the source under a new name and move the letter away"
             )
         return letter.uri.removeprefix(root)

@@ -26,11 +26,13 @@ from blizzard_py.core.watermark import (
     Lowest,
     Progress,
     Scanned,
+    cut,
     finished,
     partition_key,
+    retimed,
     split,
+    times_of,
 )
-from blizzard_py.core.watermark import clamped as clamped_progress
 from blizzard_py.core.watermark import settled as settled_progress
 from blizzard_py.state import Batch, PlannedOutput, Retry, SourceState, Totals
 
@@ -353,10 +355,11 @@ def _replaced(state: SourceState, old: Batch, new: Batch) -> SourceState:
 
 def clamped(state: SourceState, now: float) -> SourceState:
     """The state with no time after ``now``: a clock was wrong, so waiting begins anew."""
+    times = cut((*times_of(state.progress), *(seen for _, seen in state.window)), now)
     return replace(
         state,
-        progress=clamped_progress(state.progress, now),
-        window=tuple((batch, min(seen, now)) for batch, seen in state.window),
+        progress=retimed(state.progress, times),
+        window=tuple((batch, times.get(seen, seen)) for batch, seen in state.window),
         retries={
             path: replace(retry, after=min(retry.after, now + RETRY_SECS[1]))
             for path, retry in state.retries.items()

@@ -297,3 +297,24 @@ def test_a_rebuild_after_a_reset_without_a_watermark() -> None:
     job.write(job.plan(None))
     world.drain()
     assert world.rows() == ["a", "a", "b", "b"]
+
+
+def test_names_that_a_set_watermark_keeps_come_once_also_when_the_clock_is_put_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Of more names in grace than this the checkpoint leaves to the journal what it has.
+    monkeypatch.setattr("blizzard_py.state.INLINE_NAMES", 3)
+    world = World(grace_period_secs=3600)
+    for number in range(4):
+        world.put(f"{DAY}/{number}.json", str(number))
+    polls(world)
+    world.put("date=2024-01-02/1.json", "skipped")
+    set_to(world, "1.json", "date=2024-01-02")
+    world.put(f"{DAY}/7.json", "7")
+    polls(world)
+    world.now -= 7200
+    daemon = polls(world)
+    world.put(f"{DAY}/8.json", "8")
+    polls(world, daemon)
+    polls(world)
+    assert world.rows() == ["0", "1", "2", "3", "7", "8"]

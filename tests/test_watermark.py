@@ -525,3 +525,11 @@ def test_a_listing_jumps_over_hidden_directories() -> None:
     found = scan(storage, Progress(), lambda _path: True, 1)
     assert [e.path for e in found.entries] == ["A/a", "date=1/a"]
     assert found.requests <= 6
+
+
+def test_times_that_a_wrong_clock_noted_stay_apart_and_in_order() -> None:
+    done = {"a": NOW - 1, "b": NOW + 9, "c": NOW + 7, "d": NOW + 7, "e": NOW + 1e6}
+    progress = Progress(depth=1, partitions={"d=1": PartitionProgress("e", None, done)})
+    found = clamped(progress, NOW).partitions["d=1"].done
+    assert found["a"] == NOW - 1
+    assert NOW - 0.001 < found["c"] == found["d"] < found["b"] < found["e"] == NOW

@@ -41,6 +41,8 @@ State = Literal["Initial", "Active", "Idle"]
 
 # Stores tell times in whole seconds, and our clock is read from one.
 CLOCK_STEP_SECS = 1.0
+# As little as times of our day can lie apart, and a million of them within that step.
+_APART_SECS = 1e-6
 
 # The key of the lowest pending name of a partition, None if nothing of it is pending.
 Lowest: TypeAlias = Callable[[str], bytes | None]
@@ -323,10 +325,30 @@ def observed(progress: Progress, now: float) -> Progress:
 
 def clamped(progress: Progress, now: float) -> Progress:
     """The progress with no name seen after ``now``: a clock was wrong, so grace begins anew."""
-    if all(at <= now for known in progress.partitions.values() for at in known.done.values()):
+    return retimed(progress, cut(times_of(progress), now))
+
+
+def times_of(progress: Progress) -> set[float]:
+    """When the names that are remembered were first seen."""
+    return {at for known in progress.partitions.values() for at in known.done.values()}
+
+
+def cut(times: Iterable[float], now: float) -> dict[float, float]:
+    """What becomes of times after ``now``: now, or just before.
+
+    They stay apart and in their order, for names are told by them: which of them a
+    checkpoint lists, and which it leaves to a journal.
+    """
+    ahead = sorted({at for at in times if at > now}, reverse=True)
+    return {at: now - place * _APART_SECS for place, at in enumerate(ahead)}
+
+
+def retimed(progress: Progress, times: Mapping[float, float]) -> Progress:
+    """The progress with other times in the place of these."""
+    if not times:
         return progress
     partitions = {
-        partition: replace(known, done={name: min(at, now) for name, at in known.done.items()})
+        partition: replace(known, done={name: times.get(at, at) for name, at in known.done.items()})
         for partition, known in progress.partitions.items()
     }
     return replace(progress, partitions=partitions)

@@ -10,7 +10,8 @@ out of what the live daemon has done or will do:
   range that reaches into it is refused, unless told to *replay*; then files
   that the live daemon has done are ingested again, on purpose, also those that
   a replay or ``blizzard ingest`` had brought, and those that it has still to do
-  are left to it;
+  are left to it. What either has taken since is asked once files are claimed
+  (`blizzard_py.outofturn`);
 * a file that the live daemon has settled as a late one is its, ingested or in its
   dead letters; so is one that it has still to do;
 * a range that overlaps with another backfill's is refused, unless told to replay.

@@ -6,7 +6,7 @@ See `blizzard_py.pipeline` for the steps and why their order makes it exactly-on
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -31,6 +31,8 @@ from blizzard_py.state import Batch, Identity, PlannedOutput, SourceState
 from blizzard_py.tablelog import delta_versions
 from blizzard_py.tolerance import Tolerance
 
+# The stage of a file that was left to another run, as its outcome says.
+LEFT_STAGE = "left"
 # How many bad files a log line names.
 _EXAMPLES = 5
 
@@ -108,12 +110,14 @@ class Upkeep:
     """What the batches of a source need of the one that owns its checkpoint.
 
     ``save`` makes a state durable before it is acted on, ``clock`` tells the time by
-    which files wait, ``epoch`` in which epoch of the checkpoint it is.
+    which files wait, ``epoch`` in which epoch of the checkpoint it is. ``others`` tells
+    which files of a batch that is saved are another run's, and why.
     """
 
     save: Callable[[SourceState], SourceState]
     clock: Callable[[], float]
     epoch: Callable[[], int]
+    others: Callable[[SourceState, Sequence[Entry]], Mapping[str, str]]
 
 
 class BatchRunner:
@@ -128,6 +132,7 @@ class BatchRunner:
         self._save = upkeep.save
         self._now = upkeep.clock
         self._epoch = upkeep.epoch
+        self._others = upkeep.others
         self._sink = parts.stores.sink
         self._journal = Journal(self._sink, parts.id, parts.concurrency)
         self._letters = DeadLetters(parts.stores.dlq, parts.letters_id, parts.stores.source.uri)
@@ -167,7 +172,7 @@ class BatchRunner:
         if batch.phase == "running":
             state, again = restarted(state, batch)
             self._save(state)
-            state, ready, started = self.prepare(state, self.start(again))
+            state, ready, started = self.prepare(state, self.start(state, again))
             self._save(state)
             self._letters.drop_earlier(ready)
             return self.finish(state, ready, started, hold_all)
@@ -205,8 +210,8 @@ class BatchRunner:
         """Remove what earlier epochs staged; nothing of it may be waiting any more."""
         clear_older(self._sink, self._parts.id, self._epoch())
 
-    def start(self, batch: Batch) -> Ingesting:
-        """Step 2 begins, in a thread of its own. The batch is in the checkpoint as ``running``."""
+    def start(self, state: SourceState, batch: Batch) -> Ingesting:
+        """Step 2 begins, in a thread of its own. ``state`` is saved, with the batch ``running``."""
         self._log.info(
             "batch_started",
             batch=batch.batch,
@@ -220,7 +225,7 @@ class BatchRunner:
         # One job at a time: while it runs, the caller publishes the batch before.
         self._job = prefix
         return Ingesting(
-            batch, parts.clock(), self._thread.submit(self._ingest_batch, batch, prefix)
+            batch, parts.clock(), self._thread.submit(self._ingest_batch, state, batch, prefix)
         )
 
     def prepare(self, state: SourceState, ingesting: Ingesting) -> tuple[SourceState, Batch, float]:
@@ -250,7 +255,7 @@ class BatchRunner:
                 examples=[f"{file.path}: {file.error}" for file in bad[:_EXAMPLES]],
             )
         for file in finished:
-            if file.outcome != "ingested":
+            if file.outcome not in {"ingested", "reported"}:
                 log.warning(
                     "file_failed",
                     outcome=file.outcome,
@@ -315,13 +320,14 @@ class BatchRunner:
         self._tracker.saved()
         return saved
 
-    def _ingest_batch(self, batch: Batch, prefix: str) -> IngestResult:
-        result = self._ingest(batch, prefix)
+    def _ingest_batch(self, state: SourceState, batch: Batch, prefix: str) -> IngestResult:
+        # Asked now that they are ours by a save, and not before: see `blizzard_py.outofturn`.
+        result = self._ingest(batch, self._others(state, batch.files), prefix)
         self._activity.batch_enters(batch, "prepare")
         return result
 
-    def _ingest(self, batch: Batch, prefix: str) -> IngestResult:
-        files, lost = self._placed(batch)
+    def _ingest(self, batch: Batch, theirs: Mapping[str, str], prefix: str) -> IngestResult:
+        files, lost = self._placed(batch, theirs)
         if not files:
             return IngestResult((), tuple(lost), 0)
         job = IngestJob(
@@ -337,14 +343,21 @@ class BatchRunner:
             self._log.info("rows_dropped", batch=batch.batch, rows=result.rows_dropped)
         return replace(result, files=(*result.files, *lost))
 
-    def _placed(self, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
-        """The batch's files with their table directories, and those that have none."""
+    def _placed(
+        self, batch: Batch, theirs: Mapping[str, str]
+    ) -> tuple[list[JobFile], list[FinishedFile]]:
+        """The batch's files with their table directories; those that have none or are others'."""
         template = self._parts.ingest.partition_template
         source_filter = self._parts.source.partition_filter
         source_template = source_filter.prefix_template if source_filter else None
         files: list[JobFile] = []
         lost: list[FinishedFile] = []
         for entry in batch.files:
+            if entry.path in theirs:
+                lost.append(
+                    FinishedFile(entry.path, "reported", error=theirs[entry.path], stage=LEFT_STAGE)
+                )
+                continue
             try:
                 place = partition_of(entry.path, template, source_template) if template else ""
             except PartitionError as error:

@@ -45,6 +45,8 @@ KEPT_SECS = 30 * 86_400
 
 # Objects that are read and held at the same time.
 _READ_TOGETHER = 64
+# Stores tell times in whole seconds, and a daemon counts on from one of them.
+_SLACK_SECS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +230,11 @@ class Ingested:
     def batches(self, since: float = 0.0) -> dict[str, str]:
         """Paths with the batch that ingested them after a moment, up to what the journal holds.
 
-        Reads what is new since the last call. Raises `StateError`, `StorageError`.
+        Reads what is new since the last call, and of what was written before the moment
+        nothing: a batch is committed, then written down. Raises `StateError`, `StorageError`.
         """
-        fresh = [batch for batch in self._journal.batches() if batch not in self._read]
+        written = self._journal.written()
+        fresh = [b for b, at in written if at >= since - _SLACK_SECS and b not in self._read]
         for record in self._journal.read(fresh):
             self._read.add(record.batch)
             done = [path for path, outcome in record.outcomes.items() if outcome == "ingested"]

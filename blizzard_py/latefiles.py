@@ -23,9 +23,9 @@ from blizzard_py.ledger import Ledger
 from blizzard_py.outofturn import OutOfTurn
 from blizzard_py.processed import Segment
 from blizzard_py.progress import begun
-from blizzard_py.siblings import backfills_of, siblings_of
-from blizzard_py.state import Batch, SourceState, Sweep, under_way
-from blizzard_py.statefile import read_ledger, read_state
+from blizzard_py.siblings import siblings_of
+from blizzard_py.state import Batch, SourceState, Sweep
+from blizzard_py.statefile import read_ledger
 from blizzard_py.sweep import (
     LateSweep,
     Slice,
@@ -119,11 +119,8 @@ class LateFiles:
 
         What one of them has taken and not finished is neither, for now.
         """
-        taken = {entry.path for entry in self._out_of_turn.unfinished(late)}
         # Their states first: what these have not finished yet the ledgers may have by now.
-        for source_id in backfills_of(self._sink, self._parts.id) if late else ():
-            state = read_state(self._sink, source_id)
-            taken.update(() if state is None else under_way(state))
+        taken = self._out_of_turn.unfinished(late)
         late = [entry for entry in late if entry.path not in taken]
         paths = [entry.path for entry in late]
         for source_id in siblings_of(self._sink, self._parts.id) if paths else ():

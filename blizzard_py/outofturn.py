@@ -1,66 +1,99 @@
-"""Files that a replay or ``blizzard ingest`` has taken and that a poll may still come upon.
+"""Files that two runs of a source may come upon, and how each of them ends up with one.
 
-Mostly these lie where no poll looks. But ``blizzard ingest`` also takes files whose
-partition is kept apart until its time has come, or whose ending does not count with
-today's configuration; later they look new. So whoever has found files asks here before
-they are begun: what is queued at the replay or ingested by it is passed without a row.
+A source has several runs beside each other: the live daemon, backfills, the replay of whole
+files (also ``blizzard ingest``). Mostly what they do lies apart, and whose a file is was asked
+before it was taken (`blizzard_py.claims`, `blizzard_py.backfill`). But between that answer and
+the save that takes the file another run may take it as well: a late sweep queues what a
+backfill is about to read, an operator names a file whose partition is looked at by now.
 
-The other half is `blizzard_py.claims`: a file that polls look at, or will within the
-hour, is the live daemon's. Between the two a file is always somebody's.
+So each run claims first and asks afterwards, and of two at least the later one sees the other's
+claim. A claim is a save: a file is in the ``queue`` or in a batch that is ``running``. Then
+
+* who finds files by scans (the live daemon and backfills) asks once its batch is saved, and
+  leaves out what another run has queued, has under way, or has ingested since
+  (`OutOfTurn.theirs`);
+* who has files in a queue (late ones, and those of a replay) lets those wait that a run which
+  finds them by scans has under way (`OutOfTurn.waiting`), and once that has ended leaves out
+  what it has ingested.
+
+Scans give way and queues wait, so a file that both have claimed is never left by both.
+A file that is left out is settled without a row; the other's ledger says what came of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from blizzard_py.batch import Parts
 from blizzard_py.core import checkpoint
-from blizzard_py.core.model import Entry, FinishedFile
+from blizzard_py.core.model import Entry
 from blizzard_py.journal import Ingested
-from blizzard_py.siblings import replays_of
-from blizzard_py.state import Batch, SourceState, checkpoint_path, state_from_json, under_way
+from blizzard_py.siblings import BACKFILL, RECORDS_SUFFIX, backfills_of, replays_of
+from blizzard_py.state import SourceState, checkpoint_path, state_from_json, under_way
+from blizzard_py.statefile import read_ledger
+
+_BY_REPLAY = "a replay or `blizzard ingest` has taken it"
+_BY_LIVE = "the live daemon has taken it"
 
 
 class OutOfTurn:
-    """What the replay of one source has taken. A request per question while it never ran."""
+    """What the other runs of a source have to do with the files of the one that ``parts`` are of.
+
+    A request or two per question while no other ever ran. All raise `StateError`, `StorageError`.
+    """
 
     def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self._sink = parts.stores.sink
-        self._replay_id = replays_of(parts.letters_id)[0]
-        self._is_replay = parts.is_replay
-        self._ingested = Ingested(self._sink, self._replay_id, parts.concurrency)
+        self._live_id = parts.letters_id
+        self._replay_id = replays_of(self._live_id)[0]
+        self._is_backfill = parts.suffix.startswith(BACKFILL)
+        self._replayed = Ingested(self._sink, self._replay_id, parts.concurrency)
+        self._lived = Ingested(self._sink, self._live_id, parts.concurrency)
 
-    def among(self, entries: Sequence[Entry], anew_ts: float) -> list[Entry]:
-        """Those of the files that are the replay's, done or not.
+    def theirs(self, state: SourceState, entries: Sequence[Entry]) -> dict[str, str]:
+        """Those of the files that are another run's, with the reason; ``state`` claims them all.
 
-        Done before ``anew_ts`` they are not: then an operator had the source start over.
-        Raises `StateError`, `StorageError`.
+        What was ingested before an operator had this run start over counts no more.
         """
-        # The state first: what it has not finished yet the journal may have by now.
-        state = self._state(entries)
-        if state is None:
-            return []
-        taken = {*under_way(state), *self._ingested.since(anew_ts)}
-        return [entry for entry in entries if entry.path in taken]
+        paths = {entry.path for entry in entries}
+        found: dict[str, str] = {}
+        # States first: what they have not finished yet the journals may have by now.
+        if not self._parts.is_replay and (replay := self._state(self._replay_id)) is not None:
+            taken = {*under_way(replay), *self._replayed.since(state.anew_ts)}
+            found |= dict.fromkeys(paths & taken, "a replay or `blizzard ingest` has taken it")
+        if self._is_backfill:
+            taken = self._claimed([self._live_id])
+            # Without --replay what the live daemon does lies apart.
+            taken |= self._lived.since(state.anew_ts) if state.anew_ts else set()
+            found |= dict.fromkeys(paths & taken, "the live daemon has taken it")
+        queued = sorted(paths.intersection(entry.path for entry in state.queue))
+        for source_id in self._scanning() if queued else ():
+            ledger = read_ledger(self._sink, source_id)
+            done = [path for path in queued if ledger.settled_as(path) == "rows"]
+            found |= dict.fromkeys(done, f"{source_id} has ingested it")
+        return found
 
-    def unfinished(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Those of the files that the replay has still to do. Raises as `among` does."""
-        state = self._state(entries)
-        waiting = () if state is None else set(under_way(state))
-        return [entry for entry in entries if entry.path in waiting]
+    def waiting(self, queue: Sequence[Entry]) -> set[str]:
+        """Those of the queued files that a run which finds files by scans has under way."""
+        runs = self._scanning() if queue else ()
+        return self._claimed(runs).intersection(entry.path for entry in queue)
 
-    def _state(self, entries: Sequence[Entry]) -> SourceState | None:
-        if not entries or self._is_replay:
-            return None
-        return checkpoint.load(self._sink, checkpoint_path(self._replay_id), state_from_json)
+    def unfinished(self, entries: Sequence[Entry]) -> set[str]:
+        """Those of the files that any other run has still to do."""
+        others = (self._replay_id, *self._scanning()) if entries else ()
+        return self._claimed(others).intersection(entry.path for entry in entries)
 
+    def _scanning(self) -> tuple[str, ...]:
+        """The other runs that find files by scans. Those of single records have none of them."""
+        if self._parts.suffix == RECORDS_SUFFIX:
+            return ()
+        runs = (self._live_id, *backfills_of(self._sink, self._live_id))
+        return tuple(source_id for source_id in runs if source_id != self._parts.id)
 
-def passed(batch: str, entries: Sequence[Entry], seen: float, now: float) -> Batch:
-    """The batch that passes files without a row, committed as it is."""
-    finished = tuple(
-        FinishedFile(entry.path, "reported", error="a replay has taken it", stage="replay")
-        for entry in entries
-    )
-    return Batch(
-        batch, 1, "publishing", now, tuple(entries), seen, finished=finished, committed_ts=now
-    )
+    def _claimed(self, runs: Iterable[str]) -> set[str]:
+        states = (self._state(source_id) for source_id in runs)
+        return {path for state in states if state is not None for path in under_way(state)}
+
+    def _state(self, source_id: str) -> SourceState | None:
+        return checkpoint.load(self._sink, checkpoint_path(source_id), state_from_json)

@@ -23,7 +23,6 @@ the checkpoint, so an error is handled by the same code as a crash.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from uuid_utils import uuid7
@@ -37,7 +36,7 @@ from blizzard_py.core.errors import NotFound, OrderError, StateError, Unavailabl
 from blizzard_py.core.fence import FencedFile
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.lookback import lookback_floor
-from blizzard_py.core.model import Apart, Entry, FinishedFile
+from blizzard_py.core.model import Apart, FinishedFile
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import Lowest, Scanned, mark_idle, observed
 from blizzard_py.discovery import (
@@ -47,7 +46,7 @@ from blizzard_py.discovery import (
 from blizzard_py.latefiles import LateFiles
 from blizzard_py.lateness import measured
 from blizzard_py.order import TOLERANCE_SECS, inspect
-from blizzard_py.outofturn import OutOfTurn, passed
+from blizzard_py.outofturn import OutOfTurn
 from blizzard_py.progress import (
     BatchLimits,
     Window,
@@ -79,10 +78,10 @@ class SourcePipeline(SourceView):
         )
         self._fresh = fresh
         self._file = FencedFile(parts.stores.sink, self.checkpoint_path)
-        upkeep = Upkeep(self._save, self._clock, lambda: self._file.epoch)
+        self._others = OutOfTurn(parts)
+        upkeep = Upkeep(self._save, self._clock, lambda: self._file.epoch, self._others.theirs)
         self._batches = BatchRunner(parts, self.activity, self._tracker, upkeep)
-        self._out_of_turn = OutOfTurn(parts)
-        self._lateness = LateFiles(parts, self.activity, self._batches, upkeep, self._out_of_turn)
+        self._lateness = LateFiles(parts, self.activity, self._batches, upkeep, self._others)
         limits = parts.source.checkpoint
         self._limits = BatchLimits(
             limits.interval_files, limits.max_bytes_per_batch, limits.interval_secs
@@ -127,13 +126,9 @@ class SourcePipeline(SourceView):
             state = self._lateness.go_on(state)
         waiting = {path for path, retry in state.retries.items() if retry.after > scanned.ended}
         queued = {entry.path for entry in state.queue}
-        late = [entry for entry in state.queue if entry.path not in waiting]
+        elsewhere = self._others.waiting(state.queue)
+        late = [e for e in state.queue if e.path not in waiting and e.path not in elsewhere]
         fresh = [e for e in found.files if e.path not in waiting and e.path not in queued]
-        taken = self._out_of_turn.among(fresh, state.anew_ts)
-        if taken:
-            paths = {entry.path for entry in taken}
-            fresh = [entry for entry in fresh if entry.path not in paths]
-            state = self._passed(state, taken, [*fresh, *found.young], scanned.ended)
         files = [*late, *fresh]
         cost = (found.requests, found.keys)
         took = scanned.ended - scanned.began
@@ -193,17 +188,6 @@ class SourcePipeline(SourceView):
         self._state = idle
         return idle
 
-    def _passed(
-        self, state: SourceState, taken: Sequence[Entry], pending: Sequence[Entry], seen: float
-    ) -> SourceState:
-        """Pass files that a replay has taken: done, without a row of ours."""
-        now = self._clock()
-        batch = passed(str(uuid7()), taken, seen, now)
-        state = self._save(begun(state, batch))
-        paths = [*state.retries, *(entry.path for entry in pending)]
-        lowest = held_by(paths, state.progress.depth, lambda _partition: None)
-        return self._batches.finish(state, batch, now, lowest)
-
     def _complain(self, state: SourceState, waiting: set[str]) -> None:
         """Raise `Unfinished` while files wait for another try and nothing else is there to do.
 
@@ -242,7 +226,7 @@ class SourcePipeline(SourceView):
         self.meter.found(len(work), work.size)
         state, batch = self._next_batch(state, work, seen_ts)
         self._save(state)
-        ingesting: Ingesting | None = self._batches.start(batch)
+        ingesting: Ingesting | None = self._batches.start(state, batch)
         following: Batch | None = None
         try:
             while ingesting is not None:
@@ -258,7 +242,7 @@ class SourcePipeline(SourceView):
                     lowest = held_by(paths, state.progress.depth, work.lowest)
                 self._save(state)
                 if following is not None:
-                    ingesting = self._batches.start(following)
+                    ingesting = self._batches.start(state, following)
                 state = self._batches.finish(state, ready, started, lowest)
                 finished += ready.finished
         except BaseException:

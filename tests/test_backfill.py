@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import itertools
 import threading
 from dataclasses import replace
 from functools import partial
@@ -14,19 +15,23 @@ from click.testing import CliRunner, Result
 
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.backfill import Range, RangeRefused, check_range, is_ours
+from blizzard_py.batch import Parts
 from blizzard_py.core.errors import Unavailable
 from blizzard_py.core.watermark import Progress
 from blizzard_py.discovery import Scope
 from blizzard_py.pipeline import SourcePipeline
+from blizzard_py.replay import GivenFiles, file_parts
 from blizzard_py.siblings import BACKFILL
-from blizzard_py.state import SourceState
+from blizzard_py.state import SourceState, under_way
 from blizzard_py.statefile import read_ledger, read_state
 from tests.direct_engine import DirectEngine
 from tests.memory_store import Died, Dying
+from tests.promise_world import gated
 from tests.s3_server import S3Server
 from tests.scenario import Scenario
 from tests.test_ingest import DAY, IngestWorld
 
+LATE = f"{DAY}/3.json"
 LIVE = SourceState(Progress("Idle", "date=2024-01-30/9", depth=1), origin="date=2024-01-28")
 
 
@@ -146,12 +151,13 @@ def test_history_is_filled_in_once_beside_the_live_daemon(scenario: Scenario) ->
 class RangeWorld(IngestWorld):
     """Somebody has deleted a range's rows and has it ingested again."""
 
-    def delete_rows(self) -> None:
-        for path in self.published():
-            self.sink.delete(path)
+    def delete_rows(self, *but: str) -> None:
+        for path, rows in self.published().items():
+            if not set(but).issuperset(rows):
+                self.sink.delete(path)
 
-    def replay_day(self) -> None:
-        parts = self.pipeline()._parts
+    def replay_day(self, parts: Parts | None = None) -> None:
+        parts = self.pipeline()._parts if parts is None else parts
         state, chosen = read_state(self.sink, parts.id), Range(DAY, DAY)
         check_range(chosen, state, [], replay=True)
         assert state is not None
@@ -205,6 +211,77 @@ def test_what_waits_in_the_live_queue_is_left_to_the_live_daemon_also_in_a_repla
     assert world.rows() == ["1", "5", "52"]
     world.drain(live)
     assert world.rows() == ["1", "5", "52", "late"]
+
+
+def run_of(world: RangeWorld, kind: str, parts: Parts) -> None:
+    """One of the runs that may come upon a late file, from its beginning to its end."""
+    match kind:
+        case "backfill":
+            others = (read_state(world.sink, f"events_main{run}") for run in ("", "~replay"))
+            # What another run is about to publish is its, and stays.
+            taken = any(LATE in under_way(state) for state in others if state is not None)
+            world.delete_rows(*(["late"] if taken else []))
+            world.now += 1
+            world.replay_day(parts)
+        case "ingest":
+            files = replace(file_parts(parts, world.replays), stores=parts.stores)
+            GivenFiles(parts, files, world.drained).run([LATE])
+        case "sweep":
+            daemon = SourcePipeline(parts)
+            for _ in range(2):
+                world.now += 86_401.0
+                world.drain(daemon)
+
+
+def beside(world: RangeWorld, first: str, second: str, at: int) -> bool:
+    """The second run falls into the first one at its call ``at``; False if it has fewer."""
+    calls = itertools.count()
+    states = itertools.count()
+    begun = f"{BACKFILL}{Range(DAY, DAY).slug}_checkpoint"
+
+    def gate(_call: str) -> None:
+        # What others do before a backfill has begun it is to do again.
+        ready = first != "backfill" or any(begun in path for path in world.sink.objects)
+        if ready and next(calls) == at:
+            world.now += 1
+            run_of(world, second, world.pipeline()._parts)
+            world.now += 1
+            next(states)
+
+    run_of(world, first, gated(world, gate)._parts)
+    return next(states) > 0
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "late_files"),
+    [
+        ("backfill", "sweep", "ingest"),
+        ("sweep", "backfill", "ingest"),
+        ("backfill", "ingest", "quarantine"),
+        ("ingest", "backfill", "report"),
+    ],
+)
+def test_a_late_file_that_is_taken_beside_a_replayed_range_comes_once(
+    first: str, second: str, late_files: str
+) -> None:
+    at, reached = 0, True
+    while reached:
+        world = RangeWorld(late_files=late_files)
+        world.put(f"{DAY}/6.json", "6")
+        world.go_on(1)
+        world.put(LATE, "late")
+        if late_files == "report":
+            world.go_on(2)
+        world.now += 100
+        reached = beside(world, first, second, at)
+        # Who was told to come again does, and the daemon goes on.
+        for kind in {first, second} - {"backfill"}:
+            run_of(world, kind, world.pipeline()._parts)
+        world.go_on(1)
+        if reached:
+            assert world.rows() == ["1", "5", "52", "6", "late"], at
+        at += 1
+    assert at > 10
 
 
 def test_the_live_daemons_range_is_refused_unless_replayed(scenario: Scenario) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from blizzard_py.batch import LEFT_STAGE
 from blizzard_py.core.checkpoint import Fields, parsed
 from blizzard_py.core.errors import NotFound, StateError
 from blizzard_py.core.storage import Storage, join
@@ -70,7 +71,7 @@ def journaled(
 ) -> Journaled | None:
     """What the first batch begun in ``since ≤ t < until`` that settled the file says of it.
 
-    Batches in which it was left for another try do not count. Costs a read per
+    Batches in which it was left for another try, or to another run, do not count. Costs a read per
     batch up to the hit, ``concurrency`` at a time.
     """
     return next(_journaled(sink, source_id, path, since, until, concurrency), None)
@@ -91,7 +92,7 @@ def _journaled(
                 continue
             found = Fields(file, where)
             outcome = found("outcome", str)
-            if outcome == "retry":
+            if outcome == "retry" or found.get("stage", str) == LEFT_STAGE:
                 break
             yield Journaled(
                 source_id,

@@ -201,17 +201,23 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
 @click.option("--from", "first", required=True, metavar="PREFIX", help="First partition.")
 @click.option("--to", "last", required=True, metavar="PREFIX", help="Last partition, included.")
 @click.option("--replay", is_flag=True, help="Ingest again what the live daemon has done.")
+@click.option("--anew", is_flag=True, help="With --replay: again where a replay is finished.")
 @log_level_option
 @command
-def backfill(config: Path, pipeline: str, source: str, first: str, last: str, replay: bool) -> int:
+def backfill(
+    config: Path, pipeline: str, source: str, first: str, last: str, replay: bool, anew: bool
+) -> int:
     """Ingest a closed range of partitions beside the live daemon.
 
     It has a checkpoint of its own, so it can be stopped and started again, and
     never touches the live watermarks. A range that is the live daemon's is
-    refused unless --replay is given.
+    refused unless --replay is given. A range that was replayed is not replayed again
+    by the same command; --anew begins over, and is for one start by hand.
     """
+    if anew and not replay:
+        raise click.UsageError("--anew goes with --replay")
     chosen = Range(first.strip("/"), last.strip("/"))
-    return app.backfill(load_config(config), (pipeline, source), chosen, replay=replay)
+    return app.backfill(load_config(config), (pipeline, source), chosen, replay=replay, anew=anew)
 
 
 main.add_command(ingest)

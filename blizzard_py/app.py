@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 
 from rich.console import Console
 
-from blizzard_py.backfill import Range, RangeRefused, check_range, is_ours
+from blizzard_py.backfill import (
+    Range,
+    RangeRefused,
+    begins_over,
+    check_earlier,
+    check_range,
+    is_finished,
+    is_ours,
+)
 from blizzard_py.claims import backfill_ranges
 from blizzard_py.core.config import Config
 from blizzard_py.core.daemon import Loop, run, stop_on_signals
@@ -94,8 +103,12 @@ def validate_transforms(config: Config) -> None:
         raise ConfigError("configuration", problems)
 
 
-def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: bool) -> int:
+def backfill(
+    config: Config, where: tuple[str, str], chosen: Range, *, replay: bool, anew: bool = False
+) -> int:
     """Ingest a closed range of a source beside its live daemon. Returns the exit code.
+
+    With ``replay`` also what was done, and with ``anew`` once more if a replay of it is finished.
 
     Raises `ConfigError` for an unknown source, `RangeRefused`, and `StateError` where the
     live daemon would be refused, too.
@@ -113,7 +126,16 @@ def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: b
     # Kept in another way, it would say nothing of what this backfill is to leave out.
     live.check(state)
     ledger = read_ledger(live.sink, parts.id)
-    scope = Scope(chosen.gap, partial(is_ours, state, ledger, replay=replay), anew=replay)
+    suffix = f"{BACKFILL}{chosen.slug}"
+    earlier = read_state(live.sink, f"{parts.id}{suffix}")
+    check_earlier(earlier, replay=replay)
+    scope = Scope(chosen.gap, partial(is_ours, state, ledger, replay=replay))
+    if replay:
+        scope = replace(scope, anew=True, begins_over=partial(begins_over, anew=anew))
+        if earlier is not None and is_finished(earlier) and not begins_over(earlier, anew=anew):
+            log = get_logger(pipeline=live.pipeline, source=live.source_name)
+            remedy = "nothing of it comes again; give --anew to ingest it once more"
+            log.warning("range_replayed", begun_ts=earlier.anew_ts, remedy=remedy)
     engine = LateEngine(partial(spark_engine, config, "blizzard-backfill"))
     stop = threading.Event()
     # The range is the only bound: the same depth, no lookback and no late files.
@@ -125,9 +147,7 @@ def backfill(config: Config, where: tuple[str, str], chosen: Range, *, replay: b
             "late_sweep_interval_secs": 0,
         }
     )
-    worker = SourcePipeline(
-        parts_of(config, where, engine, bounded, f"{BACKFILL}{chosen.slug}"), scope
-    )
+    worker = SourcePipeline(parts_of(config, where, engine, bounded, suffix), scope)
     with stop_on_signals(stop):
         try:
             with shown({worker.name: worker.meter}, _terminal()):

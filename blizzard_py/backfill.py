@@ -15,6 +15,9 @@ out of what the live daemon has done or will do:
 * a file that the live daemon has settled as a late one is its, ingested or in its
   dead letters; so is one that it has still to do;
 * a range that overlaps with another backfill's is refused, unless told to replay.
+
+The same command goes on with what is not finished, and finds nothing to do once it is.
+``--replay --anew`` begins over.
 """
 
 from __future__ import annotations
@@ -98,6 +101,30 @@ def check_range(
                 f"overlaps with the backfill from {other.first!r} to {other.last!r}; choose a"
                 " range beside it, or give --replay"
             )
+
+
+def check_earlier(earlier: SourceState | None, *, replay: bool) -> None:
+    """Raise `RangeRefused` if a run of the range is not finished that is of the other kind."""
+    if earlier is None or is_finished(earlier) or earlier.progress.state == "Initial":
+        return
+    if replay and not earlier.anew_ts:
+        raise RangeRefused(
+            "a backfill of this range without --replay is not finished; finish it first"
+        )
+
+
+def is_finished(state: SourceState) -> bool:
+    """Whether a backfill has done everything that it found."""
+    return state.progress.state == "Idle" and not any(under_way(state))
+
+
+def begins_over(earlier: SourceState, *, anew: bool) -> bool:
+    """Whether a run with --replay ingests its range again, given the state of an earlier run.
+
+    Who died behind the last save looks like one that has ended, and the same command must
+    not double its rows: so what was replayed is replayed again only if told so (``anew``).
+    """
+    return is_finished(earlier) and (anew or not earlier.anew_ts)
 
 
 def is_ours(live: SourceState, ledger: Ledger, path: str, *, replay: bool) -> bool:

@@ -77,12 +77,14 @@ class FirstSeen:
 class Scope:
     """A part of a source: the range to list, and which paths of it to take.
 
-    ``anew``: an operator has it start over, so what replays took before counts no more.
+    ``anew``: an operator has it ingest again what was done, so what replays took before
+    counts no more. ``begins_over``: whether it does, given what an earlier run has left.
     """
 
     within: Gap
     takes: Callable[[str], bool]
     anew: bool = False
+    begins_over: Callable[[SourceState], bool] = lambda _earlier: False
 
 
 def accepts(compression: SourceCompression) -> Callable[[str], bool]:

@@ -301,19 +301,42 @@ class SourcePipeline(SourceView):
 
     def _recover(self) -> SourceState:
         """The state in storage, with batches that a crash left behind brought to their end."""
-        sink, source_id = self._stores.sink, self._parts.id
         cold = SourceState(source=self._parts.identity)
         if self._fresh:
             # Also for whoever starts next, if we die before we have read the store's clock.
             cold = replace(cold, anew_ts=self._parts.clock())
-        if not self._fresh and not self._file.epoch:
+        first = not self._file.epoch
+        if not self._fresh and first:
             check_cold_start(self._parts)
         found = self._file.take(
             lambda document, where: self._checked(state_from_json(document, where)),
             state_to_json(cold, self._parts.clock()),
         )
         self._clock.set(self._file.now())
-        state = cold if found is None else whole(sink, source_id, found)
+        state, changed = self._begun(found, cold, first=first)
+        if changed:
+            # Or each start, and each error is one, would begin anew to wait, or not begin over.
+            self._save(state)
+        self.activity.knows(state)
+        self._tracker.load(state.processed or (), self._file.epoch)
+        for batch in state.in_flight:
+            state = self._batches.recover(state, batch)
+        if not self._source.use_watermark:
+            state = replace(state, processed=state.processed or ())
+        if found is not None:
+            self._batches.clear_older()
+            checkpoint.sweep_temporaries(self._stores.sink, self.checkpoint_path)
+        return state
+
+    def _begun(
+        self, found: SourceState | None, cold: SourceState, *, first: bool
+    ) -> tuple[SourceState, bool]:
+        """What a start goes on with, and whether that is to be saved before anything else."""
+        state = cold if found is None else whole(self._stores.sink, self._parts.id, found)
+        # Once a process: what it has finished itself it does not begin over.
+        over = first and self._scope is not None and self._scope.begins_over(state)
+        if over:
+            state = replace(cold, totals=state.totals, ledger=state.ledger)
         if (found is None and self._fresh) or self._begins_anew(state):
             state = replace(state, anew_ts=self._clock())
         self._lateness.load(self._file.epoch)
@@ -326,19 +349,7 @@ class SourcePipeline(SourceView):
         if found is not None and found.source is None:
             # The original's, or an older release's.
             state = replace(state, progress=observed(state.progress, self._clock()))
-        if state != kept or state.ledger != ledger:
-            # Or each start, and each error is one, would begin anew to wait.
-            self._save(state)
-        self.activity.knows(state)
-        self._tracker.load(state.processed or (), self._file.epoch)
-        for batch in state.in_flight:
-            state = self._batches.recover(state, batch)
-        if not self._source.use_watermark:
-            state = replace(state, processed=state.processed or ())
-        if found is not None:
-            self._batches.clear_older()
-            checkpoint.sweep_temporaries(sink, self.checkpoint_path)
-        return state
+        return state, state != kept or state.ledger != ledger or over
 
     def _begins_anew(self, state: SourceState) -> bool:
         """Whether this is a scope's start over; its first scan saves that it has begun."""

@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import itertools
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,15 +15,23 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.backfill import Range, RangeRefused, check_range, is_ours
+from blizzard_py.backfill import (
+    Range,
+    RangeRefused,
+    begins_over,
+    check_earlier,
+    check_range,
+    is_ours,
+)
 from blizzard_py.batch import Parts
 from blizzard_py.core.errors import Unavailable
+from blizzard_py.core.storage import Page
 from blizzard_py.core.watermark import Progress
 from blizzard_py.discovery import Scope
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.replay import GivenFiles, file_parts
 from blizzard_py.siblings import BACKFILL
-from blizzard_py.state import SourceState, under_way
+from blizzard_py.state import Retry, SourceState, under_way
 from blizzard_py.statefile import read_ledger, read_state
 from tests.direct_engine import DirectEngine
 from tests.memory_store import Died, Dying
@@ -156,7 +165,7 @@ class RangeWorld(IngestWorld):
             if not set(but).issuperset(rows):
                 self.sink.delete(path)
 
-    def replay_day(self, parts: Parts | None = None) -> None:
+    def replay_day(self, parts: Parts | None = None, *, anew: bool = False) -> None:
         parts = self.pipeline()._parts if parts is None else parts
         state, chosen = read_state(self.sink, parts.id), Range(DAY, DAY)
         check_range(chosen, state, [], replay=True)
@@ -166,7 +175,8 @@ class RangeWorld(IngestWorld):
             update={"partition_depth": state.progress.depth, "late_sweep_interval_secs": 0}
         )
         ours = replace(parts, source=source, suffix=f"{BACKFILL}{chosen.slug}")
-        self.drain(SourcePipeline(ours, Scope(chosen.gap, takes, anew=True)))
+        over = partial(begins_over, anew=anew)
+        self.drain(SourcePipeline(ours, Scope(chosen.gap, takes, True, over)))
 
 
 def test_a_replay_brings_again_what_was_ingested_by_hand_and_dying_costs_nothing() -> None:
@@ -293,6 +303,66 @@ def test_the_live_daemons_range_is_refused_unless_replayed(scenario: Scenario) -
     scenario.ingest()
     scenario.once("penguin")
     assert scenario.ids() == [0, 1, 1, 2, 100]
+
+
+def test_a_range_is_replayed_once_and_once_more_if_told_so(scenario: Scenario) -> None:
+    def again(*more: str) -> list[int]:
+        done = backfill(scenario, day(6), day(6), *more)
+        assert done.exit_code == 0, done.stderr
+        scenario.once("penguin")
+        return [found for found in scenario.ids() if found == 6]
+
+    assert again() == [6]
+    assert again("--replay") == [6, 6]  # what a backfill has filled in comes again as well
+    assert again("--replay") == [6, 6]
+    assert again("--replay", "--anew") == [6, 6, 6]
+    assert again("--replay") == [6, 6, 6]
+    wrong = backfill(scenario, day(6), day(6), "--anew")
+    assert (wrong.exit_code, "goes with --replay" in wrong.stderr) == (2, True)
+
+
+def test_a_listing_that_fails_first_does_not_end_a_range_that_begins_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = RangeWorld()
+    world.delete_rows()
+    world.replay_day()
+    world.delete_rows()
+
+    def fails(*_arguments: object) -> Iterator[Page]:
+        monkeypatch.undo()
+        raise Unavailable("not now")
+
+    monkeypatch.setattr(world.source, "list_range", fails)
+    parts = world.pipeline()._parts
+    drain = world.drain
+
+    def twice(worker: SourcePipeline | None = None) -> SourcePipeline:
+        with pytest.raises(Unavailable):
+            drain(worker)
+        return drain(worker)
+
+    monkeypatch.setattr(world, "drain", twice)
+    world.replay_day(parts, anew=True)
+    assert world.rows() == ["1", "5", "52"]
+
+
+def test_a_backfill_that_is_not_finished_is_finished_before_it_is_replayed() -> None:
+    unfinished = SourceState(Progress("Active", "x/1", depth=1))
+    with pytest.raises(RangeRefused, match="finish it first"):
+        check_earlier(unfinished, replay=True)
+    check_earlier(unfinished, replay=False)
+    check_earlier(replace(unfinished, anew_ts=1.0), replay=True)
+    for earlier in (None, SourceState(), SourceState(Progress("Idle", "x/1", depth=1))):
+        check_earlier(earlier, replay=True)
+
+
+def test_what_a_replay_has_still_to_do_is_not_begun_over() -> None:
+    idle = SourceState(Progress("Idle", "x/1", depth=1), anew_ts=1.0)
+    assert begins_over(idle, anew=True)
+    assert not begins_over(idle, anew=False)
+    assert not begins_over(replace(idle, retries={"x/2": Retry(1)}), anew=True)
+    assert not begins_over(replace(idle, progress=Progress("Active", "x/1", depth=1)), anew=True)
 
 
 def test_mistakes_are_told(scenario: Scenario) -> None:

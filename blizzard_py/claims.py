@@ -70,8 +70,8 @@ _UNKNOWN = Claim(
 class Claims:
     """What the live daemon, its backfills and earlier replays have to do with files.
 
-    ``replays`` tell what replays have ingested; before an operator had the source start over
-    it counts no more.
+    ``replays`` tell what replays have ingested, as far as their journals reach; their ledgers
+    know of what is older. Before an operator had the source start over it counts no more.
     ``now`` is the store's time, from whoever has just written there: the daemon goes by
     it, and a machine's clock may be anywhere. Who only looks has none to give.
     Reads the state as it is now, so make one after the letters were listed.
@@ -105,6 +105,8 @@ class Claims:
         for replay in replays:
             self._replayed |= replay.batches(self._state.anew_ts)
         self._ledgers = {source_id: read_ledger(sink, source_id) for source_id in backfills}
+        anew = self._state.anew_ts
+        self._replays = [read_ledger(sink, source_id, anew) for source_id in replays_of(live.id)]
         self._in_flight = {
             batch.batch for state in (self._state, *self._others) for batch in state.in_flight
         }
@@ -146,7 +148,10 @@ class Claims:
 
     def _replay_of(self, path: str) -> str:
         batch = self._replayed.get(path)
-        return "" if batch is None else f"a replay has ingested it in batch {batch}"
+        if batch is not None:
+            return f"a replay has ingested it in batch {batch}"
+        rows = any(ledger.ingested_since([path]) for ledger in self._replays)
+        return "a replay has ingested it, more than thirty days ago" if rows else ""
 
     def _waits(self, path: str) -> str:
         """Whether a run has still to do the file; empty if none has."""
@@ -215,11 +220,7 @@ class Claims:
 
     def _failed_in_replay(self, path: str) -> bool:
         """Whether a replay has settled the file; without rows, or it would not get here."""
-        ledgers = (
-            read_ledger(self._live.stores.sink, source_id)
-            for source_id in replays_of(self._live.id)
-        )
-        return any(ledger.settled_as(path) == "none" for ledger in ledgers)
+        return any(ledger.settled_as(path) == "none" for ledger in self._replays)
 
     def _finds(self, source_id: str, path: str) -> bool:
         """Whether a backfill's listing would find the file."""

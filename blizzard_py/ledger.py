@@ -15,6 +15,7 @@ path           a batch has settled it
 ``rows``       … and at another time rows did
 ``noted``      it was passed before there was a ledger, or another run settled it
 ``history``    it lay below the origin of the cold start, which nobody asked for
+``since/T``    rows came of it after T, when the live source was started over; a replay's only
 =============  =================================================================
 """
 
@@ -49,11 +50,17 @@ class Ledger:
         self._journal = Journal(storage, source_id, concurrency)
         self._set = SetTracker(storage, f"{STATE_FOLDER}/{source_id}_ledger")
         self._beside: set[str] = set()
+        self._since = 0.0
 
-    def load(self, segments: Sequence[Segment], epoch: int = 0) -> None:
-        """Read the segments that a checkpoint lists; its writer gives its epoch."""
+    def load(self, segments: Sequence[Segment], epoch: int = 0, since: float = 0.0) -> None:
+        """Read the segments that a checkpoint lists; its writer gives its epoch.
+
+        After ``since``, if it is given, rows count for `ingested_since`. What was folded
+        before somebody started over at that time has no such mark, and came before it.
+        """
         self._set.load(segments, epoch)
         self._beside.clear()
+        self._since = since
 
     def unload(self) -> None:
         """Let go of the memory; `load` it before it is asked again."""
@@ -101,6 +108,8 @@ class Ledger:
             elif path not in fresh and ingested == (path in empty):
                 # Settled with rows the one time and without the other.
                 self._beside.add(f"{_ROWS}{path}")
+            if ingested and self._since and record.finished_ts > self._since:
+                self._beside.add(f"{_since(self._since)}{path}")
         self._beside.update(settled)
         self._beside.add(f"{_BATCH}{record.batch}")
 
@@ -158,6 +167,12 @@ class Ledger:
             return "rows" if self._without(_NONE, [path]) else "none"
         return None if self._without(_NOTED, [path]) else "noted"
 
+    def ingested_since(self, paths: Sequence[str]) -> set[str]:
+        """Those of the paths of which rows came after the time that `load` was given, or ever."""
+        if not self._since:
+            return {path for path in paths if self.settled_as(path) == "rows"}
+        return set(paths).difference(self._without(_since(self._since), paths))
+
     def _without(self, mark: str, paths: Sequence[str]) -> list[str]:
         marked = [f"{mark}{path}" for path in paths]
         unseen = [name for name in self._set.unseen(marked) if name not in self._beside]
@@ -174,3 +189,7 @@ class Ledger:
 
     def _unfolded(self) -> list[str]:
         return self._without(_BATCH, list(self._journal.batches()))
+
+
+def _since(moment: float) -> str:
+    return f"\0since/{moment!r}/"

@@ -28,6 +28,8 @@ from blizzard_py.batch import Parts
 from blizzard_py.core import checkpoint
 from blizzard_py.core.model import Entry
 from blizzard_py.journal import Ingested
+from blizzard_py.ledger import Ledger
+from blizzard_py.processed import Segment
 from blizzard_py.siblings import BACKFILL, RECORDS_SUFFIX, backfills_of, replays_of
 from blizzard_py.state import SourceState, checkpoint_path, state_from_json, under_way
 from blizzard_py.statefile import read_ledger
@@ -49,6 +51,8 @@ class OutOfTurn:
         self._replay_id = replays_of(self._live_id)[0]
         self._is_backfill = parts.suffix.startswith(BACKFILL)
         self._replayed = Ingested(self._sink, self._replay_id, parts.concurrency)
+        self._ledger: Ledger | None = None
+        self._folded: tuple[tuple[Segment, ...], float] = ((), 0.0)
         self._lived = Ingested(self._sink, self._live_id, parts.concurrency)
 
     def theirs(self, state: SourceState, entries: Sequence[Entry]) -> dict[str, str]:
@@ -60,7 +64,7 @@ class OutOfTurn:
         found: dict[str, str] = {}
         # States first: what they have not finished yet the journals may have by now.
         if not self._parts.is_replay and (replay := self._state(self._replay_id)) is not None:
-            taken = {*under_way(replay), *self._replayed.since(state.anew_ts)}
+            taken = {*under_way(replay), *self._by_replay(sorted(paths), replay, state.anew_ts)}
             found |= dict.fromkeys(paths & taken, "a replay or `blizzard ingest` has taken it")
         if self._is_backfill:
             taken = self._claimed([self._live_id])
@@ -90,6 +94,19 @@ class OutOfTurn:
             return ()
         runs = (self._live_id, *backfills_of(self._sink, self._live_id))
         return tuple(source_id for source_id in runs if source_id != self._parts.id)
+
+    def _by_replay(self, paths: Sequence[str], replay: SourceState, anew_ts: float) -> set[str]:
+        """What the replay has ingested, after a moment if one is given."""
+        ledger = self._ledger
+        if ledger is None or self._folded != (replay.ledger, anew_ts):
+            ledger = self._ledger = read_ledger(self._sink, self._replay_id, anew_ts)
+            self._folded = (replay.ledger, anew_ts)
+        else:
+            # Nothing is missed: what is pruned meanwhile was there for thirty days.
+            ledger.look()
+        found = ledger.ingested_since(paths)
+        # The marks of the segments are for the live daemon's start; a backfill asks the journal.
+        return found | self._replayed.since(anew_ts) if self._is_backfill and anew_ts else found
 
     def _claimed(self, runs: Iterable[str]) -> set[str]:
         states = (self._state(source_id) for source_id in runs)

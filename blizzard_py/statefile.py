@@ -29,8 +29,10 @@ def read_state(sink: Storage, source_id: str) -> SourceState | None:
     return None if state is None else whole(sink, source_id, state)
 
 
-def read_ledger(sink: Storage, source_id: str) -> Ledger:
+def read_ledger(sink: Storage, source_id: str, since: float = 0.0) -> Ledger:
     """Everything that a source has settled up to now. Raises `StateError`, `StorageError`.
+
+    ``since`` is for `Ledger.ingested_since`.
 
     Its owner may fold the journal while we read, and remove what it has folded: only if the
     checkpoint still lists the same segments afterwards, nothing has slipped through.
@@ -41,7 +43,7 @@ def read_ledger(sink: Storage, source_id: str) -> Ledger:
         looks -= 1
         ledger = Ledger(sink, source_id)
         try:
-            ledger.load(segments)
+            ledger.load(segments, since=since)
             ledger.look()
         except StateError:
             if not looks:

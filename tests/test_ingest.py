@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,13 +14,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from blizzard_py import letters
+from blizzard_py import letters, rewind
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.core.config import CheckpointSettings
 from blizzard_py.core.errors import FencedError, Unavailable
 from blizzard_py.core.model import IngestResult
 from blizzard_py.journal import Journal
 from blizzard_py.pipeline import SourcePipeline
+from blizzard_py.publish import OutputNames
 from blizzard_py.replay import Given, GivenFiles, Ledger, Replay, file_parts
 from blizzard_py.settings import IngestJob
 from tests.direct_engine import DirectEngine
@@ -446,3 +448,58 @@ def test_a_uri_must_name_one_source(scenario: Scenario) -> None:
     both = command(scenario, "az://box/raw/1.json.gz")
     assert both.exit_code == 2
     assert "lies below the roots of events/one, events/two; say which" in both.stderr
+
+
+def test_what_replays_took_is_remembered_when_their_journal_is_cut_and_it_does_not_grow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, names = IngestWorld(), OutputNames()
+    for place in ("blizzard_py.pipeline", "blizzard_py.latefiles"):
+        monkeypatch.setattr(f"{place}.uuid7", lambda: names.fresh(1, world.now)[0])
+    taken = [f"{DAY}/2.json", f"{DAY}/_hidden.json", "date=9999-12-31/1.json"]
+    for path in taken:
+        world.put(path, path)
+        assert world.states(path) == ["ingested"]
+    for number in range(3):
+        world.now += 20 * 86_400.0
+        world.put(f"{DAY}/3{number}.json", f"3{number}")
+        assert world.states(f"{DAY}/3{number}.json") == ["ingested"]
+    journal = [path for path in world.sink.objects if "/journal/events_main~replay/" in path]
+    assert len(journal) == 2
+    assert world.states(*taken) == ["refused"] * 3
+    for path in taken:
+        assert ask(world, path).verdict == "ingested", path
+    # The time of a partition that was ahead has come: the daemon passes what is in.
+    world.settings["max_ahead_secs"] = 1e12
+    world.put("date=9999-12-31/2.json", "other")
+    world.go_on(2)
+    rows = ["1", "30", "31", "32", "5", "52", "other"]
+    assert world.rows() == sorted([*rows, *taken])
+
+
+def test_who_starts_over_takes_again_what_replays_took_before_however_long_ago(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, names = IngestWorld(), OutputNames()
+    for place in ("blizzard_py.pipeline", "blizzard_py.latefiles"):
+        monkeypatch.setattr(f"{place}.uuid7", lambda: names.fresh(1, world.now)[0])
+    before, after = f"{DAY}/2.json", "date=9999-12-31/1.json"
+    world.put(before, "before")
+    assert world.states(before) == ["ingested"]
+    world.now += 100
+    source = world.pipeline()
+    rewind.change(source, rewind.stored(source), rewind.over, world.now)
+    world.now += 100
+    world.drain()
+    world.put(after, "after")
+    assert world.states(after) == ["ingested"]
+    for number in range(2):
+        world.now += 40 * 86_400.0
+        world.put(f"{DAY}/_{number}.json", f"_{number}")
+        assert world.states(f"{DAY}/_{number}.json") == ["ingested"]
+    # Twice those that the new start has found again, once what was given after it.
+    world.settings["max_ahead_secs"] = 1e12
+    world.put("date=9999-12-31/2.json", "other")
+    world.go_on(2)
+    counts = Counter(world.rows())
+    assert (counts["before"], counts["after"], counts["1"], counts["other"]) == (2, 1, 2, 1)

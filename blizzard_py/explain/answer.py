@@ -44,6 +44,9 @@ from blizzard_py.tablelog import delta_versions
 
 # By how much the clocks of a source and of the table may differ.
 CLOCK_SLACK_SECS = 5.0
+_LONG_AGO = (
+    "ingested by `blizzard dlq replay` or `blizzard ingest`, longer ago than the journal tells of"
+)
 
 
 def unmatched(place: Located) -> Explanation:
@@ -73,10 +76,9 @@ def explain(parts: Parts, place: Located, backfills: Mapping[str, str]) -> Expla
         partition, name = split(path, progress.depth)
         base = replace(base, partition=partition, name=name)
 
-    wait = _in_work(parts, state, path, backfills)
-    if wait is not None:
-        gone = "" if entry else "; the file is gone, so it will be let go of"
-        return replace(base, verdict="pending", reason=wait.reason + gone, pending=wait)
+    known = _in_work_or_replayed(parts, state, base, entry, backfills)
+    if known is not None:
+        return known
     new = entry is not None and _is_new(parts, progress, entry)
     found = _journaled(parts, path, entry, backfills, thorough=not new)
     if found is not None:
@@ -90,6 +92,24 @@ def explain(parts: Parts, place: Located, backfills: Mapping[str, str]) -> Expla
     return _passed(parts, state, progress, base, entry)
 
 
+def _in_work_or_replayed(
+    parts: Parts,
+    state: SourceState,
+    base: Explanation,
+    entry: Entry | None,
+    backfills: Mapping[str, str],
+) -> Explanation | None:
+    """The answer for a file that a run has taken, or a replay before its journal begins."""
+    path = base.path or ""
+    wait = _in_work(parts, state, path, backfills)
+    if wait is not None:
+        gone = "" if entry else "; the file is gone, so it will be let go of"
+        return replace(base, verdict="pending", reason=wait.reason + gone, pending=wait)
+    if _given(parts, path) is None and _replayed(parts, path, state.anew_ts):
+        return replace(base, verdict="ingested", reason=_LONG_AGO)
+    return None
+
+
 def _ignored(parts: Parts, base: Explanation, entry: Entry | None, why: str) -> Explanation:
     """The answer for a file whose name no poll takes; somebody may have given it by hand."""
     path = base.path or ""
@@ -97,6 +117,8 @@ def _ignored(parts: Parts, base: Explanation, entry: Entry | None, why: str) -> 
     if wait is not None:
         return replace(base, verdict="pending", reason=wait.reason, pending=wait)
     given = _given(parts, path)
+    if given is None and _replayed(parts, path, 0.0):
+        return replace(base, verdict="ingested", reason=_LONG_AGO)
     if given is None:
         return replace(base, verdict="ignored", reason=why)
     return _settled(parts, base, given, entry, {}, again=False)
@@ -179,6 +201,12 @@ def _given(parts: Parts, path: str) -> Journaled | None:
     """What a replay or ``blizzard ingest`` has made of the file, whatever its name."""
     replay_id = f"{parts.id}{REPLAY_SUFFIX}"
     return last_journaled(parts.stores.sink, replay_id, path, parts.concurrency)
+
+
+def _replayed(parts: Parts, path: str, anew_ts: float) -> bool:
+    """Whether a replay has ingested the file, also where its journal no longer says so."""
+    ledger = read_ledger(parts.stores.sink, f"{parts.id}{REPLAY_SUFFIX}", anew_ts)
+    return bool(ledger.ingested_since([path]))
 
 
 def _settled(

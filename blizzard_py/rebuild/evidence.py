@@ -127,6 +127,9 @@ class Evidence:
             if self._anew_ts:
                 width = self._parts.concurrency
                 taken |= Ingested(self._sink, source_id, width).since(self._anew_ts)
+                # What replays have folded meanwhile is marked if it came after the start over.
+                folded = read_ledger(self._sink, source_id, self._anew_ts)
+                taken |= folded.ingested_since(list(paths))
             else:
                 left = read_ledger(self._sink, source_id).not_settled(left)
         return set(paths).difference(left) | taken.intersection(paths)
@@ -233,14 +236,14 @@ class Evidence:
         for where, raw in read_each(self._sink, names, self._parts.concurrency):
             batches.update(found.decode() for found in ours.findall(raw))
             committed.update(path.rpartition("/")[2] for path in added(raw, where))
-        others = {
-            b for source_id in self._siblings for b in Journal(self._sink, source_id).batches()
-        }
+        left = sorted(batches - set(self.batches))
+        for source_id in self._siblings:
+            left = read_ledger(self._sink, source_id).not_folded(left)
         # Journals are kept for thirty days; what is older may have been folded and let go of.
         # The ledger was written when it let go of a batch, so the store tells how old that is.
         newest = self._newest_segment()
         since = "" if newest is None else first_name(newest - KEPT_SECS + _DAY_SECS)
-        for batch in self.ledger.not_folded(sorted(batches - others - set(self.batches))):
+        for batch in self.ledger.not_folded(left):
             if batch > since:
                 yield Doubt(f"the table's log commits batch {batch}", _moment(batch))
         yield from self._unknown_outputs(committed, since)

@@ -16,6 +16,7 @@ from blizzard_py.coldstart import check_cold_start
 from blizzard_py.core.errors import NotFound
 from blizzard_py.core.fence import FencedFile
 from blizzard_py.core.model import Entry
+from blizzard_py.ledger import Ledger as BatchLedger
 from blizzard_py.state import SourceState, checkpoint_path, state_from_json, state_to_json
 from blizzard_py.statefile import read_state
 
@@ -68,7 +69,10 @@ class Ledger:
         self._save(replace(state, queue=queue, letters=letters_taken))
 
     def settle(self) -> None:
-        """Step 4, unless something is left to do: then the next run takes it up."""
+        """Step 4, unless something is left to do: then the next run takes it up.
+
+        The journal is folded, and what it has of more than thirty days ago removed.
+        """
         state = self.open()
         if state.in_flight or state.queue:
             return
@@ -77,7 +81,22 @@ class Ledger:
             here, there = letters.put_away(self._parts.letters_id, letter_id)
             with contextlib.suppress(NotFound):  # moved before a crash
                 dlq.rename(here, there)
-        self._save(replace(state, letters=()))
+        folded = self._folded(state)
+        segments = folded.fold()
+        self._save(replace(state, letters=(), ledger=segments or state.ledger))
+        folded.saved()
+        folded.prune(self._file.now(), ())
+
+    def _folded(self, state: SourceState) -> BatchLedger:
+        """The replay's journal and what it was folded into.
+
+        Replays have no late sweep that does it. When the live source was last started over is
+        marked, for what was taken before that counts no more.
+        """
+        live = read_state(self._sink, self._parts.letters_id)
+        found = BatchLedger(self._sink, self._parts.id, self._parts.concurrency)
+        found.load(state.ledger, self._file.epoch, 0.0 if live is None else live.anew_ts)
+        return found
 
     def _save(self, state: SourceState) -> None:
         self._file.save(state_to_json(state, self._parts.clock()))

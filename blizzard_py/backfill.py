@@ -55,13 +55,13 @@ class Range:
     @property
     def slug(self) -> str:
         """A part of a file name that says the range."""
-        return f"{quote(self.first, safe='=')}..{quote(self.last, safe='=')}"
+        return f"{_quoted(self.first)}..{_quoted(self.last)}"
 
     @classmethod
     def from_slug(cls, slug: str) -> Range | None:
         """The range of a slug, None if it is none."""
         first, dots, last = slug.partition("..")
-        return cls(unquote(first), unquote(last)) if dots else None
+        return cls(_unquoted(first), _unquoted(last)) if dots else None
 
     def holds(self, path: str) -> bool:
         """Whether a file lies in it."""
@@ -72,6 +72,16 @@ class Range:
         return order_key(self.first) <= order_key(other.last + _LAST) and order_key(
             other.first
         ) <= order_key(self.last + _LAST)
+
+
+def _quoted(prefix: str) -> str:
+    """A prefix as a part of a name, whatever bytes it is from and wherever it has dots."""
+    text = quote(prefix, safe="=", errors="surrogateescape")
+    return text.replace("..", "%2E%2E").removesuffix(".") + "%2E" * text.endswith(".")
+
+
+def _unquoted(text: str) -> str:
+    return unquote(text, errors="surrogateescape")
 
 
 def check_range(

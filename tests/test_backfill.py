@@ -394,3 +394,13 @@ def test_with_spark_as_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )
     scenario.once("penguin")
     assert scenario.ids() == [0, 5]
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [("d=1", "d=2/h=3"), ("d=a..b", "d=c"), ("d=a", "b..c"), ("d=1.", ".d"), ("d=\udcff", "d=%2E")],
+)
+def test_a_range_is_read_from_the_name_of_its_state(first: str, last: str) -> None:
+    chosen = Range(first, last)
+    assert Range.from_slug(chosen.slug) == chosen
+    chosen.slug.encode()

@@ -17,7 +17,7 @@ from blizzard_py.rewind import EditRefused, Effect
 from blizzard_py.state import Batch, SourceState, state_to_json
 from tests.pipeline_world import World
 from tests.promise_world import letter_paths, polls, sweeps
-from tests.test_replay import ReplayWorld
+from tests.test_replay import ReplayWorld, ask
 
 DAY = "date=2024-01-01"
 BACKUP = "_blizzard/events_main_checkpoint.json.epoch-1.bak"
@@ -255,8 +255,10 @@ def test_a_file_that_is_late_after_a_reset_has_a_letter_and_can_be_taken() -> No
     daemon = polls(world)
     assert world.rows() == ["1", "5", "9"]
     world.source.objects[f"{DAY}/3.json"] = late
+    assert ask(world, f"{DAY}/_hidden.json").verdict == "ignored"
     sweeps(world, daemon)
     assert letter_paths(world) == [f"{DAY}/3.json"]
+    assert ask(world, f"{DAY}/3.json").verdict == "quarantined"
     replay = world.replay()
     given = GivenFiles(replay.live, replay.files, replay.drain)
     told = given.run([f"{DAY}/3.json", f"{DAY}/_hidden.json"])

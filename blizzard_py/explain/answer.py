@@ -80,7 +80,7 @@ def explain(parts: Parts, place: Located, backfills: Mapping[str, str]) -> Expla
     if known is not None:
         return known
     new = entry is not None and _is_new(parts, progress, entry)
-    found = _journaled(parts, path, entry, backfills, thorough=not new)
+    found = _journaled(parts, path, entry, backfills, state.anew_ts, thorough=not new)
     if found is not None:
         return _settled(parts, base, found, entry, backfills, again=new)
     if entry is None:
@@ -105,7 +105,7 @@ def _in_work_or_replayed(
     if wait is not None:
         gone = "" if entry else "; the file is gone, so it will be let go of"
         return replace(base, verdict="pending", reason=wait.reason + gone, pending=wait)
-    if _given(parts, path) is None and _replayed(parts, path, state.anew_ts):
+    if _given(parts, path, state.anew_ts) is None and _replayed(parts, path, state.anew_ts):
         return replace(base, verdict="ingested", reason=_LONG_AGO)
     return None
 
@@ -116,8 +116,9 @@ def _ignored(parts: Parts, base: Explanation, entry: Entry | None, why: str) -> 
     wait = _replay_work(parts, path)
     if wait is not None:
         return replace(base, verdict="pending", reason=wait.reason, pending=wait)
-    given = _given(parts, path)
-    if given is None and _replayed(parts, path, 0.0):
+    anew_ts = _state(parts, parts.id).anew_ts
+    given = _given(parts, path, anew_ts)
+    if given is None and _replayed(parts, path, anew_ts):
         return replace(base, verdict="ingested", reason=_LONG_AGO)
     if given is None:
         return replace(base, verdict="ignored", reason=why)
@@ -175,6 +176,7 @@ def _journaled(
     path: str,
     entry: Entry | None,
     backfills: Mapping[str, str],
+    anew_ts: float,
     *,
     thorough: bool,
 ) -> Journaled | None:
@@ -183,7 +185,7 @@ def _journaled(
     If ``thorough`` then before it as well: a file that was rewritten after it was
     ingested has a later time.
     """
-    again = _given(parts, path)
+    again = _given(parts, path, anew_ts)
     if again is not None:
         return again
     since = entry.modified - CLOCK_SLACK_SECS if entry else 0.0
@@ -191,16 +193,17 @@ def _journaled(
     sink = parts.stores.sink
     for start, end in spans:
         for source_id in (parts.id, *backfills):
-            found = journaled(sink, source_id, path, start, end, parts.concurrency)
+            anew = anew_ts if source_id == parts.id else 0.0
+            found = journaled(sink, source_id, path, start, end, parts.concurrency, anew)
             if found is not None:
                 return found
     return None
 
 
-def _given(parts: Parts, path: str) -> Journaled | None:
+def _given(parts: Parts, path: str, anew_ts: float) -> Journaled | None:
     """What a replay or ``blizzard ingest`` has made of the file, whatever its name."""
     replay_id = f"{parts.id}{REPLAY_SUFFIX}"
-    return last_journaled(parts.stores.sink, replay_id, path, parts.concurrency)
+    return last_journaled(parts.stores.sink, replay_id, path, parts.concurrency, anew_ts)
 
 
 def _replayed(parts: Parts, path: str, anew_ts: float) -> bool:

@@ -67,20 +67,30 @@ def _begun(path: str) -> float:
 
 
 def journaled(
-    sink: Storage, source_id: str, path: str, since: float, until: float | None, concurrency: int
+    sink: Storage,
+    source_id: str,
+    path: str,
+    since: float,
+    until: float | None,
+    concurrency: int,
+    anew_ts: float = 0.0,
 ) -> Journaled | None:
     """What the first batch begun in ``since ≤ t < until`` that settled the file says of it.
 
-    Batches in which it was left for another try, or to another run, do not count. Costs a read per
-    batch up to the hit, ``concurrency`` at a time.
+    Batches in which it was left for another try, or to another run, do not count, nor those
+    of before ``anew_ts``, when the source was started over. Costs a read per batch up to the
+    hit, ``concurrency`` at a time.
     """
-    return next(_journaled(sink, source_id, path, since, until, concurrency), None)
+    found = _journaled(sink, source_id, path, since, until, concurrency)
+    return next((batch for batch in found if batch.finished_ts > anew_ts), None)
 
 
-def last_journaled(sink: Storage, source_id: str, path: str, concurrency: int) -> Journaled | None:
+def last_journaled(
+    sink: Storage, source_id: str, path: str, concurrency: int, anew_ts: float = 0.0
+) -> Journaled | None:
     """As `journaled`, for the last batch of all: what is replayed may be replayed again."""
     found = deque(_journaled(sink, source_id, path, 0.0, None, concurrency), maxlen=1)
-    return found[0] if found else None
+    return found[0] if found and found[0].finished_ts > anew_ts else None
 
 
 def _journaled(

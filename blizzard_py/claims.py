@@ -73,7 +73,8 @@ class Claims:
     ``replays`` tell what replays have ingested, as far as their journals reach; their ledgers
     know of what is older. Before an operator had the source start over it counts no more.
     ``now`` is the store's time, from whoever has just written there: the daemon goes by
-    it, and a machine's clock may be anywhere. Who only looks has none to give.
+    it, and a machine's clock may be anywhere. Who only looks has none to give; then it is not
+    before the last save.
     Reads the state as it is now, so make one after the letters were listed.
     Raises `ColdStartRefused` where the live checkpoint is lost: without it everything would
     seem to be the live daemon's to do. Raises `StateError`, `StorageError`.
@@ -81,7 +82,7 @@ class Claims:
 
     def __init__(self, live: Parts, replays: Iterable[Ingested], now: float | None = None) -> None:
         self._live = live
-        self._now = live.clock() if now is None else now
+        self._now = _latest_known(live) if now is None else now
         sink = live.stores.sink
         backfills = backfills_of(sink, live.id)
         # The state first: what it has not finished yet the ledger may have by now.
@@ -247,6 +248,12 @@ def check_live(live: Parts) -> None:
         where = f"{live.stores.sink.uri}/{checkpoint_path(live.id)}"
         check_identity(state, live.identity, live.source.id, where)
         check_tracking(state, live.source, where)
+
+
+def _latest_known(live: Parts) -> float:
+    """The time by this machine, or that of the daemon's last save by the store if it is later."""
+    saved = live.stores.sink.stat(checkpoint_path(live.id))
+    return max(live.clock(), 0.0 if saved is None else saved.modified)
 
 
 def _live_state(live: Parts) -> SourceState:

@@ -174,6 +174,16 @@ def test_whose_a_partition_is_whose_time_has_just_come_no_machine_clock_decides(
     assert world.rows() == ["0.json", "1", "1.json", "2.json", "5", "52"]
 
 
+def test_a_preview_by_a_clock_that_is_behind_says_what_would_be_done() -> None:
+    world = IngestWorld()
+    path = f"{datetime.fromtimestamp(world.now, UTC):date=%Y-%m-%d}/1.json"
+    world.put(path, "now")
+    given = world.given()
+    behind = replace(given.live, clock=lambda: world.now - 30 * 86_400)
+    preview = GivenFiles(behind, file_parts(behind, world.replays), given.drain).preview([path])
+    assert [told.state for told in preview.files] == world.states(path) == ["left"]
+
+
 def test_an_ending_that_counts_later_does_not_bring_the_file_again() -> None:
     world = IngestWorld()
     world.put(f"{DAY}/8.json.gz", "zipped")

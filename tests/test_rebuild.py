@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -587,3 +588,29 @@ def test_a_machine_whose_clock_is_ahead_has_the_same_doubts() -> None:
         parts = replace(world.pipeline()._parts, clock=clock)
         with pytest.raises(RebuildRefused, match=r"is in no journal"):
             Rebuild(parts).plan(None)
+
+
+@pytest.mark.parametrize("ahead", [-40, 40])
+def test_a_machine_whose_clock_is_wrong_closes_no_partition_that_is_wanted(ahead: int) -> None:
+    world = World(
+        grace_period_secs=60, partition_filter={"prefix_template": "date=%Y-%m-%d", "lookback": 3}
+    )
+
+    def day(back: int) -> str:
+        return f"date={datetime.fromtimestamp(world.now - back * 86_400, UTC):%Y-%m-%d}"
+
+    pipeline = world.pipeline()
+    for back in (2, 1, 0):
+        world.put(f"{day(back)}/5.json", f"5-{back}")
+        poll(world, pipeline)
+    polls(world, pipeline, 3)
+    floor = world.checkpoint()["floor"]
+    forget(world, CHECKPOINT)
+    clock = partial(float, world.now + ahead * 86_400)
+    found = Rebuild(replace(world.pipeline()._parts, clock=clock))
+    made = found.plan(None)
+    assert (made.state.progress.floor, made.state.origin) == (floor, floor)
+    found.write(made)
+    world.put(f"{day(2)}/6.json", "6-2")
+    polls(world, None, 3)
+    assert "6-2" in world.rows()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from blizzard_py import processed
 from blizzard_py.batch import Parts
 from blizzard_py.core import checkpoint
+from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.journal import JOURNAL_FOLDER, KEPT_SECS, Ingested, Journal, Record, first_name
 from blizzard_py.ledger import Ledger
@@ -134,6 +135,22 @@ class Evidence:
                 left = read_ledger(self._sink, source_id).not_settled(left)
         return set(paths).difference(left) | taken.intersection(paths)
 
+    def last_written(self) -> float | None:
+        """The store's time of the last trace of the source; None if it has left none.
+
+        It is past by as much as the source has rested, but no machine's clock had a part in it.
+        """
+        kept = self._sink.stat(checkpoint_path(self._parts.id))
+        times = [
+            entry.modified for kind in ("ledger", "processed") for entry in self._segments(kind)
+        ]
+        times += [*self._written.values(), *([] if kept is None else [kept.modified])]
+        return max(times, default=None)
+
+    def _segments(self, kind: str) -> Iterator[Entry]:
+        folder = f"{STATE_FOLDER}/{self._parts.id}_{kind}"
+        yield from listed(self._sink, f"{folder}/", f"{folder}0")
+
     # -- batches that may not be finished ----------------------------------------
 
     def unfinished(self) -> Iterator[tuple[Batch, bool]]:
@@ -250,9 +267,7 @@ class Evidence:
 
     def _newest_segment(self) -> float | None:
         """The store's time of the last segment of the ledger; no machine's clock is asked."""
-        folder = f"{STATE_FOLDER}/{self._parts.id}_ledger"
-        found = listed(self._sink, f"{folder}/", f"{folder}0")
-        return max((entry.modified for entry in found), default=None)
+        return max((entry.modified for entry in self._segments("ledger")), default=None)
 
     def _unknown_outputs(self, committed: set[str], since: str) -> Iterator[Doubt]:
         """Outputs that nobody has committed yet and that no journal of the table names."""

@@ -103,7 +103,10 @@ class Rebuild:
         """
         found = self._found()
         evidence = Evidence(self._parts, found.state)
-        now = self._parts.clock()
+        # In the past of the store rather than by a machine's clock: a lookback that begins too
+        # early is put right by the next poll, one too late closes what is still wanted.
+        last = evidence.last_written()
+        now = self._parts.clock() if last is None else last
         doubts = evidence.doubts()
         if doubts and done_before is None:
             raise RebuildRefused(

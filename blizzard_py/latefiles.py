@@ -30,6 +30,7 @@ from blizzard_py.sweep import (
     LateSweep,
     Slice,
     grace_of,
+    lists,
     partitions_behind,
     sweeps,
     verdicts,
@@ -87,7 +88,7 @@ class LateFiles:
         if state.sweep.cursor is None:
             state = replace(state, sweep=replace(state.sweep, began=now, cursor=""))
         state = self._noted(state, self._ledger.fold())
-        if not sweeps(self._source):
+        if not lists(self._source):
             state = replace(state, sweep=replace(state.sweep, cursor=None))
             return self._dealt_with(state, ())
         try:
@@ -141,7 +142,8 @@ class LateFiles:
                 state = self._noted(state, self._ledger.spare())
             elif listed is not None:
                 state = self._noted(state, self._ledger.forget(listed, now))
-            self._log.info("late_sweep_done")
+            if sweeps(self._source):
+                self._log.info("late_sweep_done")
         return replace(state, sweep=sweep)
 
     def _dealt_with(self, state: SourceState, late: Sequence[Entry]) -> SourceState:

@@ -60,6 +60,15 @@ def sweeps(source: SourceSettings) -> bool:
     return source.use_watermark and source.late_sweep_interval_secs > 0
 
 
+def lists(source: SourceSettings) -> bool:
+    """Whether the source is listed for the ledger to forget what is gone.
+
+    Without a watermark each poll lists everything anyhow; where someone wants no sweeps
+    nothing is listed and the ledger keeps every name.
+    """
+    return sweeps(source) or not source.use_watermark
+
+
 def grace_of(source: SourceSettings, state: SourceState, now: float) -> float:
     """The grace period in seconds, as configured or as measured lateness asks for."""
     configured = source.grace_period_secs
@@ -96,6 +105,7 @@ class LateSweep:
     def __init__(self, storage: Storage, source: SourceSettings, ledger: Ledger) -> None:
         self._storage = storage
         self._ledger = ledger
+        self._looks_for_late = sweeps(source)
         self._accept: Callable[[str], bool] = accepts(source.compression)
         # Digests of what is listed are 80 bytes a name, so they are kept only by a sweep
         # that follows one after which the ledger was found to have outgrown the source.
@@ -130,6 +140,8 @@ class LateSweep:
             self._files += len(entries)
         if self._listed is not None:
             self._listed.append(self._ledger.digests_listed([entry.path for entry in entries]))
+        if not self._looks_for_late:
+            return Slice((), (), (), cursor)
         wanted = [e for e in entries if self._accept(e.path) and not is_hidden(e.path)]
         return self._sorted(state, wanted, cursor)
 

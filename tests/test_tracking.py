@@ -8,7 +8,9 @@ import uuid
 
 import pytest
 
+from blizzard_py.claims import Claims
 from blizzard_py.core.errors import OrderError, StateError
+from blizzard_py.publish import OutputNames
 from tests.memory_store import Died, Dying
 from tests.pipeline_world import World
 
@@ -128,3 +130,29 @@ def test_unpadded_hours_are_named() -> None:
         world.put(f"date=2024-01-01/hour={hour}/1.ndjson", f"r{hour}")
     with pytest.raises(OrderError, match=r"hour=8, .*hour=11"):
         world.pipeline().cycle(threading.Event())
+
+
+def test_the_ledger_of_a_source_without_a_watermark_follows_the_source(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Files come and are removed for months; what is there stays known."""
+    for place in ("processed", "ledger"):
+        monkeypatch.setattr(f"blizzard_py.{place}.TAIL", 8)
+    names = OutputNames()
+    for place in ("pipeline", "latefiles"):
+        monkeypatch.setattr(f"blizzard_py.{place}.uuid7", lambda: names.fresh(1, world.now)[0])
+    world = set_world()
+    world.put("d=1/stays.ndjson", "stays")
+    pipeline, counts = world.pipeline(), []
+    for day in range(150):
+        for path in [path for path in world.source.objects if "stays" not in path]:
+            world.source.delete(path)
+        for number in range(4):
+            world.put(f"d=1/{day}-{number}.ndjson", f"{day}-{number}")
+        world.now += 86_401
+        world.drain(pipeline)
+        counts.append(sum(one["count"] for one in world.checkpoint().get("ledger", [])))
+    assert max(counts[75:]) <= max(counts[:75]) + 8 < 400
+    assert len(world.rows()) == len(set(world.rows())) == 601
+    claims = Claims(world.pipeline()._parts, {})
+    assert claims.claim("d=1/stays.ndjson").standing == "rows"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from dataclasses import replace
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.core.errors import ColdStartRefused, FencedError, StateError
+from blizzard_py.core.errors import ColdStartRefused, FencedError, StateError, Unfinished
 from blizzard_py.core.scan import scan
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import is_new
@@ -569,6 +570,25 @@ def test_what_was_settled_is_done_whatever_endings_count_today() -> None:
     polls(world)
     assert [row for row in world.rows() if row in expected] == expected
     assert len(world.rows()) == len(set(world.rows()))
+
+
+def test_what_waits_for_another_try_waits_on_whatever_endings_count_today() -> None:
+    world = World(grace_period_secs=60, compression="auto")
+    for name in ("a.json", "b.json", "c.json"):
+        world.put(f"d=1/{name}", name)
+    world.engine.flaky["d=1/b.json"] = 2
+    with contextlib.suppress(Unfinished):
+        world.pipeline().cycle(threading.Event())
+    assert list(world.checkpoint()["retries"]) == ["d=1/b.json"]
+    world.now += 1000
+    world.settings["compression"] = "gzip"
+    made = rebuilt(world)
+    assert (made.listed, made.done, made.new) == (3, 2, ())
+    assert list(world.checkpoint()["retries"]) == ["d=1/b.json"]
+    world.settings["compression"] = "auto"
+    sweeps(world)
+    assert world.rows() == ["a.json", "b.json", "c.json"]
+    assert letter_paths(world) == []
 
 
 def test_a_machine_whose_clock_is_ahead_has_the_same_doubts() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -121,7 +121,8 @@ class Rebuild:
             for places, whole in [evidence.places(batch)]
         )
         flying = tuple(each.batch for each in batches if each.judgement != "done")
-        known = self._known(evidence, flying, done_before)
+        waiting = () if found.state is None else found.state.retries
+        known = self._known(evidence, flying, waiting, done_before)
         state = self._state(found.state, evidence, known, flying, now)
         writer = None if found.document is None else writer_of(found.document, self._where)
         epoch = max(evidence.epochs(), 0 if writer is None else writer.epoch) + 1
@@ -188,7 +189,11 @@ class Rebuild:
         return Found(raw, version, document, state)
 
     def _known(
-        self, evidence: Evidence, flying: Iterable[Batch], done_before: str | None
+        self,
+        evidence: Evidence,
+        flying: Iterable[Batch],
+        waiting: Collection[str],
+        done_before: str | None,
     ) -> _Known:
         # What was settled counts, whatever endings count today; what is new has one of them.
         there = {
@@ -217,7 +222,9 @@ class Rebuild:
             done |= dict.fromkeys(said, 0.0)
         for path in held:
             done.pop(path, None)
-        listed = {p: e for p, e in there.items() if self._accepts(p) or p in done or p in held}
+        # What waits for another try is not to be passed either, whatever its ending.
+        kept = held.union(done, waiting)
+        listed = {p: e for p, e in there.items() if self._accepts(p) or p in kept}
         return _Known(listed, done, held, history, own, said)
 
     def _state(
@@ -309,6 +316,7 @@ class Rebuild:
 
     def _new(self, state: SourceState, known: _Known) -> tuple[str, ...]:
         fresh = [path for path in known.listed if path not in known.done and path not in known.held]
+        fresh = [path for path in fresh if self._accepts(path)]
         if state.processed is None:
             fresh = [path for path in fresh if is_new(state.progress, path)]
         return tuple(sorted(fresh, key=order_key))

@@ -46,6 +46,8 @@ from penguin_py.tablecontract import Declared, feature_objections, objections
 # The class of what delta-rs throws where it gave up on itself; it has no import, and is no
 # `Exception`.
 _PANIC = "PanicException"
+# Of the ``txn`` that all Penguins have in common. It says nothing and never rises.
+COMMON_VERSION = 0
 T = TypeVar("T")
 
 
@@ -248,13 +250,17 @@ class DeltaLog:
     def _transactions(
         self, handle: DeltaTable | None, marks: Marks, now: float
     ) -> list[Transaction]:
-        """Our ``txn``, and what makes a commit of the live instance in between a conflict.
+        """Our ``txn``, and what makes a commit of any Penguin in between a conflict.
 
         delta-rs rebases commits of different applications over each other. Two
-        Penguins that planned the same file must not be: so a second instance
-        repeats the live one's ``txn`` as it read it, and both conflict.
+        Penguins that planned the same file must not be, whatever they are called: so
+        all have one more ``txn`` in common. A second instance repeats the live one's
+        as it read it as well, for one of a release that had no common one.
         """
-        found = [Transaction(self._table.app_id, marks.txn_version, int(now * 1000))]
+        found = [
+            Transaction(self._table.app_id, marks.txn_version, int(now * 1000)),
+            Transaction(deltalog.COMMON_APP_ID, COMMON_VERSION, int(now * 1000)),
+        ]
         live = self._table.live_app_id
         if self._table.app_id != live:
             version = None if handle is None else handle.transaction_version(live)

@@ -33,6 +33,9 @@ from penguin_py.model import OwnCommit
 LOG = "_delta_log"
 # commitInfo key of ours, holding commit id, progress and output ids.
 OUR_KEY = "penguin"
+# What every Penguin's commit has a ``txn`` of, whatever the Penguin is called. No name has a
+# slash, so none is this one.
+COMMON_APP_ID = "penguin/any"
 # How many commits output ids are gathered from where nothing says that more could have
 # some: an instance folds those of 100 versions away, and then something does.
 COMMITS_SEARCHED = 1000

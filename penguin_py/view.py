@@ -17,7 +17,8 @@ from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Progress, is_new
 from penguin_py.activity import TableActivity
-from penguin_py.delta import DeltaLog
+from penguin_py.delta import COMMON_VERSION, DeltaLog
+from penguin_py.deltalog import COMMON_APP_ID
 from penguin_py.identities import OutputIds
 from penguin_py.memory import (
     Memory,
@@ -213,6 +214,7 @@ class TableView:
         self._own = version
         self._transactions[self._table.app_id] = memory.txn_version
         self._transactions.setdefault(self._table.live_app_id, 0)
+        self._transactions[COMMON_APP_ID] = COMMON_VERSION
 
     def remember(self, memory: Memory) -> None:
         """Go on from this memory, which need not be in storage yet."""

@@ -288,3 +288,25 @@ def test_another_penguin_commits_no_file_twice(world: World) -> None:
     ]
     assert len(ids) == len(set(ids)) == 4
     assert json.dumps(world.mirror("backfill"))
+
+
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_a_penguin_of_another_name_commits_no_file_twice(world: World, rewritten: bool) -> None:
+    ours(world, 1)
+    world.run(**SHARED)
+    ours(world, 2)
+    rival = world.penguin("renamed", **SHARED)
+
+    def first(table: DeltaTable) -> None:
+        world.run(rival)
+        if rewritten:
+            table.update_incremental()
+            table.optimize.compact()
+
+    penguin, alone = interrupted(world, first)
+    with pytest.raises(CommitError):
+        penguin.cycle(threading.Event())
+    alone()
+    world.run(penguin)
+    assert numbers(world) == [1, 2]
+    assert_all_read(world)

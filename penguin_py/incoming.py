@@ -41,6 +41,7 @@ from penguin_py.filecontract import (
     decoded_bytes,
 )
 from penguin_py.model import Footer, Misfit, Rejection
+from penguin_py.rawfooter import FooterCheck
 
 TAIL_BYTES = 1 << 16
 # Magic at both ends and the footer's length: no Parquet file is shorter.
@@ -119,6 +120,7 @@ class _Reading:
 
     def __init__(self) -> None:
         self._latest: _Known | None = None
+        self.check = FooterCheck()
         self.long_ones = threading.Lock()
         self._counting = threading.Lock()
         self.kept = 0
@@ -177,10 +179,6 @@ def read_footers(storage: Storage, entries: Sequence[Entry], pool: Executor | No
     )
 
 
-class _CutOff(Exception):
-    """The file ends before its data does."""
-
-
 class _Outcome(Enum):
     GONE = auto()
     LEFT = auto()
@@ -228,20 +226,19 @@ def _read_footer(
 
 
 def _decoded(entry: Entry, tail: bytes, length: int, reading: _Reading) -> Footer | Rejection:
+    """The footer at the end of ``tail``, or why it cannot be used. Raises `Misfit`."""
+    reading.check(tail[-8 - length : -8], entry.size - length - 8)
     metadata = None
     try:
         # What `pq.read_metadata` is built on, without the rest of it: half the time.
         reader = pq.ParquetReader()
         reader.open(pa.BufferReader(tail), thrift_container_size_limit=THRIFT_ITEMS)
         metadata = reader.metadata
-        found = _checked(entry, metadata, length, reading)
+        found = _checked(entry, metadata, reading)
         reading.keep(decoded_bytes(metadata, length))
         return found
     except Misfit as misfit:
         rejection = Rejection(entry, "schema", str(misfit))
-    except _CutOff:
-        reason = "is cut off: its footer points past the end of its data"
-        rejection = Rejection(entry, "read", reason)
     except (pa.ArrowException, OSError, ValueError) as error:
         text = " ".join(str(error).split())
         rejection = Rejection(entry, "read", f"has an unreadable Parquet footer: {text}")
@@ -250,12 +247,10 @@ def _decoded(entry: Entry, tail: bytes, length: int, reading: _Reading) -> Foote
     return rejection
 
 
-def _checked(entry: Entry, metadata: pq.FileMetaData, length: int, reading: _Reading) -> Footer:
-    """The footer, if it is sound. Raises `Misfit` and `_CutOff`."""
+def _checked(entry: Entry, metadata: pq.FileMetaData, reading: _Reading) -> Footer:
+    """The footer, if it is sound. Raises `Misfit`."""
     pairs = metadata.metadata or {}
     schema = reading.schema_of(metadata, pairs)
-    if _last_byte(metadata) > entry.size - length - 8:
-        raise _CutOff
     check_rows(metadata, entry.size)
     check_calendar(metadata, schema, pairs)
     output_id = pairs.get(OUTPUT_ID_KEY)
@@ -269,17 +264,3 @@ def _tail(storage: Storage, entry: Entry, count: int) -> bytes:
     if len(data) != count:
         raise Unavailable(f"{storage.uri}/{entry.path}: changed while it was read")
     return data
-
-
-def _last_byte(metadata: pq.FileMetaData) -> int:
-    """Where the last column chunk ends, by the footer."""
-    end = 0
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        for index in range(group.num_columns):
-            chunk = group.column(index)
-            start = chunk.data_page_offset
-            if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
-                start = min(start, chunk.dictionary_page_offset)
-            end = max(end, start + chunk.total_compressed_size)
-    return end

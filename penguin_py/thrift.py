@@ -1,0 +1,117 @@
+"""Thrift's compact protocol, as far as a Parquet footer needs it. Pure.
+
+Each function takes the bytes and where to begin, and gives what it read and where that
+ends. Reading past the end is an `IndexError`, whatever makes no sense a `Misfit`; nothing
+is built that is longer than the bytes are.
+"""
+
+from __future__ import annotations
+
+from penguin_py.model import Misfit
+
+# Types of values.
+TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
+WHOLE = frozenset({4, 5, 6})
+# Of those that always take as much. A struct's flags stand in the heads of their fields.
+_LENGTHS = {TRUE: 0, FALSE: 0, BYTE: 1, DOUBLE: 8}
+DEEPEST = 64
+
+
+def unreadable(why: str) -> Misfit:
+    """The refusal of a footer that makes no sense."""
+    return Misfit(f"has an unreadable Parquet footer: {why}")
+
+
+def field(data: bytes, at: int, number: int) -> tuple[int, int, int]:
+    """A field's number (that of the one before is given), its type, where its value begins."""
+    head = data[at]
+    if head > 15:
+        return number + (head >> 4), head & 15, at + 1
+    number, at = whole(data, at + 1)
+    return number, head & 15, at
+
+
+def unsigned(data: bytes, at: int) -> tuple[int, int]:
+    """A number that is not below zero: a length, a count."""
+    byte = data[at]
+    if byte < 128:
+        return byte, at + 1
+    value, shift = byte & 127, 7
+    while (byte := data[at := at + 1]) > 127:
+        value |= (byte & 127) << shift
+        shift += 7
+        if shift > 63:
+            raise unreadable("a number of it is too long")
+    return value | byte << shift, at + 1
+
+
+def whole(data: bytes, at: int) -> tuple[int, int]:
+    """A whole number."""
+    value = data[at]
+    if value < 128:
+        return (value >> 1) ^ -(value & 1), at + 1
+    value, at = unsigned(data, at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def text(data: bytes, at: int) -> tuple[bytes, int]:
+    """Bytes with their length before them."""
+    size, at = unsigned(data, at)
+    if at + size > len(data):
+        raise IndexError
+    return data[at : at + size], at + size
+
+
+def count(data: bytes, at: int, kind: int) -> tuple[int, int]:
+    """How many items a list has, each of this type, and where the first begins."""
+    items, found, at = _list(data, at)
+    if items and found != kind:
+        raise unreadable("a list of it has other items than the format says")
+    return items, at
+
+
+def skipped(data: bytes, at: int, kind: int, depth: int = 0) -> int:
+    """Where the value of a field ends."""
+    if depth > DEEPEST:
+        raise unreadable("it is nested too deep")
+    if kind in WHOLE:
+        return unsigned(data, at)[1]
+    if kind == BINARY:
+        size, at = unsigned(data, at)
+        return at + size
+    if kind in (LIST, SET):
+        items, inner, at = _list(data, at)
+        for _ in range(items):
+            at = at + 1 if inner in (TRUE, FALSE) else skipped(data, at, inner, depth + 1)
+        return at
+    if kind == STRUCT:
+        number = 0
+        while data[at]:
+            number, inner, at = field(data, at, number)
+            at = skipped(data, at, inner, depth + 1)
+        return at + 1
+    if kind not in _LENGTHS:
+        raise unreadable(f"it has a value of the unknown type {kind}")
+    return at + _LENGTHS[kind]
+
+
+def _list(data: bytes, at: int) -> tuple[int, int, int]:
+    head = data[at]
+    items, at = (head >> 4, at + 1) if head < 0xF0 else unsigned(data, at + 1)
+    if items > len(data):
+        raise IndexError  # each item takes a byte at least
+    return items, head & 15, at
+
+
+def length(number: int) -> bytes:
+    """A length as it is written."""
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def list_head(items: int, kind: int) -> bytes:
+    """What stands before the items of a list."""
+    return bytes([items << 4 | kind]) if items < 15 else bytes([0xF0 | kind]) + length(items)

@@ -85,9 +85,18 @@ def check_columns(metadata: pq.FileMetaData, note: bytes | None) -> None:
                 f"column {column.path!r} holds timestamps of nanoseconds, Delta has"
                 " microseconds; write it with those (pandas: coerce_timestamps='us')"
             )
+        _check_kind(column, note)
     if note is not None:
-        for name, kind in _noted(note):
-            _check_noted(name, kind, 1)
+        for field in noted(note):
+            _check_noted(field.name, field.type, 1)
+
+
+def noted(note: bytes) -> pa.Schema:
+    """The Arrow schema that the writer left in the footer. Raises `Misfit`."""
+    try:
+        return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(note)))
+    except (pa.ArrowException, binascii.Error, OSError, ValueError) as error:
+        raise Misfit(f"has an unreadable {ARROW_KEY.decode()} in its footer") from error
 
 
 def check_depth(schema: pa.Schema) -> None:
@@ -235,18 +244,22 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
+def _check_kind(column: pq.ColumnSchema, note: bytes | None) -> None:
+    """Refuse what some readers take for text or a time, and others for bytes."""
+    kind = column.logical_type.type
+    if "INTERVAL" in (kind, column.converted_type):
+        raise Misfit(f"column {column.path!r} holds intervals, for which Delta has no type")
+    if kind == "ENUM" or (kind == "JSON" and note is None):
+        raise Misfit(
+            f"column {column.path!r} is of Parquet's type {kind}, which readers take for text or"
+            " for bytes; write it as text"
+        )
+
+
 def _is_nanoseconds(logical: pq.ParquetLogicalType) -> bool:
     if logical.type != "TIMESTAMP":
         return False
     return bool(json.loads(logical.to_json()).get("timeUnit") == "nanoseconds")
-
-
-def _noted(note: bytes) -> list[tuple[str, pa.DataType]]:
-    try:
-        schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(note)))
-    except (pa.ArrowException, binascii.Error, OSError, ValueError) as error:
-        raise Misfit(f"has an unreadable {ARROW_KEY.decode()} in its footer") from error
-    return [(field.name, field.type) for field in schema]
 
 
 def _check_noted(name: str, kind: pa.DataType, depth: int) -> None:

@@ -39,9 +39,11 @@ from penguin_py.filecontract import (
     check_depth,
     check_rows,
     decoded_bytes,
+    noted,
 )
 from penguin_py.model import Footer, Misfit, Rejection
 from penguin_py.rawfooter import FooterCheck
+from penguin_py.schema import check_note
 
 TAIL_BYTES = 1 << 16
 # Magic at both ends and the footer's length: no Parquet file is shorter.
@@ -50,6 +52,8 @@ MAGIC = b"PAR1"
 # What to do about files that `Names` left out.
 REMEDY = "file_pattern does not take these names; if no other engine writes here, widen it"
 OUTPUT_ID_KEY = b"blizzard.output_id"
+# Ids are in each commit and in the mirror, thousands of them.
+OUTPUT_ID_BYTES = 1024
 # A list or a text in a footer that is longer than this is no footer.
 THRIFT_ITEMS = 1_000_000
 # What was decoded hangs together in a circle. More than this in memory is not left to the
@@ -151,6 +155,8 @@ class _Reading:
             check_columns(metadata, note)
             found = columns.to_arrow_schema()
             check_depth(found)
+            if note is not None:
+                check_note(noted(note), found)
             known = _Known(columns, note, found)
             self._latest = known
         return known.schema
@@ -254,6 +260,11 @@ def _checked(entry: Entry, metadata: pq.FileMetaData, reading: _Reading) -> Foot
     check_rows(metadata, entry.size)
     check_calendar(metadata, schema, pairs)
     output_id = pairs.get(OUTPUT_ID_KEY)
+    if output_id is not None and len(output_id) > OUTPUT_ID_BYTES:
+        raise Misfit(
+            f"carries a {OUTPUT_ID_KEY.decode()} of {len(output_id):,} bytes; Blizzard's have"
+            f" {OUTPUT_ID_BYTES:,} at most"
+        )
     return Footer(
         entry, schema, metadata, None if output_id is None else output_id.decode("utf-8", "replace")
     )

@@ -82,6 +82,26 @@ def delta_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([_delta_field(field) for field in schema])
 
 
+def check_note(noted: pa.Schema, file: pa.Schema) -> None:
+    """Refuse a file whose writer noted other columns than it wrote. Raises `Misfit`.
+
+    delta-rs fails on other names, polars goes by the noted types. A type that Delta has
+    none for says nothing: where it counts, ``file`` has it, too, and is refused for it.
+    """
+    if noted.names != file.names:
+        raise Misfit("has other columns than its writer noted; write it anew")
+    for given, found in zip(noted, file, strict=True):
+        try:
+            same = _delta_field(given).type == _delta_field(found).type
+        except Misfit:
+            continue
+        if not same:
+            raise Misfit(
+                f"column {found.name!r} is {found.type}, and its writer noted {given.type};"
+                " write it anew"
+            )
+
+
 def table_schema(file: pa.Schema, partitions: Iterable[pa.Field]) -> pa.Schema:
     """The schema of a new table: a file's columns, then the partition columns."""
     return pa.schema([*file, *partitions])
@@ -133,6 +153,7 @@ def _merged_fields(
 ) -> list[pa.Field]:
     given = {field.name: field for field in file}
     lowered = {field.name.lower(): field.name for field in table}
+    known = {field.name for field in table}
     merged: list[pa.Field] = []
     for field in table:
         other = given.get(field.name)
@@ -155,7 +176,7 @@ def _merged_fields(
                 f"has column {where + field.name!r}, which differs only in case from the table's"
                 f" {where + lowered[field.name.lower()]!r}"
             )
-        if field.name not in lowered.values():
+        if field.name not in known:
             if not mode.adds:
                 raise Misfit(
                     f"has column {where + field.name!r}, which the table lacks ({mode.refusal})"
@@ -199,12 +220,13 @@ def _check_case(names: list[str], where: str) -> None:
     for name in names:
         if not name:
             raise Misfit(f"has a column without a name{f' in {where[:-1]!r}' if where else ''}")
-        other = seen.setdefault(name.lower(), name)
-        if other != name or names.count(name) > 1:
+        other = seen.get(name.lower())
+        if other is not None:
             raise Misfit(
                 f"has columns {where + other!r} and {where + name!r}: the same name"
                 " or different only in case"
             )
+        seen[name.lower()] = name
 
 
 def _nullable(field: pa.Field) -> pa.Field:

@@ -30,6 +30,7 @@ from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import Progress, Scanned, finished, joined, settled, split
 from penguin_py.model import TableState
+from penguin_py.naming import movers
 
 # A file that is a day old when the memory is rebuilt from the log needs no grace.
 SETTLED_SECS = 86_400.0
@@ -159,9 +160,10 @@ def rebuilt(
     limit = now - max(SETTLED_SECS, grace)
     old = [entry.path for entry in known if entry.modified < limit]
     young = [entry.path for entry in known if entry.modified >= limit]
-    progress = finished(Progress(depth=depth), old, 0.0, _nothing_waits)
-    progress = settled(progress, Scanned(now, now), grace, _nothing_waits)
-    return Memory(finished(progress, young, now, _nothing_waits), txn_version)
+    moving = movers(now)
+    progress = finished(Progress(depth=depth), old, 0.0, _nothing_waits, moving)
+    progress = settled(progress, Scanned(now, now), grace, _nothing_waits, moving)
+    return Memory(finished(progress, young, now, _nothing_waits, moving), txn_version)
 
 
 def _nothing_waits(_partition: str) -> None:
@@ -187,7 +189,8 @@ def completed(progress: Progress, known: Iterable[Entry], now: float) -> Progres
     above a watermark stay out: something below them is pending.
     """
     passed = [entry.path for entry in known if is_passed(progress, entry.path)]
-    return replace(finished(progress, passed, now, _nothing_waits), state=progress.state)
+    done = finished(progress, passed, now, _nothing_waits, movers(now))
+    return replace(done, state=progress.state)
 
 
 def done_paths(progress: Progress) -> set[str]:

@@ -30,6 +30,7 @@ from penguin_py.delta import DeltaLog, Marks
 from penguin_py.incoming import Failure, accepts
 from penguin_py.memory import Memory, Snapshot, commit_document, merged_ids
 from penguin_py.model import CommitPlan, CommitRefused, Rejection
+from penguin_py.naming import lowered, movers
 from penguin_py.ownership import Foreign, Owners
 from penguin_py.partitions import NOT_TEXT, is_text
 from penguin_py.poll import LIST_CONCURRENCY, Poll
@@ -162,6 +163,7 @@ class TablePipeline:
             found = self._chores.sweep(snapshot.state, snapshot.memory, now)
         self.activity.swept(len(found.orphans))
         if not dry_run:
+            self._lower(snapshot.memory, found, now)
             self._take(found)
             if found.committed:
                 self._quarantine.release(found.committed)
@@ -293,7 +295,8 @@ class TablePipeline:
         pending = [path for path in waiting if is_new(progress, path)]
         ahead = [entry.path for entry in done if is_new(progress, entry.path)]
         lowest = lowest_of(pending, progress.depth)
-        progress = finished(progress, ahead, self._poll.ended, lowest.get)
+        ended = self._poll.ended
+        progress = finished(progress, ahead, ended, lowest.get, movers(ended))
         self._view.refuse(rejection.entry.path for rejection in rejections)
         if plan.adds:
             added = {add.entry.path for add in plan.adds}
@@ -341,6 +344,16 @@ class TablePipeline:
                 stage=rejection.stage,
                 error=rejection.reason,
             )
+
+    def _lower(self, memory: Memory, found: Findings, now: float) -> None:
+        """Have polls see again what another's name hid; the log tells what is done there."""
+        hidden = [entry.path for entry in found.stragglers]
+        if not hidden:
+            return
+        progress = lowered(memory.progress, hidden, self._quarantine.records(), now)
+        if progress != memory.progress:
+            self._view.save(replace(memory, progress=progress), now)
+            self._view.forget()
 
     def _take(self, found: Findings) -> None:
         waiting = {entry.path for entry in self._queue}

@@ -21,6 +21,7 @@ from blizzard_py.core.watermark import Progress, Scanned, clamped, lowest_of, se
 from penguin_py.activity import TableActivity
 from penguin_py.incoming import REMEDY, Names
 from penguin_py.memory import Snapshot
+from penguin_py.naming import movers
 from penguin_py.partitions import is_text
 from penguin_py.settings import Table
 from penguin_py.view import TableView
@@ -97,7 +98,8 @@ class Poll:
         progress = clamped(snapshot.memory.progress, self._scanned.ended)
         lowest = lowest_of(found, progress.depth)
         grace = self._table.grace_period_secs
-        progress = settled(progress, self._scanned, grace, lowest.get)
+        moving = movers(self._scanned.ended)
+        progress = settled(progress, self._scanned, grace, lowest.get, moving)
         progress = self._floored(progress, found)
         memory = replace(snapshot.memory, progress=progress)
         self._view.remember(memory)

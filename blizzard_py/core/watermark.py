@@ -61,6 +61,19 @@ class PartitionProgress:
     done: Mapping[str, float] = field(default_factory=dict)
 
 
+# Whose names move a partition's watermark.
+Moving: TypeAlias = Callable[[PartitionProgress], Callable[[str], bool]]
+
+
+def _all_move(_known: PartitionProgress) -> Callable[[str], bool]:
+    """All of them."""
+    return _is_name
+
+
+def _is_name(_name: str) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """All that is known of one source or table. ``Progress()`` is a cold start.
@@ -204,11 +217,18 @@ def lowest_of(paths: Iterable[str], depth: int | None) -> dict[str, bytes]:
     return lowest
 
 
-def finished(progress: Progress, paths: Iterable[str], seen: float, lowest: Lowest) -> Progress:
+def finished(
+    progress: Progress,
+    paths: Iterable[str],
+    seen: float,
+    lowest: Lowest,
+    moving: Moving = _all_move,
+) -> Progress:
     """The progress with these files done, which a scan that ended at ``seen`` first saw.
 
-    ``lowest`` tells what is known and not done. The shown watermarks rise up to
-    there; where scans start stays. Costs what the partitions of ``paths`` hold.
+    ``lowest`` tells what is known and not done, ``moving`` whose names count. The shown
+    watermarks rise up to there; where scans start stays. Costs what the partitions of
+    ``paths`` hold.
     """
     fresh: dict[str, list[str]] = defaultdict(list)
     depth = progress.depth
@@ -222,23 +242,33 @@ def finished(progress: Progress, paths: Iterable[str], seen: float, lowest: Lowe
     for partition, names in fresh.items():
         known = partitions.get(partition, PartitionProgress())
         done = {**known.done, **dict.fromkeys(names, seen)}
-        free = _free(names, lowest(partition))
-        partitions[partition] = replace(
-            known, watermark=_highest(known.watermark, *free), done=done
-        )
+        known = replace(known, done=done)
+        free = filter(moving(known), _free(names, lowest(partition)))
+        partitions[partition] = replace(known, watermark=_highest(known.watermark, *free))
     return _valued(replace(progress, partitions=partitions, depth=depth), fresh, active=bool(paths))
 
 
-def settled(progress: Progress, scanned: Scanned, grace: float, lowest: Lowest) -> Progress:
+def settled(
+    progress: Progress,
+    scanned: Scanned,
+    grace: float,
+    lowest: Lowest,
+    moving: Moving = _all_move,
+) -> Progress:
     """The progress after a scan whose findings are all done or known to ``lowest``.
 
     Names that were first seen more than ``grace`` seconds before it began need to
-    be remembered no more: scans start behind them. Watermarks never go back.
+    be remembered no more: scans start behind them. Watermarks never go back. Names that
+    do not move them are remembered until one that does sorts above.
     """
     expiry = scanned.began - grace - CLOCK_STEP_SECS
     partitions = {
         partition: _settled(
-            known, expiry, lowest(partition), _listed_up_to(partition, scanned.until)
+            known,
+            expiry,
+            lowest(partition),
+            _listed_up_to(partition, scanned.until),
+            moving(known),
         )
         if known.done
         else known
@@ -248,9 +278,13 @@ def settled(progress: Progress, scanned: Scanned, grace: float, lowest: Lowest) 
 
 
 def _settled(
-    known: PartitionProgress, expiry: float, waiting: bytes | None, listed: bytes | None
+    known: PartitionProgress,
+    expiry: float,
+    waiting: bytes | None,
+    listed: bytes | None,
+    moves: Callable[[str], bool],
 ) -> PartitionProgress:
-    free = _free(known.done, waiting)
+    free = list(filter(moves, _free(known.done, waiting)))
     watermark = _highest(known.watermark, *free)
     if min(known.done.values()) > expiry:
         return replace(known, watermark=watermark)

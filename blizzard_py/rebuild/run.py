@@ -301,8 +301,6 @@ class Rebuild:
                 wanted = lookback_floor(source.partition_filter, first)
                 if wanted is not None:
                     origin = min(origin or wanted, wanted, key=partition_key)
-                if not known.history and not _any_below(origin, known.listed):
-                    origin = ""  # whatever comes there has come since
         began = min([now, *(record.seen_ts for record in evidence.records[-1:])])
         frame = Frame(
             depth,
@@ -312,7 +310,10 @@ class Rebuild:
             source.max_tracked_partitions,
             lookback,
         )
-        return remade(known.listed.keys(), known.done, known.held, frame), origin
+        progress = remade(known.listed.keys(), known.done, known.held, frame)
+        if before.origin is None and not known.history and not _any_below(origin, known.listed):
+            origin = ""  # whatever comes there comes late
+        return progress, origin
 
     def _new(self, state: SourceState, known: _Known) -> tuple[str, ...]:
         fresh = [path for path in known.listed if path not in known.done and path not in known.held]

@@ -37,7 +37,7 @@ from blizzard_py.core.fence import FencedFile
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.model import Apart, FinishedFile
-from blizzard_py.core.storage import order_key
+from blizzard_py.core.storage import is_bare, order_key
 from blizzard_py.core.watermark import Lowest, Scanned, mark_idle, observed
 from blizzard_py.discovery import (
     Discovery,
@@ -62,6 +62,7 @@ from blizzard_py.state import (
     SourceState,
     state_from_json,
     state_to_json,
+    under_way,
 )
 from blizzard_py.statefile import whole
 from blizzard_py.sweep import grace_of, is_due, started
@@ -116,6 +117,8 @@ class SourcePipeline(SourceView):
         self._log.debug(
             "discovered", files=len(found.files), requests=found.requests, keys=found.keys
         )
+        if not (found.files or found.young):
+            self._check_shown(state)
         scanned = found.scanned
         self._guard_order(found, self.grace_period_secs(state))
         self._tell_apart(found.apart)
@@ -187,6 +190,20 @@ class SourcePipeline(SourceView):
             self._log.info("idle", watermark=idle.progress.value)
         self._state = idle
         return idle
+
+    def _check_shown(self, state: SourceState) -> None:
+        """Raise `Unavailable` where files wait and the source shows nothing at all.
+
+        It may be a disk that is not mounted; that they are not listed would let them go.
+        """
+        waiting = set(under_way(state))
+        if waiting and is_bare(self._stores.source):
+            raise Unavailable(
+                f"{self._stores.source.uri} shows nothing at all, and {len(waiting)} file(s) of it"
+                f" are still to be done, among them {min(waiting)}; mount it, or, if all was"
+                " removed on purpose, put anything there, such as a hidden file, and they are"
+                " let go of"
+            )
 
     def _complain(self, state: SourceState, waiting: set[str]) -> None:
         """Raise `Unfinished` while files wait for another try and nothing else is there to do.

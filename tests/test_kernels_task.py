@@ -164,11 +164,13 @@ def test_a_deleted_file_is_quarantined_and_nothing_else_is_lost(world: IngestWor
     assert world.ids(result) == [1, 2, 3]
 
 
-def test_files_of_a_source_that_vanished_are_retried(world: IngestWorld) -> None:
+@pytest.mark.parametrize("mount_point", [True, False])
+def test_files_of_a_source_that_vanished_are_retried(world: IngestWorld, mount_point: bool) -> None:
     world.put("a.ndjson", GOOD)
     job = world.job()
     (world.source / "a.ndjson").unlink()
-    world.source.rmdir()
+    if not mount_point:
+        world.source.rmdir()
     report = task.run_task(
         task.tasks_of(job, [job.files])[0],
         LocalStorage(str(world.source)),

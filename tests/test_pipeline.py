@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from blizzard_py.core.errors import (
 from blizzard_py.core.log import configure
 from blizzard_py.core.model import IngestResult
 from blizzard_py.core.storage import Page
+from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.journal import Journal, first_name
 from blizzard_py.settings import IngestJob
 from tests.memory_store import Died, Dying
@@ -371,6 +373,39 @@ def test_a_source_whose_root_is_missing_has_removed_no_file() -> None:
     with pytest.raises(PipelineStopped, match=r"1\.ndjson: timed out"):
         pipeline.cycle(threading.Event())
     assert world.letters() == []
+
+
+def test_files_wait_while_a_source_shows_nothing_at_all_and_are_let_go_of_where_something_is(
+    tmp_path: Path,
+) -> None:
+    """A mount point without its disk, which comes back, or has lost its files for good."""
+    for comes_back in (True, False):
+        root = tmp_path / str(comes_back)
+        world = World()
+        world.source = LocalStorage(str(root))
+        world.engine.source = world.source
+        for name in "123":
+            world.put(f"d=1/{name}.ndjson", name)
+        world.engine.flaky["d=1/2.ndjson"] = 1
+        pipeline = world.pipeline()
+        with contextlib.suppress(Unfinished):
+            pipeline.cycle(threading.Event())
+            pipeline.cycle(threading.Event())
+        (root / "d=1").rename(tmp_path / "disk")
+        for _ in range(5):
+            world.now += 1000
+            with pytest.raises(Unavailable, match=r"shows nothing at all, and 1 file.*2\.ndjson"):
+                pipeline.cycle(threading.Event())
+        assert list(world.checkpoint()["retries"]) == ["d=1/2.ndjson"]
+        if comes_back:
+            (tmp_path / "disk").rename(root / "d=1")
+        else:
+            (root / ".keep").touch()
+        world.put("d=1/4.ndjson", "4")
+        world.drain(pipeline)
+        assert world.rows() == (["1", "2", "3", "4"] if comes_back else ["1", "3", "4"])
+        assert world.letters() == []
+        assert "retries" not in world.checkpoint()
 
 
 def test_a_job_that_forgets_a_file_is_not_committed() -> None:

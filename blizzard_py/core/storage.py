@@ -126,12 +126,24 @@ def join(*parts: str) -> str:
 
 
 def root_exists(storage: Storage, path: str) -> bool:
-    """Whether the place is there that lacks ``path``: an unmounted disk has lost no file."""
+    """Whether the place is there that lacks ``path``: an unmounted disk has lost no file.
+
+    Nor has one whose mount point is there and bare.
+    """
     try:
         next(iter(storage.list_range(path, f"{path}\0")), None)
+        return not is_bare(storage)
     except StorageError:
         return False
-    return True
+
+
+def is_bare(storage: Storage) -> bool:
+    """Whether nothing at all is there, not even a directory or a hidden file: one request.
+
+    A place from which all files were removed looks so, and so does a disk that is not mounted.
+    """
+    first = next(iter(storage.list_range("", None)), None)
+    return first is None or not first.keys
 
 
 def order_key(path: str) -> bytes:

@@ -53,6 +53,22 @@ def closed(progress: Progress, limit: int, now: float = TODAY, **more: Any) -> P
     return raised(progress, limit, None, more.pop("pending", ()), now, **more)
 
 
+def test_heads_at_rest_above_one_that_is_written_to_keep_a_partition_each() -> None:
+    dead = [f"{number:03d}" for number in range(1, 101)]
+    paths = [*files(dead, range(-30, -20)), *files(["000"], range(-9, 1))]
+    progress = closed(passed(Progress(depth=2), paths), 4)
+    # Four of the one that lives, and of as many at rest as may be followed.
+    assert len(progress.partitions) == 4 + 3 * 4 + 97
+    assert {p for p in progress.partitions if "region=050" in p} == {f"region=050/{day(-21)}"}
+    # Whoever starts again is found, and goes on.
+    assert is_new(progress, f"region=050/{day(0)}/a")
+    assert is_new(progress, f"region=050/{day(-21)}/b")
+    assert not is_new(progress, f"region=050/{day(-22)}/b")
+    # As long as they are not too many they keep what may be tracked.
+    few = closed(passed(Progress(depth=2), paths), 200)
+    assert len(few.partitions) == 101 * 10
+
+
 # -- which partitions close ----------------------------------------------------------
 
 

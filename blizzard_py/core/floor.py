@@ -9,7 +9,9 @@ time.
 **Heads.** With another key before the time (``region=eu/date=2024-01-28``) partitions
 follow one another in time only below one head (``region=eu``). So each head has a
 floor of its own, for what lies below it, and the source's floor rises over whole
-heads: where there are more than may be tracked, over those that nobody writes to.
+heads: where there are more than may be tracked, over those that nobody writes to. It cannot
+rise over one that is written to; of those above it that nobody writes to, and that are too
+many, each keeps its newest partition only.
 What lies between two heads stays open: a new one may come there.
 
 A floor closes what was never seen as well, so it never rises further than names
@@ -31,7 +33,7 @@ there are both: a few odd directories must not close the real ones.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from blizzard_py.core.partitiontime import family_of, head_of, is_timed, span_of
@@ -75,12 +77,27 @@ def raised(
             free = [p for p in timed or tracked if partition_key(p) <= ceiling]
             wanted += [lookback] if partition_key(lookback) <= ceiling else free[-1:]
         progress = _closed(progress, "", wanted)
-    for head, found in heads.items():
-        counted = [p for p in found if p in progress.partitions]
-        if len(counted) > limit:
+    left = {head: [p for p in found if p in progress.partitions] for head, found in heads.items()}
+    resting = _resting(left, limit, now)
+    for head, counted in left.items():
+        most = 1 if head in resting else limit
+        if len(counted) > most:
             ceiling = _ceiling(progress, head, counted, held, now, until)
-            progress = _closed(progress, head, _surplus(counted, limit, ceiling))
+            progress = _closed(progress, head, _surplus(counted, most, ceiling))
     return progress
+
+
+def _resting(heads: Mapping[str, Sequence[str]], limit: int, now: float) -> set[str]:
+    """The heads beyond ``limit``, the lowest of those to which nobody writes.
+
+    They lie above one that is written to, or they were closed. Anything in one of them
+    may start again, so each keeps a partition.
+    """
+    there = [head for head, found in heads.items() if found]
+    if len(there) <= limit:
+        return set()
+    idle = [head for head in there if not _in_use(heads[head], now)]
+    return set(sorted(idle, key=order_key)[: len(there) - limit])
 
 
 def _tracked(progress: Progress, within: str) -> list[str]:

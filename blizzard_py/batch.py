@@ -8,26 +8,23 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from blizzard_py.activity import SourceActivity
-from blizzard_py.core.config import ErrorSettings, SourceSettings
 from blizzard_py.core.errors import BlizzardError, StateError
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry, FinishedFile, IngestResult
-from blizzard_py.core.storage import Storage, join
-from blizzard_py.core.storeclock import elapsed
+from blizzard_py.core.storage import join
 from blizzard_py.core.watermark import Lowest
 from blizzard_py.dlq import DeadLetters
 from blizzard_py.journal import Journal
-from blizzard_py.meter import Meter
 from blizzard_py.partitioning import PartitionError, partition_of
+from blizzard_py.parts import Parts
 from blizzard_py.progress import advanced, hold_all, judged, named, prepared, renamed, restarted
 from blizzard_py.publish import OutputNames, clear_older, publish, staging_of, unpublished
-from blizzard_py.settings import Engine, FieldSpec, IngestJob, IngestSettings, JobFile
+from blizzard_py.settings import IngestJob, IngestSettings, JobFile
 from blizzard_py.settrack import SetTracker
-from blizzard_py.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
-from blizzard_py.state import Batch, Identity, PlannedOutput, SourceState
+from blizzard_py.state import Batch, PlannedOutput, SourceState
 from blizzard_py.tablelog import delta_versions
 from blizzard_py.tolerance import Tolerance
 
@@ -35,65 +32,6 @@ from blizzard_py.tolerance import Tolerance
 LEFT_STAGE = "left"
 # How many bad files a log line names.
 _EXAMPLES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Stores:
-    """The storages of one source: where files arrive, the table, the dead letters."""
-
-    source: Storage
-    sink: Storage
-    dlq: Storage
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a source is made of; ``suffix`` tells other runs of it from the live one.
-
-    ``infer`` gives the fields for ``ingest`` where they are not all declared; it is
-    called with the first files to do. ``clock`` is for what people read; what decides
-    goes by the store's clock and ``monotonic`` (`blizzard_py.core.storeclock`).
-    """
-
-    pipeline: str
-    source_name: str
-    source: SourceSettings
-    errors: ErrorSettings
-    ingest: IngestSettings
-    stores: Stores
-    engine: Engine
-    concurrency: int
-    clock: Callable[[], float]
-    monotonic: Callable[[], float] = elapsed
-    suffix: str = ""
-    meter: Meter = field(default_factory=Meter)
-    activity: SourceActivity | None = None
-    infer: Callable[[Sequence[Entry]], tuple[FieldSpec, ...]] | None = None
-
-    @property
-    def name(self) -> str:
-        """``pipeline/source``, for logs and metrics."""
-        return f"{self.pipeline}/{self.source_name}"
-
-    @property
-    def id(self) -> str:
-        """``{pipeline}_{source}`` or the source's own ``id``, for files and folders."""
-        return f"{self.letters_id}{self.suffix}"
-
-    @property
-    def letters_id(self) -> str:
-        """The folder of the source's dead letters, whichever of its runs wrote them."""
-        return self.source.id or f"{self.pipeline}_{self.source_name}"
-
-    @property
-    def identity(self) -> Identity:
-        """Whose state this is, as the checkpoint keeps it."""
-        return Identity(self.pipeline, self.source_name, self.stores.source.uri)
-
-    @property
-    def is_replay(self) -> bool:
-        """Whether this is a replay of dead letters."""
-        return self.suffix in {REPLAY_SUFFIX, RECORDS_SUFFIX}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from blizzard_py.backfill import Range
-from blizzard_py.batch import Parts
 from blizzard_py.coldstart import check_cold_start
 from blizzard_py.core.errors import BlizzardError
 from blizzard_py.core.watermark import is_hidden, is_new
@@ -33,6 +32,7 @@ from blizzard_py.discovery import (
 )
 from blizzard_py.journal import Ingested
 from blizzard_py.letters import LetterObject
+from blizzard_py.parts import Parts
 from blizzard_py.progress import is_below_origin
 from blizzard_py.siblings import BACKFILL, backfills_of, replays_of
 from blizzard_py.state import SourceState, checkpoint_path, under_way

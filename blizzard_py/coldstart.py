@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from blizzard_py.batch import Parts
 from blizzard_py.core import checkpoint
 from blizzard_py.core.errors import ColdStartRefused
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.journal import Journal
+from blizzard_py.parts import Parts
 from blizzard_py.siblings import checkpoints, is_backfill
 from blizzard_py.state import (
     MOVED_DOCUMENT,

@@ -14,13 +14,14 @@ from dataclasses import replace
 from uuid_utils import uuid7
 
 from blizzard_py.activity import SourceActivity
-from blizzard_py.batch import BatchRunner, Parts, Upkeep
+from blizzard_py.batch import BatchRunner, Upkeep
 from blizzard_py.core.errors import StorageError
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry
 from blizzard_py.lateness import with_worst
 from blizzard_py.ledger import Ledger
 from blizzard_py.outofturn import OutOfTurn
+from blizzard_py.parts import Parts
 from blizzard_py.processed import Segment
 from blizzard_py.progress import begun
 from blizzard_py.siblings import siblings_of

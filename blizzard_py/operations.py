@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from functools import partial
 
 from blizzard_py import letters
-from blizzard_py.batch import Parts
 from blizzard_py.core.config import Config
 from blizzard_py.core.daemon import Loop, run, stop_on_signals
 from blizzard_py.core.errors import ConfigError
@@ -16,6 +15,7 @@ from blizzard_py.core.stores import open_storage
 from blizzard_py.explain import located
 from blizzard_py.lateengine import LateEngine
 from blizzard_py.letters import DeadLetter, LetterObject, UnreadableLetter
+from blizzard_py.parts import Parts
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.rebuild import Rebuild
 from blizzard_py.rename import Rename

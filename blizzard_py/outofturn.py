@@ -24,11 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from blizzard_py.batch import Parts
 from blizzard_py.core import checkpoint
 from blizzard_py.core.model import Entry
 from blizzard_py.journal import Ingested
 from blizzard_py.ledger import Ledger
+from blizzard_py.parts import Parts
 from blizzard_py.processed import Segment
 from blizzard_py.siblings import BACKFILL, RECORDS_SUFFIX, backfills_of, replays_of
 from blizzard_py.state import SourceState, checkpoint_path, state_from_json, under_way

@@ -28,7 +28,7 @@ from dataclasses import replace
 from uuid_utils import uuid7
 
 from blizzard_py.activity import SourceActivity
-from blizzard_py.batch import BatchRunner, Ingesting, Parts, Upkeep
+from blizzard_py.batch import BatchRunner, Ingesting, Upkeep
 from blizzard_py.coldstart import check_cold_start
 from blizzard_py.core import checkpoint
 from blizzard_py.core.daemon import StopEvent
@@ -47,6 +47,7 @@ from blizzard_py.latefiles import LateFiles
 from blizzard_py.lateness import measured
 from blizzard_py.order import TOLERANCE_SECS, inspect
 from blizzard_py.outofturn import OutOfTurn
+from blizzard_py.parts import Parts
 from blizzard_py.progress import (
     BatchLimits,
     Window,

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from blizzard_py.backlog import Backlog, backlog
-from blizzard_py.batch import Parts
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.storeclock import StoreClock
 from blizzard_py.discovery import (
@@ -27,6 +26,7 @@ from blizzard_py.discovery import (
     starting_point,
 )
 from blizzard_py.letters import LetterObject, objects
+from blizzard_py.parts import Parts
 from blizzard_py.processed import Digests
 from blizzard_py.settrack import SetTracker
 from blizzard_py.state import STATE_FOLDER, SourceState, checkpoint_path

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 
 from blizzard_py.activity import SourceActivity
-from blizzard_py.batch import Parts, Stores
 from blizzard_py.core.config import Config, PipelineSettings, SourceSettings
 from blizzard_py.core.errors import BlizzardError, ConfigError
 from blizzard_py.core.metered import Metered
@@ -17,6 +16,7 @@ from blizzard_py.core.partitionby import TEMPLATES, PartitionBy
 from blizzard_py.core.storage import join
 from blizzard_py.core.stores import open_source, open_storage
 from blizzard_py.lateengine import StoppableEngine
+from blizzard_py.parts import Parts, Stores
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.schema import field_spec
 from blizzard_py.schemafile import InferredSchema

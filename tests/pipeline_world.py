@@ -13,11 +13,11 @@ import threading
 from collections import Counter
 from typing import Any
 
-from blizzard_py.batch import Parts, Stores
 from blizzard_py.core.config import CheckpointSettings, ErrorSettings, SourceSettings
 from blizzard_py.core.errors import NotFound, Unfinished
 from blizzard_py.core.model import FinishedFile, IngestResult, StagedLetters, StagedOutput
 from blizzard_py.core.watermark import is_hidden
+from blizzard_py.parts import Parts, Stores
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.settings import FieldSpec, IngestJob, IngestSettings, Place
 from tests.memory_store import MemoryStorage

@@ -15,7 +15,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from blizzard_py.batch import Parts, Stores
 from blizzard_py.core import log
 from blizzard_py.core.config import CheckpointSettings, ErrorSettings, SourceSettings
 from blizzard_py.core.errors import AccessDenied, BlizzardError
@@ -23,6 +22,7 @@ from blizzard_py.core.model import IngestResult
 from blizzard_py.core.status import Panel
 from blizzard_py.core.storage import Page
 from blizzard_py.core.web import Server
+from blizzard_py.parts import Parts, Stores
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.settings import FieldSpec, IngestJob, IngestSettings, Place
 from tests.browser import chromium

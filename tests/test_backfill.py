@@ -23,11 +23,11 @@ from blizzard_py.backfill import (
     check_range,
     is_ours,
 )
-from blizzard_py.batch import Parts
 from blizzard_py.core.errors import Unavailable
 from blizzard_py.core.storage import Page
 from blizzard_py.core.watermark import Progress
 from blizzard_py.discovery import Scope
+from blizzard_py.parts import Parts
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.replay import GivenFiles, file_parts
 from blizzard_py.siblings import BACKFILL

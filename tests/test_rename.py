@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from blizzard_py import letters
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.batch import Parts
 from blizzard_py.core.errors import BlizzardError, ColdStartRefused, FencedError, StateError
+from blizzard_py.parts import Parts
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.rename import Rename, Renamed, RenameRefused, run
 from blizzard_py.rename.copies import copy_letters

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from blizzard_py import letters
-from blizzard_py.batch import Parts, Stores
 from blizzard_py.core.config import ErrorSettings, SourceSettings
 from blizzard_py.core.errors import ColdStartRefused, FencedError
 from blizzard_py.core.model import FinishedFile, IngestResult
@@ -22,6 +21,7 @@ from blizzard_py.explain import Explanation, explain
 from blizzard_py.explain.evidence import records_replayed
 from blizzard_py.explain.location import Located
 from blizzard_py.letters import LetterObject
+from blizzard_py.parts import Parts, Stores
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.replay import (
     GivenFiles,

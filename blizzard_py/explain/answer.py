@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from blizzard_py.batch import Parts
 from blizzard_py.core.model import Entry
 from blizzard_py.core.watermark import Progress, is_new, split
 from blizzard_py.discovery import check_tracking, starting_point
@@ -36,6 +35,7 @@ from blizzard_py.explain.verdict import (
     waiting,
 )
 from blizzard_py.partitioning import PartitionError, partition_of
+from blizzard_py.parts import Parts
 from blizzard_py.progress import is_below_origin
 from blizzard_py.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
 from blizzard_py.state import SourceState, checkpoint_path

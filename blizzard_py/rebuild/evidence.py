@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from blizzard_py import processed
-from blizzard_py.batch import Parts
 from blizzard_py.core import checkpoint
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.journal import JOURNAL_FOLDER, KEPT_SECS, Ingested, Journal, Record, first_name
 from blizzard_py.ledger import Ledger
 from blizzard_py.letters import put_away
+from blizzard_py.parts import Parts
 from blizzard_py.processed import Segment
 from blizzard_py.publish import STAGING_FOLDER
 from blizzard_py.rebuild.decide import Place

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from blizzard_py import processed
-from blizzard_py.batch import Parts
 from blizzard_py.core import checkpoint
 from blizzard_py.core.errors import BlizzardError, NotFound, StateError
 from blizzard_py.core.fence import FencedFile, writer_of
@@ -16,6 +15,7 @@ from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import Progress, is_hidden, is_new, partition_key
 from blizzard_py.discovery import accepts, check_identity, check_tracking
+from blizzard_py.parts import Parts
 from blizzard_py.rebuild.decide import (
     Frame,
     Judged,

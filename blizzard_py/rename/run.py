@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from blizzard_py.batch import Parts
 from blizzard_py.core import checkpoint
 from blizzard_py.core.checkpoint import Fields
 from blizzard_py.core.errors import BlizzardError, FencedError, NotFound
@@ -14,6 +13,7 @@ from blizzard_py.core.fence import FencedFile, writer_of
 from blizzard_py.core.storage import join
 from blizzard_py.core.stores import normalize_uri
 from blizzard_py.journal import JOURNAL_FOLDER, Journal
+from blizzard_py.parts import Parts
 from blizzard_py.publish import STAGING_FOLDER
 from blizzard_py.rename.copies import copy_folder, copy_letters, count_below
 from blizzard_py.rename.documents import (

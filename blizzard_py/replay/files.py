@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from blizzard_py import letters
-from blizzard_py.batch import Parts
 from blizzard_py.claims import Claims
 from blizzard_py.core.errors import BlizzardError
 from blizzard_py.core.model import Entry
 from blizzard_py.kernels.failure import FileFailed
 from blizzard_py.letters import DeadLetter, LetterObject
+from blizzard_py.parts import Parts
 from blizzard_py.rereading import read_lines
 
 # How much of records may wait in memory for being written, and how large their files get.

@@ -23,11 +23,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from blizzard_py.batch import Parts
 from blizzard_py.claims import Claims, check_live
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry
 from blizzard_py.journal import Ingested, Journal
+from blizzard_py.parts import Parts
 from blizzard_py.replay.ledger import Ledger
 from blizzard_py.replay.run import Drain, drain_taken
 from blizzard_py.state import under_way

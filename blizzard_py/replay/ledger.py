@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from blizzard_py import letters
-from blizzard_py.batch import Parts
 from blizzard_py.coldstart import check_cold_start
 from blizzard_py.core.errors import NotFound
 from blizzard_py.core.fence import FencedFile
 from blizzard_py.core.model import Entry
 from blizzard_py.ledger import Ledger as BatchLedger
+from blizzard_py.parts import Parts
 from blizzard_py.state import SourceState, checkpoint_path, state_from_json, state_to_json
 from blizzard_py.statefile import read_state
 

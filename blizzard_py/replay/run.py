@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeAlias
 
-from blizzard_py.batch import Parts
 from blizzard_py.claims import BatchInFlight, Claims, check_live
 from blizzard_py.core.errors import NotFound
 from blizzard_py.core.log import get_logger
@@ -15,6 +14,7 @@ from blizzard_py.core.watermark import Gap
 from blizzard_py.discovery import Scope
 from blizzard_py.journal import Ingested
 from blizzard_py.letters import LetterObject, UnreadableLetter
+from blizzard_py.parts import Parts
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.replay.files import Chosen, LetterFiles, ReplayRefused
 from blizzard_py.replay.ledger import Ledger

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from blizzard_py.batch import Parts
 from blizzard_py.core.config import OnBadRecord
 from blizzard_py.core.storage import Storage
+from blizzard_py.parts import Parts
 from blizzard_py.settings import Engine, Place
 from blizzard_py.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
 

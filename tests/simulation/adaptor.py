@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from blizzard_py.batch import Parts, Stores
 from blizzard_py.core.config import (
     CheckpointSettings,
     ErrorSettings,
     PartitionFilter,
     SourceSettings,
 )
+from blizzard_py.parts import Parts, Stores
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.settings import Engine, FieldSpec, IngestSettings, Place
 from penguin_py.pipeline import TablePipeline

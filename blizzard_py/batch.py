@@ -20,7 +20,16 @@ from blizzard_py.dlq import DeadLetters
 from blizzard_py.journal import Journal
 from blizzard_py.partitioning import PartitionError, partition_of
 from blizzard_py.parts import Parts
-from blizzard_py.progress import advanced, hold_all, judged, named, prepared, renamed, restarted
+from blizzard_py.progress import (
+    advanced,
+    ended,
+    hold_all,
+    judged,
+    named,
+    prepared,
+    renamed,
+    restarted,
+)
 from blizzard_py.publish import OutputNames, clear_older, publish, staging_of, unpublished
 from blizzard_py.settings import IngestJob, IngestSettings, JobFile
 from blizzard_py.settrack import SetTracker
@@ -249,7 +258,8 @@ class BatchRunner:
 
     def _advance(self, state: SourceState, batch: Batch, lowest: Lowest) -> SourceState:
         self._activity.batch_enters(batch, "advance")
-        after = advanced(state, batch, lowest, self._now())
+        now = self._now()
+        after = ended(advanced(state, batch, lowest, now), batch, now)
         if after.processed is not None:
             done = [file.path for file in batch.finished if file.outcome != "retry"]
             after = replace(after, processed=self._tracker.adding(done) or after.processed)

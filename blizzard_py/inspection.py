@@ -20,7 +20,7 @@ from blizzard_py.core.watermark import Gap
 from blizzard_py.explain import Explanation, located, unmatched
 from blizzard_py.explain import explain as explain_file
 from blizzard_py.pipeline import SourcePipeline
-from blizzard_py.progress import advanced
+from blizzard_py.progress import advanced, ended
 from blizzard_py.schema import field_spec
 from blizzard_py.schemafile import described
 from blizzard_py.siblings import BACKFILL
@@ -113,7 +113,8 @@ def _as_good_as(state: SourceState) -> SourceState:
     """The state with what is being published done, since it will be."""
     for batch in state.in_flight:
         if batch.phase == "publishing":
-            state = advanced(state, batch, lambda _partition: None, batch.committed_ts)
+            then = batch.committed_ts
+            state = ended(advanced(state, batch, lambda _partition: None, then), batch, then)
     return state
 
 

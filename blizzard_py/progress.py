@@ -4,7 +4,7 @@ Every function takes a state and returns the next one; `pipeline` saves each
 before it acts on it. So a crash can only fall between two states that are both
 written down here, and a test can stop at any of them.
 
-Batches and recovery only say what is done (`advanced`). What scans need look at no
+Batches and recovery only say what is done (`advanced`, `ended`). What scans need look at no
 more is decided after a complete scan, with everything it found (`settled`).
 """
 
@@ -209,37 +209,42 @@ def renamed(
 
 
 def advanced(state: SourceState, batch: Batch, lowest: Lowest, now: float) -> SourceState:
-    """Step 5: the batch's files are done, and it leaves ``in_flight``.
+    """Step 5, what is done: the marks move over the batch's files. `ended` does the rest.
 
     ``lowest`` tells what was discovered and is not done, the files of this batch
     aside; those that wait for another try are seen to here. In recovery nobody knows
     what waits: then nothing may be passed, and `hold_all` is for ``lowest``.
     """
-    outcome = {file.path: file.outcome for file in batch.finished}
-    done = tuple(entry for entry in batch.files if outcome[entry.path] != "retry")
+    done = done_of(batch)
+    if state.processed is not None:
+        return replace(state, progress=_noted(state.progress, done))
     # Queued files lie where scans do not look; they move nothing.
     queued = {entry.path for entry in state.queue}
     fresh = [entry.path for entry in done if entry.path not in queued]
-    retries = _retried(state.retries, batch, now)
+    again = [path for path in retried(state.retries, batch, now) if path not in queued]
     seen = min(batch.seen_ts, now)  # later only if a clock was wrong
-    settled_now = set(outcome) - set(retries)
-    if state.processed is not None:
-        progress = _noted(state.progress, done)
-    else:
-        again = [path for path in retries if path not in queued]
-        progress = finished(
-            state.progress, fresh, seen, held_by(again, state.progress.depth, lowest)
-        )
-    in_grace = fresh and state.processed is None
+    progress = finished(state.progress, fresh, seen, held_by(again, state.progress.depth, lowest))
+    window = (*state.window, (batch.batch, seen)) if fresh else state.window
+    return replace(state, progress=progress, window=window)
+
+
+def ended(state: SourceState, batch: Batch, now: float) -> SourceState:
+    """Step 5, whatever the source: the batch leaves ``in_flight`` and its files all lists."""
+    retries = retried(state.retries, batch, now)
+    settled_now = {file.path for file in batch.finished} - set(retries)
     return replace(
         state,
-        progress=progress,
         queue=tuple(entry for entry in state.queue if entry.path not in settled_now),
         in_flight=tuple(b for b in state.in_flight if b.batch != batch.batch),
-        window=(*state.window, (batch.batch, seen)) if in_grace else state.window,
         retries=retries,
-        totals=_counted(state.totals, batch, done),
+        totals=_counted(state.totals, batch),
     )
+
+
+def done_of(batch: Batch) -> tuple[Entry, ...]:
+    """The batch's files that need no further try."""
+    outcome = {file.path: file.outcome for file in batch.finished}
+    return tuple(entry for entry in batch.files if outcome[entry.path] != "retry")
 
 
 def hold_all(_partition: str) -> bytes:
@@ -262,7 +267,7 @@ def held_by(paths: Iterable[str], depth: int | None, lowest: Lowest) -> Lowest:
     return combined
 
 
-def _retried(retries: Mapping[str, Retry], batch: Batch, now: float) -> dict[str, Retry]:
+def retried(retries: Mapping[str, Retry], batch: Batch, now: float) -> dict[str, Retry]:
     """Who waits for another try after the batch, and until when."""
     outcome = {file.path: file.outcome for file in batch.finished}
     waiting = {path: retry for path, retry in retries.items() if path not in outcome}
@@ -274,7 +279,7 @@ def _retried(retries: Mapping[str, Retry], batch: Batch, now: float) -> dict[str
     return waiting
 
 
-def _counted(totals: Totals, batch: Batch, done: Sequence[Entry]) -> Totals:
+def _counted(totals: Totals, batch: Batch) -> Totals:
     outcomes = [file.outcome for file in batch.finished]
     return replace(
         totals,
@@ -282,7 +287,7 @@ def _counted(totals: Totals, batch: Batch, done: Sequence[Entry]) -> Totals:
         files=totals.files + outcomes.count("ingested"),
         quarantined=totals.quarantined + outcomes.count("quarantined"),
         rows=totals.rows + sum(o.rows for o in batch.outputs),
-        bytes=totals.bytes + sum(entry.size for entry in done),
+        bytes=totals.bytes + sum(entry.size for entry in done_of(batch)),
         outputs=totals.outputs + len(batch.outputs),
         bad_rows=totals.bad_rows + sum(f.bad_rows for f in batch.finished),
     )

@@ -28,6 +28,7 @@ from blizzard_py.progress import (
     Work,
     advanced,
     begun,
+    ended,
     prepared,
     settled,
 )
@@ -128,7 +129,7 @@ def worked_off(files: list[Entry], saved: Callable[[SourceState], object]) -> So
             state, ready = prepared(state, batch, (), done, (), now)
             saved(state)
             now += 1
-            state = advanced(state, ready, work.lowest, now)
+            state = ended(advanced(state, ready, work.lowest, now), ready, now)
             saved(state)
     return state
 

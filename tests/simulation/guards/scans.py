@@ -97,15 +97,15 @@ def pending_files_hold(_world: World) -> Iterator[None]:
 
 @guard("a file to be tried again counts as done")
 def retried_files_are_not_done(_world: World) -> Iterator[None]:
-    real = progress.advanced
+    real = BatchRunner._advance
 
-    def advanced(state: Any, found: Any, lowest: Any, now: float) -> Any:
+    def advance(self: Any, state: Any, found: Any, lowest: Any) -> Any:
         judged = tuple(
             replace(f, outcome="ingested") if f.outcome == "retry" else f for f in found.finished
         )
-        return real(state, replace(found, finished=judged), lowest, now)
+        return real(self, state, replace(found, finished=judged), lowest)
 
-    with mock.patch.object(batch, "advanced", advanced):
+    with mock.patch.object(BatchRunner, "_advance", advance):
         yield
 
 

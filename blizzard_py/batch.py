@@ -21,9 +21,7 @@ from blizzard_py.journal import Journal
 from blizzard_py.partitioning import PartitionError, partition_of
 from blizzard_py.parts import Parts
 from blizzard_py.progress import (
-    advanced,
     ended,
-    hold_all,
     judged,
     named,
     prepared,
@@ -33,6 +31,7 @@ from blizzard_py.progress import (
 from blizzard_py.publish import OutputNames, clear_older, publish, staging_of, unpublished
 from blizzard_py.settings import IngestJob, IngestSettings, JobFile
 from blizzard_py.settrack import SetTracker
+from blizzard_py.sources.files.marks import advanced, hold_all
 from blizzard_py.state import Batch, PlannedOutput, SourceState
 from blizzard_py.tablelog import delta_versions
 from blizzard_py.tolerance import Tolerance

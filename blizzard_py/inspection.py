@@ -20,10 +20,11 @@ from blizzard_py.core.watermark import Gap
 from blizzard_py.explain import Explanation, located, unmatched
 from blizzard_py.explain import explain as explain_file
 from blizzard_py.pipeline import SourcePipeline
-from blizzard_py.progress import advanced, ended
+from blizzard_py.progress import ended
 from blizzard_py.schema import field_spec
 from blizzard_py.schemafile import described
 from blizzard_py.siblings import BACKFILL
+from blizzard_py.sources.files.marks import advanced
 from blizzard_py.state import SourceState
 from blizzard_py.wiring import NoEngine, build, inferred_schema, parts_of
 

@@ -48,15 +48,8 @@ from blizzard_py.lateness import measured
 from blizzard_py.order import TOLERANCE_SECS, inspect
 from blizzard_py.outofturn import OutOfTurn
 from blizzard_py.parts import Parts
-from blizzard_py.progress import (
-    BatchLimits,
-    Window,
-    Work,
-    begun,
-    clamped,
-    held_by,
-    settled,
-)
+from blizzard_py.progress import BatchLimits, begun, clamped
+from blizzard_py.sources.files.marks import Window, Work, held_by, settled
 from blizzard_py.sourceview import SourceView
 from blizzard_py.state import (
     Batch,

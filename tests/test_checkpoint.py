@@ -26,7 +26,7 @@ from blizzard_py.core.watermark import (
     settled,
 )
 from blizzard_py.processed import Segment
-from blizzard_py.progress import held_by
+from blizzard_py.sources.files.marks import held_by
 from blizzard_py.state import (
     INLINE_NAMES,
     Batch,

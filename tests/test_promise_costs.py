@@ -22,17 +22,9 @@ from blizzard_py.core.storage import Page
 from blizzard_py.core.watermark import PartitionProgress, Progress, Scanned
 from blizzard_py.discovery import SCAN_FILES, FirstSeen, discover
 from blizzard_py.lateness import measured
-from blizzard_py.progress import (
-    BatchLimits,
-    Window,
-    Work,
-    advanced,
-    begun,
-    ended,
-    prepared,
-    settled,
-)
+from blizzard_py.progress import BatchLimits, begun, ended, prepared
 from blizzard_py.settrack import SetTracker
+from blizzard_py.sources.files.marks import Window, Work, advanced, settled
 from blizzard_py.state import Batch, SourceState, state_to_json
 from tests.memory_store import MemoryStorage
 from tests.pipeline_world import World

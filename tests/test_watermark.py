@@ -32,7 +32,7 @@ from blizzard_py.core.watermark import (
     settled,
     split,
 )
-from blizzard_py.progress import held_by
+from blizzard_py.sources.files.marks import held_by
 from tests.memory_store import MemoryStorage
 from tests.watermarks import nothing_waits, passed
 

@@ -10,13 +10,13 @@ from unittest import mock
 from blizzard_py import (
     batch,
     pipeline,
-    progress,
     publish,
 )
 from blizzard_py.batch import BatchRunner
 from blizzard_py.core import fence, watermark
 from blizzard_py.core.fence import FencedFile, Writer
 from blizzard_py.core.storage import join
+from blizzard_py.sources.files import marks
 from blizzard_py.state import PlannedOutput
 from tests.simulation.guards.registry import guard, nothing
 from tests.simulation.world import World
@@ -120,7 +120,7 @@ def running_batches_run_again(_world: World) -> Iterator[None]:
             state,
             in_flight=tuple(b for b in state.in_flight if b.batch != found.batch),
             progress=watermark.finished(
-                state.progress, [e.path for e in found.files], found.seen_ts, progress.hold_all
+                state.progress, [e.path for e in found.files], found.seen_ts, marks.hold_all
             ),
         )
         return self._save(done)

@@ -12,7 +12,6 @@ from blizzard_py import (
     discovery,
     latefiles,
     pipeline,
-    progress,
     sourceview,
     sweep,
 )
@@ -21,6 +20,7 @@ from blizzard_py.core import floor, scan, watermark
 from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.watermark import Scanned
 from blizzard_py.ledger import Ledger
+from blizzard_py.sources.files import marks
 from tests.simulation.guards.registry import always, guard, never, nothing
 from tests.simulation.world import World
 
@@ -43,7 +43,7 @@ def grace_by_scans(_world: World) -> Iterator[None]:
 
 @guard("names of files with an old modification time need no grace")
 def modification_times_mean_nothing(_world: World) -> Iterator[None]:
-    real = progress.advanced
+    real = marks.advanced
 
     def advanced(state: Any, found: Any, lowest: Any, now: float) -> Any:
         after = real(state, found, lowest, now)
@@ -85,13 +85,13 @@ def scans_count_from_their_beginning(_world: World) -> Iterator[None]:
     def settled(before: Any, scanned: Scanned, grace: float, lowest: Any) -> Any:
         return real(before, replace(scanned, began=scanned.ended), grace, lowest)
 
-    with mock.patch.object(progress, "settled_progress", settled):
+    with mock.patch.object(marks, "settled_progress", settled):
         yield
 
 
 @guard("files that wait do not hold scan starts back")
 def pending_files_hold(_world: World) -> Iterator[None]:
-    with mock.patch.object(progress, "held_by", lambda _paths, _depth, lowest: lowest):
+    with mock.patch.object(marks, "held_by", lambda _paths, _depth, lowest: lowest):
         yield
 
 
@@ -186,7 +186,7 @@ def wrong_times_are_cut(_world: World) -> Iterator[None]:
 def floor_below_pending(_world: World) -> Iterator[None]:
     real = floor.raised
     with mock.patch.object(
-        progress,
+        marks,
         "raised",
         lambda moved, limit, lookback, _pending, now, _until: real(moved, limit, lookback, (), now),
     ):

@@ -1,0 +1,1 @@
+"""Files that arrive in an object store or a directory."""

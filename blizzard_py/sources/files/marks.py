@@ -1,0 +1,169 @@
+"""Which files are done, what holds a watermark back, and what a complete scan moves. Pure.
+
+Batches and recovery only say what is done (`advanced`). What scans need look at no
+more is decided after a complete scan, with everything it found (`settled`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from blizzard_py.core.floor import raised
+from blizzard_py.core.model import Entry
+from blizzard_py.core.storage import order_key
+from blizzard_py.core.watermark import Lowest, Progress, Scanned, finished, split
+from blizzard_py.core.watermark import settled as settled_progress
+from blizzard_py.progress import BatchLimits, done_of, next_count, retried
+from blizzard_py.state import Batch, SourceState
+
+
+class Work:
+    """The files of one scan that are still to be done, in their order, and what waits beside them.
+
+    ``files`` are in byte order behind the first ``late`` of them, which lie below scan
+    starts and hold nothing back; ``held`` are paths that wait for other reasons. A batch
+    takes from the front, so what it costs does not depend on how many files wait.
+    """
+
+    def __init__(
+        self, files: Sequence[Entry], late: int, held: Iterable[str], depth: int | None
+    ) -> None:
+        self._files = files
+        self._depth = depth or 0
+        self._next = 0
+        self._places: dict[str, list[int]] = {}
+        for place in range(late, len(files)):
+            partition = split(files[place].path, self._depth)[0]
+            self._places.setdefault(partition, []).append(place)
+        for places in self._places.values():
+            places.reverse()
+        self._held: dict[str, bytes] = {}
+        for path in held:
+            partition, name = split(path, self._depth)
+            key = order_key(name)
+            self._held[partition] = min(self._held.get(partition, key), key)
+
+    def __len__(self) -> int:
+        return len(self._files) - self._next
+
+    @property
+    def size(self) -> int:
+        """Stored bytes of what is left."""
+        return sum(self._files[place].size for place in range(self._next, len(self._files)))
+
+    def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:
+        """The next batch's files."""
+        count = next_count(self._files, self._next, limits, bytes_per_sec)
+        taken = self._files[self._next : self._next + count]
+        self._next += count
+        return tuple(taken)
+
+    def lowest(self, partition: str) -> bytes | None:
+        """The lowest name of the partition that waits; see `Lowest`."""
+        places = self._places.get(partition, [])
+        while places and places[-1] < self._next:
+            places.pop()
+        keys = [self._held[partition]] if partition in self._held else []
+        if places:
+            keys.append(order_key(split(self._files[places[-1]].path, self._depth)[1]))
+        return min(keys, default=None)
+
+
+def advanced(state: SourceState, batch: Batch, lowest: Lowest, now: float) -> SourceState:
+    """Step 5, what is done: the marks move over the batch's files. `ended` does the rest.
+
+    ``lowest`` tells what was discovered and is not done, the files of this batch
+    aside; those that wait for another try are seen to here. In recovery nobody knows
+    what waits: then nothing may be passed, and `hold_all` is for ``lowest``.
+    """
+    done = done_of(batch)
+    if state.processed is not None:
+        return replace(state, progress=_noted(state.progress, done))
+    # Queued files lie where scans do not look; they move nothing.
+    queued = {entry.path for entry in state.queue}
+    fresh = [entry.path for entry in done if entry.path not in queued]
+    again = [path for path in retried(state.retries, batch, now) if path not in queued]
+    seen = min(batch.seen_ts, now)  # later only if a clock was wrong
+    progress = finished(state.progress, fresh, seen, held_by(again, state.progress.depth, lowest))
+    window = (*state.window, (batch.batch, seen)) if fresh else state.window
+    return replace(state, progress=progress, window=window)
+
+
+def hold_all(_partition: str) -> bytes:
+    """The `Lowest` of one who does not know what waits: everything may."""
+    return b""
+
+
+def held_by(paths: Iterable[str], depth: int | None, lowest: Lowest) -> Lowest:
+    """``lowest``, with these paths waiting as well."""
+    more: dict[str, bytes] = {}
+    for path in paths:
+        partition, name = split(path, depth or 0)
+        key = order_key(name)
+        more[partition] = min(more.get(partition, key), key)
+
+    def combined(partition: str) -> bytes | None:
+        keys = [key for key in (lowest(partition), more.get(partition)) if key is not None]
+        return min(keys, default=None)
+
+    return combined
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What moves with every scan: the grace period, and what raises the floor."""
+
+    grace: float
+    tracked: int
+    lookback: str | None
+
+
+def settled(
+    state: SourceState,
+    progress: Progress,
+    pending: Collection[str],
+    scanned: Scanned,
+    window: Window,
+) -> SourceState:
+    """After a complete discovery: scan starts and floors move on, vanished files are let go.
+
+    ``progress`` is the discovery's, ``pending`` everything that it found. A file that
+    waits for another try and is no longer listed was deleted at its source; it must
+    not hold the watermark for ever. One that is found and queued is found only.
+    """
+    found = set(pending)
+    listed = {*found, *(entry.path for entry in state.queue)}
+    retries = {
+        path: retry
+        for path, retry in state.retries.items()
+        if path in listed or not _was_listed(path, scanned.until)
+    }
+    if state.processed is not None:
+        return replace(state, retries=retries)
+    held = [*pending, *(path for path in retries if path not in listed)]
+    moved = settled_progress(
+        progress, scanned, window.grace, held_by(held, progress.depth, lambda _partition: None)
+    )
+    moved = raised(moved, window.tracked, window.lookback, held, scanned.ended, scanned.until)
+    alive = {at for known in moved.partitions.values() for at in known.done.values()}
+    return replace(
+        state,
+        progress=moved,
+        queue=tuple(entry for entry in state.queue if entry.path not in found),
+        window=tuple(item for item in state.window if item[1] in alive),
+        retries=retries,
+    )
+
+
+def _was_listed(path: str, until: str | None) -> bool:
+    return until is None or order_key(path) <= order_key(until)
+
+
+def _noted(progress: Progress, done: Sequence[Entry]) -> Progress:
+    """Without a watermark the highest path is shown, and nothing is decided by it."""
+    paths = [entry.path for entry in done]
+    paths += [progress.value] if progress.value is not None else []
+    if not done:
+        return progress
+    return replace(progress, state="Active", value=max(paths, key=order_key))

@@ -19,7 +19,7 @@ from blizzard_py.core.errors import ConfigError, StateError, Unavailable
 from blizzard_py.core.text import printable
 from blizzard_py.explain import Explanation, explain, lines, located
 from blizzard_py.explain.location import Located, ignored
-from blizzard_py.explain.verdict import moment
+from blizzard_py.sources.story import moment
 from blizzard_py.tablelog import LOG_FILES, delta_versions
 from penguin_py.__main__ import main as penguin
 from tests.direct_engine import DirectEngine

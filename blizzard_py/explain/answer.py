@@ -24,20 +24,13 @@ from blizzard_py.explain.evidence import (
 )
 from blizzard_py.explain.explanation import DeltaStatus, Explanation, File, InBatch, Output
 from blizzard_py.explain.location import Located, ignored
-from blizzard_py.explain.verdict import (
-    Lateness,
-    Waiting,
-    beyond,
-    compared_with,
-    lateness,
-    moment,
-    next_poll,
-    waiting,
-)
+from blizzard_py.explain.verdict import waiting
 from blizzard_py.partitioning import PartitionError, partition_of
 from blizzard_py.parts import Parts
 from blizzard_py.progress import is_below_origin
 from blizzard_py.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
+from blizzard_py.sources.files.story import beyond, compared_with, lateness, next_poll
+from blizzard_py.sources.story import Lateness, Waiting, moment
 from blizzard_py.state import SourceState, checkpoint_path
 from blizzard_py.statefile import read_ledger, read_names, read_state
 from blizzard_py.tablelog import delta_versions

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from blizzard_py.core.text import printable
 from blizzard_py.explain.evidence import Letter
 from blizzard_py.explain.location import Checked
-from blizzard_py.explain.verdict import Compared, Lateness, Verdict, Waiting, moment
+from blizzard_py.sources.story import Compared, Lateness, Verdict, Waiting, moment
 
 DeltaStatus = Literal["committed", "not committed yet", "unknown"]
 

@@ -1,0 +1,101 @@
+"""What state and settings say of one file. Pure."""
+
+from __future__ import annotations
+
+from blizzard_py.core.config import SourceSettings
+from blizzard_py.core.model import Entry
+from blizzard_py.core.storage import order_key
+from blizzard_py.core.watermark import Progress, closed_by, split
+from blizzard_py.discovery import Places
+from blizzard_py.ledger import Settled
+from blizzard_py.sources.story import Compared, Lateness, Verdict, Waiting, moment
+from blizzard_py.state import SourceState, Sweep
+
+
+def compared_with(progress: Progress, path: str) -> Compared:
+    """What the path is compared with, as of the next poll."""
+    known = None
+    if progress.depth is not None:
+        known = progress.partitions.get(split(path, progress.depth)[0])
+    return Compared(
+        progress.state,
+        progress.depth,
+        known.watermark if known else None,
+        known.before if known else None,
+        _floor_of(progress, path),
+        progress.value,
+    )
+
+
+def _floor_of(progress: Progress, path: str) -> str | None:
+    """The floor that closes the path, or the one that may come to: its head's, or the source's."""
+    own = [its for head, its in progress.floors.items() if path.startswith(f"{head}/")]
+    return closed_by(progress, path) or max(own, key=order_key, default=progress.floor)
+
+
+def next_poll(entry: Entry, progress: Progress, source: SourceSettings, now: float) -> Waiting:
+    """What a file waits for that is new to the checkpoint."""
+    if not Places(progress, source, now).take(entry.path):
+        reason = (
+            "in a partition that is not looked at: its name says a time further ahead than"
+            f" max_ahead_secs: {source.max_ahead_secs:g}, or it is odd, and too many are;"
+            " `blizzard ingest` takes the file all the same"
+        )
+        return Waiting("apart", reason)
+    ripe = entry.modified + source.min_age_secs
+    if source.min_age_secs and ripe > now:
+        reason = f"younger than min_age_secs: {source.min_age_secs:g}; taken from {moment(ripe)} on"
+        return Waiting("min_age", reason, until_ts=ripe)
+    return Waiting("poll", "new; the next poll finds it")
+
+
+def lateness(settled: Settled | None, source: SourceSettings, sweep: Sweep) -> Lateness:
+    """What is to become of a file that scans have passed and no batch has settled."""
+    interval = source.late_sweep_interval_secs
+    what = "appeared where scans had passed already"
+    if settled is not None:
+        then = "a sweep has dealt with it, and its batch has left the journal; it stays out"
+    elif not interval:
+        then = "no sweep looks for it, since late_sweep_interval_secs is 0; it stays out"
+    else:
+        action = {
+            "report": "report it and leave it out",
+            "quarantine": "write a dead letter for it",
+            "ingest": "ingest it",
+        }[source.late_files]
+        due = f" (due {moment(sweep.began + interval)})" if sweep.began else ""
+        then = f"the next sweep{due} will {action}"
+    return Lateness(source.late_files, f"{what}; {then}")
+
+
+def beyond(
+    state: SourceState, progress: Progress, path: str, journal_start: float | None
+) -> tuple[Verdict, str]:
+    """``done`` or ``closed``, and why, for a file that no poll finds and no journal holds."""
+    told = (
+        "there is no journal"
+        if journal_start is None
+        else f"the journal, which begins at {moment(journal_start)}, does not hold it"
+    )
+    if state.processed is not None:
+        return "done", f"in the set of files done; {told}"
+    partition, name = split(path, progress.depth or 0)
+    known = progress.partitions.get(partition)
+    if known is not None:
+        where = (
+            f"among the names of {partition!r} done within the grace period"
+            if name in known.done
+            else f"not above {known.before!r}, where scans of {partition!r} start"
+        )
+        return "done", f"{where}; {told}"
+    origin = progress.floor if progress.state == "Initial" else state.origin
+    if origin is None:
+        why = f"ingested before, or left out by the cold start; {told}"
+    elif origin and order_key(path) <= order_key(f"{origin}/"):
+        why = f"left out by the cold start, which begins at {origin!r}; a backfill takes it in"
+    else:
+        why = f"ingested before; {told}"
+    return (
+        "closed",
+        f"in a partition below the floor {closed_by(progress, path)!r}, which no poll lists; {why}",
+    )

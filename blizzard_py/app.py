@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import replace
 from functools import partial
 
 from rich.console import Console
@@ -30,6 +29,7 @@ from blizzard_py.display import shown
 from blizzard_py.lateengine import LateEngine
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.siblings import BACKFILL
+from blizzard_py.sources.files.opening import open_files
 from blizzard_py.statefile import read_ledger, read_state
 from blizzard_py.wiring import (
     NoEngine,
@@ -37,6 +37,7 @@ from blizzard_py.wiring import (
     ingest_settings,
     parts_of,
     source_of,
+    source_pipeline,
     spark_engine,
 )
 
@@ -118,7 +119,7 @@ def backfill(
         if accepts(source.compression)(prefix):
             raise RangeRefused(f"{prefix!r} is a file; --from and --to are partitions")
     parts = parts_of(config, where, NoEngine())
-    live = SourcePipeline(parts)
+    live = source_pipeline(parts)
     state = read_state(live.sink, parts.id)
     check_range(chosen, state, backfill_ranges(parts), replay=replay)
     if state is None:
@@ -130,12 +131,11 @@ def backfill(
     earlier = read_state(live.sink, f"{parts.id}{suffix}")
     check_earlier(earlier, replay=replay)
     scope = Scope(chosen.gap, partial(is_ours, state, ledger, replay=replay))
-    if replay:
-        scope = replace(scope, anew=True, begins_over=partial(begins_over, anew=anew))
-        if earlier is not None and is_finished(earlier) and not begins_over(earlier, anew=anew):
-            log = get_logger(pipeline=live.pipeline, source=live.source_name)
-            remedy = "nothing of it comes again; give --anew to ingest it once more"
-            log.warning("range_replayed", begun_ts=earlier.anew_ts, remedy=remedy)
+    again = partial(begins_over, anew=anew) if replay else None
+    if again and earlier is not None and is_finished(earlier) and not again(earlier):
+        log = get_logger(pipeline=live.pipeline, source=live.source_name)
+        remedy = "nothing of it comes again; give --anew to ingest it once more"
+        log.warning("range_replayed", begun_ts=earlier.anew_ts, remedy=remedy)
     engine = LateEngine(partial(spark_engine, config, "blizzard-backfill"))
     stop = threading.Event()
     # The range is the only bound: the same depth, no lookback and no late files.
@@ -147,7 +147,11 @@ def backfill(
             "late_sweep_interval_secs": 0,
         }
     )
-    worker = SourcePipeline(parts_of(config, where, engine, bounded, suffix), scope)
+    worker = SourcePipeline(
+        parts_of(config, where, engine, bounded, suffix),
+        partial(open_files, scope=scope),
+        begins_over=again,
+    )
     with stop_on_signals(stop):
         try:
             with shown({worker.name: worker.meter}, _terminal()):

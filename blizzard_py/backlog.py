@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
-from blizzard_py.core.model import NONE_APART, Apart, Entry
+from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Progress, depth_of, gaps, is_hidden, is_new
 from blizzard_py.discovery import Places
+from blizzard_py.sources.protocol import Backlog
 
 # Names after which a range is left, and requests after which all are: on an object
 # store that is two requests a range at most, on a disk a request is a directory.
 NAMES_PER_GAP = 1000
 REQUESTS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """Files that wait; ``oldest_ts`` is when the oldest of them was modified (epoch seconds).
-
-    Without ``complete`` there are more than were looked at. ``apart`` are files in
-    partitions that are not looked at for now.
-    """
-
-    files: int
-    oldest_ts: float | None
-    complete: bool
-    apart: Apart = NONE_APART
 
 
 def backlog(

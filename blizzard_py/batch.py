@@ -6,19 +6,17 @@ See `blizzard_py.pipeline` for the steps and why their order makes it exactly-on
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
-from blizzard_py.activity import SourceActivity
 from blizzard_py.core.errors import BlizzardError, StateError
 from blizzard_py.core.log import get_logger
-from blizzard_py.core.model import Entry, FinishedFile, IngestResult
+from blizzard_py.core.model import Entry, IngestResult
 from blizzard_py.core.storage import join
-from blizzard_py.core.watermark import Lowest
 from blizzard_py.dlq import DeadLetters
 from blizzard_py.journal import Journal
-from blizzard_py.partitioning import PartitionError, partition_of
 from blizzard_py.parts import Parts
 from blizzard_py.progress import (
     ended,
@@ -30,14 +28,11 @@ from blizzard_py.progress import (
 )
 from blizzard_py.publish import OutputNames, clear_older, publish, staging_of, unpublished
 from blizzard_py.settings import IngestJob, IngestSettings, JobFile
-from blizzard_py.settrack import SetTracker
-from blizzard_py.sources.files.marks import advanced, hold_all
+from blizzard_py.sources.protocol import Source, Upkeep, Work
 from blizzard_py.state import Batch, PlannedOutput, SourceState
 from blizzard_py.tablelog import delta_versions
 from blizzard_py.tolerance import Tolerance
 
-# The stage of a file that was left to another run, as its outcome says.
-LEFT_STAGE = "left"
 # How many bad files a log line names.
 _EXAMPLES = 5
 
@@ -51,40 +46,22 @@ class Ingesting:
     result: Future[IngestResult]
 
 
-@dataclass(frozen=True, slots=True)
-class Upkeep:
-    """What the batches of a source need of the one that owns its checkpoint.
-
-    ``save`` makes a state durable before it is acted on, ``clock`` tells the time by
-    which files wait, ``epoch`` in which epoch of the checkpoint it is. ``others`` tells
-    which files of a batch that is saved are another run's, and why.
-    """
-
-    save: Callable[[SourceState], SourceState]
-    clock: Callable[[], float]
-    epoch: Callable[[], int]
-    others: Callable[[SourceState, Sequence[Entry]], Mapping[str, str]]
-
-
 class BatchRunner:
     """Runs the batches of one source. Every action of it follows the save that allows it."""
 
-    def __init__(
-        self, parts: Parts, activity: SourceActivity, tracker: SetTracker, upkeep: Upkeep
-    ) -> None:
+    def __init__(self, parts: Parts, source: Source[Any], upkeep: Upkeep) -> None:
         self._parts = parts
-        self._activity = activity
-        self._tracker = tracker
+        self._activity = upkeep.activity
+        self._source = source
         self._save = upkeep.save
         self._now = upkeep.clock
         self._epoch = upkeep.epoch
-        self._others = upkeep.others
         self._sink = parts.stores.sink
         self._journal = Journal(self._sink, parts.id, parts.concurrency)
         self._letters = DeadLetters(parts.stores.dlq, parts.letters_id, parts.stores.source.uri)
         self._settings = parts.ingest if parts.infer is None else None
         self._names = OutputNames()
-        self._tolerance = Tolerance(parts.name, parts.errors, parts.stores.source)
+        self._tolerance = Tolerance(parts.name, parts.errors, source.is_gone)
         self._job: str | None = None
         self._thread = ThreadPoolExecutor(1, f"ingest {parts.name}")
         self.bytes_per_sec: float | None = None
@@ -110,7 +87,7 @@ class BatchRunner:
     def recover(self, state: SourceState, batch: Batch) -> SourceState:
         """Bring a batch that a crash left in the checkpoint to its end.
 
-        What else waits at the source is not known here, so nothing is passed. Raises
+        What else waits at the source is not known here. Raises
         `StateError` if outputs are neither staged, nor in place, nor in the table's log.
         """
         self._parts.meter.found(len(batch.files), sum(f.size for f in batch.files))
@@ -121,7 +98,7 @@ class BatchRunner:
             state, ready, started = self.prepare(state, self.start(state, again))
             self._save(state)
             self._letters.drop_earlier(ready)
-            return self.finish(state, ready, started, hold_all)
+            return self.finish(state, ready, started, None)
         # Who committed it may have died before that.
         self._letters.drop_earlier(batch)
         found = unpublished(self._sink, batch.outputs, self._parts.concurrency)
@@ -134,7 +111,7 @@ class BatchRunner:
         self._tell(state, ready)
         left = [output for output in ready.outputs if output.staged in missing]
         publish(self._sink, left, self._parts.concurrency)
-        state = self._advance(state, ready, hold_all)
+        state = self._advance(state, ready, None)
         self._letters.tidy(ready)
         return state
 
@@ -216,13 +193,16 @@ class BatchRunner:
         return (*ready, ingesting.started)
 
     def finish(
-        self, state: SourceState, ready: Batch, started: float, lowest: Lowest
+        self, state: SourceState, ready: Batch, started: float, work: Work | None
     ) -> SourceState:
-        """Steps 4 and 5 for a batch that is in the checkpoint as ``publishing``."""
+        """Steps 4 and 5 for a batch that is in the checkpoint as ``publishing``.
+
+        ``work`` is what waits beside it, None where nobody knows.
+        """
         self._activity.batch_enters(ready, "publish")
         self._tell(state, ready)
         publish(self._sink, ready.outputs, self._parts.concurrency)
-        state = self._advance(state, ready, lowest)
+        state = self._advance(state, ready, work)
         self._sink.delete_tree(staging_of(self._parts.id, self._epoch(), ready.batch))
         self._tolerance.passed()
         rows = sum(o.rows for o in ready.outputs)
@@ -255,26 +235,21 @@ class BatchRunner:
         if letters or records:
             self._log.info("dead_letters", batch=batch.batch, files=letters, records=records)
 
-    def _advance(self, state: SourceState, batch: Batch, lowest: Lowest) -> SourceState:
+    def _advance(self, state: SourceState, batch: Batch, work: Work | None) -> SourceState:
         self._activity.batch_enters(batch, "advance")
         now = self._now()
-        after = ended(advanced(state, batch, lowest, now), batch, now)
-        if after.processed is not None:
-            done = [file.path for file in batch.finished if file.outcome != "retry"]
-            after = replace(after, processed=self._tracker.adding(done) or after.processed)
-        saved = self._save(after)
+        saved = self._save(ended(self._source.advance(state, batch, work, now), batch, now))
         self._activity.batch_done(batch)
-        self._tracker.saved()
+        self._source.saved()
         return saved
 
     def _ingest_batch(self, state: SourceState, batch: Batch, prefix: str) -> IngestResult:
-        # Asked now that they are ours by a save, and not before: see `blizzard_py.outofturn`.
-        result = self._ingest(batch, self._others(state, batch.files), prefix)
+        result = self._ingest(state, batch, prefix)
         self._activity.batch_enters(batch, "prepare")
         return result
 
-    def _ingest(self, batch: Batch, theirs: Mapping[str, str], prefix: str) -> IngestResult:
-        files, lost = self._placed(batch, theirs)
+    def _ingest(self, state: SourceState, batch: Batch, prefix: str) -> IngestResult:
+        files, lost = self._source.placed(state, batch)
         if not files:
             return IngestResult((), tuple(lost), 0)
         job = IngestJob(
@@ -289,31 +264,6 @@ class BatchRunner:
         if result.rows_dropped:
             self._log.info("rows_dropped", batch=batch.batch, rows=result.rows_dropped)
         return replace(result, files=(*result.files, *lost))
-
-    def _placed(
-        self, batch: Batch, theirs: Mapping[str, str]
-    ) -> tuple[list[JobFile], list[FinishedFile]]:
-        """The batch's files with their table directories; those that have none or are others'."""
-        template = self._parts.ingest.partition_template
-        source_filter = self._parts.source.partition_filter
-        source_template = source_filter.prefix_template if source_filter else None
-        files: list[JobFile] = []
-        lost: list[FinishedFile] = []
-        for entry in batch.files:
-            if entry.path in theirs:
-                lost.append(
-                    FinishedFile(entry.path, "reported", error=theirs[entry.path], stage=LEFT_STAGE)
-                )
-                continue
-            try:
-                place = partition_of(entry.path, template, source_template) if template else ""
-            except PartitionError as error:
-                lost.append(
-                    FinishedFile(entry.path, "quarantined", error=str(error), stage="partition")
-                )
-            else:
-                files.append(JobFile(entry.path, entry.size, place))
-        return files, lost
 
 
 def _check_complete(files: list[JobFile], result: IngestResult) -> None:

@@ -24,19 +24,20 @@ from blizzard_py.coldstart import check_cold_start
 from blizzard_py.core.errors import BlizzardError
 from blizzard_py.core.watermark import is_hidden, is_new
 from blizzard_py.discovery import (
-    Places,
     accepts,
-    check_identity,
     check_tracking,
     starting_point,
 )
+from blizzard_py.identity import check_identity
 from blizzard_py.journal import Ingested
 from blizzard_py.letters import LetterObject
 from blizzard_py.parts import Parts
 from blizzard_py.progress import is_below_origin
 from blizzard_py.siblings import BACKFILL, backfills_of, replays_of
+from blizzard_py.sources.files.opening import known_of
 from blizzard_py.state import SourceState, checkpoint_path, under_way
-from blizzard_py.statefile import read_ledger, read_names, read_state
+from blizzard_py.statefile import read_ledger, read_state
+from blizzard_py.sweep import sweeps
 
 # A partition that is kept apart and will be looked at within this time is the live
 # daemon's already: what is taken now is queued later.
@@ -100,7 +101,7 @@ class Claims:
         check_tracking(self._state, live.source, where)
         starting_point(self._state, live.source, self._now, where)
         # Before the ledger: what is done in between is still the daemon's then, not unknown.
-        self._names = None if live.source.use_watermark else read_names(sink, live.id)
+        self._known = known_of(live, self._state, self._now + APART_MARGIN_SECS)
         self._ledger = read_ledger(sink, live.id)
         self._replayed: dict[str, str] = {}
         for replay in replays:
@@ -173,25 +174,12 @@ class Claims:
 
     def _is_new(self, path: str) -> bool:
         """Whether the live daemon's polls will find it."""
-        state = self._state
-        if not self._is_candidate(path):
-            return False
-        if self._names is not None:
-            return bool(self._names.unseen([path]))
-        if state.progress.state == "Initial" and not state.progress.partitions:
-            return True
-        return self._is_looked_at(path) and is_new(state.progress, path)
-
-    def _is_looked_at(self, path: str) -> bool:
-        soon = self._now + APART_MARGIN_SECS
-        return Places(self._state.progress, self._live.source, soon).take(path)
+        return self._is_candidate(path) and self._known.finds(path)
 
     def _sweep_takes(self, path: str) -> bool:
         """Whether the late sweep would ingest the file, which no poll finds."""
         source, state = self._live.source, self._state
-        if source.late_files != "ingest" or not source.late_sweep_interval_secs:
-            return False
-        if not source.use_watermark or not self._is_candidate(path):
+        if source.late_files != "ingest" or not sweeps(source) or not self._is_candidate(path):
             return False
         # What is new is no sweep's, also where polls do not look yet.
         if is_new(state.progress, path) or not self._ledger.not_settled([path]):
@@ -205,11 +193,7 @@ class Claims:
             return settled == "noted" and not self._failed_in_replay(path)
         if not self._is_candidate(path):
             return False
-        state = self._state
-        if state.processed is not None:
-            return True  # in the set, and in no journal that is left
-        passed = not is_new(state.progress, path) and not is_below_origin(state, path)
-        if passed and not state.sweep.whole and state.progress.state != "Initial":
+        if self._known.is_older(path):
             return True
         return any(
             not other.sweep.whole

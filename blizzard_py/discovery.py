@@ -20,7 +20,8 @@ from blizzard_py.core.scan import scan
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Gap, Progress, Scanned, is_hidden, partition_key, split
 from blizzard_py.processed import Digests, digests_of
-from blizzard_py.state import Identity, SourceState
+from blizzard_py.sources.protocol import Found
+from blizzard_py.state import SourceState
 
 _PLAIN = (".ndjson", ".jsonl", ".json")
 ENDINGS: dict[SourceCompression, tuple[str, ...]] = {
@@ -40,22 +41,14 @@ AHEAD_SLACK_SECS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Discovery:
-    """Files to do, oldest first, what finding them cost, and the progress they refer to.
+class Discovery(Found):
+    """Files to do, and the progress they refer to.
 
-    ``young`` are files that are left alone for now; no watermark passes them.
-    ``scanned`` says when the scan was and how far it went. ``apart`` are files in
-    partitions that are not looked at: those whose name says a time ahead of now, and
-    odd ones beyond the limit.
+    No watermark passes the ``young``. ``apart`` are files in partitions that are not looked
+    at: those whose name says a time ahead of now, and odd ones beyond the limit.
     """
 
-    files: tuple[Entry, ...]
-    young: tuple[Entry, ...]
-    requests: int
-    keys: int
     progress: Progress
-    scanned: Scanned
-    apart: Apart = NONE_APART
 
 
 class FirstSeen:
@@ -75,16 +68,10 @@ class FirstSeen:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A part of a source: the range to list, and which paths of it to take.
-
-    ``anew``: an operator has it ingest again what was done, so what replays took before
-    counts no more. ``begins_over``: whether it does, given what an earlier run has left.
-    """
+    """A part of a source: the range to list, and which paths of it to take."""
 
     within: Gap
     takes: Callable[[str], bool]
-    anew: bool = False
-    begins_over: Callable[[SourceState], bool] = lambda _earlier: False
 
 
 def accepts(compression: SourceCompression) -> Callable[[str], bool]:
@@ -105,34 +92,6 @@ def check_tracking(state: SourceState, source: SourceSettings, where: str) -> No
         raise StateError(
             f"{where}: was kept without a watermark, the configuration now says use_watermark:"
             " true; set it back, or give the source another id (which ingests everything again)"
-        )
-
-
-def check_identity(
-    state: SourceState, parts_identity: Identity, own_id: str | None, where: str
-) -> None:
-    """Raise `StateError` if the state is another source's, or of files that lie elsewhere.
-
-    With an ``id`` of its own a source may have been renamed; its files may not have moved.
-    Where nothing was begun yet, a place that was mistaken may still be corrected.
-    """
-    known = state.source
-    progress = state.progress
-    begun = progress.value is not None or progress.partitions or state.processed
-    if known is None or not (begun or state.in_flight or state.queue or state.retries):
-        return
-    names = (known.pipeline, known.source)
-    if own_id is None and names != (parts_identity.pipeline, parts_identity.source):
-        raise StateError(
-            f"{where}: belongs to {'/'.join(names)}, whose names make the same file name; give one"
-            " of the two an `id:`"
-        )
-    if known.uri != parts_identity.uri:
-        raise StateError(
-            f"{where}: is of the files below {known.uri}, the configuration now says"
-            f" {parts_identity.uri}; set source_uri back, give the source another `id:` to ingest"
-            " everything there, or, if the same files were moved there under their names, say so"
-            " with `blizzard rename`"
         )
 
 
@@ -202,7 +161,8 @@ def discover_unseen(
             new |= {path: entries[path] for path in unseen(wanted)}
     now = clock()
     ripe, young = _split_by_age(tuple(new.values()), source, now, first_seen)
-    found = Discovery(ripe, young, requests, keys, Progress(depth=0), scanned=Scanned(began, now))
+    scanned = Scanned(began, now)
+    found = Discovery(ripe, young, requests, keys, scanned, NONE_APART, Progress(depth=0))
     return found, np.concatenate(listed) if listed else digests_of(())
 
 
@@ -263,9 +223,9 @@ def discover(
         young,
         found.requests,
         found.keys,
-        found.progress,
         Scanned(began, now, found.until),
         apart,
+        found.progress,
     )
 
 

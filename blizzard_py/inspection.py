@@ -20,13 +20,11 @@ from blizzard_py.core.watermark import Gap
 from blizzard_py.explain import Explanation, located, unmatched
 from blizzard_py.explain import explain as explain_file
 from blizzard_py.pipeline import SourcePipeline
-from blizzard_py.progress import ended
 from blizzard_py.schema import field_spec
 from blizzard_py.schemafile import described
 from blizzard_py.siblings import BACKFILL
-from blizzard_py.sources.files.marks import advanced
 from blizzard_py.state import SourceState
-from blizzard_py.wiring import NoEngine, build, inferred_schema, parts_of
+from blizzard_py.wiring import NoEngine, build, inferred_schema, parts_of, source_pipeline
 
 
 def explain(config: Config, uri: str) -> Explanation:
@@ -42,7 +40,12 @@ def explain(config: Config, uri: str) -> Explanation:
     pipeline_name, _, source_name = place.source.partition("/")
     parts = parts_of(config, (pipeline_name, source_name), NoEngine())
     ours = [r for r in backfill_ranges(parts) if _lies_in(r.gap, place.path)]
-    return explain_file(parts, place, {f"{parts.id}{BACKFILL}{r.slug}": r.slug for r in ours})
+    return explain_file(
+        parts,
+        source_pipeline(parts).source,
+        place,
+        {f"{parts.id}{BACKFILL}{r.slug}": r.slug for r in ours},
+    )
 
 
 def _lies_in(gap: Gap, path: str) -> bool:
@@ -78,7 +81,7 @@ def _schema_of(config: Config, name: str) -> dict[str, Any]:
         kept = found.kept()
         if kept is not None:
             return described("inferred", found.combined(kept), kept)
-        worker = SourcePipeline(parts)
+        worker = source_pipeline(parts)
         files = worker.discover(worker.load()).files
         if files:
             sampled = found.inferred(files)
@@ -110,17 +113,8 @@ def _collect(
     return {"pipelines": pipelines}, errors
 
 
-def _as_good_as(state: SourceState) -> SourceState:
-    """The state with what is being published done, since it will be."""
-    for batch in state.in_flight:
-        if batch.phase == "publishing":
-            then = batch.committed_ts
-            state = ended(advanced(state, batch, lambda _partition: None, then), batch, then)
-    return state
-
-
 def _plan_source(source: SourcePipeline) -> dict[str, Any]:
-    state = _as_good_as(source.load())
+    state = source.outlook(source.load())
     found = source.discover(state, whole=True)
     return {
         "state": state.progress.state,
@@ -136,12 +130,7 @@ def _status_of(source: SourcePipeline) -> dict[str, Any]:
     return {
         "state": state.progress.state,
         "watermark": state.progress.value,
-        "partition_watermarks": {
-            partition: known.watermark
-            for partition, known in sorted(state.progress.partitions.items())
-            if partition and known.watermark is not None
-        },
-        "grace_period_secs": source.grace_period_secs(state),
+        **source.source.shown(state),
         "last_update_ts": state.last_update_ts,
         "lag": _lag_of(source, state),
         "dead_letters": _letters_of(source),
@@ -170,7 +159,7 @@ _LAG_UNKNOWN = {"secs": None, "files": None, "complete": False, "apart": None, "
 def _lag_of(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
     """How long the oldest waiting file has waited. A source out of reach is no error here."""
     try:
-        found = source.backlog(_as_good_as(state))
+        found = source.backlog(source.outlook(state))
     except StorageError as error:
         return {**_LAG_UNKNOWN, "error": str(error)}
     if found is None:

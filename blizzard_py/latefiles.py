@@ -13,8 +13,6 @@ from dataclasses import replace
 
 from uuid_utils import uuid7
 
-from blizzard_py.activity import SourceActivity
-from blizzard_py.batch import BatchRunner, Upkeep
 from blizzard_py.core.errors import StorageError
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry
@@ -25,6 +23,8 @@ from blizzard_py.parts import Parts
 from blizzard_py.processed import Segment
 from blizzard_py.progress import begun
 from blizzard_py.siblings import siblings_of
+from blizzard_py.sources.files.marks import NOTHING
+from blizzard_py.sources.protocol import Upkeep
 from blizzard_py.state import Batch, SourceState, Sweep
 from blizzard_py.statefile import read_ledger
 from blizzard_py.sweep import (
@@ -44,18 +44,9 @@ _NAMED = 20
 class LateFiles:
     """The late files of one source."""
 
-    def __init__(
-        self,
-        parts: Parts,
-        activity: SourceActivity,
-        batches: BatchRunner,
-        upkeep: Upkeep,
-        out_of_turn: OutOfTurn,
-    ) -> None:
+    def __init__(self, parts: Parts, upkeep: Upkeep, out_of_turn: OutOfTurn) -> None:
         self._parts = parts
         self._source = parts.source
-        self._activity = activity
-        self._batches = batches
         self._upkeep = upkeep
         self._out_of_turn = out_of_turn
         self._sink = parts.stores.sink
@@ -188,7 +179,7 @@ class LateFiles:
         )
         state = self._upkeep.save(begun(state, batch))
         self._ledger.saved()
-        return self._batches.finish(state, batch, now, lambda _partition: None)
+        return self._upkeep.finish(state, batch, now, NOTHING)
 
     def _tell(self, state: SourceState, late: Sequence[Entry]) -> None:
         for entry in late[:_NAMED]:
@@ -196,4 +187,4 @@ class LateFiles:
         if len(late) > _NAMED:
             self._log.warning("late_files_more", files=len(late) - _NAMED)
         for entry in late:
-            self._activity.late(partitions_behind(state, entry.path))
+            self._upkeep.activity.late(partitions_behind(state, entry.path))

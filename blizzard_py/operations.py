@@ -31,7 +31,7 @@ from blizzard_py.replay import (
     records_uri,
 )
 from blizzard_py.settings import Engine
-from blizzard_py.wiring import NoEngine, parts_of, source_of, spark_engine
+from blizzard_py.wiring import NoEngine, parts_of, source_of, source_pipeline, spark_engine
 
 
 def sources_of(config: Config, pipeline: str | None, source: str | None) -> list[tuple[str, str]]:
@@ -217,4 +217,4 @@ def rename_of(
 
 def pipeline_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
     """One source, to look at or to change its state. Raises `ConfigError`."""
-    return SourcePipeline(_live(config, where))
+    return source_pipeline(_live(config, where))

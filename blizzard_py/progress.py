@@ -167,6 +167,11 @@ def done_of(batch: Batch) -> tuple[Entry, ...]:
     return tuple(entry for entry in batch.files if outcome[entry.path] != "retry")
 
 
+def waiting(state: SourceState, now: float) -> set[str]:
+    """The items whose next try lies ahead."""
+    return {path for path, retry in state.retries.items() if retry.after > now}
+
+
 def retried(retries: Mapping[str, Retry], batch: Batch, now: float) -> dict[str, Retry]:
     """Who waits for another try after the batch, and until when."""
     outcome = {file.path: file.outcome for file in batch.finished}

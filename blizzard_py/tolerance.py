@@ -6,13 +6,12 @@ message tells people to do has to change how the same files are judged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import filterfalse, islice
+from collections.abc import Callable, Sequence
+from itertools import islice
 
 from blizzard_py.core.config import ErrorSettings
-from blizzard_py.core.errors import PipelineStopped, StorageError
+from blizzard_py.core.errors import PipelineStopped
 from blizzard_py.core.model import FinishedFile
-from blizzard_py.core.storage import Storage, root_exists
 
 # How many bad files an error names.
 _EXAMPLES = 5
@@ -21,10 +20,10 @@ _EXAMPLES = 5
 class Tolerance:
     """Counts a source's bad files since its start, batch by batch, and says when it must stop."""
 
-    def __init__(self, name: str, errors: ErrorSettings, source: Storage) -> None:
+    def __init__(self, name: str, errors: ErrorSettings, is_gone: Callable[[str], bool]) -> None:
         self._name = name
         self._errors = errors
-        self._source = source
+        self._is_gone = is_gone
         self._passed = 0
         self._checked = 0  # of the batch that was checked last and is not passed
 
@@ -55,20 +54,14 @@ class Tolerance:
             return 0
         condemned = (file for file in finished if file.outcome == "quarantined")
         # One that is gone is nothing to mend; it ends with a letter.
-        bad = list(islice(filterfalse(self._is_gone, condemned), limit - self._passed))
+        mendable = (file for file in condemned if not self._is_gone(file.path))
+        bad = list(islice(mendable, limit - self._passed))
         if bad and self._passed + len(bad) >= limit:
             raise PipelineStopped(
                 f"{self._name}: stopped at error_handling.max_failures = {limit}, nothing was"
                 f" passed over; mend or remove the files, or raise the limit: {_examples(bad)}"
             )
         return len(bad)
-
-    def _is_gone(self, file: FinishedFile) -> bool:
-        try:
-            there = self._source.stat(file.path) is not None
-        except StorageError:
-            return False
-        return not there and root_exists(self._source, file.path)
 
 
 def _examples(bad: Sequence[FinishedFile]) -> str:

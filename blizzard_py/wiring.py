@@ -28,6 +28,7 @@ from blizzard_py.settings import (
     Place,
     SortKey,
 )
+from blizzard_py.sources.files.opening import open_files
 from blizzard_py.state import STATE_FOLDER
 
 DLQ_FOLDER = join(STATE_FOLDER, "dlq")
@@ -75,10 +76,15 @@ def build(config: Config, engine: Engine, *, fresh: bool = False) -> list[Source
     ``fresh`` insists on a cold start where the checkpoint is missing, whatever else is there.
     """
     return [
-        SourcePipeline(parts_of(config, (name, source_name), engine), fresh=fresh)
+        source_pipeline(parts_of(config, (name, source_name), engine), fresh=fresh)
         for name, pipeline in config.pipelines.items()
         for source_name in pipeline.sources
     ]
+
+
+def source_pipeline(parts: Parts, *, fresh: bool = False) -> SourcePipeline:
+    """One source as its settings describe it; the one place that chooses its kind."""
+    return SourcePipeline(parts, open_files, fresh=fresh)
 
 
 def parts_of(

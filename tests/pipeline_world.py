@@ -20,6 +20,7 @@ from blizzard_py.core.watermark import is_hidden
 from blizzard_py.parts import Parts, Stores
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.settings import FieldSpec, IngestJob, IngestSettings, Place
+from blizzard_py.wiring import source_pipeline
 from tests.memory_store import MemoryStorage
 
 
@@ -108,7 +109,7 @@ class World:
     def put(self, path: str, *rows: str) -> None:
         self.source.put_atomic(path, "\n".join(rows).encode())
 
-    def pipeline(self) -> SourcePipeline:
+    def parts(self) -> Parts:
         ingest = IngestSettings(
             source=Place("mem://raw"),
             sink=Place("mem://lake"),
@@ -118,7 +119,7 @@ class World:
             file_bytes=1 << 20,
             partition_template=self.template,
         )
-        parts = Parts(
+        return Parts(
             "events",
             "main",
             SourceSettings(**self.settings),
@@ -130,7 +131,9 @@ class World:
             lambda: self.now,
             lambda: self.now,
         )
-        return SourcePipeline(parts)
+
+    def pipeline(self) -> SourcePipeline:
+        return source_pipeline(self.parts())
 
     def drain(self, pipeline: SourcePipeline | None = None) -> SourcePipeline:
         """Cycle until nothing is left, as ``--once`` does."""

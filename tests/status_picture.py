@@ -25,6 +25,7 @@ from blizzard_py.core.web import Server
 from blizzard_py.parts import Parts, Stores
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.settings import FieldSpec, IngestJob, IngestSettings, Place
+from blizzard_py.wiring import source_pipeline
 from tests.browser import chromium
 from tests.memory_store import MemoryStorage
 from tests.pipeline_world import LineEngine
@@ -103,7 +104,7 @@ def source(name: str, world: World) -> tuple[SourcePipeline, Store, Engine]:
     )
     stores = Stores(raw, lake, Store(f"s3://lake/{pipeline}/_blizzard/dlq", world))
     parts = Parts(pipeline, part, settings, ErrorSettings(), ingest, stores, engine, 4, world.clock)
-    return SourcePipeline(parts), raw, engine
+    return source_pipeline(parts), raw, engine
 
 
 def arrive(raw: Store, world: World, count: int, *, bad: bool = False) -> None:

@@ -31,8 +31,10 @@ from blizzard_py.parts import Parts
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.replay import GivenFiles, file_parts
 from blizzard_py.siblings import BACKFILL
+from blizzard_py.sources.files.opening import open_files
 from blizzard_py.state import Retry, SourceState, under_way
 from blizzard_py.statefile import read_ledger, read_state
+from blizzard_py.wiring import source_pipeline
 from tests.direct_engine import DirectEngine
 from tests.memory_store import Died, Dying
 from tests.promise_world import gated
@@ -176,7 +178,8 @@ class RangeWorld(IngestWorld):
         )
         ours = replace(parts, source=source, suffix=f"{BACKFILL}{chosen.slug}")
         over = partial(begins_over, anew=anew)
-        self.drain(SourcePipeline(ours, Scope(chosen.gap, takes, True, over)))
+        opens = partial(open_files, scope=Scope(chosen.gap, takes))
+        self.drain(SourcePipeline(ours, opens, begins_over=over))
 
 
 def test_a_replay_brings_again_what_was_ingested_by_hand_and_dying_costs_nothing() -> None:
@@ -237,7 +240,7 @@ def run_of(world: RangeWorld, kind: str, parts: Parts) -> None:
             files = replace(file_parts(parts, world.replays), stores=parts.stores)
             GivenFiles(parts, files, world.drained).run([LATE])
         case "sweep":
-            daemon = SourcePipeline(parts)
+            daemon = source_pipeline(parts)
             for _ in range(2):
                 world.now += 86_401.0
                 world.drain(daemon)

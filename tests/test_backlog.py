@@ -10,7 +10,6 @@ import pytest
 
 from blizzard_py import backlog as bounds
 from blizzard_py import rereading
-from blizzard_py.backlog import Backlog
 from blizzard_py.core.config import SourceSettings
 from blizzard_py.core.model import Apart, Entry
 from blizzard_py.core.storage import Storage
@@ -18,6 +17,7 @@ from blizzard_py.core.store_local import LocalStorage
 from blizzard_py.core.watermark import PartitionProgress, Progress
 from blizzard_py.discovery import Places
 from blizzard_py.rereading import read_lines
+from blizzard_py.sources.protocol import Backlog
 from tests.memory_store import MemoryStorage
 
 EVERYTHING = Progress()

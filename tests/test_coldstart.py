@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.core.errors import ColdStartRefused
 from blizzard_py.core.stores import open_storage
-from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.siblings import checkpoints
 from blizzard_py.state import checkpoint_path
+from blizzard_py.wiring import source_pipeline
 from tests.direct_engine import DirectEngine
 from tests.memory_store import Died, Dying
 from tests.pipeline_world import World
@@ -106,7 +106,7 @@ def test_a_source_that_never_was_begins_without_a_word() -> None:
     del world.sink.objects[CHECKPOINT]
     with pytest.raises(ColdStartRefused, match="the journal has batch"):
         world.drain()
-    world.drain(SourcePipeline(world.pipeline()._parts, fresh=True))
+    world.drain(source_pipeline(world.pipeline()._parts, fresh=True))
     assert world.rows() == ["a", "a"]
 
 
@@ -147,10 +147,10 @@ def test_a_file_that_is_late_after_a_start_from_nothing_has_a_letter(dies: int) 
     dying = Dying(world.sink)
     dying.arm(dies)
     with contextlib.suppress(Died):
-        world.drain(SourcePipeline(world.pipeline()._parts, fresh=True))
+        world.drain(source_pipeline(world.pipeline()._parts, fresh=True))
     dying = Dying(world.sink)
     # A death before anything was written leaves no checkpoint, so somebody insists again.
-    daemon = SourcePipeline(world.pipeline()._parts, fresh=True)
+    daemon = source_pipeline(world.pipeline()._parts, fresh=True)
     polls(world, daemon)
     world.source.objects["d=1/3.json"] = late
     sweeps(world, daemon)

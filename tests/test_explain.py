@@ -18,7 +18,8 @@ from blizzard_py.core.config import SourceCompression
 from blizzard_py.core.errors import ConfigError, StateError, Unavailable
 from blizzard_py.core.text import printable
 from blizzard_py.explain import Explanation, explain, lines, located
-from blizzard_py.explain.location import Located, ignored
+from blizzard_py.explain.location import Located
+from blizzard_py.sources.files.story import ignored
 from blizzard_py.sources.story import moment
 from blizzard_py.tablelog import LOG_FILES, delta_versions
 from penguin_py.__main__ import main as penguin
@@ -52,7 +53,8 @@ KEYS = {
 
 def ask(world: World, path: str) -> Explanation:
     place = Located(f"mem://raw/{path}", "events/main", path, "", ())
-    return explain(world.pipeline()._parts, place, {})
+    pipeline = world.pipeline()
+    return explain(pipeline._parts, pipeline.source, place, {})
 
 
 def forget_journal(world: World) -> None:

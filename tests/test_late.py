@@ -584,7 +584,7 @@ def test_the_grace_period_that_is_used_follows_what_scans_have_seen() -> None:
     world.put("d=1/1.ndjson", "within the first 300 s")
     world.drain(pipeline)
     assert world.rows() == ["r5", "within the first 300 s"]
-    assert pipeline.grace_period_secs(pipeline.load()) == 400
+    assert pipeline.source.shown(pipeline.load())["grace_period_secs"] == 400
 
 
 def test_a_file_later_than_the_grace_period_makes_it_longer() -> None:
@@ -598,7 +598,7 @@ def test_a_file_later_than_the_grace_period_makes_it_longer() -> None:
     world.now += INTERVAL
     world.drain(pipeline)
     assert len(world.letters()) == 1
-    assert pipeline.grace_period_secs(pipeline.load()) == 600
+    assert pipeline.source.shown(pipeline.load())["grace_period_secs"] == 600
 
 
 def test_how_far_behind_is_counted_in_partitions() -> None:

@@ -236,7 +236,7 @@ def test_a_set_of_names_keeps_16_bytes_of_each_between_polls() -> None:
     pipeline = world.pipeline()
     one_cycle(pipeline)
     paths = (entry.path for page in Listing(count).list_range("", None) for entry in page.entries)
-    segments = pipeline._tracker.adding(paths)
+    segments = pipeline.source._tracker.adding(paths)
     assert segments is not None
     kept, _ = traced(lambda: _loaded(world.sink, segments))
     assert kept < 16.5 * count

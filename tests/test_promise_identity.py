@@ -18,6 +18,7 @@ from blizzard_py.core.config import PartitionFilter, SourceSettings
 from blizzard_py.core.errors import StateError
 from blizzard_py.core.storage import Page
 from blizzard_py.core.stores import open_storage
+from blizzard_py.wiring import source_pipeline
 from tests.memory_store import MemoryStorage
 from tests.pipeline_world import World
 from tests.promise_world import DAY, letter_paths, one_cycle, poll, polls, sweeps
@@ -73,19 +74,18 @@ def test_another_place_under_the_same_checkpoint_is_refused_and_nothing_is_skipp
 def test_two_sources_whose_names_make_one_state_do_not_share_it(names: tuple[str, str]) -> None:
     # `events/eu_raw` and `events_eu/raw`, in two files of two teams.
     world = World()
-    live = world.pipeline()._parts
+    live = world.parts()
     first = replace(live, pipeline="events", source_name="eu_raw")
     second = replace(live, pipeline=names[0], source_name=names[1])
     world.put("d=1/1.ndjson", "r1")
-    pipeline = type(world.pipeline())
-    poll(world, pipeline(first))
+    poll(world, source_pipeline(first))
     world.put("d=1/2.ndjson", "r2")
     if names == ("events", "eu_raw"):
-        poll(world, pipeline(second))
+        poll(world, source_pipeline(second))
         assert world.rows() == ["r1", "r2"]
         return
     with pytest.raises(StateError, match="belongs to events/eu_raw"):
-        one_cycle(pipeline(second))
+        one_cycle(source_pipeline(second))
     assert world.rows() == ["r1"]
 
 

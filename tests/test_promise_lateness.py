@@ -22,6 +22,7 @@ from blizzard_py.core.errors import AccessDenied, StorageError
 from blizzard_py.core.storage import Page, order_key
 from blizzard_py.discovery import Scope
 from blizzard_py.pipeline import SourcePipeline
+from blizzard_py.sources.files.opening import open_files
 from blizzard_py.statefile import read_ledger, read_state
 from tests.pipeline_world import World
 from tests.promise_world import (
@@ -55,7 +56,7 @@ def backfill(world: World, first: str, last: str) -> SourcePipeline:
     )
     takes = partial(is_ours, state, read_ledger(world.sink, "events_main"), replay=False)
     parts = replace(live, source=source, suffix=f"_backfill_{chosen.slug}")
-    return SourcePipeline(parts, Scope(chosen.gap, takes))
+    return SourcePipeline(parts, partial(open_files, scope=Scope(chosen.gap, takes)))
 
 
 def minutes(world: World) -> None:
@@ -124,7 +125,7 @@ def test_automatic_grace_is_measured_from_scans_and_not_from_modification_times(
     polls(world, pipeline, times=1)
     assert world.rows() == ["above", "behind", "first"]
     # Known to within the 60 seconds between two scans, and doubled.
-    grace = pipeline.grace_period_secs(pipeline.load())
+    grace = pipeline.source.shown(pipeline.load())["grace_period_secs"]
     assert 2 * 180 <= grace <= 2 * 240
 
 
@@ -136,7 +137,7 @@ def test_automatic_grace_doubles_after_a_file_that_was_too_late_for_it() -> None
     at(world, "d=1/090.ndjson", "late", 3000)
     pipeline = polls(world, times=1, secs=DAY + 100)
     assert letter_paths(world) == ["d=1/090.ndjson"]
-    assert pipeline.grace_period_secs(pipeline.load()) == 600
+    assert pipeline.source.shown(pipeline.load())["grace_period_secs"] == 600
 
 
 @pytest.mark.parametrize("ahead", [10 * DAY, 3650 * DAY])

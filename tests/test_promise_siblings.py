@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -15,6 +16,8 @@ from blizzard_py.discovery import Scope
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.publish import OutputNames
 from blizzard_py.siblings import BACKFILL, backfills_of
+from blizzard_py.sources.files.opening import open_files
+from blizzard_py.wiring import source_pipeline
 from tests.pipeline_world import LineEngine, World
 from tests.promise_world import DAY, at, gated, letter_paths, poll, polls, sweeps
 
@@ -25,7 +28,7 @@ def neighbour(world: World) -> tuple[World, SourcePipeline]:
     other.sink, other.source.uri = world.sink, "mem://old"
     other.engine = LineEngine(other.source, world.sink)
     parts = other.pipeline()._parts
-    return other, SourcePipeline(replace(parts, source_name="main_backfill_old"))
+    return other, source_pipeline(replace(parts, source_name="main_backfill_old"))
 
 
 def test_a_source_whose_name_looks_like_a_backfill_settles_nothing_for_its_neighbour() -> None:
@@ -50,7 +53,8 @@ def test_nor_do_the_backfills_of_such_a_source() -> None:
     at(other, "d=1/a.ndjson", "filled in")
     chosen = Range("d=1", "d=1")
     parts = replace(worker._parts, suffix=f"{BACKFILL}{chosen.slug}")
-    other.drain(SourcePipeline(parts, Scope(chosen.gap, lambda _path: True)))
+    scope = Scope(chosen.gap, lambda _path: True)
+    other.drain(SourcePipeline(parts, partial(open_files, scope=scope)))
     at(world, "d=1/m.ndjson", "m")
     pipeline = polls(world, poll(world), 20)
     at(world, "d=1/a.ndjson", "late")

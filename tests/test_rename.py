@@ -16,12 +16,12 @@ from blizzard_py import letters
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.core.errors import BlizzardError, ColdStartRefused, FencedError, StateError
 from blizzard_py.parts import Parts
-from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.rename import Rename, Renamed, RenameRefused, run
 from blizzard_py.rename.copies import copy_letters
 from blizzard_py.rename.documents import letter_for
 from blizzard_py.replay import GivenFiles, Replay, file_parts, record_parts
 from blizzard_py.state import checkpoint_path, state_from_json
+from blizzard_py.wiring import source_pipeline
 from tests.direct_engine import DirectEngine
 from tests.memory_store import Died, Dying, MemoryStorage
 from tests.s3_server import S3Server
@@ -55,7 +55,7 @@ class MovingWorld(IngestWorld):
 
     def go_on_renamed(self) -> None:
         for _ in range(5):
-            self.drain(SourcePipeline(self.renamed_parts()))
+            self.drain(source_pipeline(self.renamed_parts()))
             self.now += 86_400 / 2 + 1
 
     def replay_renamed(self) -> int:
@@ -141,7 +141,7 @@ def test_dying_before_and_after_every_write_the_same_command_finishes() -> None:
         if died:
             # Whoever runs meanwhile runs under one name at most.
             moving = "moved_to" in world.checkpoint()
-            for worker in (world.pipeline(), SourcePipeline(world.renamed_parts())):
+            for worker in (world.pipeline(), source_pipeline(world.renamed_parts())):
                 ours = worker.id == "clicks_main"
                 if ours == (NEW in world.sink.objects and moving):
                     continue
@@ -289,7 +289,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written() -> None:
 def test_whoever_begins_anew_under_the_new_name_meanwhile_is_noticed() -> None:
     world = MovingWorld()
     with pytest.raises(ColdStartRefused):
-        SourcePipeline(world.renamed_parts()).cycle(threading.Event())
+        source_pipeline(world.renamed_parts()).cycle(threading.Event())
     for at in range(100):
         world = MovingWorld()
         dying = Dying(world.sink, world.dlq)
@@ -301,8 +301,8 @@ def test_whoever_begins_anew_under_the_new_name_meanwhile_is_noticed() -> None:
                 break
     dying.arm(-1)
     with pytest.raises(ColdStartRefused, match="`blizzard rename` has to finish"):
-        SourcePipeline(world.renamed_parts()).cycle(threading.Event())
-    SourcePipeline(world.renamed_parts(), fresh=True).cycle(threading.Event())
+        source_pipeline(world.renamed_parts()).cycle(threading.Event())
+    source_pipeline(world.renamed_parts(), fresh=True).cycle(threading.Event())
     with pytest.raises(FencedError, match="begun anew under this name"):
         world.rename()
 
@@ -326,10 +326,10 @@ def test_the_same_files_at_another_place_are_taken_over() -> None:
     world = MovingWorld()
     parts = moved(world)
     with pytest.raises(StateError, match="blizzard rename"):
-        world.drain(SourcePipeline(parts))
+        world.drain(source_pipeline(parts))
     told = Rename(parts, "events_main", "mem://raw").run()
     assert (told.old_uri, told.new_uri) == ("mem://raw", "mem://moved")
-    world.drain(SourcePipeline(parts))
+    world.drain(source_pipeline(parts))
     assert world.rows() == [*ROWS, "new"]
     uris = {letter["path"] for letter in world.letters() if "~records" not in letter["path"]}
     assert uris == {f"mem://moved/{DAY}/6.json", f"mem://moved/{DAY}/7.json"}
@@ -354,7 +354,7 @@ def test_names_and_place_may_change_together_and_deaths_cost_nothing() -> None:
             dying.arm(-1)
             Rename(parts, "events_main", "mem://raw").run()
         dying.arm(-1)
-        world.drain(SourcePipeline(parts))
+        world.drain(source_pipeline(parts))
         assert world.rows() == [*ROWS, "new"], at
         if not died:
             break
@@ -375,7 +375,7 @@ def test_a_letter_that_is_written_while_the_files_move_is_rewritten_or_never_wri
 
     world.dlq.after_mutation = goes_on
     Rename(parts, "events_main", "mem://raw").run()
-    world.drain(SourcePipeline(parts))
+    world.drain(source_pipeline(parts))
     places = {letter["path"].rpartition("/date")[0] for letter in world.letters()}
     assert places == {"mem://moved", "mem://dlq/events_main~records"}
 

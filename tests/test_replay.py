@@ -153,7 +153,8 @@ def test_mended_files_are_ingested_once_into_their_own_partitions() -> None:
 
 def ask(world: World, path: str) -> Explanation:
     place = Located(f"mem://raw/{path}", "events/main", path, "", ())
-    return explain(world.pipeline()._parts, place, {})
+    pipeline = world.pipeline()
+    return explain(pipeline._parts, pipeline.source, place, {})
 
 
 def test_explain_tells_of_replays() -> None:

@@ -112,7 +112,7 @@ def test_a_warning_lets_the_source_go_on(guard: str) -> None:
     expected = random_names(world, 40)
     pipeline = world.drain()
     assert world.rows() == sorted(expected)
-    assert pipeline._warned == ({"random_names"} if guard == "warn" else set())
+    assert pipeline.source._warned == ({"random_names"} if guard == "warn" else set())
 
 
 def test_names_that_sort_are_no_problem() -> None:

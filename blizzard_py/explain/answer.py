@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from blizzard_py.core.model import Entry
-from blizzard_py.core.watermark import Progress, is_new, split
-from blizzard_py.discovery import check_tracking, starting_point
 from blizzard_py.explain.evidence import (
     Journaled,
     journal_start,
@@ -23,16 +23,14 @@ from blizzard_py.explain.evidence import (
     records_replayed,
 )
 from blizzard_py.explain.explanation import DeltaStatus, Explanation, File, InBatch, Output
-from blizzard_py.explain.location import Located, ignored
+from blizzard_py.explain.location import Located
 from blizzard_py.explain.verdict import waiting
-from blizzard_py.partitioning import PartitionError, partition_of
 from blizzard_py.parts import Parts
-from blizzard_py.progress import is_below_origin
 from blizzard_py.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
-from blizzard_py.sources.files.story import beyond, compared_with, lateness, next_poll
-from blizzard_py.sources.story import Lateness, Waiting, moment
-from blizzard_py.state import SourceState, checkpoint_path
-from blizzard_py.statefile import read_ledger, read_names, read_state
+from blizzard_py.sources.protocol import Source
+from blizzard_py.sources.story import Lateness, Standing, Story, Waiting, moment
+from blizzard_py.state import SourceState
+from blizzard_py.statefile import read_ledger, read_state
 from blizzard_py.tablelog import delta_versions
 
 # By how much the clocks of a source and of the table may differ.
@@ -49,40 +47,41 @@ def unmatched(place: Located) -> Explanation:
     )
 
 
-def explain(parts: Parts, place: Located, backfills: Mapping[str, str]) -> Explanation:
-    """The answer for a file below the root of the source that ``parts`` are of.
+def explain(
+    parts: Parts, source: Source[Any], place: Located, backfills: Mapping[str, str]
+) -> Explanation:
+    """The answer for a file below the root of the source, which ``parts`` are of.
 
     ``backfills`` maps the ids of the source's backfills whose range the file is
     in to the names of those ranges. Raises `StateError`, `StorageError`.
     """
     path = place.path or ""
     base = unmatched(place)
-    entry = parts.stores.source.stat(path) if path else None
+    story = source.explain(path)
+    entry = story.entry
     if entry is not None:
         base = replace(base, file=File(entry.size, entry.modified))
-    why = ignored(path, parts.source.compression)
-    if why is not None:
-        return _ignored(parts, base, entry, why)
-    state, progress = _now(parts)
-    base = replace(base, compared_with=compared_with(progress, path))
-    if progress.depth is not None:
-        partition, name = split(path, progress.depth)
-        base = replace(base, partition=partition, name=name)
+    if story.ignored is not None:
+        return _ignored(parts, base, story, story.ignored)
+    state = _state(parts, parts.id)
+    standing = story.beside(state)
+    partition, name = standing.place
+    base = replace(base, compared_with=standing.compared, partition=partition, name=name)
 
     known = _in_work_or_replayed(parts, state, base, entry, backfills)
     if known is not None:
         return known
-    new = entry is not None and _is_new(parts, progress, entry)
+    new = entry is not None and standing.is_new()
     found = _journaled(parts, path, entry, backfills, state.anew_ts, thorough=not new)
     if found is not None:
-        return _settled(parts, base, found, entry, backfills, again=new)
+        return _settled(parts, base, found, story, backfills, again=new)
     if entry is None:
         reason = "no such file, and neither the checkpoint nor the journal knows of one"
         return replace(base, verdict="missing", reason=reason)
     if new:
-        wait = next_poll(entry, progress, parts.source, parts.clock())
+        wait = standing.next_poll()
         return replace(base, verdict="pending", reason=wait.reason, pending=wait)
-    return _passed(parts, state, progress, base, entry)
+    return _passed(parts, standing, base)
 
 
 def _in_work_or_replayed(
@@ -103,7 +102,7 @@ def _in_work_or_replayed(
     return None
 
 
-def _ignored(parts: Parts, base: Explanation, entry: Entry | None, why: str) -> Explanation:
+def _ignored(parts: Parts, base: Explanation, story: Story, why: str) -> Explanation:
     """The answer for a file whose name no poll takes; somebody may have given it by hand."""
     path = base.path or ""
     wait = _replay_work(parts, path)
@@ -115,17 +114,7 @@ def _ignored(parts: Parts, base: Explanation, entry: Entry | None, why: str) -> 
         return replace(base, verdict="ingested", reason=_LONG_AGO)
     if given is None:
         return replace(base, verdict="ignored", reason=why)
-    return _settled(parts, base, given, entry, {}, again=False)
-
-
-def _now(parts: Parts) -> tuple[SourceState, Progress]:
-    """The state, and the progress that the next poll would start from."""
-    state = _state(parts, parts.id)
-    where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
-    check_tracking(state, parts.source, where)
-    if not parts.source.use_watermark:
-        return state, replace(state.progress, depth=0)
-    return state, starting_point(state, parts.source, parts.clock(), where)
+    return _settled(parts, base, given, story, {}, again=False)
 
 
 def _state(parts: Parts, source_id: str) -> SourceState:
@@ -156,12 +145,6 @@ def _replay_work(parts: Parts, path: str) -> Waiting | None:
     if found is None:
         return None
     return replace(found, reason=f"replay or ingest by hand: {found.reason}")
-
-
-def _is_new(parts: Parts, progress: Progress, entry: Entry) -> bool:
-    if parts.source.use_watermark:
-        return is_new(progress, entry.path)
-    return bool(read_names(parts.stores.sink, parts.id).unseen([entry.path]))
 
 
 def _journaled(
@@ -209,7 +192,7 @@ def _settled(
     parts: Parts,
     base: Explanation,
     found: Journaled,
-    entry: Entry | None,
+    story: Story,
     backfills: Mapping[str, str],
     *,
     again: bool,
@@ -230,6 +213,7 @@ def _settled(
     notes = "" if named is None else f" of the backfill {named}"
     if replayed:
         notes = " of `blizzard dlq replay` or `blizzard ingest`"
+    entry = story.entry
     if entry is None:
         notes += "; the file is gone since"
     elif entry.modified > found.finished_ts + CLOCK_SLACK_SECS:
@@ -256,26 +240,19 @@ def _settled(
     )
     if records:
         reason += f"; {records:,} more rows by replays of its dead records"
-    outputs = _outputs(parts, path, found)
+    outputs = _outputs(parts, story, found)
     return replace(
         base, verdict="ingested", reason=reason, outputs=outputs, records_replayed=records
     )
 
 
-def _outputs(parts: Parts, path: str, found: Journaled) -> tuple[Output, ...]:
+def _outputs(parts: Parts, story: Story, found: Journaled) -> tuple[Output, ...]:
     """The batch's outputs that can hold the file's rows."""
     if not found.rows:
         return ()
     files = dict(found.outputs)
-    template = parts.ingest.partition_template
-    if template:
-        source_filter = parts.source.partition_filter
-        source_template = source_filter.prefix_template if source_filter else None
-        try:
-            folder = partition_of(path, template, source_template)
-            files = {f: rows for f, rows in files.items() if f.rpartition("/")[0] == folder}
-        except PartitionError:
-            pass  # the table was partitioned in another way then
+    if story.folder is not None:
+        files = {f: rows for f, rows in files.items() if f.rpartition("/")[0] == story.folder}
     versions, whole = delta_versions(parts.stores.sink, files, found.started_ts, parts.concurrency)
     absent: DeltaStatus = "not committed yet" if whole else "unknown"
     return tuple(
@@ -284,22 +261,12 @@ def _outputs(parts: Parts, path: str, found: Journaled) -> tuple[Output, ...]:
     )
 
 
-def _passed(
-    parts: Parts, state: SourceState, progress: Progress, base: Explanation, entry: Entry
-) -> Explanation:
+def _passed(parts: Parts, standing: Standing, base: Explanation) -> Explanation:
     """The answer for an existing file that no poll finds and no journal holds."""
     stores = parts.stores
-    dead = late_letter(stores.dlq, parts.letters_id, f"{stores.source.uri}/{entry.path}")
+    dead = late_letter(stores.dlq, parts.letters_id, f"{stores.source.uri}/{base.path}")
     if dead is not None:
         reason = f"{dead.stage}: {dead.error}"
         return replace(base, verdict="quarantined", reason=reason, dead_letter=dead)
-    if parts.source.use_watermark:
-        ledger = read_ledger(stores.sink, parts.id)
-        settled = ledger.settled_as(entry.path)
-        below = is_below_origin(state, entry.path)
-        if settled == "none" or (settled is None and state.sweep.whole and not below):
-            late = lateness(settled, parts.source, state.sweep)
-            return replace(base, verdict="late", reason=late.reason, late=late)
-    begins = journal_start(stores.sink, parts.id)
-    verdict, reason = beyond(state, progress, entry.path, begins)
-    return replace(base, verdict=verdict, reason=reason)
+    found = standing.passed(partial(journal_start, stores.sink, parts.id))
+    return replace(base, verdict=found.verdict, reason=found.reason, late=found.late)

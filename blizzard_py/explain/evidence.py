@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from blizzard_py.batch import LEFT_STAGE
 from blizzard_py.core.checkpoint import Fields, parsed
 from blizzard_py.core.errors import NotFound, StateError
 from blizzard_py.core.storage import Storage, join
 from blizzard_py.journal import JOURNAL_FOLDER, first_name, latest
 from blizzard_py.letters import original_of, put_away, stem_of
+from blizzard_py.sources.protocol import LEFT_STAGE
 from blizzard_py.tablelog import listed, read_each
 
 _LATE = re.compile(r"late-(\d+)\.ndjson")

@@ -1,4 +1,4 @@
-"""Which source a URI belongs to, and whether it is one of that source's files. Pure."""
+"""Which source a URI belongs to. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from urllib.parse import urlsplit
 
-from blizzard_py.core.config import SourceCompression
 from blizzard_py.core.errors import ConfigError
 from blizzard_py.core.stores import normalize_uri, problems_of, scheme_of
-from blizzard_py.core.watermark import is_hidden
-from blizzard_py.discovery import ENDINGS, accepts
 
 _LOCAL = frozenset({"", "file"})
 _AZURE = frozenset({"az", "abfs", "abfss"})
@@ -112,19 +109,3 @@ def _shared(left: Sequence[str], right: Sequence[str]) -> int:
 
 def _nearness(place: str, root: str) -> tuple[int, int]:
     return _shared(place.split("/"), root.split("/")), _shared(place, root)
-
-
-def ignored(path: str, compression: SourceCompression) -> str | None:
-    """Why a file below the root is not one of the source's, or None if it is."""
-    if not path:
-        return "is the source's root, not a file"
-    if is_hidden(path):
-        part = next(part for part in path.split("/") if part.startswith(("_", ".")))
-        return f"{part!r} starts with {part[0]!r}: hidden names are never data"
-    if accepts(compression)(path):
-        return None
-    counting = ", ".join(ENDINGS[compression])
-    reason = f"its ending is not one that counts for compression: {compression} ({counting})"
-    others = [name for name in ENDINGS if name not in {"auto", compression}]
-    fitting = next((name for name in others if accepts(name)(path)), None)
-    return reason if fitting is None else f"{reason}; it would for {fitting} or auto"

@@ -14,7 +14,8 @@ from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import Progress, is_hidden, is_new, partition_key
-from blizzard_py.discovery import accepts, check_identity, check_tracking
+from blizzard_py.discovery import accepts, check_tracking
+from blizzard_py.identity import check_identity
 from blizzard_py.parts import Parts
 from blizzard_py.rebuild.decide import (
     Frame,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
@@ -18,8 +19,10 @@ from blizzard_py.parts import Parts
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.replay.files import Chosen, LetterFiles, ReplayRefused
 from blizzard_py.replay.ledger import Ledger
+from blizzard_py.sources.files.opening import open_files
 
-_NOTHING = Gap("", "")
+# What a replay is to do stands in its queue.
+_NOWHERE = Scope(Gap("", ""), lambda _path: False)
 # So many objects, or files of them, are taken before the files are ingested together: the
 # checkpoint lists them until then. A larger object is taken in parts.
 LETTERS_AT_ONCE = 100
@@ -188,7 +191,7 @@ def drain_taken(parts: Parts, drain: Drain) -> int:
     """Steps 3 and 4 for all that a replay has taken; the exit code."""
     if not Ledger(parts).has_work():
         return 0
-    code = drain(SourcePipeline(parts, Scope(_NOTHING, lambda _path: False)))
+    code = drain(SourcePipeline(parts, partial(open_files, scope=_NOWHERE)))
     if not code:
         Ledger(parts).settle()
     return code

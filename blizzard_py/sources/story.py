@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
+
+from blizzard_py.core.model import Entry
+from blizzard_py.state import SourceState
 
 Verdict = Literal[
     "ingested",
@@ -61,6 +65,55 @@ class Lateness:
 
     late_files: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What an item is that no poll finds and no batch that is known of has settled."""
+
+    verdict: Verdict
+    reason: str
+    late: Lateness | None = None
+
+
+class Standing(Protocol):
+    """How an item stands to a state. What has to be asked of a store is asked when it is called."""
+
+    @property
+    def compared(self) -> Compared | None:
+        """What its name is compared with, if there is such a thing."""
+
+    @property
+    def place(self) -> tuple[str | None, str | None]:
+        """Its partition and its name there, where they are known."""
+
+    def is_new(self) -> bool:
+        """Whether it looks new to the state."""
+
+    def next_poll(self) -> Waiting:
+        """What it waits for that is new."""
+
+    def passed(self, journal_start: Callable[[], float | None]) -> Passed:
+        """What it is that is not new. ``journal_start`` tells since when there is a journal."""
+
+
+class Story(Protocol):
+    """One item, as its source tells of it. Writes nothing."""
+
+    @property
+    def entry(self) -> Entry | None:
+        """The item as it is now; None if there is none."""
+
+    @property
+    def ignored(self) -> str | None:
+        """Why no poll takes an item of such a name, None if polls do."""
+
+    @property
+    def folder(self) -> str | None:
+        """The table's directory that all its rows are in, None where that is not known."""
+
+    def beside(self, state: SourceState) -> Standing:
+        """How it stands to the state. Raises `StateError` if that was kept in another way."""
 
 
 def moment(seconds: float) -> str:

@@ -14,6 +14,7 @@ from blizzard_py.core.config import (
 from blizzard_py.parts import Parts, Stores
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.settings import Engine, FieldSpec, IngestSettings, Place
+from blizzard_py.sources.files.opening import open_files
 from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import Table
 from tests.simulation.deltalog import SimulatedLog
@@ -116,7 +117,7 @@ def source_parts(
 
 def source_pipeline(parts: Parts, *, fresh: bool = False) -> SourcePipeline:
     """A source as a worker of the poll loop; ``fresh`` insists on a cold start."""
-    return SourcePipeline(parts, fresh=fresh)
+    return SourcePipeline(parts, open_files, fresh=fresh)
 
 
 def table_settings(settings: Settings) -> Table:

@@ -21,7 +21,9 @@ from blizzard_py.rebuild.run import RebuildRefused
 from blizzard_py.rename import Rename
 from blizzard_py.replay import GivenFiles, Replay, file_parts, record_parts, records_uri
 from blizzard_py.siblings import BACKFILL
+from blizzard_py.sources.files.opening import open_files
 from blizzard_py.statefile import read_ledger, read_state
+from blizzard_py.wiring import source_pipeline
 from tests.simulation import adaptor, check
 from tests.simulation.faults import Shot
 from tests.simulation.plan import Event, source_uri
@@ -109,7 +111,7 @@ def backfill(_director: Director, found: Event, process: Process) -> None:
     state = read_state(live.stores.sink, live.id)
     if state is None or not state.origin:
         return
-    SourcePipeline(live).check(state)
+    source_pipeline(live).check(state)
     day, _, hour = state.origin.partition("/")
     # The day before the one that the live daemon began with.
     last = f"{day[:-1]}{chr(ord(day[-1]) - 1)}" if day[-1] != "0" else f"{day[:5]}2023-12-31"
@@ -126,7 +128,7 @@ def backfill(_director: Director, found: Event, process: Process) -> None:
         }
     )
     parts = replace(live, source=bounded, suffix=f"{BACKFILL}{chosen.slug}")
-    _drain(process, SourcePipeline(parts, scope))
+    _drain(process, SourcePipeline(parts, partial(open_files, scope=scope)))
 
 
 def rewound(director: Director, found: Event, process: Process) -> None:
@@ -137,7 +139,7 @@ def rewound(director: Director, found: Event, process: Process) -> None:
     world, number = director.world, found.get("source", 0)
     if world.deeds[f"rewound {found.at}"] or world.calm:
         return
-    source = SourcePipeline(process.parts(number))
+    source = source_pipeline(process.parts(number))
     seen = rewind.stored(source)
     rewind.check_settled(seen.state)
     known = {p: k for p, k in seen.state.progress.partitions.items() if k.watermark}

@@ -15,7 +15,7 @@ from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import Lowest, Progress, Scanned, finished, split
 from blizzard_py.core.watermark import settled as settled_progress
 from blizzard_py.progress import BatchLimits, done_of, next_count, retried
-from blizzard_py.state import Batch, SourceState
+from blizzard_py.state import Batch, Retry, SourceState
 
 
 class Work:
@@ -48,6 +48,11 @@ class Work:
         return len(self._files) - self._next
 
     @property
+    def files(self) -> Sequence[Entry]:
+        """All of them, also those that were taken."""
+        return self._files
+
+    @property
     def size(self) -> int:
         """Stored bytes of what is left."""
         return sum(self._files[place].size for place in range(self._next, len(self._files)))
@@ -70,19 +75,20 @@ class Work:
         return min(keys, default=None)
 
 
+# What to give where nothing waits.
+NOTHING = Work((), 0, (), None)
+
+
 def advanced(state: SourceState, batch: Batch, lowest: Lowest, now: float) -> SourceState:
-    """Step 5, what is done: the marks move over the batch's files. `ended` does the rest.
+    """Step 5, what is done: the watermarks move over the batch's files.
 
     ``lowest`` tells what was discovered and is not done, the files of this batch
     aside; those that wait for another try are seen to here. In recovery nobody knows
     what waits: then nothing may be passed, and `hold_all` is for ``lowest``.
     """
-    done = done_of(batch)
-    if state.processed is not None:
-        return replace(state, progress=_noted(state.progress, done))
     # Queued files lie where scans do not look; they move nothing.
     queued = {entry.path for entry in state.queue}
-    fresh = [entry.path for entry in done if entry.path not in queued]
+    fresh = [entry.path for entry in done_of(batch) if entry.path not in queued]
     again = [path for path in retried(state.retries, batch, now) if path not in queued]
     seen = min(batch.seen_ts, now)  # later only if a clock was wrong
     progress = finished(state.progress, fresh, seen, held_by(again, state.progress.depth, lowest))
@@ -134,13 +140,7 @@ def settled(
     """
     found = set(pending)
     listed = {*found, *(entry.path for entry in state.queue)}
-    retries = {
-        path: retry
-        for path, retry in state.retries.items()
-        if path in listed or not _was_listed(path, scanned.until)
-    }
-    if state.processed is not None:
-        return replace(state, retries=retries)
+    retries = still_there(state, pending, scanned)
     held = [*pending, *(path for path in retries if path not in listed)]
     moved = settled_progress(
         progress, scanned, window.grace, held_by(held, progress.depth, lambda _partition: None)
@@ -156,11 +156,21 @@ def settled(
     )
 
 
+def still_there(state: SourceState, pending: Collection[str], scanned: Scanned) -> dict[str, Retry]:
+    """Who waits for another try, without the files that the scan would have found."""
+    listed = {*pending, *(entry.path for entry in state.queue)}
+    return {
+        path: retry
+        for path, retry in state.retries.items()
+        if path in listed or not _was_listed(path, scanned.until)
+    }
+
+
 def _was_listed(path: str, until: str | None) -> bool:
     return until is None or order_key(path) <= order_key(until)
 
 
-def _noted(progress: Progress, done: Sequence[Entry]) -> Progress:
+def noted(progress: Progress, done: Sequence[Entry]) -> Progress:
     """Without a watermark the highest path is shown, and nothing is decided by it."""
     paths = [entry.path for entry in done]
     paths += [progress.value] if progress.value is not None else []

@@ -1,15 +1,106 @@
-"""What state and settings say of one file. Pure."""
+"""What state, settings and the store say of one file. Writes nothing."""
 
 from __future__ import annotations
 
-from blizzard_py.core.config import SourceSettings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from blizzard_py.core.config import SourceCompression, SourceSettings
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import order_key
-from blizzard_py.core.watermark import Progress, closed_by, split
-from blizzard_py.discovery import Places
+from blizzard_py.core.watermark import Progress, closed_by, is_hidden, is_new, split
+from blizzard_py.discovery import ENDINGS, Places, accepts
 from blizzard_py.ledger import Settled
-from blizzard_py.sources.story import Compared, Lateness, Verdict, Waiting, moment
+from blizzard_py.parts import Parts
+from blizzard_py.progress import is_below_origin
+from blizzard_py.sources.story import Compared, Lateness, Passed, Standing, Verdict, Waiting, moment
 from blizzard_py.state import SourceState, Sweep
+from blizzard_py.statefile import read_ledger, read_names
+
+
+@dataclass(frozen=True, slots=True)
+class FileStory:
+    """One file; ``beside`` says how it stands to a state. A `Story`."""
+
+    entry: Entry | None
+    ignored: str | None
+    folder: str | None
+    beside: Callable[[SourceState], Standing]
+
+
+@dataclass(frozen=True, slots=True)
+class FileStanding(ABC):
+    """A file beside a state, from whose ``progress`` the next poll would start."""
+
+    parts: Parts
+    state: SourceState
+    progress: Progress
+    entry: Entry
+
+    @property
+    def compared(self) -> Compared | None:
+        return compared_with(self.progress, self.entry.path)
+
+    @property
+    def place(self) -> tuple[str | None, str | None]:
+        if self.progress.depth is None:
+            return None, None
+        return split(self.entry.path, self.progress.depth)
+
+    @abstractmethod
+    def is_new(self) -> bool:
+        """See `Standing`."""
+
+    def next_poll(self) -> Waiting:
+        return next_poll(self.entry, self.progress, self.parts.source, self.parts.clock())
+
+    @abstractmethod
+    def passed(self, journal_start: Callable[[], float | None]) -> Passed:
+        """See `Standing`."""
+
+
+class BesideWatermark(FileStanding):
+    """Of a source whose names sort in time."""
+
+    def is_new(self) -> bool:
+        return is_new(self.progress, self.entry.path)
+
+    def passed(self, journal_start: Callable[[], float | None]) -> Passed:
+        path, state = self.entry.path, self.state
+        settled = read_ledger(self.parts.stores.sink, self.parts.id).settled_as(path)
+        below = is_below_origin(state, path)
+        if settled == "none" or (settled is None and state.sweep.whole and not below):
+            late = lateness(settled, self.parts.source, state.sweep)
+            return Passed("late", late.reason, late)
+        return Passed(*beyond(state, self.progress, path, journal_start()))
+
+
+class BesideSet(FileStanding):
+    """Of a source that keeps the set of names done."""
+
+    def is_new(self) -> bool:
+        names = read_names(self.parts.stores.sink, self.parts.id)
+        return bool(names.unseen([self.entry.path]))
+
+    def passed(self, journal_start: Callable[[], float | None]) -> Passed:
+        return Passed("done", f"in the set of files done; {_told(journal_start())}")
+
+
+def ignored(path: str, compression: SourceCompression) -> str | None:
+    """Why a file below the root is not one of the source's, or None if it is."""
+    if not path:
+        return "is the source's root, not a file"
+    if is_hidden(path):
+        part = next(part for part in path.split("/") if part.startswith(("_", ".")))
+        return f"{part!r} starts with {part[0]!r}: hidden names are never data"
+    if accepts(compression)(path):
+        return None
+    counting = ", ".join(ENDINGS[compression])
+    reason = f"its ending is not one that counts for compression: {compression} ({counting})"
+    others = [name for name in ENDINGS if name not in {"auto", compression}]
+    fitting = next((name for name in others if accepts(name)(path)), None)
+    return reason if fitting is None else f"{reason}; it would for {fitting} or auto"
 
 
 def compared_with(progress: Progress, path: str) -> Compared:
@@ -72,13 +163,7 @@ def beyond(
     state: SourceState, progress: Progress, path: str, journal_start: float | None
 ) -> tuple[Verdict, str]:
     """``done`` or ``closed``, and why, for a file that no poll finds and no journal holds."""
-    told = (
-        "there is no journal"
-        if journal_start is None
-        else f"the journal, which begins at {moment(journal_start)}, does not hold it"
-    )
-    if state.processed is not None:
-        return "done", f"in the set of files done; {told}"
+    told = _told(journal_start)
     partition, name = split(path, progress.depth or 0)
     known = progress.partitions.get(partition)
     if known is not None:
@@ -99,3 +184,9 @@ def beyond(
         "closed",
         f"in a partition below the floor {closed_by(progress, path)!r}, which no poll lists; {why}",
     )
+
+
+def _told(journal_start: float | None) -> str:
+    if journal_start is None:
+        return "there is no journal"
+    return f"the journal, which begins at {moment(journal_start)}, does not hold it"

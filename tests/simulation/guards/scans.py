@@ -8,11 +8,9 @@ from typing import Any
 from unittest import mock
 
 from blizzard_py import (
-    batch,
     discovery,
     latefiles,
     pipeline,
-    sourceview,
     sweep,
 )
 from blizzard_py.batch import BatchRunner
@@ -21,6 +19,8 @@ from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.watermark import Scanned
 from blizzard_py.ledger import Ledger
 from blizzard_py.sources.files import marks
+from blizzard_py.sources.files import source as files
+from blizzard_py.sources.files import watermark as watermark_files
 from tests.simulation.guards.registry import always, guard, never, nothing
 from tests.simulation.world import World
 
@@ -29,11 +29,12 @@ from tests.simulation.world import World
 def grace_by_scans(_world: World) -> Iterator[None]:
     real = BatchRunner._advance
 
-    def advance(self: Any, state: Any, found: Any, lowest: Any) -> Any:
-        state = real(self, state, found, lowest)
+    def advance(self: Any, state: Any, found: Any, work: Any) -> Any:
+        state = real(self, state, found, work)
         if state.processed is not None:
             return state
         now, grace = self._now(), self._parts.source.grace_period_secs
+        lowest = files._lowest(state, found, work)
         moved = watermark.settled(state.progress, Scanned(now, now), grace, lowest)
         return replace(state, progress=moved)
 
@@ -58,7 +59,7 @@ def modification_times_mean_nothing(_world: World) -> Iterator[None]:
                 partitions[partition] = replace(known, done={**known.done, name: 0.0})
         return replace(after, progress=replace(after.progress, partitions=partitions))
 
-    with mock.patch.object(batch, "advanced", advanced):
+    with mock.patch.object(watermark_files, "advanced", advanced):
         yield
 
 
@@ -99,11 +100,11 @@ def pending_files_hold(_world: World) -> Iterator[None]:
 def retried_files_are_not_done(_world: World) -> Iterator[None]:
     real = BatchRunner._advance
 
-    def advance(self: Any, state: Any, found: Any, lowest: Any) -> Any:
+    def advance(self: Any, state: Any, found: Any, work: Any) -> Any:
         judged = tuple(
             replace(f, outcome="ingested") if f.outcome == "retry" else f for f in found.finished
         )
-        return real(self, state, replace(found, finished=judged), lowest)
+        return real(self, state, replace(found, finished=judged), work)
 
     with mock.patch.object(BatchRunner, "_advance", advance):
         yield
@@ -117,7 +118,7 @@ def bounded_scans_say_so(_world: World) -> Iterator[None]:
         found = real(*arguments, **more)
         return replace(found, scanned=replace(found.scanned, until=None))
 
-    with mock.patch.object(sourceview, "discover", discover):
+    with mock.patch.object(watermark_files, "discover", discover):
         yield
 
 
@@ -216,7 +217,7 @@ def cold_floor_is_frozen(_world: World) -> Iterator[None]:
             return replace(found, floor=oldest)
         return found
 
-    with mock.patch.object(sourceview, "starting_point", starting_point):
+    with mock.patch.object(watermark_files, "starting_point", starting_point):
         yield
 
 
@@ -234,7 +235,7 @@ def journal_is_asked(_world: World) -> Iterator[None]:
 
 @guard("there is no sweep")
 def sweep_looks(_world: World) -> Iterator[None]:
-    with mock.patch.object(pipeline, "is_due", never):
+    with mock.patch.object(files, "is_due", never):
         yield
 
 

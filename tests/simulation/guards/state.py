@@ -15,6 +15,7 @@ from blizzard_py import (
 )
 from blizzard_py.replay import Ledger as ReplayLedger
 from blizzard_py.replay import Replay
+from blizzard_py.sources.files import source as files
 from tests.simulation.guards.registry import anybody, guard, nothing
 from tests.simulation.world import World
 
@@ -33,7 +34,7 @@ def lost_checkpoints_are_noticed(_world: World) -> Iterator[None]:
 
 @guard("the way of tracking can be changed under a state")
 def tracking_is_checked(_world: World) -> Iterator[None]:
-    with mock.patch.object(sourceview, "check_tracking", nothing):
+    with mock.patch.object(files, "check_tracking", nothing):
         yield
 
 

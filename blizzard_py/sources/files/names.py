@@ -1,0 +1,86 @@
+"""Files whose names do not sort: the set of names done decides (``use_watermark: false``)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from blizzard_py.core.model import Entry
+from blizzard_py.core.watermark import Lowest
+from blizzard_py.discovery import Discovery, Scope, discover_unseen
+from blizzard_py.parts import Parts
+from blizzard_py.processed import Digests
+from blizzard_py.progress import done_of
+from blizzard_py.settrack import SetTracker
+from blizzard_py.sources.files.marks import Work, noted, still_there
+from blizzard_py.sources.files.source import FileSource
+from blizzard_py.sources.files.story import BesideSet
+from blizzard_py.sources.protocol import Backlog, Upkeep
+from blizzard_py.sources.story import Standing
+from blizzard_py.state import STATE_FOLDER, Batch, SourceState
+from blizzard_py.statefile import read_names
+
+
+class SetFiles(FileSource):
+    """Lists everything, and leaves out what is done."""
+
+    def __init__(self, parts: Parts, upkeep: Upkeep, scope: Scope | None = None) -> None:
+        super().__init__(parts, upkeep, scope)
+        self._tracker = SetTracker(parts.stores.sink, f"{STATE_FOLDER}/{parts.id}_processed")
+        # Whoever owns the state has the set in step with it.
+        self._owns = False
+        self._listed: Digests | None = None
+
+    def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:  # noqa: ARG002
+        # Who only looks reads beside the owner.
+        names = self._tracker if self._owns else read_names(self._parts.stores.sink, self._parts.id)
+        found, self._listed = discover_unseen(
+            self._storage, self._source, names.unseen, self._clock, self._first_seen
+        )
+        return replace(found, progress=state.progress)
+
+    def backlog(self, state: SourceState) -> Backlog | None:  # noqa: ARG002
+        return None
+
+    def recover(self, state: SourceState, epoch: int) -> SourceState:
+        self._tracker.load(state.processed or (), epoch)
+        self._owns = True
+        return replace(super().recover(state, epoch), processed=state.processed or ())
+
+    def advance(
+        self, state: SourceState, batch: Batch, work: Work | None, now: float
+    ) -> SourceState:
+        after = super().advance(state, batch, work, now)
+        done = [file.path for file in batch.finished if file.outcome != "retry"]
+        return replace(after, processed=self._tracker.adding(done) or after.processed)
+
+    def saved(self) -> None:
+        self._tracker.saved()
+
+    def _learned(self, state: SourceState, found: Discovery) -> SourceState:
+        paths = [file.path for file in (*found.files, *found.young)]
+        state = replace(state, retries=still_there(state, paths, found.scanned))
+        return self._forget(state, found.scanned.ended)
+
+    def _moved(
+        self,
+        state: SourceState,
+        batch: Batch,
+        lowest: Lowest,  # noqa: ARG002
+        now: float,  # noqa: ARG002
+    ) -> SourceState:
+        return replace(state, progress=noted(state.progress, done_of(batch)))
+
+    def _standing(self, state: SourceState, entry: Entry) -> Standing:
+        return BesideSet(self._parts, state, replace(state.progress, depth=0), entry)
+
+    def _forget(self, state: SourceState, now: float) -> SourceState:
+        """Let go of names that the source no longer has, so that the set follows it."""
+        if self._listed is None:
+            return state
+        segments = self._tracker.forgetting(self._listed, now)
+        self._listed = None
+        if segments is None:
+            return state
+        state = self._upkeep.save(replace(state, processed=segments))
+        self._tracker.saved()
+        return state

@@ -1,0 +1,29 @@
+"""How done files are told from new ones, as the settings say: the one place that asks them."""
+
+from __future__ import annotations
+
+from blizzard_py.discovery import Scope
+from blizzard_py.parts import Parts
+from blizzard_py.sources.files.known import Known, KnownBySet, KnownByWatermark
+from blizzard_py.sources.files.names import SetFiles
+from blizzard_py.sources.files.source import FileSource
+from blizzard_py.sources.files.watermark import WatermarkFiles
+from blizzard_py.sources.protocol import Upkeep
+from blizzard_py.state import SourceState
+from blizzard_py.statefile import read_names
+
+
+def open_files(parts: Parts, upkeep: Upkeep, scope: Scope | None = None) -> FileSource:
+    """The source of files that the parts describe. Asks no store."""
+    kind = WatermarkFiles if parts.source.use_watermark else SetFiles
+    return kind(parts, upkeep, scope)
+
+
+def known_of(parts: Parts, state: SourceState, soon: float) -> Known:
+    """What the state, as it is in storage, says of paths from now until ``soon``.
+
+    Raises `StateError`, `StorageError`.
+    """
+    if parts.source.use_watermark:
+        return KnownByWatermark(state, parts.source, soon)
+    return KnownBySet(read_names(parts.stores.sink, parts.id))

@@ -1,0 +1,189 @@
+"""A source of files, as far as it is the same however done files are told from new ones."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from typing import Any
+
+from blizzard_py.core.errors import StorageError, Unavailable
+from blizzard_py.core.log import get_logger
+from blizzard_py.core.model import Entry, FinishedFile
+from blizzard_py.core.storage import is_bare, root_exists
+from blizzard_py.core.watermark import Lowest
+from blizzard_py.discovery import Discovery, FirstSeen, Scope, check_tracking
+from blizzard_py.latefiles import LateFiles
+from blizzard_py.outofturn import OutOfTurn
+from blizzard_py.partitioning import PartitionError, partition_of
+from blizzard_py.parts import Parts
+from blizzard_py.progress import waiting
+from blizzard_py.settings import JobFile
+from blizzard_py.sources.files.marks import NOTHING, Work, held_by, hold_all
+from blizzard_py.sources.files.story import FileStory, ignored
+from blizzard_py.sources.protocol import LEFT_STAGE, Backlog, Plan, Upkeep
+from blizzard_py.sources.story import Standing, Story
+from blizzard_py.state import Batch, SourceState, checkpoint_path, under_way
+from blizzard_py.sweep import grace_of, is_due
+
+
+class FileSource(ABC):
+    """Files below a root, within a ``scope`` of it if one is given. A `Source`."""
+
+    items = "file"
+
+    def __init__(self, parts: Parts, upkeep: Upkeep, scope: Scope | None = None) -> None:
+        self._parts = parts
+        self._source = parts.source
+        self._storage = parts.stores.source
+        self._upkeep = upkeep
+        self._clock = upkeep.clock
+        self._scope = scope
+        self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
+        self._first_seen = FirstSeen()
+        self._others = OutOfTurn(parts)
+        self._late = LateFiles(parts, upkeep, self._others)
+        self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+
+    def check(self, state: SourceState) -> None:
+        check_tracking(state, self._source, self._where)
+
+    @abstractmethod
+    def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:
+        """See `Source`."""
+
+    def outlook(self, state: SourceState, batch: Batch) -> SourceState:
+        return self._moved(state, batch, NOTHING.lowest, batch.committed_ts)
+
+    @abstractmethod
+    def backlog(self, state: SourceState) -> Backlog | None:
+        """See `Source`."""
+
+    def shown(self, state: SourceState) -> dict[str, Any]:
+        return {
+            "partition_watermarks": {
+                partition: known.watermark
+                for partition, known in sorted(state.progress.partitions.items())
+                if partition and known.watermark is not None
+            },
+            "grace_period_secs": grace_of(self._source, state, self._clock()),
+        }
+
+    def explain(self, name: str) -> Story:
+        entry = self._storage.stat(name) if name else None
+        folder = None
+        with contextlib.suppress(PartitionError):  # the table was partitioned in another way then
+            folder = self._folder(name) if self._parts.ingest.partition_template else None
+        why = ignored(name, self._source.compression)
+
+        def beside(state: SourceState) -> Standing:
+            self.check(state)
+            return self._standing(state, entry or Entry(name, 0, 0.0))
+
+        return FileStory(entry, why, folder, beside)
+
+    def begin_anew(self, state: SourceState, epoch: int) -> SourceState:
+        self._late.load(epoch)
+        return self._late.begin_anew(state)
+
+    def recover(self, state: SourceState, epoch: int) -> SourceState:
+        self._late.load(epoch)
+        return state
+
+    def plan(self, state: SourceState) -> Plan[Work]:
+        found = self.discover(state)
+        self._log.debug(
+            "discovered", files=len(found.files), requests=found.requests, keys=found.keys
+        )
+        if not (found.files or found.young):
+            self._check_shown(state)
+        ended = found.scanned.ended
+        state = self._learned(state, found)
+        if is_due(state, self._source, ended):
+            state = self._late.go_on(state)
+        waits = waiting(state, ended)
+        queued = {entry.path for entry in state.queue}
+        elsewhere = self._others.waiting(state.queue)
+        late = [e for e in state.queue if e.path not in waits and e.path not in elsewhere]
+        fresh = [e for e in found.files if e.path not in waits and e.path not in queued]
+        held = [*waits, *(file.path for file in found.young)]
+        return Plan(state, found, Work([*late, *fresh], len(late), held, state.progress.depth))
+
+    def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
+        """The batch's files with their table directories; those that have none or are others'."""
+        # Asked now that they are ours by a save, and not before: see `blizzard_py.outofturn`.
+        theirs = self._others.theirs(state, batch.files)
+        template = self._parts.ingest.partition_template
+        files: list[JobFile] = []
+        lost: list[FinishedFile] = []
+        for entry in batch.files:
+            if entry.path in theirs:
+                lost.append(
+                    FinishedFile(entry.path, "reported", error=theirs[entry.path], stage=LEFT_STAGE)
+                )
+                continue
+            try:
+                place = self._folder(entry.path) if template else ""
+            except PartitionError as error:
+                lost.append(
+                    FinishedFile(entry.path, "quarantined", error=str(error), stage="partition")
+                )
+            else:
+                files.append(JobFile(entry.path, entry.size, place))
+        return files, lost
+
+    def is_gone(self, name: str) -> bool:
+        try:
+            there = self._storage.stat(name) is not None
+        except StorageError:
+            return False
+        return not there and root_exists(self._storage, name)
+
+    def advance(
+        self, state: SourceState, batch: Batch, work: Work | None, now: float
+    ) -> SourceState:
+        return self._moved(state, batch, _lowest(state, batch, work), now)
+
+    @abstractmethod
+    def saved(self) -> None:
+        """See `Source`."""
+
+    @abstractmethod
+    def _learned(self, state: SourceState, found: Discovery) -> SourceState:
+        """The state with what a scan tells: what is remembered no more, how late files come."""
+
+    @abstractmethod
+    def _moved(self, state: SourceState, batch: Batch, lowest: Lowest, now: float) -> SourceState:
+        """The marks moved over the batch's files; ``lowest`` tells what waits. Pure."""
+
+    @abstractmethod
+    def _standing(self, state: SourceState, entry: Entry) -> Standing:
+        """How a file stands to a state."""
+
+    def _check_shown(self, state: SourceState) -> None:
+        """Raise `Unavailable` where files wait and the source shows nothing at all.
+
+        It may be a disk that is not mounted; that they are not listed would let them go.
+        """
+        waits = set(under_way(state))
+        if waits and is_bare(self._storage):
+            raise Unavailable(
+                f"{self._storage.uri} shows nothing at all, and {len(waits)} file(s) of it"
+                f" are still to be done, among them {min(waits)}; mount it, or, if all was"
+                " removed on purpose, put anything there, such as a hidden file, and they are"
+                " let go of"
+            )
+
+    def _folder(self, path: str) -> str:
+        """The table's directory that the file's rows go to. Raises `PartitionError`."""
+        source_filter = self._source.partition_filter
+        source_template = source_filter.prefix_template if source_filter else None
+        return partition_of(path, self._parts.ingest.partition_template, source_template)
+
+
+def _lowest(state: SourceState, batch: Batch, work: Work | None) -> Lowest:
+    """What waits while a batch is advanced; see `Lowest`."""
+    if work is None:
+        return hold_all
+    others = (other for other in state.in_flight if other.batch != batch.batch)
+    paths = [entry.path for other in others for entry in other.files]
+    return held_by(paths, state.progress.depth, work.lowest)

@@ -1,0 +1,135 @@
+"""Files whose names sort in time: a watermark for each partition, and a grace period."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from blizzard_py.backlog import backlog
+from blizzard_py.core.errors import OrderError
+from blizzard_py.core.lookback import lookback_floor
+from blizzard_py.core.model import Apart, Entry
+from blizzard_py.core.storage import order_key
+from blizzard_py.core.watermark import Lowest, Progress, Scanned
+from blizzard_py.discovery import (
+    SCAN_FILES,
+    Discovery,
+    Places,
+    Scope,
+    accepts,
+    discover,
+    starting_point,
+)
+from blizzard_py.lateness import measured
+from blizzard_py.order import TOLERANCE_SECS, inspect
+from blizzard_py.parts import Parts
+from blizzard_py.sources.files.marks import Window, advanced, settled
+from blizzard_py.sources.files.source import FileSource
+from blizzard_py.sources.files.story import BesideWatermark
+from blizzard_py.sources.protocol import Backlog, Upkeep
+from blizzard_py.sources.story import Standing
+from blizzard_py.state import Batch, SourceState
+from blizzard_py.sweep import grace_of, started
+
+
+class WatermarkFiles(FileSource):
+    """Lists what lies above the scan start of each partition."""
+
+    def __init__(self, parts: Parts, upkeep: Upkeep, scope: Scope | None = None) -> None:
+        super().__init__(parts, upkeep, scope)
+        self._scanned: Scanned | None = None
+        self._young = 0
+        self._warned: set[str] = set()  # kinds of problems, each told once a process
+
+    def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:
+        return discover(
+            self._storage,
+            self._source,
+            self._start(state),
+            self._clock,
+            self._parts.concurrency,
+            self._first_seen,
+            self._scope,
+            # What waits must not take the places of what could be done.
+            None if whole else SCAN_FILES + len(state.retries) + self._young,
+        )
+
+    def backlog(self, state: SourceState) -> Backlog | None:
+        now = self._clock()
+        start = starting_point(state, self._source, now, self._where)
+        accept = accepts(self._source.compression)
+        return backlog(
+            self._storage,
+            start,
+            accept,
+            lambda progress: Places(progress, self._source, now),
+            state.queue,
+        )
+
+    def saved(self) -> None:
+        """Nothing is written aside."""
+
+    def _learned(self, state: SourceState, found: Discovery) -> SourceState:
+        self._guard_order(found, state)
+        self._tell_apart(found.apart)
+        scanned = found.scanned
+        paths = [file.path for file in (*found.files, *found.young)]
+        lateness = measured(
+            state.lateness, found.progress, (*found.files, *found.young), self._scanned, scanned
+        )
+        state = replace(state, lateness=lateness)
+        self._scanned = scanned
+        self._young = len(found.young)
+        grace = grace_of(self._source, state, scanned.ended)
+        oldest = lookback_floor(self._source.partition_filter, scanned.ended)
+        window = Window(grace, self._source.max_tracked_partitions, oldest)
+        cold = state.origin is None and state.progress.state == "Initial"
+        state = settled(state, found.progress, paths, scanned, window)
+        if state.origin is None:
+            # Where this source began, also if nothing is there yet: a floor that followed the
+            # clock would pass over what comes while nobody looks. What an original did is not
+            # known, so nothing of its source is a backfill's.
+            state = replace(state, origin=(found.progress.floor or "") if cold else "")
+            if cold:
+                state = started(state, scanned.ended)
+            self._upkeep.save(state)
+        return state
+
+    def _moved(self, state: SourceState, batch: Batch, lowest: Lowest, now: float) -> SourceState:
+        return advanced(state, batch, lowest, now)
+
+    def _standing(self, state: SourceState, entry: Entry) -> Standing:
+        return BesideWatermark(self._parts, state, self._start(state), entry)
+
+    def _start(self, state: SourceState) -> Progress:
+        return starting_point(state, self._source, self._clock(), self._where)
+
+    def _guard_order(self, found: Discovery, state: SourceState) -> None:
+        """Say (or fail) if names do not sort in time, before a watermark moves over them.
+
+        Disorder within the grace period is what the grace period is for. Raises
+        `OrderError` with ``order_guard: fail``.
+        """
+        if self._source.order_guard == "off":
+            return
+        grace = grace_of(self._source, state, self._clock())
+        entries = sorted([*found.files, *found.young], key=lambda e: order_key(e.path))
+        known = found.progress.partitions
+        for finding in inspect(
+            entries, found.progress.depth or 0, known, max(grace, TOLERANCE_SECS)
+        ):
+            if self._source.order_guard == "fail":
+                raise OrderError(f"{self._storage.uri}: {finding.message}")
+            if finding.kind not in self._warned:
+                self._warned.add(finding.kind)
+                self._log.warning("order_guard", kind=finding.kind, problem=finding.message)
+
+    def _tell_apart(self, apart: Apart) -> None:
+        if apart.files and "apart" not in self._warned:
+            self._warned.add("apart")
+            self._log.warning(
+                "files_left_apart",
+                files=apart.files,
+                first=apart.first,
+                remedy="their partitions lie ahead of time, or are odd and too many; see"
+                " max_ahead_secs, or take them with `blizzard ingest`",
+            )

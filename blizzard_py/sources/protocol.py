@@ -1,0 +1,201 @@
+"""The seam: what the batch protocol needs of a source, whatever it ingests from.
+
+`blizzard_py.pipeline` and `blizzard_py.batch` bring *items* from planned to done exactly
+once: they name them in the checkpoint, run the job, commit, publish, and save that they are
+done. They do not know what an item is. A source does, and decides nothing about batches.
+
+**An item** is an `Entry`: a name that means the same for ever, a size that bounds batches,
+and a time. For files that is the path; a reading of a window or a work unit is named by
+its bounds, so that who takes a batch over after a crash knows from the batch alone what to read.
+Outcomes, retries, dead letters and counts of items are the same for all sources. The
+checkpoint, the journal and the code of batches call them files, as the first ones were.
+
+**State.** What a kind keeps stands in fields of its own in `SourceState`. Every method gets
+a state and returns the next; what was not returned and saved never happened. A source may hold
+in memory what it can do without after a restart, and may write aside (segments of names)
+what only a saved state makes count.
+
+**The contract**:
+
+1. Who looks (`discover`, `backlog`, `shown`, `explain`, `outlook`) writes nothing, and needs no
+   `recover` before it.
+2. `plan` returns each item that is to be done once, oldest first, and none that is done, in
+   flight, or waits for another try. What it learns on the way is saved before it is acted on.
+3. `placed` goes by the saved state and the batch alone, and is asked in the thread of the job.
+4. `advance` goes by the state and the batch alone. Called again after a death, with what was
+   saved, it comes to the same end. It passes nothing that is not done: an item whose outcome is
+   ``retry`` is found again, and without ``work`` nobody knows what else waits.
+5. What `advance` has done is not found again, in this process or another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from blizzard_py.activity import SourceActivity
+from blizzard_py.core.model import NONE_APART, Apart, Entry, FinishedFile
+from blizzard_py.core.watermark import Scanned
+from blizzard_py.parts import Parts
+from blizzard_py.progress import BatchLimits
+from blizzard_py.settings import JobFile
+from blizzard_py.sources.story import Story
+from blizzard_py.state import Batch, SourceState
+
+# The stage of an item that was left to another run, as its outcome says.
+LEFT_STAGE = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a look at a source came upon, and what looking cost.
+
+    ``files`` are the items to do, oldest first; ``young`` those that are left alone for
+    now. ``scanned`` says when the look was and how far it went: with ``until`` there is more
+    behind. ``apart`` are items that are not looked at for now.
+    """
+
+    files: tuple[Entry, ...]
+    young: tuple[Entry, ...]
+    requests: int
+    keys: int
+    scanned: Scanned
+    apart: Apart
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Items that wait; ``oldest_ts`` is the time of the oldest of them (epoch seconds).
+
+    Without ``complete`` there are more than were looked at. ``apart`` are items that are not
+    looked at for now.
+    """
+
+    files: int
+    oldest_ts: float | None
+    complete: bool
+    apart: Apart = NONE_APART
+
+
+class Work(Protocol):
+    """The items of one plan, in the order in which batches take them. Its length is what is left.
+
+    It goes back to its source in `Source.advance` as what waits beside a batch, so a kind
+    whose marks depend on that puts into its own work what it needs for it.
+    """
+
+    def __len__(self) -> int: ...
+
+    @property
+    def files(self) -> Sequence[Entry]:
+        """All items, also those that were taken."""
+
+    @property
+    def size(self) -> int:
+        """The sizes of what is left, together."""
+
+    def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:
+        """The next batch's items: within the limits, but one at least."""
+
+
+W = TypeVar("W", bound=Work)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Generic[W]):
+    """What is to be done now: the state that was learned from looking, what was found, the work."""
+
+    state: SourceState
+    found: Found
+    work: W
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What a source needs of the one that owns its checkpoint, and what batches need.
+
+    ``save`` makes a state durable before it is acted on, ``clock`` tells the time by
+    which items wait, ``epoch`` in which epoch of the checkpoint it is. ``finish`` brings a
+    batch that ingests nothing, and is in the checkpoint as committed since the moment given,
+    to its end. ``activity`` is where it tells what it does.
+    """
+
+    save: Callable[[SourceState], SourceState]
+    clock: Callable[[], float]
+    epoch: Callable[[], int]
+    finish: Callable[[SourceState, Batch, float, Any], SourceState]
+    activity: SourceActivity
+
+
+class Source(Protocol[W]):
+    """One source of a kind. See the module's docstring for the contract.
+
+    Whatever asks a store or a server raises `StorageError`, and `StateError` where what is
+    kept beside the checkpoint does not fit it.
+    """
+
+    @property
+    def items(self) -> str:
+        """What one item is called in messages: ``file``."""
+
+    # -- for everyone who looks ----------------------------------------------------
+
+    def check(self, state: SourceState) -> None:
+        """Raise `StateError` if the state was kept in a way that the settings contradict."""
+
+    def discover(self, state: SourceState, *, whole: bool = False) -> Found:
+        """What the next poll would find; ``whole``: the ones after it as well."""
+
+    def outlook(self, state: SourceState, batch: Batch) -> SourceState:
+        """The marks as `advance` will leave them, for a batch that is certain to be published."""
+
+    def backlog(self, state: SourceState) -> Backlog | None:
+        """What waits, for a bounded number of requests; None if that cannot be told."""
+
+    def shown(self, state: SourceState) -> dict[str, Any]:
+        """What ``status --json`` tells of this kind alone."""
+
+    def explain(self, name: str) -> Story:
+        """What the source itself says of the item of that name."""
+
+    # -- for the one that owns the checkpoint --------------------------------------
+
+    def begin_anew(self, state: SourceState, epoch: int) -> SourceState:
+        """An operator insists on a start from nothing: what was settled before is to hide nothing.
+
+        Called before `recover` in ``epoch``, if nothing was done since; the caller saves.
+        """
+
+    def recover(self, state: SourceState, epoch: int) -> SourceState:
+        """The checkpoint was taken over in ``epoch``: read what is kept beside it.
+
+        Called before anything below, after each start and each error.
+        """
+
+    def plan(self, state: SourceState) -> Plan[W]:
+        """Look, save what follows from it, see to stragglers; the rest is the work."""
+
+    def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
+        """What the job is to read for a batch, and the outcomes of items that it cannot be given.
+
+        Together they are the batch's items, each once. ``state`` is saved and has the batch:
+        so who has to ask whether another run has taken an item asks now.
+        """
+
+    def is_gone(self, name: str) -> bool:
+        """Whether it is certain that there is no such item any more."""
+
+    def advance(self, state: SourceState, batch: Batch, work: W | None, now: float) -> SourceState:
+        """The marks moved over what the batch has done; the caller ends the batch, and saves.
+
+        ``work`` is what waits beside it, None where nobody knows. Other batches in flight wait
+        as well.
+        """
+
+    def saved(self) -> None:
+        """The state of the last `advance` is saved: remove what it has replaced."""
+
+
+# Makes a source of its parts, for the one that owns (or would own) its checkpoint.
+Opener: TypeAlias = Callable[[Parts, Upkeep], Source[Any]]

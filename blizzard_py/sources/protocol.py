@@ -15,7 +15,7 @@ a state and returns the next; what was not returned and saved never happened. A 
 in memory what it can do without after a restart, and may write aside (segments of names)
 what only a saved state makes count.
 
-**The contract**:
+**The contract**, to which ``tests/test_source_contract.py`` holds every source:
 
 1. Who looks (`discover`, `backlog`, `shown`, `explain`, `outlook`) writes nothing, and needs no
    `recover` before it.

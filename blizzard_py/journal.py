@@ -34,11 +34,12 @@ from dataclasses import asdict, dataclass
 from itertools import groupby, islice
 from typing import Any
 
-from blizzard_py.core.checkpoint import Fields, parsed
+from blizzard_py.core.checkpoint import parsed
+from blizzard_py.core.decode import decoded
 from blizzard_py.core.errors import NotFound
-from blizzard_py.core.model import Entry, FinishedFile, StagedLetters
+from blizzard_py.core.model import Entry, FinishedFile, Outcome, StagedLetters
 from blizzard_py.core.storage import Storage, join
-from blizzard_py.state import STATE_FOLDER, Batch, PlannedOutput, built
+from blizzard_py.state import STATE_FOLDER, Batch, PlannedOutput
 
 JOURNAL_FOLDER = f"{STATE_FOLDER}/journal"
 KEPT_SECS = 30 * 86_400
@@ -47,6 +48,8 @@ KEPT_SECS = 30 * 86_400
 _READ_TOGETHER = 64
 # Stores tell times in whole seconds, and a daemon counts on from one of them.
 _SLACK_SECS = 60.0
+
+REMEDY = "restore it as it was written: without it nobody knows what became of its files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,49 @@ class Record:
     def settled(self) -> list[str]:
         """The files that are done: all but those that wait for another try."""
         return [path for path, outcome in self.outcomes.items() if outcome != "retry"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    path: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcomes:
+    """An object of the journal as far as `Record` goes, which may be many thousands of."""
+
+    batch: str
+    started_ts: float
+    finished_ts: float
+    files: tuple[_Outcome, ...]
+    seen_ts: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDocument:
+    """An output. Releases that named no staged file published it, or nobody knows where it is."""
+
+    final: str
+    rows: int
+    output_id: str
+    size: int = 0
+    staged: str = ""
+    earlier: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDocument:
+    """An object of the journal. Older releases did not say ``seen_ts``, nor which letters."""
+
+    batch: str
+    attempt: int
+    started_ts: float
+    finished_ts: float
+    files: tuple[FinishedFile, ...]
+    outputs: tuple[OutputDocument, ...]
+    seen_ts: float | None = None
+    letters: tuple[StagedLetters, ...] | None = None
 
 
 class Journal:
@@ -121,7 +167,13 @@ class Journal:
         Raises `StateError` naming an object that is not understood, `StorageError`.
         """
         for document, where in self._documents(map(self._path, batches)):
-            yield _record(Fields(document, where), where)
+            found = decoded(_Outcomes, document, where, REMEDY, open_=True)
+            yield Record(
+                found.batch,
+                found.started_ts if found.seen_ts is None else found.seen_ts,
+                found.finished_ts,
+                {file.path: file.outcome for file in found.files},
+            )
 
     def committed(self, batches: Iterable[str]) -> Iterator[Batch]:
         """These batches as they were committed, in the order given, without those that are gone.
@@ -131,7 +183,7 @@ class Journal:
         newest = {batch: entry.path for batch, entry in latest(self._entries())}
         paths = (newest[batch] for batch in batches if batch in newest)
         for document, where in self._documents(paths):
-            yield _batch(document, where)
+            yield _batch(decoded(BatchDocument, document, where, REMEDY))
 
     def prune(self, now: float, folded: Iterable[str]) -> int:
         """Remove those of ``folded`` that are older than thirty days; returns how many."""
@@ -177,35 +229,22 @@ def _batch_of(path: str) -> str:
     return path.rpartition("/")[2].removesuffix(".json").partition("~")[0]
 
 
-def _record(read: Fields, where: str) -> Record:
-    seen = read.get("seen_ts", float)
-    files = [Fields(document, where) for document in read("files", list)]
-    return Record(
-        read("batch", str),
-        read("started_ts", float) if seen is None else seen,
-        read("finished_ts", float),
-        {file("path", str): file("outcome", str) for file in files},
-    )
-
-
-def _batch(document: Any, where: str) -> Batch:
-    read = Fields(document, where)
-    finished = built(tuple[FinishedFile, ...], read("files", list), f"{where}: files")
-    # Releases that named no staged files published them, or nobody knows where they are.
-    outputs = [{"staged": "", "size": 0, **found} for found in read("outputs", list)]
-    seen = read.get("seen_ts", float)
+def _batch(found: BatchDocument) -> Batch:
     return Batch(
-        read("batch", str),
-        read("attempt", int),
+        found.batch,
+        found.attempt,
         "publishing",
-        read("started_ts", float),
-        tuple(Entry(file.path, 0, 0.0) for file in finished),
-        read("started_ts", float) if seen is None else seen,
-        built(tuple[PlannedOutput, ...], outputs, f"{where}: outputs"),
-        finished,
-        built(tuple[StagedLetters, ...], read.get("letters", list) or [], f"{where}: letters"),
-        read("finished_ts", float),
-        lettered=seen is None,
+        found.started_ts,
+        tuple(Entry(file.path, 0, 0.0) for file in found.files),
+        found.started_ts if found.seen_ts is None else found.seen_ts,
+        tuple(
+            PlannedOutput(one.staged, one.final, one.rows, one.size, one.output_id, one.earlier)
+            for one in found.outputs
+        ),
+        found.files,
+        found.letters or (),
+        found.finished_ts,
+        lettered=found.seen_ts is None,
     )
 
 

@@ -42,13 +42,13 @@ import hashlib
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from uuid_utils import uuid7
 
-from blizzard_py.core.checkpoint import Fields
 from blizzard_py.core.errors import NotFound, StateError
 from blizzard_py.core.storage import Page, Storage, join, order_key
 
@@ -315,6 +315,15 @@ def _checksum(name: str, content: bytes) -> bytes:
 # -- the checkpoint's list --------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentDocument:
+    """A segment as the checkpoint lists it: the name of a file in the folder, and its count."""
+
+    segment: Annotated[str, msgspec.Meta(pattern="^[^/]+$")]
+    count: Annotated[int, msgspec.Meta(ge=1)]
+    missing_since: float | None = None
+
+
 def segments_to_json(segments: Iterable[Segment]) -> list[dict[str, Any]]:
     """The checkpoint's ``processed`` key: ``[{"segment": name, "count": n}, …]``."""
     return [
@@ -324,17 +333,6 @@ def segments_to_json(segments: Iterable[Segment]) -> list[dict[str, Any]]:
     ]
 
 
-def segments_from_json(document: Any, where: str) -> tuple[Segment, ...]:
-    """The segments of a ``processed`` key. Raises `StateError` naming ``where``."""
-    if not isinstance(document, list):
-        raise StateError(f"{where}: processed is not a list")
-    found = []
-    for i, item in enumerate(document):
-        read = Fields(item, f"{where}: processed[{i}]")
-        segment = Segment(
-            read("segment", str), read("count", int), read.get("missing_since", float)
-        )
-        if "/" in segment.name or segment.count < 1:
-            raise StateError(f"{where}: processed[{i}] is not a segment's name and count")
-        found.append(segment)
-    return tuple(found)
+def segments_of(listed: Iterable[SegmentDocument]) -> tuple[Segment, ...]:
+    """The segments that a checkpoint lists."""
+    return tuple(Segment(one.segment, one.count, one.missing_since) for one in listed)

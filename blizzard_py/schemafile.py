@@ -23,8 +23,9 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from blizzard_py.core import checkpoint
-from blizzard_py.core.checkpoint import SCHEMA_VERSION, Fields
+from blizzard_py.core.checkpoint import SCHEMA_VERSION, check_version
 from blizzard_py.core.config import PipelineSettings, SourceCompression
+from blizzard_py.core.decode import decoded
 from blizzard_py.core.errors import Conflict, SchemaUnknown, StateError
 from blizzard_py.core.log import get_logger
 from blizzard_py.core.model import Entry
@@ -35,6 +36,18 @@ from blizzard_py.sampling import chosen, first_lines
 from blizzard_py.schema import field_document, field_spec
 from blizzard_py.settings import FieldSpec
 from blizzard_py.state import STATE_FOLDER
+
+_REMEDY = "restore the file, or delete it to infer the schema anew"
+
+
+@dataclass(frozen=True, slots=True)
+class _SchemaDocument:
+    """The document above; a field's settings are checked as those of a configuration."""
+
+    fields: list[Any]
+    left_out: dict[str, str]
+    sample: dict[str, Any]
+    inferred_ts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +72,16 @@ class KeptSchema:
     @classmethod
     def from_json(cls, document: Any, where: str) -> KeptSchema:
         """The inverse. Raises `StateError` naming ``where``."""
-        read = Fields(document, where)
-        version = read("schema_version", int)
-        if version != SCHEMA_VERSION:
-            raise StateError(f"{where}: schema_version {version} is not known here")
+        check_version(document, where, (SCHEMA_VERSION,))
+        found = decoded(_SchemaDocument, document, where, _REMEDY, open_=True)
         try:
-            settings = [FieldSettings.model_validate(item) for item in read("fields", list)]
+            settings = [FieldSettings.model_validate(item) for item in found.fields]
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             place = ".".join(map(str, first["loc"]))
-            raise StateError(
-                f"{where}: fields.{place}: {first['msg']}; restore the file, or delete it to"
-                " infer the schema anew"
-            ) from None
+            raise StateError(f"{where}: fields.{place}: {first['msg']}; {_REMEDY}") from None
         return cls(
-            tuple(map(field_spec, settings)),
-            read("left_out", dict),
-            read("sample", dict),
-            read("inferred_ts", int),
+            tuple(map(field_spec, settings)), found.left_out, found.sample, found.inferred_ts
         )
 
 

@@ -26,25 +26,27 @@ does while a committed batch still owes dead letters, which it wrote before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
 from blizzard_py.core.checkpoint import (
-    SCHEMA_VERSION,
-    Fields,
-    progress_from_json,
+    PROGRESS_VERSIONS,
+    ProgressDocument,
+    check_version,
+    progress_of,
     progress_to_json,
 )
+from blizzard_py.core.decode import decoded
 from blizzard_py.core.errors import StateError
+from blizzard_py.core.fence import Writer
 from blizzard_py.core.model import Entry, FinishedFile, StagedLetters
 from blizzard_py.core.watermark import Progress
 from blizzard_py.lateness import Lateness
-from blizzard_py.processed import Segment, segments_from_json, segments_to_json
+from blizzard_py.processed import Segment, SegmentDocument, segments_of, segments_to_json
 
-T = TypeVar("T")
 Phase = Literal["running", "publishing"]
 
 # The folder of the table that all of Blizzard's own files are in.
@@ -62,25 +64,7 @@ MOVED_TO = "moved_to"
 MOVED_DOCUMENT = "moving"
 MOVED_EPOCH = "moved_epoch"
 
-# What is not known here was written by a newer release, which would miss it.
-_KEYS = frozenset(
-    {
-        *("schema_version", "watermark", "partition_watermarks", "last_update_ts"),
-        *("partition_depth", "floor", "floors", "recent", "writer", "source", "in_flight"),
-        *(
-            "retries",
-            "queue",
-            "sweep",
-            "ledger",
-            "lateness",
-            "origin",
-            "processed",
-            "letters",
-            "totals",
-        ),
-        *("window", "passed", "anew_ts"),
-    }
-)
+_REMEDY = "restore it as it was saved, or make it again with `blizzard checkpoint rebuild`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +181,37 @@ class SourceState:
     anew_ts: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class TimelinesDocument:
+    """What stood beside the timelines of a release that told lateness from modification times."""
+
+    swept: float | None = None
+    queue: tuple[Entry, ...] | None = None
+    lateness: Lateness | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointDocument(ProgressDocument):
+    """The checkpoint as `decoded` reads it: a key that is none of these is a newer release's."""
+
+    writer: Writer | None = None
+    source: Identity | None = None
+    in_flight: tuple[Batch, ...] | None = None
+    # A number alone is of releases that did not wait between tries.
+    retries: dict[str, Retry | int] | None = None
+    totals: Totals | None = None
+    queue: tuple[Entry, ...] | None = None
+    sweep: Sweep | None = None
+    ledger: tuple[SegmentDocument, ...] | None = None
+    lateness: Lateness | None = None
+    window: tuple[tuple[str, float], ...] | None = None
+    origin: str | None = None
+    processed: tuple[SegmentDocument, ...] | None = None
+    letters: tuple[str, ...] | None = None
+    anew_ts: float | None = None
+    passed: dict[str, Any] | None = None
+
+
 def under_way(state: SourceState) -> Iterable[str]:
     """The files that a run has taken and has still to do."""
     yield from state.retries
@@ -253,45 +268,31 @@ def state_from_json(document: Any, where: str) -> SourceState:
     Names in grace that the document leaves to the journal are not in it; see
     `blizzard_py.statefile`.
     """
-    read = Fields(document, where)
-    if MOVED_TO in document:
+    if isinstance(document, Mapping) and MOVED_TO in document:
         raise StateError(f"{where}: {_moved(document)}")
-    if isinstance(document, Mapping) and document.get("schema_version") == _WINDOW_VERSION:
-        document = {**document, "schema_version": SCHEMA_VERSION}
-    progress = progress_from_json(document, where)
-    unknown = sorted(set(document) - _KEYS)
-    if unknown:
-        raise StateError(
-            f"{where}: has {', '.join(unknown)}, which this release does not know; a newer one"
-            " wrote it, run that one"
-        )
-    older = read.get("passed", dict)
+    check_version(document, where, (*PROGRESS_VERSIONS, _WINDOW_VERSION))
+    found = decoded(CheckpointDocument, _completed(document), where, _REMEDY)
     # What the timelines of an older release say is no longer asked; what was beside them is.
-    kept = read if older is None else Fields(older, f"{where}: passed")
+    older = None
+    if found.passed is not None:
+        older = decoded(TimelinesDocument, found.passed, f"{where}: passed", _REMEDY, open_=True)
+    retries = (found.retries or {}).items()
     return SourceState(
-        progress,
-        tuple(
-            _batch_from_json(b, f"{where}: in_flight[{i}]")
-            for i, b in enumerate(read.get("in_flight", list) or [])
-        ),
-        {
-            path: _retry_from_json(found, f"{where}: retries[{path!r}]")
-            for path, found in (read.get("retries", dict) or {}).items()
-        },
-        built(Totals, read.get("totals", dict) or {}, f"{where}: totals"),
-        read("last_update_ts", int),
-        _queue_from_json(kept, where),
-        _sweep_from_json(kept, where) if older is None else _sweep_of_timelines(kept),
-        _segments(document, "ledger", where) or (),
-        tuple((int(day), float(secs)) for day, secs in kept.get("lateness", list) or []),
-        tuple((str(batch), float(seen)) for batch, seen in read.get("window", list) or []),
-        read.get("origin", str),
-        _segments(document, "processed", where),
-        tuple(str(letter) for letter in read.get("letters", list) or []),
-        None
-        if read.get("source", dict) is None
-        else built(Identity, document["source"], f"{where}: source"),
-        read.get("anew_ts", float) or 0.0,
+        progress_of(found, where, _REMEDY),
+        found.in_flight or (),
+        {path: Retry(one) if isinstance(one, int) else one for path, one in retries},
+        found.totals or Totals(),
+        found.last_update_ts,
+        (found.queue if older is None else older.queue) or (),
+        (found.sweep or Sweep()) if older is None else _sweep_of_timelines(older),
+        segments_of(found.ledger or ()),
+        (found.lateness if older is None else older.lateness) or (),
+        found.window or (),
+        found.origin,
+        None if found.processed is None else segments_of(found.processed),
+        found.letters or (),
+        found.source,
+        found.anew_ts or 0.0,
     )
 
 
@@ -308,63 +309,12 @@ def _moved(document: Mapping[str, Any]) -> str:
     )
 
 
-def _segments(document: Any, key: str, where: str) -> tuple[Segment, ...] | None:
-    found = document.get(key)
-    return None if found is None else segments_from_json(found, f"{where}: {key}")
-
-
-def _queue_from_json(read: Fields, where: str) -> tuple[Entry, ...]:
-    return tuple(
-        built(Entry, entry, f"{where}: queue[{i}]")
-        for i, entry in enumerate(read.get("queue", list) or [])
-    )
-
-
-def _sweep_of_timelines(passed: Fields) -> Sweep:
+def _sweep_of_timelines(passed: TimelinesDocument) -> Sweep:
     """Of a release that kept no ledger: the sweep that notes what was passed is due at once.
 
     Until it is over, what comes late looks like what was done before there was a ledger.
     """
-    return Sweep(began=passed.get("swept", float) or 0.0, cursor="")
-
-
-def _sweep_from_json(read: Fields, where: str) -> Sweep:
-    return built(Sweep, read.get("sweep", dict) or {}, f"{where}: sweep")
-
-
-def _retry_from_json(found: Any, where: str) -> Retry:
-    if isinstance(found, int):  # as releases wrote it that did not wait
-        return Retry(found)
-    return built(Retry, found, where)
-
-
-def built(kind: type[T], fields: Any, where: str) -> T:
-    """An object of ``kind`` from a JSON object with its fields and no others, at any depth.
-
-    Raises `StateError`.
-    """
-    try:
-        built = msgspec.convert(fields, kind)
-    except msgspec.ValidationError as error:
-        raise StateError(f"{where}: {error}") from error
-    unknown = next(_unknown(fields, msgspec.to_builtins(built)), None)
-    if unknown is not None:
-        raise StateError(f"{where}: has {unknown}, which this release does not know")
-    return built
-
-
-def _unknown(given: Any, taken: Any) -> Iterator[str]:
-    """The keys of a JSON value that were not taken over from it."""
-    match given, taken:
-        case dict(), dict():
-            for key, value in given.items():
-                if key in taken:
-                    yield from _unknown(value, taken[key])
-                else:
-                    yield str(key)
-        case list(), list() | tuple():
-            for one, other in zip(given, taken, strict=True):
-                yield from _unknown(one, other)
+    return Sweep(began=passed.swept or 0.0, cursor="")
 
 
 def _batch_to_json(batch: Batch) -> dict[str, Any]:
@@ -377,10 +327,20 @@ def _batch_to_json(batch: Batch) -> dict[str, Any]:
     return document
 
 
-def _batch_from_json(document: Any, where: str) -> Batch:
-    if isinstance(document, Mapping) and "started_ts" in document and "seen_ts" not in document:
-        # An older release's: the files were seen before the batch began, and later is safe.
-        begun = document["started_ts"]
-        lettered = document.get("phase") == "publishing"
-        document = {**document, "seen_ts": begun, "committed_ts": begun, "lettered": lettered}
-    return built(Batch, document, where)
+def _completed(document: Any) -> Any:
+    """The document, with what batches of an older release do not say.
+
+    Their files were seen before the batch began, and later is safe.
+    """
+    batches = document.get("in_flight")
+    if not isinstance(batches, list):
+        return document
+    return {**document, "in_flight": [_with_times(batch) for batch in batches]}
+
+
+def _with_times(batch: Any) -> Any:
+    if not isinstance(batch, dict) or "started_ts" not in batch or "seen_ts" in batch:
+        return batch
+    begun = batch["started_ts"]
+    lettered = batch.get("phase") == "publishing"
+    return {**batch, "seen_ts": begun, "committed_ts": begun, "lettered": lettered}

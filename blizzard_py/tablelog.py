@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 from urllib.parse import unquote
 
-from blizzard_py.core.checkpoint import Fields, parsed
+from blizzard_py.core.checkpoint import parsed
+from blizzard_py.core.decode import decoded
 from blizzard_py.core.errors import NotFound
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
@@ -24,6 +26,16 @@ LOG_SLACK_SECS = 300.0
 
 _LOG = "_delta_log"
 _COMMIT = re.compile(rf"{_LOG}/(\d{{20}})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class _Add:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Action:
+    add: _Add | None = None
 
 
 def delta_versions(
@@ -69,9 +81,9 @@ def added(raw: bytes, where: str) -> Iterator[str]:
     """The paths that a commit adds. Raises `StateError` naming ``where``."""
     for line in raw.split(b"\n"):
         if b'"add"' in line:
-            add = Fields(parsed(line, where), where).get("add", dict)
+            add = decoded(_Action, parsed(line, where), where, open_=True).add
             if add is not None:
-                yield unquote(Fields(add, where)("path", str))
+                yield unquote(add.path)
 
 
 def listed(storage: Storage, after: str, until: str | None) -> Iterator[Entry]:

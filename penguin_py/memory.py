@@ -21,11 +21,18 @@ there; without it, that is a `StateError`: to guess could skip files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from blizzard_py.core.checkpoint import Fields, progress_from_json, progress_to_json
-from blizzard_py.core.errors import StateError
+from blizzard_py.core.checkpoint import (
+    PROGRESS_VERSIONS,
+    ProgressDocument,
+    check_version,
+    progress_document,
+    progress_of,
+    progress_to_json,
+)
+from blizzard_py.core.decode import decoded
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import order_key
 from blizzard_py.core.watermark import Progress, Scanned, finished, joined, settled, split
@@ -37,6 +44,8 @@ SETTLED_SECS = 86_400.0
 # What is done once in a while; see `penguin_py.chores`.
 CHORES = ("reconcile", "optimize", "vacuum")
 
+_REMEDY = "restore it as it was saved, or delete it: it is made again from the log"
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -47,10 +56,13 @@ class Seen:
     included. ``own_version`` is where that commit is thought to be.
     """
 
-    table_id: str = ""
-    version: int = -1
-    own_version: int = -1
-    transactions: Mapping[str, int] = field(default_factory=dict)
+    table_id: str
+    version: int
+    own_version: int
+    transactions: Mapping[str, int]
+
+
+NOTHING_SEEN = Seen("", -1, -1, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +81,7 @@ class Memory:
     output_ids: tuple[str, ...] = ()
     updated: int | None = None
     chores: Mapping[str, int] = field(default_factory=dict)
-    seen: Seen = field(default_factory=Seen)
+    seen: Seen = NOTHING_SEEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +105,33 @@ def mirror_to_json(memory: Memory, now: float) -> dict[str, Any]:
         "commit_id": memory.commit_id,
         "output_ids": list(memory.output_ids),
         "chores": dict(memory.chores),
-        "log": {
-            "table_id": memory.seen.table_id,
-            "version": memory.seen.version,
-            "own_version": memory.seen.own_version,
-            "transactions": dict(memory.seen.transactions),
-        },
+        "log": asdict(memory.seen),
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorDocument(ProgressDocument):
+    """The mirror as it is read; releases before these keys wrote neither ``chores`` nor ``log``."""
+
+    txn_version: int
+    commit_id: str
+    output_ids: tuple[str, ...]
+    chores: dict[str, int] | None = None
+    log: Seen | None = None
 
 
 def mirror_from_json(document: Any, where: str) -> Memory:
     """The memory in a mirror. Raises `StateError`."""
-    read = Fields(document, where)
+    check_version(document, where, PROGRESS_VERSIONS)
+    found = decoded(MirrorDocument, document, where, _REMEDY, open_=True)
     return Memory(
-        progress_from_json(document, where),
-        read("txn_version", int),
-        read("commit_id", str),
-        _texts(read("output_ids", list), where),
-        read("last_update_ts", int),
-        _numbers(read.get("chores", dict) or {}, where),
-        _seen(read.get("log", dict), where),
+        progress_of(found, where, _REMEDY),
+        found.txn_version,
+        found.commit_id,
+        found.output_ids,
+        found.last_update_ts,
+        found.chores or {},
+        found.log or NOTHING_SEEN,
     )
 
 
@@ -129,18 +148,28 @@ def commit_document(
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _CommitDocument:
+    """What `commit_document` makes, as it is read; ``progress`` is decoded by its version."""
+
+    commit_id: str
+    output_ids: tuple[str, ...]
+    progress: dict[str, Any]
+
+
 def committed(
     document: Mapping[str, object], txn_version: int, earlier_ids: Sequence[str], where: str
 ) -> Memory:
     """The memory in a commitInfo of ours. Raises `StateError`."""
-    read = Fields(document, where)
-    progress = read("progress", dict)
+    found = decoded(_CommitDocument, document, where, open_=True)
+    place = f"{where}: progress"
+    progress = progress_document(found.progress, place)
     return Memory(
-        progress_from_json(progress, where),
+        progress_of(progress, place),
         txn_version,
-        read("commit_id", str),
-        merged_ids(earlier_ids, _texts(read("output_ids", list), where)),
-        Fields(progress, where)("last_update_ts", int),
+        found.commit_id,
+        merged_ids(earlier_ids, found.output_ids),
+        progress.last_update_ts,
     )
 
 
@@ -211,28 +240,3 @@ def is_passed(progress: Progress, path: str) -> bool:
         and known.watermark is not None
         and order_key(name) <= order_key(known.watermark)
     )
-
-
-def _seen(document: Mapping[str, object] | None, where: str) -> Seen:
-    if document is None:
-        return Seen()  # a mirror of a release that did not write it
-    read = Fields(document, where)
-    return Seen(
-        read("table_id", str),
-        read("version", int),
-        read("own_version", int),
-        _numbers(read("transactions", dict), where),
-    )
-
-
-def _numbers(values: Mapping[str, object], where: str) -> dict[str, int]:
-    found = {name: at for name, at in values.items() if isinstance(at, int)}
-    if len(found) != len(values):
-        raise StateError(f"{where}: holds something that is not a number where one is expected")
-    return found
-
-
-def _texts(values: Sequence[object], where: str) -> tuple[str, ...]:
-    if not all(isinstance(value, str) for value in values):
-        raise StateError(f"{where}: output_ids holds something that is not a string")
-    return tuple(str(value) for value in values)

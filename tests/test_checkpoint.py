@@ -106,37 +106,50 @@ def test_an_older_checkpoint_without_partitions_filters_by_the_global_watermark_
     ("change", "message"),
     [
         ({"schema_version": 4}, "schema_version 4 is not known here"),
-        ({"schema_version": None}, "schema_version is missing"),
-        ({"schema_version": True}, "schema_version is not of type int"),
-        ({"watermark": "x"}, "watermark is not of type dict"),
-        ({"watermark": {"state": "Busy", "value": "x"}}, "'Busy' is not Initial, Active or Idle"),
-        ({"watermark": {"state": "Active"}}, "Active does not go with value None"),
+        ({"schema_version": None}, "schema_version: Expected `int`, got `null`"),
+        ({"schema_version": True}, "schema_version: Expected `int`, got `bool`"),
+        ({"watermark": "x"}, "watermark: Expected `object`, got `str`"),
+        ({"watermark": {"state": "Busy", "value": "x"}}, "watermark.state: .* value 'Busy'"),
+        ({"watermark": {"state": "Active"}}, "watermark: Active does not go with value None"),
         ({"watermark": {"state": "Initial", "value": "x"}}, "Initial does not go with value 'x'"),
-        ({"partition_watermarks": {"a": 1}}, "is not a string"),
-        ({"partition_watermarks": []}, "partition_watermarks is not of type dict"),
-        ({"recent": {"a": {"done": {"x": "y"}}}}, "holds something that is not a time"),
-        ({"recent": {"a": {}}}, "done is missing"),
-        ({"partition_depth": "1"}, "partition_depth is not of type int"),
-        ({"last_update_ts": None}, "last_update_ts is missing"),
-        (
-            {"in_flight": [{"phase": "x"}]},
-            r"\[0\]: Invalid enum value 'x' - at `\$\.phase`",
-        ),
-        (
-            {"in_flight": [{"phase": "running"}]},
-            r"\[0\]: Object missing required field `batch`",
-        ),
-        ({"in_flight": {}}, "in_flight is not of type list"),
+        ({"watermark": {"state": "Initial", "by": 1}}, "watermark: has by, which this release"),
+        ({"partition_watermarks": {"a": "b", "c": 1}}, r"partition_watermarks\['c'\]: Expected"),
+        ({"partition_watermarks": []}, "partition_watermarks: Expected `object`, got `array`"),
+        ({"recent": {"a": {"done": {"x": "y"}}}}, r"recent\['a'\]\.done\['x'\]: Expected `float`"),
+        ({"recent": {"a": {}}}, r"recent\['a'\]: Object missing required field `done`"),
+        ({"partition_depth": "1"}, "partition_depth: Expected `int . null`, got `str`"),
+        ({"last_update_ts": None}, "last_update_ts: Expected `int`, got `null`"),
+        ({"in_flight": [{"phase": "x"}]}, r"in_flight\[0\]\.phase: Invalid enum value 'x'"),
+        ({"in_flight": [{"phase": "running"}]}, r"in_flight\[0\]: Object missing .* `batch`"),
+        ({"in_flight": {}}, "in_flight: Expected `array . null`, got `object`"),
         ({"totals": {"surprise": 1}}, "totals: has surprise, which this release does not know"),
-        ({"retries": {"a": "b"}}, r"retries\['a'\]: Expected `object`, got `str`"),
-        ({"in_flight": [FLYING]}, r"in_flight\[0\]: has etag, which this release does not know"),
+        ({"retries": {"a": 1, "b": "c"}}, r"retries\['b'\]: Expected .*, got `str`"),
+        ({"retries": {"a": {"count": 1, "by": 2}}}, r"retries\['a'\]: has by, which"),
+        ({"in_flight": [FLYING]}, r"in_flight\[0\]\.files\[0\]: has etag, which this release"),
+        ({"queue": [{"path": 7, "size": 1, "modified": 1.0}]}, r"queue\[0\]\.path: Expected `str`"),
+        ({"letters": ["a", 7]}, r"letters\[1\]: Expected `str`, got `int`"),
+        ({"window": [["b", 1.0], [7, 1.0]]}, r"window\[1\]\[0\]: Expected `str`, got `int`"),
+        ({"lateness": [[1, "2"]]}, r"lateness\[0\]\[1\]: Expected `float`, got `str`"),
+        ({"ledger": [{"segment": "../x", "count": 1}]}, r"ledger\[0\]\.segment: Expected"),
+        ({"writer": {"id": "x", "epoch": "1"}}, r"writer\.epoch: Expected `int`, got `str`"),
+        ({"passed": {"queue": [{"path": 7}]}}, r"passed: queue\[0\]\.path: Expected `str`"),
     ],
 )
 def test_what_is_not_understood_is_refused_with_its_place(
     change: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(StateError, match=f"^s3://b/state.json: .*{message}|{message}"):
+    remedy = "(restore it|run that one|run the release)"
+    with pytest.raises(
+        StateError, match=f"^s3://b/state.json: (watermark: )?{message}.*; .*{remedy}"
+    ):
         state_from_json({**REFERENCE, **change}, "s3://b/state.json")
+
+
+def test_of_many_names_the_wrong_one_is_told() -> None:
+    done: dict[str, Any] = {f"{n:05}": 1.0 for n in range(2000)} | {"ä'b": None}
+    recent = {f"d={n}": {"done": done if n == 7 else {}} for n in range(9)}
+    with pytest.raises(StateError, match=r"""^x: recent\['d=7'\]\.done\["ä'b"\]: .*, got `null`"""):
+        state_from_json({**REFERENCE, "recent": recent}, "x")
 
 
 names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/"), min_size=1)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blizzard_py import processed
+from blizzard_py.core.decode import decoded
 from blizzard_py.core.errors import StateError
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.stores import open_storage
@@ -21,16 +22,18 @@ from blizzard_py.processed import (
     TAIL,
     ProcessedSet,
     Segment,
+    SegmentDocument,
     digests_of,
     discard,
     load,
-    segments_from_json,
+    segments_of,
     segments_to_json,
     sweep,
     write,
 )
 from tests.memory_store import Died, Dying, MemoryStorage
 
+LISTED = tuple[SegmentDocument, ...]
 FOLDER = "_blizzard/p_s_processed"
 NOW = 1_000_000.0
 
@@ -361,7 +364,7 @@ def test_the_list_goes_through_json() -> None:
         {"segment": "a", "count": 3},
         {"segment": "b", "count": 2, "missing_since": 17.0},
     ]
-    assert segments_from_json(document, "f") == segments
+    assert segments_of(decoded(LISTED, document, "f")) == segments
 
 
 @pytest.mark.parametrize(
@@ -377,5 +380,5 @@ def test_the_list_goes_through_json() -> None:
     ],
 )
 def test_a_list_that_is_not_understood_is_refused(document: object) -> None:
-    with pytest.raises(StateError, match=r"s3://b/checkpoint\.json: .*processed"):
-        segments_from_json(document, "s3://b/checkpoint.json")
+    with pytest.raises(StateError, match=r"^s3://b/checkpoint\.json: .*; restore it"):
+        decoded(LISTED, document, "s3://b/checkpoint.json")

@@ -148,8 +148,11 @@ def test_the_number_of_files_and_bytes_sampled_is_configurable() -> None:
     [
         (b"{", "not valid JSON"),
         (b'{"schema_version":2}', "schema_version 2 is not known"),
-        (b'{"schema_version":1}', "fields is missing"),
-        (b'{"schema_version":1,"fields":[{"name":"a","type":"blob"}]}', r"fields.type.*blob"),
+        (b'{"schema_version":1}', "missing required field `fields`; restore the file, or delete"),
+        (
+            b'{"schema_version":1,"inferred_ts":1,"left_out":{},"sample":{},"fields":[{"type":"blob"}]}',
+            r"fields.type.*blob",
+        ),
     ],
 )
 def test_an_unreadable_schema_is_an_error_and_never_inferred_again(

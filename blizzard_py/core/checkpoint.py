@@ -28,15 +28,18 @@ Anything that is not exactly understood (bad JSON, a wrong type, an unknown
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from blizzard_py.core.decode import RESTORE, decoded
 from blizzard_py.core.errors import NotFound, StateError
 from blizzard_py.core.storage import Storage, order_key
 from blizzard_py.core.watermark import PartitionProgress, Progress, State, split
 
 SCHEMA_VERSION = 1
 FLOORS_VERSION = 3
+PROGRESS_VERSIONS = (SCHEMA_VERSION, FLOORS_VERSION)
 
 T = TypeVar("T")
 
@@ -94,34 +97,76 @@ def _ordered(progress: Progress) -> list[tuple[str, PartitionProgress]]:
     return sorted(progress.partitions.items(), key=lambda item: order_key(item[0]))
 
 
+@dataclass(frozen=True, slots=True)
+class WatermarkDocument:
+    """``watermark`` of the document."""
+
+    state: State
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecentDocument:
+    """A partition under ``recent``: its scan start, and the names above it with their times."""
+
+    done: dict[str, float]
+    before: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressDocument:
+    """The format above, as `decoded` reads it. Other writers say null for what is not there."""
+
+    schema_version: int
+    watermark: WatermarkDocument
+    partition_watermarks: dict[str, str]
+    last_update_ts: int
+    partition_depth: int | None = None
+    floor: str | None = None
+    floors: dict[str, str] | None = None
+    recent: dict[str, RecentDocument] | None = None
+
+
 def progress_from_json(document: Any, where: str) -> Progress:
-    """The progress of a document; ``where`` names the file in errors.
+    """The progress in a document, whatever else is in it; ``where`` names the file in errors.
+
+    Raises `StateError`.
+    """
+    return progress_of(progress_document(document, where), where)
+
+
+def progress_document(document: Any, where: str) -> ProgressDocument:
+    """The part of a document that a progress is made of. Raises `StateError`."""
+    check_version(document, where, PROGRESS_VERSIONS)
+    return decoded(ProgressDocument, document, where, open_=True)
+
+
+def check_version(document: Any, where: str, known: Collection[int]) -> None:
+    """Refuse a document of a version that is not ``known``, before more is asked of its format."""
+    version = decoded(_Versioned, document, where, open_=True).schema_version
+    if version not in known:
+        raise StateError(
+            f"{where}: schema_version {version} is not known here (expected {max(known)} at"
+            " most); run the release that wrote it, or move the file away to start over"
+        )
+
+
+def progress_of(document: ProgressDocument, where: str, remedy: str = RESTORE) -> Progress:
+    """The progress that a decoded document describes.
 
     A document with a global watermark and no partitions (an older one) filters
     by the global watermark alone: everything that sorts below is closed.
     Raises `StateError`.
     """
-    read = Fields(document, where)
-    version = read("schema_version", int)
-    if version not in {SCHEMA_VERSION, FLOORS_VERSION}:
-        raise StateError(
-            f"{where}: schema_version {version} is not known here (expected {FLOORS_VERSION} at"
-            " most); run the release that wrote it, or move the file away to start over"
-        )
-    state, value = _watermark(Fields(read("watermark", dict), f"{where}: watermark"), where)
-    names = read("partition_watermarks", dict)
-    recent = read.get("recent", dict) or {}
-    depth = read.get("partition_depth", int)
-    floor = read.get("floor", str)
-    floors = read.get("floors", dict) or {}
+    state, value = document.watermark.state, document.watermark.value
+    if (value is None) != (state == "Initial"):
+        raise StateError(f"{where}: watermark: {state} does not go with value {value!r}; {remedy}")
+    names = document.partition_watermarks
+    depth, floor, floors = document.partition_depth, document.floor, document.floors or {}
     for head, its in floors.items():
-        if not isinstance(its, str) or not its.startswith(f"{head}/"):
-            raise StateError(f"{where}: floors[{head!r}] is not a partition below it")
-    partitions: dict[str, PartitionProgress] = {}
-    for partition, name in names.items():
-        if not isinstance(name, str):
-            raise StateError(f"{where}: partition_watermarks[{partition!r}] is not a string")
-        partitions[partition] = PartitionProgress(name, name)
+        if not its.startswith(f"{head}/"):
+            raise StateError(f"{where}: floors[{head!r}]: is not a partition below it; {remedy}")
+    partitions = {partition: PartitionProgress(name, name) for partition, name in names.items()}
     if value is not None and not names:
         older = depth is None
         # A file at the root says nothing of directories.
@@ -132,57 +177,15 @@ def progress_from_json(document: Any, where: str) -> Progress:
             floor = max(filter(None, (floor, partition)), key=lambda p: order_key(f"{p}/"))
     if depth is None:
         depth = max((p.count("/") + 1 for p in names if p), default=None)
-    for partition, block in recent.items():
-        known = partitions.get(partition, PartitionProgress())
-        partitions[partition] = _recent(known, block, f"{where}: recent[{partition!r}]")
+    for partition, block in (document.recent or {}).items():
+        shown = partitions.get(partition, PartitionProgress()).watermark
+        partitions[partition] = PartitionProgress(shown, block.before, block.done)
     return Progress(state, value, partitions, depth, floor, floors)
 
 
-def _watermark(read: Fields, where: str) -> tuple[State, str | None]:
-    state, value = read("state", str), read.get("value", str)
-    match state:
-        case "Initial" | "Active" | "Idle":
-            if (value is None) == (state == "Initial"):
-                return state, value
-            raise StateError(f"{where}: watermark.state {state} does not go with value {value!r}")
-        case _:
-            raise StateError(f"{where}: watermark.state {state!r} is not Initial, Active or Idle")
-
-
-def _recent(known: PartitionProgress, block: Any, where: str) -> PartitionProgress:
-    read = Fields(block, where)
-    done = read("done", dict)
-    if not all(isinstance(at, int | float) for at in done.values()):
-        raise StateError(f"{where}: done holds something that is not a time")
-    return PartitionProgress(known.watermark, read.get("before", str), done)
-
-
-class Fields:
-    """Typed access to a JSON object: `StateError` names the file and the key."""
-
-    def __init__(self, document: Any, where: str) -> None:
-        if not isinstance(document, Mapping):
-            raise StateError(f"{where}: is not a JSON object")
-        self._document = document
-        self._where = where
-
-    def __call__(self, key: str, kind: type[T]) -> T:
-        """The value under ``key``, which must be there and of that type."""
-        found = self.get(key, kind)
-        if found is None:
-            raise StateError(f"{self._where}: {key} is missing")
-        return found
-
-    def get(self, key: str, kind: type[T]) -> T | None:
-        """The value under ``key`` or None; a value of another type is an error."""
-        value = self._document.get(key)
-        if value is None:
-            return None
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise StateError(f"{self._where}: {key} is not of type {kind.__name__}")
-        return value
+@dataclass(frozen=True, slots=True)
+class _Versioned:
+    schema_version: int
 
 
 def load(storage: Storage, path: str, parse: Callable[[Any, str], T]) -> T | None:

@@ -24,7 +24,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from blizzard_py.core.checkpoint import Fields, encode, parsed
+from blizzard_py.core.checkpoint import encode, parsed
+from blizzard_py.core.decode import decoded
 from blizzard_py.core.errors import Conflict, FencedError, NotFound
 from blizzard_py.core.storage import Storage
 
@@ -40,6 +41,13 @@ class Writer:
 
     id: str
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What every state document says of its writer, in whatever format the rest is."""
+
+    writer: Writer | None = None
 
 
 class FencedFile:
@@ -156,8 +164,4 @@ class FencedFile:
 
 def writer_of(document: Any, where: str) -> Writer | None:
     """The writer named in a state document; None in one that was never fenced."""
-    block = Fields(document, where).get("writer", dict)
-    if block is None:
-        return None
-    read = Fields(block, f"{where}: writer")
-    return Writer(read("id", str), read("epoch", int))
+    return decoded(_Written, document, where, open_=True).writer

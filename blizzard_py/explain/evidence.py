@@ -11,12 +11,12 @@ import uuid
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from blizzard_py.core.checkpoint import Fields, parsed
+from blizzard_py.core.checkpoint import parsed
+from blizzard_py.core.decode import decoded
 from blizzard_py.core.errors import NotFound, StateError
 from blizzard_py.core.storage import Storage, join
-from blizzard_py.journal import JOURNAL_FOLDER, first_name, latest
+from blizzard_py.journal import JOURNAL_FOLDER, REMEDY, BatchDocument, first_name, latest
 from blizzard_py.letters import original_of, put_away, stem_of
 from blizzard_py.sources.protocol import LEFT_STAGE
 from blizzard_py.tablelog import listed, read_each
@@ -48,6 +48,15 @@ class Letter:
     error: str | None
     timestamp: str | None
     retry_count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _LetterDocument:
+    path: str
+    stage: str
+    error: str
+    timestamp: str
+    retry_count: int
 
 
 def journal_start(sink: Storage, source_id: str) -> float | None:
@@ -96,53 +105,41 @@ def last_journaled(
 def _journaled(
     sink: Storage, source_id: str, path: str, since: float, until: float | None, concurrency: int
 ) -> Iterator[Journaled]:
-    for read, where in _journal(sink, source_id, since, until, concurrency):
-        for file in read("files", list):
-            if not isinstance(file, dict) or file.get("path") != path:
-                continue
-            found = Fields(file, where)
-            outcome = found("outcome", str)
-            if outcome == "retry" or found.get("stage", str) == LEFT_STAGE:
-                break
+    for found in _journal(sink, source_id, since, until, concurrency):
+        file = next((file for file in found.files if file.path == path), None)
+        if file is not None and file.outcome != "retry" and file.stage != LEFT_STAGE:
             yield Journaled(
                 source_id,
-                read("batch", str),
-                read("attempt", int),
-                read("started_ts", float),
-                read("finished_ts", float),
-                outcome,
-                found("rows", int),
-                found.get("bad_rows", int) or 0,
-                tuple(_output(output, where) for output in read("outputs", list)),
+                found.batch,
+                found.attempt,
+                found.started_ts,
+                found.finished_ts,
+                file.outcome,
+                file.rows,
+                file.bad_rows,
+                tuple((output.final, output.rows) for output in found.outputs),
             )
 
 
 def records_replayed(sink: Storage, source_id: str, path: str, concurrency: int) -> int:
     """How many rows replays have ingested from single records of the file at ``path``."""
     return sum(
-        Fields(file, where)("rows", int)
-        for read, where in _journal(sink, source_id, 0.0, None, concurrency)
-        for file in read("files", list)
-        if isinstance(file, dict)
-        and file.get("outcome") == "ingested"
-        and original_of(str(file.get("path"))) == stem_of(path)
+        file.rows
+        for found in _journal(sink, source_id, 0.0, None, concurrency)
+        for file in found.files
+        if file.outcome == "ingested" and original_of(file.path) == stem_of(path)
     )
 
 
 def _journal(
     sink: Storage, source_id: str, since: float, until: float | None, concurrency: int
-) -> Iterator[tuple[Fields, str]]:
+) -> Iterator[BatchDocument]:
     folder = join(JOURNAL_FOLDER, source_id)
     end = f"{folder}0" if until is None else join(folder, first_name(until))
     start = join(folder, first_name(since)) if since > 0 else f"{folder}/"
     names = (entry.path for _, entry in latest(listed(sink, start, end)))
     for where, raw in read_each(sink, names, concurrency):
-        yield Fields(parsed(raw, where), where), where
-
-
-def _output(document: Any, where: str) -> tuple[str, int]:
-    read = Fields(document, where)
-    return read("final", str), read("rows", int)
+        yield decoded(BatchDocument, parsed(raw, where), where, REMEDY, open_=True)
 
 
 def letter(dlq: Storage, source_id: str, batch: str, uri: str) -> Letter:
@@ -170,13 +167,7 @@ def _letter_in(dlq: Storage, path: str, uri: str) -> Letter | None:
         return None
     for line in raw.split(b"\n"):
         if line:
-            read = Fields(parsed(line, where), where)
-            if read("path", str) == uri:
-                return Letter(
-                    where,
-                    read("stage", str),
-                    read("error", str),
-                    read("timestamp", str),
-                    read("retry_count", int),
-                )
+            found = decoded(_LetterDocument, parsed(line, where), where, open_=True)
+            if found.path == uri:
+                return Letter(where, found.stage, found.error, found.timestamp, found.retry_count)
     return None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from blizzard_py.core.decode import decoded
 from blizzard_py.core.watermark import joined
 from blizzard_py.state import MOVED_DOCUMENT, MOVED_EPOCH, MOVED_TO, Identity, SourceState
 
@@ -28,6 +29,16 @@ def tombstone(
         "moved_ts": int(now),
     }
     return found if document is None else {**found, MOVED_DOCUMENT: document}
+
+
+@dataclass(frozen=True, slots=True)
+class _Buried:
+    moved_epoch: int
+
+
+def buried_epoch(document: Any, where: str) -> int:
+    """The epoch in a tombstone. Raises `StateError`."""
+    return decoded(_Buried, document, where, open_=True).moved_epoch
 
 
 def readdressed(document: Mapping[str, Any], identity: Identity) -> dict[str, Any]:

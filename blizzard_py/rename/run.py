@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from blizzard_py.core import checkpoint
-from blizzard_py.core.checkpoint import Fields
 from blizzard_py.core.errors import BlizzardError, FencedError, NotFound
 from blizzard_py.core.fence import FencedFile, writer_of
 from blizzard_py.core.storage import join
@@ -17,6 +16,7 @@ from blizzard_py.parts import Parts
 from blizzard_py.publish import STAGING_FOLDER
 from blizzard_py.rename.copies import copy_folder, copy_letters, count_below
 from blizzard_py.rename.documents import (
+    buried_epoch,
     moved_identity,
     newest_done,
     readdressed,
@@ -27,7 +27,6 @@ from blizzard_py.schemafile import schema_path
 from blizzard_py.siblings import RECORDS_SUFFIX, checkpoints, siblings_of
 from blizzard_py.state import (
     MOVED_DOCUMENT,
-    MOVED_EPOCH,
     MOVED_TO,
     STATE_FOLDER,
     Identity,
@@ -308,8 +307,7 @@ class Rename:
 
     def _buried_in(self, old: str) -> int:
         """The epoch in which the old checkpoint became a tombstone; the new one begins above."""
-        document = self._document(old) or {}
-        return Fields(document, self._where(old))(MOVED_EPOCH, int)
+        return buried_epoch(self._document(old), self._where(old))
 
     @staticmethod
     def _records_of(live_id: str) -> str:

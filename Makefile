@@ -37,11 +37,12 @@ demo: ## real events through both daemons, in two rounds, into a Delta table
 test: ## the whole test suite, in random order
 	$(DEV) pytest $(ARGS)
 
-check: ## format, lint, types, import layers
+check: ## format, lint, types, import layers, generated files
 	$(DEV) ruff format --check $(CODE)
 	$(DEV) ruff check $(CODE)
 	$(DEV) mypy
 	$(DEV) lint-imports
+	$(DEV) python -m blizzard_py.core.reference --check
 
 bench-ingest: ## one batch in five shapes, beside bare processes, Spark, duckdb and polars
 	$(DEV) python -m benchmarks.ingest $(ARGS)
@@ -80,7 +81,7 @@ lock: ## compile pyproject.toml into the requirements*.lock files
 	$(DEV) $(COMPILE) pyproject.toml -c requirements-dev.lock -o requirements.lock
 	$(DEV) $(COMPILE) pyproject.toml --extra azure -c requirements-dev.lock -o requirements-image.lock
 
-docs: ## write docs/configuration.md from the settings
+docs: ## write docs/configuration.md and configs/example.yaml from the settings
 	$(DEV) python -m blizzard_py.core.reference
 
 clean: ## remove .venv and everything generated

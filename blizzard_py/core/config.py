@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from blizzard_py.core.partitionby import PartitionBy
-from blizzard_py.core.schemasettings import SchemaSettings
+from blizzard_py.core.schemasettings import COLUMNS, SchemaSettings
 from blizzard_py.core.settingsbase import Settings
 
 SourceCompression = Literal["auto", "gzip", "zstd", "none"]
@@ -28,6 +28,9 @@ _SORTABLE_TYPES = frozenset(
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 Options = dict[str, str]
 
+# What the example configuration shows.
+BY_DATE = {"prefix_template": "date=%Y-%m-%d", "column": "time", "types": {"date": "date"}}
+
 
 # strftime codes of fixed width whose text sorts in time.
 _SORTABLE_CODES = frozenset({"%Y", "%m", "%d", "%j", "%F", "%H", "%%"})
@@ -42,8 +45,10 @@ class PartitionFilter(Settings):
     with time, but never over a file that was found and is not done.
     """
 
-    prefix_template: str
-    lookback: int | None = Field(default=None, ge=0)
+    prefix_template: str = Field(examples=["date=%Y-%m-%d/hour=%H"])
+    """A strftime template of fixed width, as the folders are named."""
+    lookback: int | None = Field(default=None, ge=0, examples=[48])
+    """How far back, in the finest unit of the template; without it: everything."""
 
     @model_validator(mode="after")
     def _sorts_in_time(self) -> Self:
@@ -71,8 +76,11 @@ class CheckpointSettings(Settings):
     """
 
     interval_files: int = Field(default=100, ge=1)
+    """Files in a batch."""
     interval_secs: float = Field(default=60, gt=0)
+    """How long a batch may take, by the throughput of the one before it."""
     max_bytes_per_batch: int = Field(default=1 << 30, ge=1)
+    """Stored bytes of a batch's files."""
 
 
 class SourceSettings(Settings):
@@ -91,22 +99,40 @@ class SourceSettings(Settings):
     links to directories below ``source_uri`` are not followed.
     """
 
-    source_uri: str = Field(validation_alias="source_uri")
-    id: Name | None = None
+    source_uri: str = Field(validation_alias="source_uri", examples=["${BUCKET:-s3://raw}/events/"])
+    """Where the files arrive; `path` is accepted too."""
+    id: Name | None = Field(default=None, examples=["events_main"])
+    """Names its state; by default `{pipeline}_{source}`."""
     use_watermark: bool = True
+    """false: keep the set of names done, for names that do not sort."""
     compression: SourceCompression = "auto"
+    """auto goes by the name's ending."""
     poll_interval_secs: float = Field(default=60, gt=0)
-    partition_filter: PartitionFilter | None = None
-    partition_depth: int | None = Field(default=None, ge=0, le=16)
+    """From one look for new files to the next."""
+    partition_filter: PartitionFilter | None = Field(default=None, examples=[{"lookback": 48}])
+    """Where a cold start begins, and how deep partitions are."""
+    partition_depth: int | None = Field(default=None, ge=0, le=16, examples=[2])
+    """By default from the template, else from the first file in a folder."""
     max_tracked_partitions: int = Field(default=64, ge=1)
+    """Of each key before a date; older ones are closed; a poll costs a LIST for each."""
     grace_period_secs: Annotated[float, Field(ge=0)] | Literal["auto"] = 300
+    """How long a file may appear below one that was seen; auto: as measured."""
     min_age_secs: float = Field(default=0, ge=0)
+    """Leave younger files alone."""
     max_ahead_secs: float = Field(default=172_800, ge=0)
+    """Leave partitions alone that are named for a later time than this ahead."""
     late_sweep_interval_secs: float = Field(default=86_400, ge=0)
+    """From one full listing for later files to the next; 0: never."""
     late_files: Literal["report", "quarantine", "ingest"] = "quarantine"
+    """What becomes of files that come after the grace period."""
     order_guard: Literal["warn", "fail", "off"] = "warn"
+    """What to do about names that do not sort in time."""
     checkpoint: CheckpointSettings = CheckpointSettings()
-    storage_options: Options = Field(default_factory=dict, repr=False)
+    """No batch exceeds any of these."""
+    storage_options: Options = Field(
+        default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
+    )
+    """For the store; what is not given comes from its standard credential chain."""
 
     @model_validator(mode="before")
     @classmethod
@@ -136,7 +162,9 @@ class SortColumn(Settings):
     """One column that files are sorted by; in YAML ``-column`` means descending."""
 
     column: str = Field(min_length=1)
+    """A field of the schema."""
     descending: bool = False
+    """The highest value first."""
 
     @model_validator(mode="before")
     @classmethod
@@ -160,14 +188,26 @@ class SinkSettings(Settings):
     its batch began).
     """
 
-    table_uri: str
+    table_uri: str = Field(examples=["${BUCKET:-s3://lake}/tables/events"])
+    """The directory of the Delta table."""
     file_size_mb: int = Field(default=128, ge=1, le=16_384)
+    """As stored; files come out close to it."""
     row_group_size_bytes: int = Field(default=64 << 20, ge=64 << 10, le=1 << 30)
+    """In memory, before encoding and compression."""
     compression: ParquetCompression = "snappy"
+    """Of Parquet pages; `none` means `uncompressed`."""
     metadata_columns: tuple[MetadataColumn, ...] = ()
-    partition_by: PartitionBy | None = None
-    sort_by: list[SortColumn] = Field(default_factory=list, max_length=8)
-    storage_options: Options = Field(default_factory=dict, repr=False)
+    """Of `_source_file`, `_source_line`, `_ingested_at`."""
+    partition_by: PartitionBy | None = Field(default=None, examples=[BY_DATE])
+    """How the table is partitioned; without it, it is not."""
+    sort_by: list[SortColumn] = Field(
+        default_factory=list, max_length=8, examples=[["user", "-time"]]
+    )
+    """Within each file; `-` in front: descending."""
+    storage_options: Options = Field(
+        default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
+    )
+    """For the store; what is not given comes from its standard credential chain."""
 
     @model_validator(mode="before")
     @classmethod
@@ -195,10 +235,15 @@ class ErrorSettings(Settings):
     """
 
     on_bad_record: OnBadRecord = "quarantine_record"
+    """The line alone, its whole file, or stop the pipeline."""
     max_bad_fraction: float = Field(default=0.1, ge=0, le=1)
+    """A file with more bad lines is quarantined whole; 1: no limit."""
     max_failures: int = Field(default=0, ge=0)
+    """Stop the pipeline at so many bad files; 0: never."""
     max_retries: int = Field(default=3, ge=0)
-    dlq_path: str | None = None
+    """Further tries for a file that cannot be read."""
+    dlq_path: str | None = Field(default=None, examples=["s3://lake/dlq"])
+    """Where dead letters go; by default `_blizzard/dlq` in the table."""
 
 
 class PipelineSettings(Settings):
@@ -211,12 +256,22 @@ class PipelineSettings(Settings):
     columns are the table's.
     """
 
-    sources: dict[Name, SourceSettings] = Field(min_length=1)
+    sources: dict[Name, SourceSettings] = Field(min_length=1, examples=["main"])
+    """By names of your choice; each has a checkpoint of its own."""
     sink: SinkSettings
-    schema_: SchemaSettings = Field(alias="schema")
+    """The table that all of them feed."""
+    schema_: SchemaSettings = Field(alias="schema", examples=[{"fields": COLUMNS}])
+    """docs/schema.md has the table of types."""
     deduplicate_by: list[str] = Field(default_factory=list)
-    transform: str | None = Field(default=None, min_length=1)
+    """Fields; within a batch the first record of a key stays."""
+    transform: str | None = Field(
+        default=None,
+        min_length=1,
+        examples=["SELECT time, upper(user) AS user, added FROM source"],
+    )
+    """A query over `source`, row by row; docs/engine.md."""
     error_handling: ErrorSettings = ErrorSettings()
+    """What happens to records and files that fail."""
 
     @model_validator(mode="after")
     def _metadata_columns_fit(self) -> Self:
@@ -282,7 +337,9 @@ class OptimizeSettings(Settings):
     """Compaction of small files, every ``interval_secs``, to about ``target_size_mb``."""
 
     interval_secs: float = Field(default=3600, gt=0)
+    """From one compaction to the next."""
     target_size_mb: int = Field(default=128, ge=1)
+    """Files come out close to it."""
 
 
 class VacuumSettings(Settings):
@@ -295,7 +352,9 @@ class VacuumSettings(Settings):
     """
 
     interval_secs: float = Field(default=86_400, gt=0)
-    retention_hours: int | None = Field(default=None, ge=0)
+    """From one deletion to the next."""
+    retention_hours: int | None = Field(default=None, ge=0, examples=[168])
+    """By default the table's own; not shorter than that."""
 
 
 class TableSettings(Settings):
@@ -324,27 +383,52 @@ class TableSettings(Settings):
     removed; without them the table's own properties decide.
     """
 
-    table_uri: str
+    table_uri: str = Field(examples=["${BUCKET:-s3://lake}/tables/events"])
+    """The directory of the Delta table."""
     poll_interval_secs: float = Field(default=10, gt=0)
+    """From one look for new files to the next."""
     schema_evolution: Literal["merge", "strict", "overwrite"] = "merge"
+    """Whether files may bring new columns, may not, or make the schema theirs."""
     file_pattern: str = r"(?![_.]|part-).*\.parquet"
-    app_id: Name | None = None
-    partition_by: PartitionBy | None = None
-    partition_filter: PartitionFilter | None = None
+    """A regular expression on the file name."""
+    app_id: Name | None = Field(default=None, examples=["backfill"])
+    """For a second instance beside the live one."""
+    partition_by: PartitionBy | None = Field(default=None, examples=[BY_DATE])
+    """By default that of the pipeline with this `table_uri`."""
+    partition_filter: PartitionFilter | None = Field(
+        default=None, examples=[{"prefix_template": "date=%Y-%m-%d", "lookback": 30}]
+    )
+    """How far back to look for files."""
     max_tracked_partitions: int = Field(default=64, ge=1)
+    """Older ones are closed; a poll costs a LIST for each."""
     grace_period_secs: float = Field(default=300, ge=0)
+    """How long a file may appear below one that was seen."""
     reconcile_interval_secs: float = Field(default=3600, ge=0)
+    """From one comparison of the directory with the log to the next; 0: never."""
     reconcile_horizon_secs: float = Field(default=172_800, ge=0)
+    """Younger stragglers are committed, older ones reported."""
     max_files_per_commit: int = Field(default=1000, ge=1)
+    """Files in one version of the table."""
     own_prefixes: list[str] = Field(default_factory=list)
+    """Paths that no other engine writes to; `""` for all."""
     foreign_min_age_secs: float | None = Field(default=3600, ge=0)
+    """Others' files wait that long; null: never taken."""
     strict_types: bool = False
+    """true: no narrower types than the table's."""
     max_new_columns: int = Field(default=1000, ge=0)
-    delta_checkpoint_interval: int | None = Field(default=None, ge=1)
-    delta_log_cleanup: bool | None = None
+    """That one commit may add."""
+    delta_checkpoint_interval: int | None = Field(default=None, ge=1, examples=[100])
+    """Versions from one to the next; by default the table's own property."""
+    delta_log_cleanup: bool | None = Field(default=None, examples=[True])
+    """By default the table's own property."""
     optimize: OptimizeSettings | None = None
+    """Compaction of small files; off without it."""
     vacuum: VacuumSettings | None = None
-    storage_options: Options = Field(default_factory=dict, repr=False)
+    """Deletion of files that the table let go; off without it."""
+    storage_options: Options = Field(
+        default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
+    )
+    """By default those of the pipeline with this `table_uri`."""
 
     @model_validator(mode="after")
     def _pattern_compiles(self) -> Self:
@@ -364,7 +448,9 @@ class SparkSettings(Settings):
     """
 
     master: str = "local[*]"
+    """Or `spark://host:7077`, `k8s://https://host`, `sc://host:15002`; docs/engine.md."""
     conf: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Spark's own configuration, which wins over ours."""
 
 
 class GlobalSettings(Settings):
@@ -375,21 +461,30 @@ class GlobalSettings(Settings):
     """
 
     total_concurrency: int = Field(default=8, ge=1, le=256)
+    """Requests at the same time, per source."""
     poll_jitter_secs: float = Field(default=5, ge=0)
+    """Polls are up to this much later, so that sources do not poll together."""
     shutdown_grace_secs: float = Field(default=25, ge=0)
+    """Then a running batch is cancelled, to run again."""
 
 
 class MetricsSettings(Settings):
     """Where the status page, ``/metrics``, ``/health`` and ``/ready`` are served: ``host:port``."""
 
-    address: str = Field(pattern=r"^[^:\s]+:\d{1,5}$")
+    address: str = Field(pattern=r"^[^:\s]+:\d{1,5}$", examples=["0.0.0.0:9090"])
+    """`host:port`."""
 
 
 class Config(Settings):
     """The whole file."""
 
-    pipelines: dict[Name, PipelineSettings] = Field(default_factory=dict)
-    tables: dict[Name, TableSettings] = Field(default_factory=dict)
+    pipelines: dict[Name, PipelineSettings] = Field(default_factory=dict, examples=["events"])
+    """By names of your choice: letters, digits, `_`, `.` and `-`."""
+    tables: dict[Name, TableSettings] = Field(default_factory=dict, examples=["events"])
+    """What Penguin commits to; without it every sink is a table."""
     spark: SparkSettings = SparkSettings()
+    """The master and what executors need: docs/engine.md."""
     global_: GlobalSettings = Field(default=GlobalSettings(), alias="global")
+    """Limits that all pipelines of a process share."""
     metrics: MetricsSettings | None = None
+    """Status page, /metrics, /health, /ready; off without it."""

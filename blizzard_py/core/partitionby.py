@@ -35,8 +35,11 @@ class PartitionColumn(Settings):
     """
 
     column: str = Field(min_length=1)
+    """A field of the schema."""
     transform: Transform = "identity"
+    """The value, or the day or hour of a timestamp, in UTC."""
     name: str = Field(default="", max_length=100)
+    """Of the partition column; by default like the column or the transform."""
 
     @model_validator(mode="before")
     @classmethod
@@ -71,9 +74,17 @@ class PartitionBy(Settings):
     """
 
     prefix_template: str | None = None
+    """A strftime template of `key=value` components."""
     column: str | None = None
-    columns: list[PartitionColumn] = Field(default_factory=list, max_length=8)
+    """The timestamp that fills it; by default the source file's own partition does."""
+    columns: list[PartitionColumn] = Field(
+        default_factory=list,
+        max_length=8,
+        examples=[["country", {"column": "time", "transform": "hour"}]],
+    )
+    """Instead of the template: columns of the rows."""
     types: dict[str, PartitionType] = Field(default_factory=dict)
+    """By default a field's own type, date for `%Y-%m-%d`, string otherwise."""
 
     @model_validator(mode="after")
     def _is_sound(self) -> Self:

@@ -1,8 +1,8 @@
 """``docs/configuration.md`` from the settings themselves: ``python -m blizzard_py.core.reference``.
 
-Types, defaults and bounds come from the models, the prose from their docstrings,
-and the short remarks from the comments of ``configs/example.yaml``. So none of them
-can be out of date without a test telling.
+Types, defaults and bounds come from the models, the prose from their docstrings and the
+remarks from those of the fields. With ``--check`` nothing is written, and what is out of
+date is an error; so it is for ``configs/example.yaml`` (`blizzard_py.core.example`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -20,12 +20,13 @@ from pydantic.fields import FieldInfo
 
 from blizzard_py.core.config import Config
 from blizzard_py.core.configfile import models_in
+from blizzard_py.core.example import example_configuration
 
 _HEAD = """\
 # Configuration
 
 One YAML file for both daemons. Generated from the settings by `make docs`; edit
-their docstrings in `blizzard_py/core/config.py` and the comments in `configs/example.yaml`.
+the docstrings of `blizzard_py/core/config.py` and of what it imports.
 
 - `${VAR}` and `${VAR:-default}` are filled in from the environment, `$${` is a literal `${`.
   Inside `{ }` and `[ ]` such a value needs quotes.
@@ -37,47 +38,15 @@ their docstrings in `blizzard_py/core/config.py` and the comments in `configs/ex
   the standard credential chain of the store.
 """
 
-_KEY = re.compile(r"^(\s*)(?:# )?(?:- )?(?:\{ )?([a-z_]+):(?=\s|$)")
 
-
-def configuration_reference(example: str) -> str:
-    """The whole document; ``example`` is the text of ``configs/example.yaml``."""
-    remarks = dict(_remarks(example))
-    return "\n".join([_HEAD, *_sections(Config, (), remarks)])
-
-
-def _remarks(example: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The comment behind each key, by its path; the names of maps stand as ``*``."""
-    path: list[tuple[int, str]] = []
-    for line in example.splitlines():
-        named = _KEY.match(line)
-        if named is None:
-            continue
-        indent = len(named[1])
-        path = [(at, key) for at, key in path if at < indent]
-        path.append((indent, named[2]))
-        comment = re.search(r"\s# (.+)$", line[named.end() :])
-        # A list item shows several keys in one line, and what its comment is about is open.
-        if comment and "- {" not in line:
-            yield _without_names(tuple(key for _, key in path)), _remark(comment[1])
-
-
-def _remark(comment: str) -> str:
-    """Without what the other columns say: choices, and that there is no default."""
-    text = re.sub(r"^(required|not set by default)[:;,]? ?", "", comment.strip())
-    return re.sub(r"^\w+( \| \w+)+( \(|: ?|$)", lambda m: m[2].strip(": "), text).strip()
-
-
-def _without_names(path: tuple[str, ...]) -> tuple[str, ...]:
-    """``pipelines.events.sources.main.x`` as ``pipelines.*.sources.*.x``."""
-    maps = {"pipelines", "sources", "tables"}
-    return tuple("*" if i and path[i - 1] in maps else key for i, key in enumerate(path))
+def configuration_reference() -> str:
+    """The whole document."""
+    return "\n".join([_HEAD, *_sections(Config, ())])
 
 
 def _sections(
     model: type[BaseModel],
     path: tuple[str, ...],
-    remarks: dict[tuple[str, ...], str],
     outer: frozenset[type[BaseModel]] = frozenset(),
 ) -> Iterator[str]:
     """The model's section and those of the blocks in it; one inside itself is told once."""
@@ -96,9 +65,9 @@ def _sections(
             keyed_path = (*here, "*") if keyed and get_origin(field.annotation) is dict else here
             if nested not in outer:
                 inner.append((nested, keyed_path))
-        yield _row(key, field, remarks.get(here, ""), linked=found is not None)
+        yield _row(key, field, linked=found is not None)
     for nested, where in inner:
-        yield from _sections(nested, where, remarks, outer)
+        yield from _sections(nested, where, outer)
 
 
 def _prose(model: type[BaseModel]) -> str:
@@ -106,11 +75,12 @@ def _prose(model: type[BaseModel]) -> str:
     return text.replace("``", "`")
 
 
-def _row(key: str, field: FieldInfo, remark: str, *, linked: bool) -> str:
+def _row(key: str, field: FieldInfo, *, linked: bool) -> str:
     kind = "see below" if linked else _type(field.annotation)
     bounds = ", ".join(filter(None, map(_bound, field.metadata)))
     if bounds:
         kind = f"{kind}, {bounds}"
+    remark = " ".join((field.description or "").split())
     return f"| `{key}` | {_cell(kind)} | {_cell(_default(field))} | {_cell(remark)} |"
 
 
@@ -154,7 +124,24 @@ def _bound(found: Any) -> str:
     return ""
 
 
+def generated() -> dict[str, str]:
+    """The files that are made of the settings, by their paths in the repository."""
+    return {
+        "docs/configuration.md": configuration_reference(),
+        "configs/example.yaml": example_configuration(),
+    }
+
+
+def main(arguments: Sequence[str]) -> str | None:
+    """Write the files below the working directory, or with ``--check`` say which are stale."""
+    files = {Path(name): text for name, text in generated().items()}
+    if "--check" not in arguments:
+        for path, text in files.items():
+            path.write_text(text, encoding="utf-8")
+        return None
+    stale = [str(path) for path, text in files.items() if path.read_text(encoding="utf-8") != text]
+    return f"{', '.join(stale)}: not what the settings say; run `make docs`" if stale else None
+
+
 if __name__ == "__main__":
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-    text = configuration_reference((root / "configs/example.yaml").read_text(encoding="utf-8"))
-    (root / "docs/configuration.md").write_text(text, encoding="utf-8")
+    sys.exit(main(sys.argv[1:]))

@@ -65,12 +65,19 @@ class TypeSettings(Settings):
     """
 
     type: Annotated[str, AfterValidator(_known_type)]
+    """One of the table in docs/schema.md."""
     nullable: bool = True
+    """false: a record without it is bad."""
     fields: list[FieldSettings] | None = None
+    """Of a struct."""
     items: TypeSettings | None = None
+    """Of a list."""
     values: TypeSettings | None = None
+    """Of a map, whose keys are text."""
     unit: TimeUnit = "iso"
+    """Of a timestamp: ISO 8601 text, or a number since 1970."""
     coerce: bool = False
+    """true: a string that takes any value, as its JSON text."""
 
     @model_validator(mode="before")
     @classmethod
@@ -97,6 +104,7 @@ class FieldSettings(TypeSettings):
     """One column of the declared schema, or one field of a struct."""
 
     name: str = Field(min_length=1)
+    """As in the records, case and all."""
 
 
 def _check_unique(fields: list[FieldSettings]) -> None:
@@ -105,6 +113,26 @@ def _check_unique(fields: list[FieldSettings]) -> None:
         other = seen.setdefault(field.name.lower(), field.name)
         if other is not field.name:
             raise ValueError(f"field {field.name!r} is given twice or differs only in case")
+
+
+# What the example configuration shows.
+COLUMNS = [
+    {"name": "time", "type": "timestamp", "nullable": False},
+    {"name": "user", "type": "string"},
+    {"name": "added", "type": "int64"},
+    {"name": "price", "type": "decimal(12,2)"},
+    {"name": "tags", "type": "list", "items": "string"},
+    {"name": "counts", "type": "map", "values": "int64"},
+    {"name": "note", "type": "string", "coerce": True},
+    {
+        "name": "geo",
+        "type": "struct",
+        "fields": [
+            {"name": "city", "type": "string"},
+            {"name": "seen", "type": "timestamp", "unit": "ms"},
+        ],
+    },
+]
 
 
 class SchemaSettings(Settings):
@@ -124,12 +152,19 @@ class SchemaSettings(Settings):
     """
 
     fields: list[FieldSettings] = Field(default_factory=list)
+    """Declared columns; required unless the rest is inferred."""
     unexpected_fields: UnexpectedFields = "ignore"
+    """What becomes of others: dropped, kept as JSON in `_rescued`, or the line is bad."""
     infer: bool = False
+    """true: find columns beside `fields` in a sample, once."""
     sample_files: int = Field(default=16, ge=1, le=1000)
+    """The oldest, the newest and some between."""
     sample_bytes_per_file: int = Field(default=1 << 20, ge=1024)
+    """Decompressed."""
     coerce_conflicts_to_utf8: bool = True
+    """false: values of different types are an error."""
     infer_timestamps: bool = False
+    """true: text that is ISO 8601 throughout becomes a timestamp."""
 
     @model_validator(mode="after")
     def _says_what_the_columns_are(self) -> Self:

@@ -8,4 +8,6 @@ from pydantic import BaseModel, ConfigDict
 class Settings(BaseModel):
     """Unknown keys are refused, values never change, and no error quotes one (secrets)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True
+    )

@@ -12,9 +12,7 @@ from blizzard_py.core.activity import Activity, Finished, Letter, Poll, age
 from blizzard_py.core.errors import CommitError
 from blizzard_py.core.model import Entry
 from penguin_py.memory import Memory
-from penguin_py.model import CommitConflict, Rejection, TableState
-
-CHORES = ("reconcile", "optimize", "vacuum")
+from penguin_py.model import CHORES, CommitConflict, Rejection, TableState
 
 # What delta-rs gives no sign of life in: a commit, which may write a log checkpoint of a
 # large table, and a chore, which may rewrite much of the table.

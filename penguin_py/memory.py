@@ -41,8 +41,6 @@ from penguin_py.naming import movers
 
 # A file that is a day old when the memory is rebuilt from the log needs no grace.
 SETTLED_SECS = 86_400.0
-# What is done once in a while; see `penguin_py.chores`.
-CHORES = ("reconcile", "optimize", "vacuum")
 
 _REMEDY = "restore it as it was saved, or delete it: it is made again from the log"
 

@@ -13,6 +13,8 @@ from blizzard_py.core.model import Entry
 
 # Delta's default of `delta.deletedFileRetentionDuration`: one week.
 REMOVED_KEPT_SECS = 7 * 86_400.0
+# What is done to a table once in a while; see `penguin_py.chores`.
+CHORES = ("reconcile", "optimize", "vacuum")
 
 
 class Misfit(ValueError):

@@ -14,7 +14,6 @@ from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Progress, is_hidden
 from penguin_py.delta import DeltaLog
 from penguin_py.memory import (
-    CHORES,
     SETTLED_SECS,
     Memory,
     committed,
@@ -23,7 +22,7 @@ from penguin_py.memory import (
     mirror_path,
     rebuilt,
 )
-from penguin_py.model import OwnCommit, TableState
+from penguin_py.model import CHORES, OwnCommit, TableState
 from penguin_py.settings import Table
 
 

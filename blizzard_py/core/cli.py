@@ -29,7 +29,7 @@ from blizzard_py.core import log
 from blizzard_py.core.errors import BlizzardError, StorageError
 from blizzard_py.core.storage import StorageOptions
 from blizzard_py.core.stores import open_storage
-from blizzard_py.core.text import printable
+from blizzard_py.core.text import printable, printable_lines
 
 P = ParamSpec("P")
 
@@ -202,11 +202,6 @@ def answer(
 def cell(text: str | None) -> str:
     """Foreign text as a cell of a table of rich: printable, and no markup; ``-`` for none."""
     return escape(printable(text)) if text else "-"
-
-
-def printable_lines(text: str) -> str:
-    """As `printable`, for text of ours that may have several lines."""
-    return "\n".join(map(printable, text.split("\n")))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:

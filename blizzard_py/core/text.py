@@ -20,7 +20,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """As `printable`, but line breaks stay: for traces."""
+    """As `printable`, but line breaks stay: for traces, and text of ours around foreign text."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 

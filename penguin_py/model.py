@@ -28,6 +28,8 @@ class Misfit(ValueError):
 class CommitConflict(CommitError):
     """Another writer's commit came first; the next cycle plans anew on top of it."""
 
+    remedy = "Another writer was faster; the commit is planned anew and tried again."
+
 
 class CommitRefused(CommitError):
     """The commit can never land as it is: one of its files, or the table, is the reason.
@@ -36,6 +38,7 @@ class CommitRefused(CommitError):
     """
 
     retryable = False
+    remedy = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,14 @@ from blizzard_py.activity import SourceActivity
 from blizzard_py.core.activity import Activity
 from blizzard_py.core.daemon import Loop, run_worker
 from blizzard_py.core.errors import (
+    BlizzardError,
     PipelineStopped,
     StateError,
     Unavailable,
 )
 from blizzard_py.core.health import (
     CRASH,
+    CRASH_REMEDY,
     JOB_SECS,
     QUIET_SECS,
     WAIT_SLACK_SECS,
@@ -107,8 +109,11 @@ def ended(*steps: bool | BaseException) -> Pulse:
 
 
 @pytest.mark.parametrize("error", [StateError("x"), PipelineStopped("x")])
-def test_a_loop_that_ended_on_purpose_is_not_restarted_and_not_ready(error: Exception) -> None:
+def test_a_loop_that_ended_on_purpose_is_not_restarted_and_not_ready(
+    error: BlizzardError,
+) -> None:
     pulse = ended(error)
+    assert pulse.remedy == error.remedy != ""
     assert alive((pulse,), NOW * 2).ok
     assert ready((pulse,)).reasons == {"w": f"ended: {type(error).__name__}: x"}
 
@@ -116,7 +121,7 @@ def test_a_loop_that_ended_on_purpose_is_not_restarted_and_not_ready(error: Exce
 def test_a_loop_that_died_of_a_bug_is_restarted() -> None:
     pulse = ended(RuntimeError("a bug"))
     assert alive((pulse,), NOW).reasons == {"w": "crashed: a bug"}
-    assert pulse.kind == CRASH
+    assert (pulse.kind, pulse.remedy) == (CRASH, CRASH_REMEDY)
     assert not ready((pulse,)).ok
 
 
@@ -208,10 +213,10 @@ def test_the_backlog_agrees_with_brute_force() -> None:
 
 
 def test_notices_say_the_worst_first_and_what_to_do() -> None:
-    pulse = replace(WORKING, error="denied", kind="AccessDenied", failures=3)
+    pulse = replace(WORKING, error="denied", kind="AccessDenied", remedy="Do it.", failures=3)
     found = notices(pulse, "", 7200, [NOW - 10, NOW - 7200], NOW)
     assert [n.level for n in found] == ["bad", "warn", "warn"]
-    assert "credentials" in found[0].remedy
+    assert found[0].remedy == "Do it."
     assert "1 file was given up" in found[2].text
     assert worst(found) == "bad"
     assert worst(found[1:]) == "warn"

@@ -20,7 +20,14 @@ from typing import Any
 
 from blizzard_py.core import metrics
 from blizzard_py.core.errors import BlizzardError
-from blizzard_py.core.health import CRASH, QUIET_SECS, WAIT_SLACK_SECS, Pulse, silence
+from blizzard_py.core.health import (
+    CRASH,
+    CRASH_REMEDY,
+    QUIET_SECS,
+    WAIT_SLACK_SECS,
+    Pulse,
+    silence,
+)
 from blizzard_py.core.history import Backlog, Minutes
 from blizzard_py.core.model import Entry
 from blizzard_py.core.notices import LAG_WARN_SECS, notices, worst
@@ -138,17 +145,25 @@ class Activity:
     def cycle_done(self) -> None:
         """A cycle went well."""
         with self._lock:
-            self._pulse = replace(self._pulse, failures=0, error="", kind="")
+            self._pulse = replace(self._pulse, failures=0, error="", kind="", remedy="")
 
     def cycle_failed(self, error: Exception) -> None:
         """A cycle ended in an error; what it was working on starts anew."""
-        kind = type(error).__name__ if isinstance(error, BlizzardError) else CRASH
+        kind, remedy = CRASH, CRASH_REMEDY
+        if isinstance(error, BlizzardError):
+            kind, remedy = type(error).__name__, error.remedy
         text = told(error)
         metrics.CYCLE_FAILURES.labels(self.name, kind).inc()
         with self._lock:
             now = self.clock()
             pulse = self._pulse
-            self._pulse = replace(pulse, failures=pulse.failures + 1, error=text, kind=kind)
+            self._pulse = replace(
+                pulse,
+                failures=pulse.failures + 1,
+                error=text,
+                kind=kind,
+                remedy=remedy,
+            )
             self._idle(now)
             self._running.clear()
             last = self._problems[-1] if self._problems else None
@@ -291,7 +306,7 @@ class Activity:
 
 def _pulse_to_json(pulse: Pulse) -> dict[str, Any]:
     document = asdict(pulse)
-    del document["target"]
+    del document["target"], document["remedy"]  # the one beside it, the other in the notices
     if math.isinf(pulse.due):
         document["due"] = None
     return document

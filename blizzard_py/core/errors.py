@@ -35,16 +35,22 @@ from typing import ClassVar
 
 
 class BlizzardError(Exception):
-    """Base class: everything below it is reported in one line, without a trace."""
+    """Base class: everything below it is reported in one line, without a trace.
+
+    ``remedy`` is what an operator can do about any error of the class. It is empty where
+    that is in each error's text, or where the error passes by itself.
+    """
 
     retryable: ClassVar[bool] = False
     exit_code: ClassVar[int] = 1
+    remedy: ClassVar[str] = ""
 
 
 class ConfigError(BlizzardError):
     """The configuration cannot be used. ``problems`` holds every finding, one line each."""
 
     exit_code = 2
+    remedy = "Correct the configuration; `validate` tells every problem."
 
     def __init__(self, source: str, problems: Sequence[str]) -> None:
         self.source = source
@@ -63,11 +69,14 @@ class StateError(BlizzardError):
     Never answered by starting fresh: that would ingest everything again.
     """
 
+    remedy = "Nothing was touched. Mend what the message names, then restart the daemon."
+
 
 class FencedError(BlizzardError):
     """Another daemon writes this state now; this one must not touch it any more."""
 
     exit_code = 3
+    remedy = "Another daemon has taken this over; this one ends. Stop one of the two."
 
 
 class ColdStartRefused(BlizzardError):
@@ -79,9 +88,15 @@ class ColdStartRefused(BlizzardError):
 class OrderError(BlizzardError):
     """File names do not sort in time, so a watermark would skip files; nothing was passed."""
 
+    remedy = (
+        "Rename the files so that names sort in time, or set order_guard or use_watermark: false."
+    )
+
 
 class PipelineStopped(BlizzardError):
     """The pipeline met more failing files or records than ``error_handling`` allows."""
+
+    remedy = "Mend or remove the files, or raise error_handling.max_failures; restart."
 
 
 class SchemaConflict(BlizzardError):
@@ -98,6 +113,7 @@ class EngineError(BlizzardError):
     """The ingest job failed as a whole; no output of it counts."""
 
     retryable = True
+    remedy = "The Spark job failed; its errors are in the log. It is tried again."
 
 
 class Cancelled(BlizzardError):
@@ -108,6 +124,7 @@ class CommitError(BlizzardError):
     """A Delta commit did not land, and that is known for sure."""
 
     retryable = True
+    remedy = "The commit is planned anew from the log and tried again."
 
 
 class StorageError(BlizzardError):
@@ -117,9 +134,13 @@ class StorageError(BlizzardError):
 class NotFound(StorageError):
     """The object, the directory or the bucket does not exist."""
 
+    remedy = "Check the URI and that the bucket is there; it is tried again."
+
 
 class AccessDenied(StorageError):
     """Credentials are missing, wrong or do not allow the request."""
+
+    remedy = "Check credentials and permissions; it is tried again."
 
 
 class UnreadableName(StorageError):
@@ -138,6 +159,7 @@ class Unavailable(StorageError):
     """The store did not answer properly; the same request may succeed later."""
 
     retryable = True
+    remedy = "The store does not answer as it should; it is tried again."
 
 
 class Unfinished(Unavailable):
@@ -146,6 +168,8 @@ class Unfinished(Unavailable):
     Whoever polls for ever goes on as after any poll that found nothing; who was told to
     work until all is done waits that long.
     """
+
+    remedy = ""
 
     def __init__(self, message: str, wait_secs: float) -> None:
         self.wait_secs = wait_secs

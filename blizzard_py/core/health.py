@@ -30,6 +30,7 @@ FAILURES_TO_UNREADY = 3
 
 # Kinds of errors that restarting does not mend and that end a loop for good.
 CRASH = "crash"
+CRASH_REMEDY = "This is a bug: the trace is in the log under worker_crashed. Restart the daemon."
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,8 @@ class Pulse:
     """One loop's signs of life. Times in epoch seconds.
 
     ``since`` is the last sign, ``due`` when the next is due. ``error`` is what the last
-    cycle failed with and ``kind`` its class, both empty if it did not; ``failures``
-    counts cycles that failed in a row. ``polls`` counts those that succeeded.
+    cycle failed with, ``kind`` its class and ``remedy`` what to do about it, all empty if it
+    did not; ``failures`` counts cycles that failed in a row. ``polls`` counts those that succeeded.
     """
 
     target: str
@@ -49,6 +50,7 @@ class Pulse:
     failures: int = 0
     error: str = ""
     kind: str = ""
+    remedy: str = ""
     exit_code: int | None = None
 
 

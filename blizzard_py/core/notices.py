@@ -6,30 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from blizzard_py.core.health import CRASH, FAILURES_TO_UNREADY, Pulse
+from blizzard_py.core.health import FAILURES_TO_UNREADY, Pulse
 
 Level = Literal["ok", "warn", "bad"]
 
 # A file that waits longer is worth a look, unless a cold start works off old ones.
 LAG_WARN_SECS = 3600.0
 LETTERS_WARN_SECS = 3600.0
-
-# By class of error: what to do. What is not here passes by itself or says it in its text.
-_REMEDIES = {
-    "FencedError": "Another daemon has taken this over; this one ends. Stop one of the two.",
-    "StateError": "Nothing was touched. Mend what the message names, then restart the daemon.",
-    "OrderError": "Rename the files so that names sort in time, or set order_guard or"
-    " use_watermark: false.",
-    "PipelineStopped": "Mend or remove the files, or raise error_handling.max_failures; restart.",
-    "ConfigError": "Correct the configuration; `validate` tells every problem.",
-    "AccessDenied": "Check credentials and permissions; it is tried again.",
-    "NotFound": "Check the URI and that the bucket is there; it is tried again.",
-    "Unavailable": "The store does not answer as it should; it is tried again.",
-    "EngineError": "The Spark job failed; its errors are in the log. It is tried again.",
-    "CommitError": "The commit is planned anew from the log and tried again.",
-    "CommitConflict": "Another writer was faster; the commit is planned anew and tried again.",
-    CRASH: "This is a bug: the trace is in the log under worker_crashed. Restart the daemon.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +29,15 @@ def notices(
 ) -> list[Notice]:
     """The notices of one target; ``silent`` says why it counts as not alive, if it does."""
     found: list[Notice] = []
-    remedy = _REMEDIES.get(pulse.kind, "")
     if pulse.phase == "ended" and pulse.error:
-        found.append(Notice("bad", f"ended: {pulse.kind}: {pulse.error}", remedy))
+        found.append(Notice("bad", f"ended: {pulse.kind}: {pulse.error}", pulse.remedy))
     elif silent:
         found.append(Notice("bad", silent, "The liveness probe restarts it; nothing is lost."))
     if pulse.phase != "ended" and pulse.error:
         level: Level = "bad" if pulse.failures >= FAILURES_TO_UNREADY else "warn"
         times = "time" if pulse.failures == 1 else "times"
         found.append(
-            Notice(level, f"failed {pulse.failures} {times} in a row: {pulse.error}", remedy)
+            Notice(level, f"failed {pulse.failures} {times} in a row: {pulse.error}", pulse.remedy)
         )
     if lag_secs > LAG_WARN_SECS:
         found.append(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import closing
 
 from blizzard_py.core.config import SourceCompression
 from blizzard_py.core.storage import Storage
-from blizzard_py.kernels.decompress import codec_of, decompressed
+from blizzard_py.kernels.decompress import opened
 from blizzard_py.kernels.framing import MAX_LINE_BYTES
-from blizzard_py.kernels.source import SourceStream
 from blizzard_py.settings import JobFile
 
 
@@ -27,8 +25,8 @@ def read_lines(
     left = sorted(set(wanted))
     number = 1  # of the line that the next byte is of
     parts: list[bytes] = []
-    with closing(SourceStream(storage, JobFile(path, size))) as stream:
-        for block in decompressed(stream, codec_of(path, compression)):
+    with opened(storage, JobFile(path, size), compression) as blocks:
+        for block in blocks:
             start = 0
             newlines = block.count(b"\n")
             if left and number + newlines < left[0]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 
 from blizzard_py.core.config import SourceCompression
 from blizzard_py.core.errors import Unavailable
 from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
-from blizzard_py.kernels.decompress import codec_of, decompressed
+from blizzard_py.kernels.decompress import opened
 from blizzard_py.kernels.failure import FileFailed
-from blizzard_py.kernels.source import SourceStream
 from blizzard_py.settings import JobFile
 
 _BOM = b"\xef\xbb\xbf"
@@ -41,8 +39,8 @@ def first_lines(
     data = bytearray()
     whole = False
     try:
-        with closing(SourceStream(storage, JobFile(file.path, file.size))) as stream:
-            for block in decompressed(stream, codec_of(file.path, compression)):
+        with opened(storage, JobFile(file.path, file.size), compression) as blocks:
+            for block in blocks:
                 data += block
                 if len(data) > limit:
                     break

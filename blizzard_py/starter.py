@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -21,9 +20,8 @@ from blizzard_py.core.model import Entry
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import is_hidden
 from blizzard_py.discovery import accepts
-from blizzard_py.kernels.decompress import codec_of, decompressed
+from blizzard_py.kernels.decompress import opened
 from blizzard_py.kernels.failure import FileFailed
-from blizzard_py.kernels.source import SourceStream
 from blizzard_py.settings import JobFile
 
 SAMPLE_BYTES = 1 << 20
@@ -57,8 +55,7 @@ def sample(storage: Storage) -> Sample:
     if found is None:
         return Sample(problem=f"{storage.uri} holds no NDJSON file yet")
     try:
-        with closing(SourceStream(storage, JobFile(found.path, found.size))) as stream:
-            blocks = decompressed(stream, codec_of(found.path, "auto"))
+        with opened(storage, JobFile(found.path, found.size), "auto") as blocks:
             head = next(blocks, b"")[:SAMPLE_BYTES]
         lines = head if len(head) < SAMPLE_BYTES else head[: head.rfind(b"\n") + 1]
         table = arrow_json.read_json(

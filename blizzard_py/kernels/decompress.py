@@ -8,14 +8,17 @@ short would otherwise lose rows in silence.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Literal
 
 import pyarrow as pa
 from isal import igzip_lib
 
 from blizzard_py.core.config import SourceCompression
+from blizzard_py.core.storage import Storage
 from blizzard_py.kernels.failure import FileFailed
 from blizzard_py.kernels.source import SourceStream
+from blizzard_py.settings import JobFile
 
 Codec = Literal["gzip", "zstd", "none"]
 
@@ -30,6 +33,18 @@ def codec_of(path: str, compression: SourceCompression) -> Codec:
     if path.endswith(".gz"):
         return "gzip"
     return "zstd" if path.endswith(".zst") else "none"
+
+
+@contextmanager
+def opened(
+    storage: Storage, file: JobFile, compression: SourceCompression
+) -> Iterator[Iterator[bytes]]:
+    """The blocks of a file, as `decompressed` gives them; its stream is closed in the end.
+
+    Raises `FileFailed`, here and while they are read.
+    """
+    with closing(SourceStream(storage, file)) as stream:
+        yield decompressed(stream, codec_of(file.path, compression))
 
 
 def decompressed(stream: SourceStream, codec: Codec) -> Iterator[bytes]:

@@ -8,7 +8,6 @@ guilty.
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -17,11 +16,10 @@ import pyarrow as pa
 from blizzard_py.core.config import SourceCompression
 from blizzard_py.core.stores import open_storage
 from blizzard_py.kernels.columns import RecordSchema
-from blizzard_py.kernels.decompress import codec_of, decompressed
+from blizzard_py.kernels.decompress import opened
 from blizzard_py.kernels.failure import FileFailed
 from blizzard_py.kernels.nursery import Died, Nursery
 from blizzard_py.kernels.parse import BadLine, BadRecord, LineParser, Parsed
-from blizzard_py.kernels.source import SourceStream
 from blizzard_py.settings import JobFile, Place
 
 # A line of some ten thousand is found in about fifteen; a file with more of them is given up.
@@ -98,8 +96,8 @@ def _parse(schema: RecordSchema, chunk: bytes, *, tolerant: bool) -> Parsed:
 def _read_through(source: Place, file: JobFile, compression: SourceCompression) -> None:
     storage = open_storage(source.uri, dict(source.options))
     try:
-        with closing(SourceStream(storage, file)) as stream:
-            for _ in decompressed(stream, codec_of(file.path, compression)):
+        with opened(storage, file, compression) as blocks:
+            for _ in blocks:
                 pass
     except FileFailed:
         return  # the task will find the same and say so

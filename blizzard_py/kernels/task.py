@@ -31,7 +31,7 @@ from blizzard_py.core.storage import Storage, join
 from blizzard_py.kernels.ahead import ahead
 from blizzard_py.kernels.columns import RecordSchema
 from blizzard_py.kernels.content import Content
-from blizzard_py.kernels.decompress import codec_of, decompressed
+from blizzard_py.kernels.decompress import opened
 from blizzard_py.kernels.failure import FileFailed
 from blizzard_py.kernels.framing import Chunk, LongLine, framed
 from blizzard_py.kernels.isolate import IsolatedParser, check_readable
@@ -43,7 +43,6 @@ from blizzard_py.kernels.parse import BadLine, BadRecord, LineParser, Parsed
 from blizzard_py.kernels.partition import Places, Unplaceable, place_rows, without_moved
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.shares import Share, shares
-from blizzard_py.kernels.source import SourceStream
 from blizzard_py.kernels.write import OutputNames, OutputSet
 from blizzard_py.settings import IngestJob, IngestSettings, JobFile
 
@@ -184,9 +183,8 @@ class _Run:
         settings = self._task.settings
         if self._attempt > 1:
             check_readable(self._nursery, settings.source, content.file, settings.compression)
-        with closing(SourceStream(self._source, content.file)) as stream:
-            codec = codec_of(content.file.path, settings.compression)
-            chunks = framed(content.counted(decompressed(stream, codec)))
+        with opened(self._source, content.file, settings.compression) as blocks:
+            chunks = framed(content.counted(blocks))
             first = next(chunks, Chunk(b"", 0))
             if content.ended and isinstance(first, Chunk) and len(first.data) <= SMALL_FILE_BYTES:
                 self._group.append((content, first))

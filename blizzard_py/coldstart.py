@@ -15,22 +15,21 @@ from collections.abc import Iterator
 
 from blizzard_py.core import checkpoint
 from blizzard_py.core.errors import ColdStartRefused
-from blizzard_py.core.storage import Storage, join
+from blizzard_py.core.storage import Storage
 from blizzard_py.journal import Journal
 from blizzard_py.parts import Parts
 from blizzard_py.siblings import checkpoints, is_backfill
 from blizzard_py.state import (
     MOVED_DOCUMENT,
     MOVED_TO,
-    STATE_FOLDER,
     checkpoint_path,
     state_from_json,
 )
+from blizzard_py.statepaths import StatePaths
 from blizzard_py.tablelog import commits, listed, read_each
 
 # So many of the table's newest commits are looked at.
 COMMITS = 100
-_SEGMENT_FOLDERS = ("processed", "ledger")
 
 _LIVE = (
     "Bring the checkpoint back, make it again with `blizzard checkpoint rebuild`, take over the"
@@ -73,8 +72,8 @@ def _traces(parts: Parts, sink: Storage) -> Iterator[str]:
     """What earlier work has left, the surest first."""
     for batch in Journal(sink, parts.id).batches():
         yield f"the journal has batch {batch} of it"
-    for kind in _SEGMENT_FOLDERS:
-        folder = join(STATE_FOLDER, f"{parts.id}_{kind}")
+    paths = StatePaths(parts.id)
+    for folder in (paths.ledger, paths.processed):
         for entry in listed(sink, f"{folder}/", f"{folder}0"):
             yield f"{entry.path} holds names that were done"
     if parts.suffix:

@@ -39,9 +39,9 @@ from blizzard_py.core.decode import decoded
 from blizzard_py.core.errors import NotFound
 from blizzard_py.core.model import Entry, FinishedFile, Outcome, StagedLetters
 from blizzard_py.core.storage import Storage, join
-from blizzard_py.state import STATE_FOLDER, Batch, PlannedOutput
+from blizzard_py.state import Batch, PlannedOutput
+from blizzard_py.statepaths import StatePaths
 
-JOURNAL_FOLDER = f"{STATE_FOLDER}/journal"
 KEPT_SECS = 30 * 86_400
 
 # Objects that are read and held at the same time.
@@ -115,7 +115,7 @@ class Journal:
 
     def __init__(self, storage: Storage, source_id: str, concurrency: int = 8) -> None:
         self._storage = storage
-        self._folder = join(JOURNAL_FOLDER, source_id)
+        self._folder = StatePaths(source_id).journal
         self._concurrency = concurrency
 
     def write(self, batch: Batch) -> None:

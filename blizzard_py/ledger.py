@@ -30,7 +30,7 @@ from blizzard_py.core.storage import Storage
 from blizzard_py.journal import Journal, Record
 from blizzard_py.processed import TAIL, Digests, Segment, digests_of
 from blizzard_py.settrack import SetTracker
-from blizzard_py.state import STATE_FOLDER
+from blizzard_py.statepaths import StatePaths
 
 Settled = Literal["rows", "none", "noted"]
 
@@ -48,7 +48,7 @@ class Ledger:
 
     def __init__(self, storage: Storage, source_id: str, concurrency: int = 8) -> None:
         self._journal = Journal(storage, source_id, concurrency)
-        self._set = SetTracker(storage, f"{STATE_FOLDER}/{source_id}_ledger")
+        self._set = SetTracker(storage, StatePaths(source_id).ledger)
         self._beside: set[str] = set()
         self._since = 0.0
 

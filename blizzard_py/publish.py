@@ -33,11 +33,11 @@ from typing import TypeVar
 
 from blizzard_py.core.errors import NotFound
 from blizzard_py.core.storage import Storage, join
-from blizzard_py.state import STATE_FOLDER, PlannedOutput
+from blizzard_py.state import PlannedOutput
+from blizzard_py.statepaths import StatePaths
 
 T = TypeVar("T")
 
-STAGING_FOLDER = f"{STATE_FOLDER}/staging"
 _EPOCH = re.compile(r"\d{8}")
 # Version 7 and the variant of RFC 9562, and the bits behind the version: a counter.
 _SHAPE = 7 << 76 | 2 << 62
@@ -46,12 +46,12 @@ _COUNTER_BITS = 12
 
 def staging_of(source_id: str, epoch: int, batch: str) -> str:
     """Where a batch is staged in an epoch of its source's checkpoint."""
-    return join(STAGING_FOLDER, source_id, f"{epoch:08d}", batch)
+    return join(StatePaths(source_id).staging, f"{epoch:08d}", batch)
 
 
 def clear_older(storage: Storage, source_id: str, epoch: int) -> None:
     """Remove what was staged in epochs before this one."""
-    root = join(STAGING_FOLDER, source_id)
+    root = StatePaths(source_id).staging
     older: dict[str, None] = {}
     try:
         for page in storage.list_range(f"{root}/", f"{root}0"):  # "0" follows "/"

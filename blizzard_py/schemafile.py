@@ -35,7 +35,7 @@ from blizzard_py.inference import Inference, Inferred, Rules
 from blizzard_py.sampling import chosen, first_lines
 from blizzard_py.schema import field_document, field_spec
 from blizzard_py.settings import FieldSpec
-from blizzard_py.state import STATE_FOLDER
+from blizzard_py.statepaths import STATE_FOLDER
 
 _REMEDY = "restore the file, or delete it to infer the schema anew"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from blizzard_py.core.conflicts import RESERVED
 from blizzard_py.core.errors import NotFound
 from blizzard_py.core.storage import Storage
-from blizzard_py.state import CHECKPOINT_ENDING, STATE_FOLDER
+from blizzard_py.statepaths import STATE_FOLDER, StatePaths
 
 # Between a source's name and the range in the name of a backfill's state.
 BACKFILL = RESERVED
@@ -48,10 +48,10 @@ def checkpoints(sink: Storage, prefix: str = "") -> tuple[str, ...]:
     stem = f"{STATE_FOLDER}/{prefix}"
     try:
         return tuple(
-            entry.path.removeprefix(f"{STATE_FOLDER}/").removesuffix(CHECKPOINT_ENDING)
+            paths.id
             for page in sink.list_range(stem, f"{stem}\U0010ffff")
             for entry in page.entries
-            if entry.path.endswith(CHECKPOINT_ENDING) and entry.path.count("/") == 1
+            if (paths := StatePaths.of_checkpoint(entry.path)) is not None
         )
     except NotFound:  # a local table that nothing was written to yet
         return ()

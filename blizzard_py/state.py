@@ -46,12 +46,10 @@ from blizzard_py.core.model import Entry, FinishedFile, StagedLetters
 from blizzard_py.core.watermark import Progress
 from blizzard_py.lateness import Lateness
 from blizzard_py.processed import Segment, SegmentDocument, segments_of, segments_to_json
+from blizzard_py.statepaths import StatePaths
 
 Phase = Literal["running", "publishing"]
 
-# The folder of the table that all of Blizzard's own files are in.
-STATE_FOLDER = "_blizzard"
-CHECKPOINT_ENDING = "_checkpoint.json"
 # The folder of a source's dead letters where a replay puts what it has dealt with.
 REPLAYED_FOLDER = "replayed"
 
@@ -221,7 +219,7 @@ def under_way(state: SourceState) -> Iterable[str]:
 
 def checkpoint_path(source_id: str) -> str:
     """Where a source's checkpoint is, relative to the table."""
-    return f"{STATE_FOLDER}/{source_id}{CHECKPOINT_ENDING}"
+    return StatePaths(source_id).checkpoint
 
 
 def state_to_json(state: SourceState, now: float) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from blizzard_py.journal import Journal, Record
 from blizzard_py.ledger import Ledger
 from blizzard_py.processed import Segment
 from blizzard_py.settrack import SetTracker
-from blizzard_py.state import STATE_FOLDER, SourceState, checkpoint_path, state_from_json
+from blizzard_py.state import SourceState, checkpoint_path, state_from_json
+from blizzard_py.statepaths import StatePaths
 
 # A segment that is gone was replaced since the checkpoint was read: so often it is read again.
 _LOOKS = 5
@@ -64,7 +65,7 @@ def read_names(sink: Storage, source_id: str) -> SetTracker:
     Its owner may put segments together while we read. Only where the checkpoint still lists
     one that is gone, it is lost. Raises `StateError`, `StorageError`.
     """
-    folder = f"{STATE_FOLDER}/{source_id}_processed"
+    folder = StatePaths(source_id).processed
     segments = _processed(sink, source_id)
     for _ in range(_LOOKS):
         tracker = SetTracker(sink, folder)

@@ -29,7 +29,7 @@ from blizzard_py.settings import (
     SortKey,
 )
 from blizzard_py.sources.files.opening import open_files
-from blizzard_py.state import STATE_FOLDER
+from blizzard_py.statepaths import STATE_FOLDER
 
 DLQ_FOLDER = join(STATE_FOLDER, "dlq")
 

@@ -35,7 +35,7 @@ from blizzard_py.replay import (
     run,
 )
 from blizzard_py.settings import IngestJob
-from blizzard_py.state import CHECKPOINT_ENDING
+from blizzard_py.statepaths import StatePaths
 from tests.memory_store import Died, Dying, MemoryStorage
 from tests.pipeline_world import LineEngine, World
 
@@ -639,7 +639,7 @@ def test_a_large_object_is_taken_in_parts_and_the_queue_stays_small(
     queued: list[int] = []
 
     def after(_op: str, path: str) -> None:
-        if path.endswith(CHECKPOINT_ENDING):
+        if StatePaths.of_checkpoint(path) is not None:
             queued.append(len(json.loads(world.sink.objects[path][0]).get("queue", [])))
 
     world.sink.after_mutation = after

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from blizzard_py.core.errors import StateError
-from blizzard_py.journal import JOURNAL_FOLDER, Journal
+from blizzard_py.journal import Journal
 from blizzard_py.state import SourceState, state_from_json, state_to_json
+from blizzard_py.statepaths import JOURNAL_FOLDER
 from penguin_py.memory import NOTHING_SEEN, committed, mirror_from_json, mirror_to_json
 from tests.memory_store import MemoryStorage
 

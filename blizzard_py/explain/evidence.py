@@ -16,9 +16,10 @@ from blizzard_py.core.checkpoint import parsed
 from blizzard_py.core.decode import decoded
 from blizzard_py.core.errors import NotFound, StateError
 from blizzard_py.core.storage import Storage, join
-from blizzard_py.journal import JOURNAL_FOLDER, REMEDY, BatchDocument, first_name, latest
+from blizzard_py.journal import REMEDY, BatchDocument, first_name, latest
 from blizzard_py.letters import original_of, put_away, stem_of
 from blizzard_py.sources.protocol import LEFT_STAGE
+from blizzard_py.statepaths import StatePaths
 from blizzard_py.tablelog import listed, read_each
 
 _LATE = re.compile(r"late-(\d+)\.ndjson")
@@ -61,7 +62,7 @@ class _LetterDocument:
 
 def journal_start(sink: Storage, source_id: str) -> float | None:
     """When the oldest batch of the journal began (epoch seconds), None without a journal."""
-    folder = join(JOURNAL_FOLDER, source_id)
+    folder = StatePaths(source_id).journal
     for entry in listed(sink, f"{folder}/", f"{folder}0"):
         if entry.path.endswith(".json"):
             return _begun(entry.path)
@@ -134,7 +135,7 @@ def records_replayed(sink: Storage, source_id: str, path: str, concurrency: int)
 def _journal(
     sink: Storage, source_id: str, since: float, until: float | None, concurrency: int
 ) -> Iterator[BatchDocument]:
-    folder = join(JOURNAL_FOLDER, source_id)
+    folder = StatePaths(source_id).journal
     end = f"{folder}0" if until is None else join(folder, first_name(until))
     start = join(folder, first_name(since)) if since > 0 else f"{folder}/"
     names = (entry.path for _, entry in latest(listed(sink, start, end)))

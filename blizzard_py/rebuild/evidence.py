@@ -12,17 +12,15 @@ from dataclasses import dataclass
 from blizzard_py import processed
 from blizzard_py.core import checkpoint
 from blizzard_py.core.model import Entry
-from blizzard_py.core.storage import Storage, join
-from blizzard_py.journal import JOURNAL_FOLDER, KEPT_SECS, Ingested, Journal, Record, first_name
+from blizzard_py.core.storage import Storage
+from blizzard_py.journal import KEPT_SECS, Ingested, Journal, Record, first_name
 from blizzard_py.ledger import Ledger
 from blizzard_py.letters import put_away
 from blizzard_py.parts import Parts
 from blizzard_py.processed import Segment
-from blizzard_py.publish import STAGING_FOLDER
 from blizzard_py.rebuild.decide import Place
 from blizzard_py.siblings import siblings_of
 from blizzard_py.state import (
-    STATE_FOLDER,
     Batch,
     PlannedOutput,
     SourceState,
@@ -31,6 +29,7 @@ from blizzard_py.state import (
     under_way,
 )
 from blizzard_py.statefile import read_ledger
+from blizzard_py.statepaths import JOURNAL_FOLDER, StatePaths
 from blizzard_py.tablelog import added, commits, delta_versions, listed, read_each
 
 # Without a checkpoint to say which, the last two batches may not be finished.
@@ -66,12 +65,12 @@ class Evidence:
         self._journal = Journal(self._sink, parts.id, parts.concurrency)
         self._written = dict(self._journal.written())
         self.batches = sorted(self._written)
+        paths = StatePaths(parts.id)
         self._found = [
-            processed.found(self._sink, folder)
-            for folder in (f"{STATE_FOLDER}/{parts.id}_ledger", self.set_folder_of(parts.id))
+            processed.found(self._sink, folder) for folder in (paths.ledger, paths.processed)
         ]
         self.segments, self.set_segments = map(self._counting, self._found)
-        self._set = processed.load(self._sink, self.set_folder_of(parts.id), self.set_segments)
+        self._set = processed.load(self._sink, paths.processed, self.set_segments)
         self.ledger = Ledger(self._sink, parts.id, parts.concurrency)
         self.ledger.load(self.segments)
         self.ledger.look()
@@ -95,11 +94,6 @@ class Evidence:
         """Whether a batch is not one from before a start over, of which nothing is left."""
         settled = record.settled
         return not self._anew_ts or not settled or len(self.unsettled(settled)) < len(settled)
-
-    @staticmethod
-    def set_folder_of(source_id: str) -> str:
-        """Where the set of a source without watermark is."""
-        return f"{STATE_FOLDER}/{source_id}_processed"
 
     def unsettled(self, paths: Sequence[str]) -> list[str]:
         """Those of the paths that the source itself has not settled."""
@@ -140,16 +134,18 @@ class Evidence:
 
         It is past by as much as the source has rested, but no machine's clock had a part in it.
         """
-        kept = self._sink.stat(checkpoint_path(self._parts.id))
+        paths = StatePaths(self._parts.id)
+        kept = self._sink.stat(paths.checkpoint)
         times = [
-            entry.modified for kind in ("ledger", "processed") for entry in self._segments(kind)
+            entry.modified
+            for folder in (paths.ledger, paths.processed)
+            for entry in self._below(folder)
         ]
         times += [*self._written.values(), *([] if kept is None else [kept.modified])]
         return max(times, default=None)
 
-    def _segments(self, kind: str) -> Iterator[Entry]:
-        folder = f"{STATE_FOLDER}/{self._parts.id}_{kind}"
-        yield from listed(self._sink, f"{folder}/", f"{folder}0")
+    def _below(self, folder: str) -> Iterator[Entry]:
+        return listed(self._sink, f"{folder}/", f"{folder}0")
 
     # -- batches that may not be finished ----------------------------------------
 
@@ -195,7 +191,7 @@ class Evidence:
 
     def _staged_paths(self) -> Iterator[str]:
         """Everything staged of the source, below ``{epoch}/{batch}/``."""
-        root = join(STAGING_FOLDER, self._parts.id)
+        root = StatePaths(self._parts.id).staging
         for entry in listed(self._sink, f"{root}/", f"{root}0"):
             yield entry.path[len(root) + 1 :]
 
@@ -267,7 +263,10 @@ class Evidence:
 
     def _newest_segment(self) -> float | None:
         """The store's time of the last segment of the ledger; no machine's clock is asked."""
-        return max((entry.modified for entry in self._segments("ledger")), default=None)
+        return max(
+            (entry.modified for entry in self._below(StatePaths(self._parts.id).ledger)),
+            default=None,
+        )
 
     def _unknown_outputs(self, committed: set[str], since: str) -> Iterator[Doubt]:
         """Outputs that nobody has committed yet and that no journal of the table names."""

@@ -37,6 +37,7 @@ from blizzard_py.state import (
     state_from_json,
     state_to_json,
 )
+from blizzard_py.statepaths import StatePaths
 from blizzard_py.sweep import grace_of
 
 
@@ -168,7 +169,7 @@ class Rebuild:
         state = rebuilt.state
         if state.processed is None:
             return state
-        folder = Evidence.set_folder_of(self._parts.id)
+        folder = StatePaths(self._parts.id).processed
         names = processed.load(self._sink, folder, state.processed)
         change = names.adding(rebuilt.settled)
         if change is not None:

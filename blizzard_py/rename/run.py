@@ -9,11 +9,9 @@ from typing import Any
 from blizzard_py.core import checkpoint
 from blizzard_py.core.errors import BlizzardError, FencedError, NotFound
 from blizzard_py.core.fence import FencedFile, writer_of
-from blizzard_py.core.storage import join
 from blizzard_py.core.stores import normalize_uri
-from blizzard_py.journal import JOURNAL_FOLDER, Journal
+from blizzard_py.journal import Journal
 from blizzard_py.parts import Parts
-from blizzard_py.publish import STAGING_FOLDER
 from blizzard_py.rename.copies import copy_folder, copy_letters, count_below
 from blizzard_py.rename.documents import (
     buried_epoch,
@@ -28,14 +26,13 @@ from blizzard_py.siblings import RECORDS_SUFFIX, checkpoints, siblings_of
 from blizzard_py.state import (
     MOVED_DOCUMENT,
     MOVED_TO,
-    STATE_FOLDER,
     Identity,
     SourceState,
     checkpoint_path,
     state_from_json,
 )
+from blizzard_py.statepaths import StatePaths
 
-_SEGMENTS = ("ledger", "processed")
 # Files that a refusal names.
 _EXAMPLES = 3
 
@@ -124,7 +121,7 @@ class Rename:
                 self._create(self._new + old[len(self._old) :], held, old)
             self._create(self._new, without_batches(document), self._old)
         self._check_ours()
-        self._sink.delete_tree(join(STAGING_FOLDER, self._old))
+        self._sink.delete_tree(StatePaths(self._old).staging)
         for old in (*runs, self._old):
             self._let_go(old)
 
@@ -149,18 +146,13 @@ class Rename:
         """Step 2."""
         width = self._parts.concurrency
         for old in ids:
-            new = self._new + old[len(self._old) :]
-            copy_folder(self._sink, join(JOURNAL_FOLDER, old), join(JOURNAL_FOLDER, new), width)
-            for kind in _SEGMENTS:
-                copy_folder(
-                    self._sink,
-                    f"{STATE_FOLDER}/{old}_{kind}",
-                    f"{STATE_FOLDER}/{new}_{kind}",
-                    width,
-                )
-        records, ours = self._records_of(self._old), self._records_of(self._new)
-        copy_folder(self._dlq, records, ours, width)
-        heads = [*self._heads(plan), (f"{self._dlq.uri}/{records}/", f"{self._dlq.uri}/{ours}/")]
+            at, to = StatePaths(old), StatePaths(self._new + old[len(self._old) :])
+            copy_folder(self._sink, at.journal, to.journal, width)
+            copy_folder(self._sink, at.ledger, to.ledger, width)
+            copy_folder(self._sink, at.processed, to.processed, width)
+        before, after = self._records_of(self._old), self._records_of(self._new)
+        copy_folder(self._dlq, before, after, width)
+        heads = [*self._heads(plan), (f"{self._dlq.uri}/{before}/", f"{self._dlq.uri}/{after}/")]
         copy_letters(self._dlq, self._old, self._new, heads)
         self._copy_schema(state.source)
 
@@ -281,7 +273,7 @@ class Rename:
             source.get("uri"),
             self._parts.stores.source.uri,
             runs,
-            sum(count_below(self._sink, join(JOURNAL_FOLDER, i)) for i in (self._old, *runs)),
+            sum(count_below(self._sink, StatePaths(i).journal) for i in (self._old, *runs)),
             count_below(self._dlq, self._old),
             begun,
             over,

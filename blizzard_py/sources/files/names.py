@@ -16,8 +16,9 @@ from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.files.story import BesideSet
 from blizzard_py.sources.protocol import Backlog, Upkeep
 from blizzard_py.sources.story import Standing
-from blizzard_py.state import STATE_FOLDER, Batch, SourceState
+from blizzard_py.state import Batch, SourceState
 from blizzard_py.statefile import read_names
+from blizzard_py.statepaths import StatePaths
 
 
 class SetFiles(FileSource):
@@ -25,7 +26,7 @@ class SetFiles(FileSource):
 
     def __init__(self, parts: Parts, upkeep: Upkeep, scope: Scope | None = None) -> None:
         super().__init__(parts, upkeep, scope)
-        self._tracker = SetTracker(parts.stores.sink, f"{STATE_FOLDER}/{parts.id}_processed")
+        self._tracker = SetTracker(parts.stores.sink, StatePaths(parts.id).processed)
         # Whoever owns the state has the set in step with it.
         self._owns = False
         self._listed: Digests | None = None

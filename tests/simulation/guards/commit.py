@@ -18,6 +18,7 @@ from blizzard_py.core.fence import FencedFile, Writer
 from blizzard_py.core.storage import join
 from blizzard_py.sources.files import marks
 from blizzard_py.state import PlannedOutput
+from blizzard_py.statepaths import StatePaths
 from tests.simulation.guards.registry import guard, nothing
 from tests.simulation.world import World
 
@@ -63,7 +64,7 @@ def take_over_writes(_world: World) -> Iterator[None]:
 @guard("what is staged has no epoch in its path, so a start clears what others stage")
 def epochs_in_staging(_world: World) -> Iterator[None]:
     def staging_of(source_id: str, _epoch: int, name: str) -> str:
-        return join(publish.STAGING_FOLDER, source_id, "00000000", name)
+        return join(StatePaths(source_id).staging, "00000000", name)
 
     with (
         mock.patch.object(batch, "staging_of", staging_of),

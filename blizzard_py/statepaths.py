@@ -1,0 +1,50 @@
+"""Where the state of a run is, relative to the table: its names, composed and taken apart. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# The folder of the table that all of Blizzard's own files are in.
+STATE_FOLDER = "_blizzard"
+JOURNAL_FOLDER = f"{STATE_FOLDER}/journal"
+STAGING_FOLDER = f"{STATE_FOLDER}/staging"
+
+_CHECKPOINT = "_checkpoint.json"
+
+
+@dataclass(frozen=True, slots=True)
+class StatePaths:
+    """The places of one run's state. ``id`` is that of a source, or of its backfill or replay."""
+
+    id: str
+
+    @classmethod
+    def of_checkpoint(cls, path: str) -> StatePaths | None:
+        """The places beside the checkpoint at ``path``; None if that is none."""
+        found = cls(path.removeprefix(f"{STATE_FOLDER}/").removesuffix(_CHECKPOINT))
+        return found if found.checkpoint == path and "/" not in found.id else None
+
+    @property
+    def checkpoint(self) -> str:
+        """The state file."""
+        return f"{STATE_FOLDER}/{self.id}{_CHECKPOINT}"
+
+    @property
+    def ledger(self) -> str:
+        """The folder of the segments that the journal is folded into."""
+        return f"{STATE_FOLDER}/{self.id}_ledger"
+
+    @property
+    def processed(self) -> str:
+        """The folder of the set of names done, for a source without a watermark."""
+        return f"{STATE_FOLDER}/{self.id}_processed"
+
+    @property
+    def journal(self) -> str:
+        """The folder of the journal."""
+        return f"{JOURNAL_FOLDER}/{self.id}"
+
+    @property
+    def staging(self) -> str:
+        """The folder of what is not published yet."""
+        return f"{STAGING_FOLDER}/{self.id}"

@@ -14,6 +14,7 @@ out of what the live daemon has done or will do:
   (`blizzard_py.outofturn`);
 * a file that the live daemon has settled as a late one is its, ingested or in its
   dead letters; so is one that it has still to do;
+* a source without a watermark is the live daemon's as a whole, and has no ranges;
 * a range that overlaps with another backfill's is refused, unless told to replay.
 
 The same command goes on with what is not finished, and finds nothing to do once it is.
@@ -94,6 +95,12 @@ def check_range(
         raise RangeRefused(
             "the live daemon has not ingested anything yet, and its cold start may take this"
             " range; let it finish a first batch, or give it a partition_filter with lookback"
+        )
+    if live.processed is not None:
+        raise RangeRefused(
+            "this source has no watermark (use_watermark: false) and keeps a set of names, so all"
+            " of it belongs to the live daemon and no range can be replayed; `blizzard checkpoint"
+            " reset` ingests everything again, and single files come again under new names"
         )
     if replay:
         return

@@ -82,6 +82,12 @@ def test_a_range_below_the_live_start_is_free() -> None:
         ),
         (
             Range("date=2024-01-01", "date=2024-01-05"),
+            replace(LIVE, processed=()),
+            [],
+            "no watermark",
+        ),
+        (
+            Range("date=2024-01-01", "date=2024-01-05"),
             LIVE,
             [Range("date=2024-01-05", "date=2024-01-09")],
             "overlaps with the backfill from 'date=2024-01-05'",
@@ -99,6 +105,21 @@ def test_replay_overrides_what_is_done_but_not_a_live_daemon_that_never_began() 
     check_range(Range("a", "z"), LIVE, [Range("a", "b")], replay=True)
     with pytest.raises(RangeRefused):
         check_range(Range("a", "z"), SourceState(), [], replay=True)
+
+
+def test_a_source_without_a_watermark_replays_no_range_rather_than_everything(
+    tmp_path: Path,
+) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.main_source["use_watermark"] = False
+    scenario.write_config()
+    for number in (1, 2):
+        scenario.put_rows(f"date=2024-01-0{number}/1.json.gz", number)
+    scenario.ingest()
+    done = backfill(scenario, "date=2024-01-01", "date=2024-01-01", "--replay")
+    assert (done.exit_code, "no watermark" in done.stderr) == (1, True)
+    scenario.once("penguin")
+    assert scenario.ids() == [1, 2]
 
 
 def test_a_range_survives_its_file_name() -> None:

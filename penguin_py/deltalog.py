@@ -321,11 +321,18 @@ def _entry(path: str, millis: Any, root: str) -> Iterator[Entry]:
 
 
 def _newest_checkpoint(storage: Storage, version: int) -> tuple[int, list[str]] | None:
-    """Version and files of the newest whole checkpoint at or before ``version``."""
-    start = f"{LOG}/"
+    """Version and files of the newest whole checkpoint at or before ``version``.
+
+    ``_last_checkpoint`` may name one that is not read here; an older one does as well.
+    """
     hint = _hint(storage)
+    found = None
     if hint is not None and hint <= version:
-        start = f"{LOG}/{hint:020d}"
+        found = _newest_listed(storage, f"{LOG}/{hint:020d}", version)
+    return found or _newest_listed(storage, f"{LOG}/", version)
+
+
+def _newest_listed(storage: Storage, start: str, version: int) -> tuple[int, list[str]] | None:
     found: dict[int, dict[int, list[str]]] = {}
     for page in storage.list_range(start, f"{LOG}/:"):  # ":" follows "9"
         for entry in page.entries:

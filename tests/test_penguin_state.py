@@ -512,3 +512,21 @@ def test_whoever_dies_between_a_sweep_and_its_stragglers_sweeps_again(world: Wor
     world.run()
     assert numbers(world) == [1, 2]
     assert world.mirror()["chores"]["reconcile"] == int(world.now)
+
+
+def test_a_checkpoint_that_is_not_read_hides_no_older_one(world: World) -> None:
+    """`_last_checkpoint` may name one of version 2, from when the table had that policy."""
+    fill(world, 2)
+    world.delta().create_checkpoint()
+    drop(world, 5)
+    world.run()
+    world.delta().create_checkpoint()
+    log = Path(world.uri, "_delta_log")
+    newest = log / f"{world.delta().version():020d}.checkpoint.parquet"
+    newest.rename(newest.with_suffix(".80a083e8-7026-4e79-81be-64bd76c43a11.parquet"))
+    world.tampered = True
+    entry(world, 0).unlink()
+    drop(world, 9)
+    world.run()
+    assert 9 in numbers(world)
+    assert len(numbers(world)) == 4

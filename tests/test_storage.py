@@ -461,6 +461,21 @@ def test_what_is_no_regular_file_on_a_local_disk_is_no_object(tmp_path: Path) ->
     assert shown == [1, 7]
 
 
+def test_links_that_lead_back_are_not_followed_where_links_are(tmp_path: Path) -> None:
+    """Two of them would be listed as 2⁴⁰ directories."""
+    table, outside = tmp_path / "table", tmp_path / "outside"
+    for folder in (table / "d=1", outside):
+        folder.mkdir(parents=True)
+        (folder / "x").write_bytes(b"x")
+    for name in ("d=1/back", "d=2", "d=3"):
+        (table / name).symlink_to(table)
+    (table / "d=4").symlink_to(outside)
+    for name in ("back", "again"):
+        (outside / name).symlink_to(table)
+    pages = LocalStorage(str(table)).list_range("", None)
+    assert [entry.path for page in pages for entry in page.entries] == ["d=1/x", "d=4/x"]
+
+
 def test_links_to_directories_of_a_local_source_are_not_followed_and_told_once(
     tmp_path: Path,
 ) -> None:

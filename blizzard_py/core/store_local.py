@@ -31,7 +31,8 @@ class LocalStorage:
     """A directory as a `Storage`. The directory is made by the first write.
 
     Without ``follow`` what lies below a directory that is a link is not there: the same
-    file would come under two names, and a loop would never end. The root may be a link.
+    file would come under two names. With it a link that leads back to where it is met is
+    not followed: two of them are 2⁴⁰ directories. The root may be a link.
     """
 
     def __init__(self, root: str, *, follow: bool = True) -> None:
@@ -69,7 +70,7 @@ class LocalStorage:
             if high is not None and key >= high:
                 break
             if path.endswith("/"):
-                if not self._follow and child.is_symlink():
+                if child.is_symlink() and not self._is_followed(folder, path):
                     self._tell(path)
                     continue
                 # All keys below start with `key`: skip them if even those
@@ -95,6 +96,14 @@ class LocalStorage:
         except OSError as error:
             raise _wrapped(self.uri, folder, error) from error
         return sorted(children, key=lambda child: order_key(child[0]))
+
+    def _is_followed(self, folder: str, path: str) -> bool:
+        """Whether to look behind a link; never into a directory that we are in already."""
+        if not self._follow:
+            return False
+        above = ["", *accumulate(folder.split("/")[:-1], "{}/{}".format)]
+        target = os.path.realpath(self._root / path)
+        return all(os.path.realpath(self._root / at) != target for at in above)
 
     def _tell(self, path: str) -> None:
         """Once a process; hidden links are how Kubernetes mounts files, and never data."""

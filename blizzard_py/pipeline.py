@@ -23,8 +23,9 @@ the checkpoint, so an error is handled by the same code as a crash.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from uuid_utils import uuid7
 
@@ -220,19 +221,13 @@ class SourcePipeline(SourceView):
 
     def _recover(self) -> SourceState:
         """The state in storage, with batches that a crash left behind brought to their end."""
-        cold = SourceState(source=self._parts.identity)
-        if self._fresh:
-            # Also for whoever starts next, if we die before we have read the store's clock.
-            cold = replace(cold, anew_ts=self._parts.clock())
         first = not self._file.epoch
-        if not self._fresh and first:
-            check_cold_start(self._parts)
         found = self._file.take(
             lambda document, where: self._checked(state_from_json(document, where)),
-            state_to_json(cold, self._parts.clock()),
+            self._first_document,
         )
         self._clock.set(self._file.now())
-        state, changed = self._begun(found, cold, first=first)
+        state, changed = self._begun(found, first=first)
         if changed:
             # Or each start, and each error is one, would begin anew to wait, or not begin over.
             self._save(state)
@@ -245,15 +240,13 @@ class SourcePipeline(SourceView):
             checkpoint.sweep_temporaries(self.sink, self.checkpoint_path)
         return state
 
-    def _begun(
-        self, found: SourceState | None, cold: SourceState, *, first: bool
-    ) -> tuple[SourceState, bool]:
+    def _begun(self, found: SourceState | None, *, first: bool) -> tuple[SourceState, bool]:
         """What a start goes on with, and whether that is to be saved before anything else."""
-        state = cold if found is None else whole(self.sink, self.id, found)
+        state = self._cold() if found is None else whole(self.sink, self.id, found)
         # Once a process: what it has finished itself it does not begin over.
         over = first and self._begins_over is not None and self._begins_over(state)
         if over:
-            state = replace(cold, totals=state.totals, ledger=state.ledger)
+            state = replace(self._cold(), totals=state.totals, ledger=state.ledger)
         if (found is None and self._fresh) or self._begins_anew(state):
             state = replace(state, anew_ts=self._clock())
         ledger = state.ledger
@@ -266,6 +259,17 @@ class SourcePipeline(SourceView):
             # The original's, or an older release's.
             state = replace(state, progress=observed(state.progress, self._clock()))
         return state, state != kept or state.ledger != ledger or over
+
+    def _cold(self) -> SourceState:
+        # Of an insisted start also whoever starts next has to know, if we die at once.
+        anew = self._parts.clock() if self._fresh else 0.0
+        return SourceState(source=self._parts.identity, anew_ts=anew)
+
+    def _first_document(self) -> Mapping[str, Any]:
+        """What to write where there is no checkpoint, unless there was one."""
+        if not self._fresh:
+            check_cold_start(self._parts)
+        return state_to_json(self._cold(), self._parts.clock())
 
     def _begins_anew(self, state: SourceState) -> bool:
         """Whether what was done is to be ingested again; its first look saves that it has begun."""

@@ -12,7 +12,7 @@ changed, since its rows are going to be in the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -187,7 +187,13 @@ def change(
         )
     backup = keep(source.sink, source.checkpoint_path, fresh)
     file = FencedFile(source.sink, source.checkpoint_path)
-    taken = file.take(state_from_json, state_to_json(SourceState(), now))
+
+    def begun() -> Mapping[str, Any]:
+        if fresh.raw is not None:
+            raise EditRefused("the checkpoint is gone since it was shown; look again")
+        return state_to_json(SourceState(), now)
+
+    taken = file.take(state_from_json, begun)
     state = SourceState() if taken is None else whole(source.sink, source.id, taken)
     if state != fresh.state:
         raise EditRefused(

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import itertools
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from blizzard_py import rewind
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.core.errors import ColdStartRefused
+from blizzard_py.core.errors import BlizzardError, ColdStartRefused, FencedError
 from blizzard_py.core.stores import open_storage
+from blizzard_py.pipeline import SourcePipeline
+from blizzard_py.rebuild import Rebuild
+from blizzard_py.rename import Rename
+from blizzard_py.replay import GivenFiles, file_parts
 from blizzard_py.siblings import checkpoints
 from blizzard_py.state import checkpoint_path
 from blizzard_py.wiring import source_pipeline
 from tests.direct_engine import DirectEngine
 from tests.memory_store import Died, Dying
 from tests.pipeline_world import World
-from tests.promise_world import letter_paths, polls, sweeps
+from tests.promise_world import gated, letter_paths, polls, sweeps
 from tests.scenario import Scenario, ndjson
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
@@ -156,3 +164,75 @@ def test_a_file_that_is_late_after_a_start_from_nothing_has_a_letter(dies: int) 
     sweeps(world, daemon)
     assert letter_paths(world) == ["d=1/3.json"]
     assert world.rows() == ["1", "1", "3", "9", "9"]
+
+
+@pytest.mark.parametrize("call", range(5))
+def test_a_checkpoint_that_goes_while_a_daemon_starts_is_no_cold_start(call: int) -> None:
+    world = World()
+    world.put("d=1/1.json", "a")
+    world.drain()
+    calls = itertools.count()
+
+    def gate(_call: str) -> None:
+        if next(calls) == call:
+            world.sink.objects.pop(CHECKPOINT, None)
+
+    with contextlib.suppress(ColdStartRefused, FencedError):
+        polls(world, gated(world, gate), 1)
+    assert world.rows() == ["a"]
+    assert CHECKPOINT not in world.sink.objects
+
+
+def settled() -> World:
+    world = World()
+    world.put("d=1/1.json", "a")
+    world.put("d=1/2.json", "bad")
+    world.drain()
+    return world
+
+
+def commanded(worker: SourcePipeline, command: str) -> None:
+    """One of the commands that take a checkpoint over."""
+    parts = worker._parts
+    match command:
+        case "rebuild":
+            job = Rebuild(parts)
+            job.write(job.plan(None))
+        case "set":
+            edit = partial(rewind.moved, partition="d=1", name="1.json")
+            seen = rewind.stored(worker)
+            edit(seen.state)
+            rewind.change(worker, seen, edit, 0.0)
+        case "reset":
+            rewind.change(worker, rewind.stored(worker), rewind.over, 0.0)
+        case "rename":
+            Rename(replace(parts, pipeline="clicks"), "events_main").run()
+        case "move":
+            Rename(parts, "events_main", parts.stores.source.uri).run()
+        case _:
+            files = GivenFiles(parts, file_parts(parts, parts.engine), lambda _worker: 0)
+            files.run(["d=1/2.json"])
+
+
+@pytest.mark.parametrize("command", ["rebuild", "set", "reset", "rename", "move", "replay"])
+def test_a_checkpoint_that_goes_while_a_command_is_at_work_is_not_made_up(command: str) -> None:
+    for call in itertools.count():
+        world = settled()
+        calls = itertools.count()
+
+        def gate(_call: str) -> None:
+            if next(calls) == call:  # noqa: B023
+                world.sink.objects.pop(CHECKPOINT, None)  # noqa: B023
+
+        worker = gated(world, gate)
+        with contextlib.suppress(BlizzardError):
+            commanded(worker, command)
+        if next(calls) <= call:
+            break
+        # Whatever is there was looked at, and is whole.
+        if CHECKPOINT in world.sink.objects:
+            document = world.checkpoint()
+            assert "schema_version" in document
+            state = document.get("moving", document)
+            known = state.get("watermark", {"state": "moved"})
+            assert known["state"] != "Initial" or command == "reset", call

@@ -49,17 +49,17 @@ def epoch(storage: Storage) -> int:
 
 def test_each_start_raises_the_epoch_and_the_one_before_is_fenced(storage: Storage) -> None:
     first, second = FencedFile(storage, PATH), FencedFile(storage, PATH)
-    assert first.take(plain, {"a": 0}) is None
+    assert first.take(plain, lambda: {"a": 0}) is None
     first.save({"a": 1})
     assert epoch(storage) == 1
-    taken = second.take(plain, {"a": 0})
+    taken = second.take(plain, lambda: {"a": 0})
     assert isinstance(taken, dict)
     assert taken["a"] == 1
     assert epoch(storage) == 2
     with pytest.raises(FencedError, match=r"x\.json: has been taken over by writer .*, epoch 2"):
         first.save({"a": 99})
     with pytest.raises(FencedError):
-        first.take(plain, {"a": 0})
+        first.take(plain, lambda: {"a": 0})
     second.save({"a": 2})
     second.save({"a": 3})
     assert json.loads(storage.read(PATH))["a"] == 3
@@ -69,9 +69,9 @@ def test_who_was_replaced_is_told_so_also_when_it_only_asks() -> None:
     storage = MemoryStorage()
     first, second = FencedFile(storage, "state.json"), FencedFile(storage, "state.json")
     first.check()  # has taken nothing yet
-    first.take(plain, {})
+    first.take(plain, dict)
     first.check()
-    second.take(plain, {})
+    second.take(plain, dict)
     second.check()
     with pytest.raises(FencedError, match="taken over by writer"):
         first.check()
@@ -85,7 +85,7 @@ def test_two_that_start_at_once_agree_on_one(storage: Storage) -> None:
     def start(file: FencedFile, number: int) -> None:
         barrier.wait(30)
         try:
-            file.take(plain, {"a": 0})
+            file.take(plain, lambda: {"a": 0})
             barrier.wait(30)
             file.save({"a": number})
             survivors.append(number)
@@ -115,7 +115,7 @@ class LosesAnswers(MemoryStorage):
 def test_a_lost_answer_is_not_a_conflict() -> None:
     storage = LosesAnswers()
     file = FencedFile(storage, PATH)
-    file.take(plain, {"a": 0})
+    file.take(plain, lambda: {"a": 0})
     file.save({"a": 1})
     file.save({"a": 2})
     assert json.loads(storage.read(PATH))["a"] == 2
@@ -124,7 +124,7 @@ def test_a_lost_answer_is_not_a_conflict() -> None:
 def test_a_deleted_state_file_fences_instead_of_starting_over() -> None:
     storage = MemoryStorage()
     file = FencedFile(storage, PATH)
-    file.take(plain, {"a": 0})
+    file.take(plain, lambda: {"a": 0})
     storage.delete(PATH)
     with pytest.raises(FencedError):
         file.save({"a": 1})

@@ -78,7 +78,7 @@ def test_a_state_file_is_not_taken_over_where_conditions_are_ignored(
         proxy.dropped = frozenset({dropped})
         file = FencedFile(wire.storage, path)
         with pytest.raises(StorageError, match="ignores If-Match"):
-            file.take(lambda document, _where: document, {"a": 0})
+            file.take(lambda document, _where: document, lambda: {"a": 0})
 
 
 def test_a_store_is_put_to_the_test_once(wire: World, proxy: FaultProxy) -> None:

@@ -134,7 +134,7 @@ def test_nothing_is_changed_in_the_middle_of_publishing() -> None:
     source = world.pipeline()
     seen = rewind.stored(source)
     flying = replace(seen.state, in_flight=(Batch("b", 1, "publishing", 1.0, (), 1.0),))
-    source._file.take(lambda d, _w: d, {})
+    source._file.take(lambda d, _w: d, dict)
     source._file.save(state_to_json(flying, world.now))
     before = world.sink.read("_blizzard/events_main_checkpoint.json")
     with pytest.raises(EditRefused, match="being published"):
@@ -151,7 +151,7 @@ def test_a_batch_that_runs_is_dropped_and_found_again() -> None:
     flying = replace(
         rewind.stored(source).state, in_flight=(Batch("b", 1, "running", 1.0, (entry,), 1.0),)
     )
-    source._file.take(lambda d, _w: d, {})
+    source._file.take(lambda d, _w: d, dict)
     source._file.save(state_to_json(flying, world.now))
     set_to(world, "3.json")
     assert "in_flight" not in world.checkpoint()

@@ -66,11 +66,14 @@ class FencedFile:
         """The epoch in which this process writes; 0 before `take`."""
         return self._epoch or 0
 
-    def take(self, parse: Callable[[Any, str], T], fresh: Mapping[str, Any]) -> T | None:
+    def take(
+        self, parse: Callable[[Any, str], T], fresh: Callable[[], Mapping[str, Any]]
+    ) -> T | None:
         """The state in the file, None if there was none; this process is its writer from now on.
 
-        ``fresh`` is written where there is no file. Every call raises the epoch; the
-        later ones (after an error) first check that the file is still ours. Raises
+        Where there is no file ``fresh`` is asked for what to write, or raises: nobody can
+        say before whether there is one, since it may go at any moment. Every call raises the
+        epoch; the later ones (after an error) first check that the file is still ours. Raises
         `FencedError`, `StateError`, `StorageError`.
         """
         for _ in range(_TAKE_TRIES):
@@ -87,7 +90,7 @@ class FencedFile:
             state = None if document is None else parse(document, self._where)
             epoch = 1 if found is None else found.epoch + 1
             try:
-                self._put({**(fresh if document is None else document)}, epoch)
+                self._put({**(fresh() if document is None else document)}, epoch)
             except Conflict:
                 continue
             self._epoch = epoch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -151,7 +151,7 @@ class Rebuild:
         if found.raw is not None:
             kept = keep_raw(self._sink, self._path, found.raw, rebuilt.epoch - 1)
         if found.state is not None:
-            taken = file.take(lambda document, _where: document, {})
+            taken = file.take(lambda document, _where: document, self._gone)
             if taken != found.document:
                 raise RebuildRefused(
                     f"{self._where}: a daemon has saved since it was looked at and is fenced now;"
@@ -163,6 +163,9 @@ class Rebuild:
         else:
             file.replace(document, found.version, rebuilt.epoch)
         return kept
+
+    def _gone(self) -> Mapping[str, Any]:
+        raise RebuildRefused(f"{self._where}: is gone since it was looked at; run this again")
 
     def _with_set(self, rebuilt: Rebuilt) -> SourceState:
         """The state, with the set of names written that a source without watermark needs."""

@@ -132,9 +132,7 @@ class Rename:
             held: dict[str, Any] = known.get(MOVED_DOCUMENT) or {}
             return held
         file = FencedFile(self._sink, checkpoint_path(old))
-        document: dict[str, Any] | None = file.take(lambda found, _where: found, {})
-        if document is None:
-            raise RenameRefused(f"{self._where(old)} is gone; bring it back, then run this again")
+        document = self._taken(file, old)
         state = state_from_json(document, self._where(old))
         if old == self._old:
             self._check(state)
@@ -186,7 +184,7 @@ class Rename:
         document = self._document(old)
         if document is not None and MOVED_DOCUMENT in document:
             file = FencedFile(self._sink, checkpoint_path(old))
-            file.take(lambda found, _where: found, {})
+            self._taken(file, old)
             epoch = self._buried_in(old)
             file.save(tombstone(document[MOVED_TO], epoch, self._parts.clock(), None))
 
@@ -201,9 +199,7 @@ class Rename:
         taken: list[tuple[FencedFile, dict[str, Any]]] = []
         for source_id in (*plan.runs, self._new):
             file = FencedFile(self._sink, checkpoint_path(source_id))
-            document: dict[str, Any] | None = file.take(lambda found, _where: found, {})
-            if document is None:
-                raise RenameRefused(f"{self._where(source_id)} is gone; bring it back")
+            document = self._taken(file, source_id)
             if source_id == self._new:
                 self._check(state_from_json(document, self._where(source_id)))
             taken.append((file, readdressed(document, self._identity_of(source_id, document))))
@@ -219,6 +215,16 @@ class Rename:
         return [(f"{old}/", f"{plan.new_uri}/") for old in places - {None, plan.new_uri} if old]
 
     # -- what both need --------------------------------------------------------------
+
+    def _taken(self, file: FencedFile, source_id: str) -> dict[str, Any]:
+        """The document of a checkpoint that is ours now; where it is gone nothing is written."""
+
+        def gone() -> Mapping[str, Any]:
+            raise RenameRefused(
+                f"{self._where(source_id)} is gone; bring it back, then run this again"
+            )
+
+        return file.take(lambda found, _where: found, gone) or {}
 
     def _check(self, state: SourceState) -> None:
         """Raise `RenameRefused` unless the state can be taken over as it is."""

@@ -7,8 +7,9 @@ replay: nobody would publish what was committed, while its files count as ingest
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from blizzard_py import letters
 from blizzard_py.coldstart import check_cold_start
@@ -49,9 +50,11 @@ class Ledger:
 
         Raises `ColdStartRefused` if it is lost, `FencedError`, `StateError`, `StorageError`.
         """
-        if not self._file.epoch:
+
+        def fresh() -> Mapping[str, Any]:
             check_cold_start(self._parts)
-        fresh = state_to_json(SourceState(source=self._parts.identity), self._parts.clock())
+            return state_to_json(SourceState(source=self._parts.identity), self._parts.clock())
+
         return self._file.take(state_from_json, fresh) or SourceState()
 
     def now(self) -> float:

@@ -49,7 +49,7 @@ def take_over_writes(_world: World) -> Iterator[None]:
         try:
             raw, self._version = self._storage.read_versioned(self._path)
         except fence.NotFound:
-            self._put(fresh, 1)
+            self._put(fresh(), 1)
             self._epoch = 1
             return None
         document = fence.parsed(raw, self._where)

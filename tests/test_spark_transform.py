@@ -48,6 +48,8 @@ GOOD = [
     "SELECT id AS `rand()`, named_struct('a', id, 'b', array(name)) AS s FROM source",
     "SELECT cast(id AS decimal(20,2)) AS d, map('k', name) AS m, date(time) AS day FROM source",
     "FROM source SELECT id",
+    "SELECT user FROM (SELECT name AS user FROM source)",
+    r"SELECT r'a\' AS a, 'now()' AS b FROM source",
     "SELECT unix_timestamp(time) AS t FROM source /* current_date */",
 ]
 
@@ -92,6 +94,12 @@ REFUSED = [
     ("SELECT current_timestamp() AS r FROM source", "must not call current_timestamp()"),
     ("SELECT current_date AS r FROM source", "must not use current_date"),
     ("SELECT unix_timestamp() AS r FROM source", "must not call unix_timestamp()"),
+    (r"SELECT r'it\' AS a, rand() AS b, 'x' AS c FROM source", "must not call rand()"),
+    (r'SELECT R"it\" AS a, now() AS b, "x" AS c FROM source', "must not call now()"),
+    ("SELECT `rand` () AS r FROM source", "must not call rand()"),
+    ("SELECT `system`.`builtin`.`UUID`() AS r FROM source", "must not call uuid()"),
+    ("SELECT current_user AS r FROM source", "must not use the name of the user"),
+    ("SELECT user AS r FROM source", "must not use the name of the user"),
     ("SELECT input_file_name() AS r FROM source", "must not call input_file_name()"),
     ("SELECT monotonically_increasing_id() AS r FROM source", "must not call monotonically"),
     ("SELECT reflect('java.util.UUID', 'randomUUID') AS r FROM source", "must not call reflect()"),

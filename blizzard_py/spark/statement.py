@@ -17,11 +17,14 @@ _SKIPPED = re.compile(
     r"""
     --[^\n]*                            # a comment to the end of the line
     | /\*.*?\*/                         # a comment
+    | \br'[^']*' | \br"[^"]*"           # text in which a backslash is one
     | '(?:[^'\\]|\\.|'')*'              # text
     | "(?:[^"\\]|\\.|"")*"              # text as well
     """,
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
+# A name in backquotes; that of a function may stand so, too.
+_QUOTED_CALL = re.compile(r"`([^`]*)`(?=\s*\()")
 _QUOTED_NAME = re.compile(r"`(?:[^`]|``)*`")
 _CALL = re.compile(r"\b([a-z_][a-z0-9_]*)\s*\(", re.IGNORECASE)
 
@@ -104,6 +107,9 @@ _BATCH_REASON = (
 # `deduplicate_by` is the one thing about a batch as a whole.
 _REMEDIES = {"Aggregate": "; aggregate in the table", "Distinct": "; use deduplicate_by"}
 
+# `user`, `current_user` and `session_user` without parentheses are this unless columns have
+# these names, which only the plan knows.
+_USER = "current_user()"
 _NODE = re.compile(r"^(?P<indent>[ :]*(?:[+:]- )?)(?P<name>[A-Za-z][A-Za-z0-9]*)")
 _SUBQUERY = re.compile(r"\b(?:scalar-subquery|exists|list|lateral-subquery)#\d+ \[")
 _UNPLANNED = "Error occurred during query planning:"
@@ -122,7 +128,8 @@ def wrapped(statement: str, view: str) -> str:
 
 def call_refusal(statement: str) -> str | None:
     """Why the functions that the statement calls make it unusable; None if they do not."""
-    text = _QUOTED_NAME.sub("x", _SKIPPED.sub(" '' ", statement))
+    text = _QUOTED_CALL.sub(r"\1", _SKIPPED.sub(" '' ", statement))
+    text = _QUOTED_NAME.sub("x", text)
     for name in _CALL.findall(text):
         if reason := _REASONS.get(name.lower()):
             return f"must not call {name.lower()}(): {reason}"
@@ -142,6 +149,8 @@ def plan_refusal(explained: str) -> str | None:
         return spark_said(explained.removeprefix(_UNPLANNED))
     analysed = explained.partition("== Analyzed Logical Plan ==")[2]
     analysed = analysed.partition("\n== ")[0]
+    if _USER in analysed:
+        return f"must not use the name of the user: {_REASONS['current_user']}"
     if _SUBQUERY.search(analysed):
         return f"must not hold a subquery beside FROM: {_BATCH_REASON}"
     for name, line in _nodes(analysed):

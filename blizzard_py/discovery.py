@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from blizzard_py.core.config import SourceCompression, SourceSettings
+from blizzard_py.core.digests import Digests
 from blizzard_py.core.errors import StateError
 from blizzard_py.core.lookback import lookback_floor
 from blizzard_py.core.model import NONE_APART, Apart, Entry
@@ -19,7 +20,7 @@ from blizzard_py.core.partitiontime import family_of, is_timed, span_of
 from blizzard_py.core.scan import scan
 from blizzard_py.core.storage import Storage
 from blizzard_py.core.watermark import Gap, Progress, Scanned, is_hidden, partition_key, split
-from blizzard_py.processed import Digests, digests_of
+from blizzard_py.processed import digests_of
 from blizzard_py.sources.protocol import Found
 from blizzard_py.state import SourceState
 

@@ -26,9 +26,10 @@ from typing import Literal
 
 import numpy as np
 
+from blizzard_py.core.digests import Digests
 from blizzard_py.core.storage import Storage
 from blizzard_py.journal import Journal, Record
-from blizzard_py.processed import TAIL, Digests, Segment, digests_of
+from blizzard_py.processed import TAIL, Segment, digests_of
 from blizzard_py.settrack import SetTracker
 from blizzard_py.statepaths import StatePaths
 

@@ -42,26 +42,23 @@ import hashlib
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 from uuid_utils import uuid7
 
+from blizzard_py.core.digests import WIDTH, Digests, among, digested, from_bytes
 from blizzard_py.core.errors import NotFound, StateError
 from blizzard_py.core.storage import Page, Storage, join, order_key
 
 TAIL = 4096
 FORGET_SECS = 7 * 86_400.0
 
-_DIGEST = 16
-_TYPE = np.dtype(f"S{_DIGEST}")  # compares like bytes; all are of full length, so padding is moot
 _MAGIC = b"blzdone1"
 _HEADER = struct.Struct("<8sQ16s")  # magic, count, checksum
 _SUFFIX = ".digests"
-
-Digests: TypeAlias = npt.NDArray[np.bytes_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +120,7 @@ class ProcessedSet:
         order = np.argsort(digests)  # looked up in order is four times as fast
         held = np.zeros(len(digests), dtype=np.bool_)
         for one in self._parts:
-            held[order] |= _among(digests[order], one.digests)
+            held[order] |= among(digests[order], one.digests)
         return held
 
     def adding(self, paths: Iterable[str]) -> Change | None:
@@ -161,7 +158,7 @@ class ProcessedSet:
         if now - (mark.segment.missing_since or 0.0) < FORGET_SECS:
             return None
         everything = np.sort(np.concatenate([one.digests for one in self._parts]))
-        gone = _among(everything, self._absent(listed)) & _among(everything, mark.digests)
+        gone = among(everything, self._absent(listed)) & among(everything, mark.digests)
         if not gone.any():
             return self.sparing()
         replaced = (*(one.segment.name for one in self._parts), mark.segment.name)
@@ -175,28 +172,16 @@ class ProcessedSet:
 
     def _absent(self, listed: Digests) -> Digests:
         there = np.sort(listed)
-        absent = [one.digests[~_among(one.digests, there)] for one in self._parts]
+        absent = [one.digests[~among(one.digests, there)] for one in self._parts]
         return np.sort(np.concatenate(absent))
-
-
-_NONE: Digests = np.empty(0, dtype=_TYPE)
 
 
 def digests_of(paths: Iterable[str]) -> Digests:
     """What is kept of the paths, in their order: 16 bytes each."""
-    packed = bytearray()  # grows in place: a million bytes objects would take 60 MB more
-    for path in paths:
-        packed += hashlib.blake2b(order_key(path), digest_size=_DIGEST).digest()
-    return np.frombuffer(packed, dtype=_TYPE)
+    return digested(map(order_key, paths))
 
 
-def _among(digests: Digests, ordered: Digests) -> npt.NDArray[np.bool_]:
-    if not len(ordered):
-        return np.zeros(len(digests), dtype=np.bool_)
-    at = np.searchsorted(ordered, digests)
-    at[at == len(ordered)] = 0
-    found: npt.NDArray[np.bool_] = ordered[at] == digests
-    return found
+_NONE = digests_of(())
 
 
 # -- storage --------------------------------------------------------------------
@@ -241,18 +226,18 @@ def _load(storage: Storage, folder: str, segment: Segment) -> _Loaded:
     except NotFound as error:
         raise StateError(f"{where}: the checkpoint lists it and it is missing; {remedy}") from error
     content = raw[_HEADER.size :]
-    if len(raw) < _HEADER.size or len(content) % _DIGEST:
+    if len(raw) < _HEADER.size or len(content) % WIDTH:
         raise StateError(f"{where}: is cut short; {remedy}")
     magic, count, checksum = _HEADER.unpack_from(raw)
     if magic != _MAGIC:
         raise StateError(f"{where}: is not a segment of processed names; {remedy}")
-    if checksum != _checksum(segment.name, content) or count * _DIGEST != len(content):
+    if checksum != _checksum(segment.name, content) or count * WIDTH != len(content):
         raise StateError(f"{where}: is damaged, its checksum does not match; {remedy}")
     if count != segment.count:
         raise StateError(
             f"{where}: holds {count} names and the checkpoint says {segment.count}; {remedy}"
         )
-    return _Loaded(segment, np.frombuffer(content, dtype=_TYPE))
+    return _Loaded(segment, from_bytes(content))
 
 
 def found(storage: Storage, folder: str) -> tuple[Segment, ...]:
@@ -266,7 +251,7 @@ def found(storage: Storage, folder: str) -> tuple[Segment, ...]:
         for entry in page.entries:
             name = entry.path.rpartition("/")[2]
             if name.endswith(_SUFFIX) and entry.size > _HEADER.size:
-                count = (entry.size - _HEADER.size) // _DIGEST
+                count = (entry.size - _HEADER.size) // WIDTH
                 segments.append(Segment(name.removesuffix(_SUFFIX), count))
     return tuple(segments)
 
@@ -307,7 +292,7 @@ def _path(folder: str, name: str) -> str:
 
 def _checksum(name: str, content: bytes) -> bytes:
     """Over the name too, so that one segment cannot stand in for another."""
-    digest = hashlib.blake2b(name.encode(), digest_size=_DIGEST)
+    digest = hashlib.blake2b(name.encode(), digest_size=WIDTH)
     digest.update(content)
     return digest.digest()
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from blizzard_py import processed
+from blizzard_py.core.digests import Digests
 from blizzard_py.core.errors import BlizzardError
 from blizzard_py.core.storage import Storage
-from blizzard_py.processed import Change, Digests, ProcessedSet, Segment
+from blizzard_py.processed import Change, ProcessedSet, Segment
 
 
 class SetTracker:

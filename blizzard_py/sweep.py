@@ -18,13 +18,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from blizzard_py.core.config import SourceSettings
+from blizzard_py.core.digests import Digests
 from blizzard_py.core.model import Entry, FinishedFile, Outcome
 from blizzard_py.core.storage import Storage, order_key
 from blizzard_py.core.watermark import is_hidden, is_new, partition_key, split
 from blizzard_py.discovery import accepts
 from blizzard_py.lateness import auto_grace
 from blizzard_py.ledger import Ledger
-from blizzard_py.processed import Digests
 from blizzard_py.progress import is_below_origin
 from blizzard_py.state import SourceState, Sweep
 

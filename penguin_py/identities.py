@@ -19,10 +19,12 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from bisect import bisect_left
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
+
+from blizzard_py.core.digests import WIDTH, Digests, among, digested, from_bytes
 from blizzard_py.core.errors import NotFound, StateError, Unavailable
 from blizzard_py.core.storage import Storage
 
@@ -31,34 +33,26 @@ FOLDER = "_penguin/output_ids"
 # them is written at each commit, and a start reads the commits since.
 IDS_KEPT = 4096
 VERSIONS_KEPT = 100
-WIDTH = 16
 # A listing is out of date when another instance merges what it names.
 TRIES = 5
 
 _NAME = re.compile(r"(\d{20})-[0-9a-f]{32}(?:-([0-9a-f]{16}))?\.digests")
 
 
-def digest(output_id: str) -> bytes:
-    """What stands for an id: at a billion of them two agree once in 10²⁰ tables."""
-    return hashlib.blake2b(output_id.encode("utf-8", "replace"), digest_size=WIDTH).digest()
+def digests_of(output_ids: Iterable[str]) -> Digests:
+    """What stands for ids: at a billion of them two agree once in 10²⁰ tables."""
+    return digested(output_id.encode("utf-8", "replace") for output_id in output_ids)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Segment:
-    """Sorted digests end to end, as stored under ``path``. Enough of a sequence to bisect."""
+    """Sorted digests, as stored under ``path``."""
 
     path: str
-    data: bytes
+    digests: Digests = field(repr=False)
 
     def __len__(self) -> int:
-        return len(self.data) // WIDTH
-
-    def __getitem__(self, index: int) -> bytes:
-        return self.data[index * WIDTH : (index + 1) * WIDTH]
-
-    def __contains__(self, wanted: bytes) -> bool:
-        at = bisect_left(self, wanted)
-        return at < len(self) and self[at] == wanted
+        return len(self.digests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +74,7 @@ class OutputIds:
 
     def __init__(self, storage: Storage, table_id: str = "") -> None:
         self._storage = storage
-        self._mark = f"-{digest(table_id)[:8].hex()}" if table_id else ""
+        self._mark = f"-{digests_of([table_id]).tobytes()[:8].hex()}" if table_id else ""
         self._segments: list[Segment] | None = None
         self._paths = _listed(storage)
         self._folded = _version_of(self._paths)
@@ -120,8 +114,8 @@ class OutputIds:
         """Whether it is in a segment. Raises `StateError` and `StorageError` when first asked."""
         if not isinstance(output_id, str):
             return False
-        wanted = digest(output_id)
-        return any(wanted in segment for segment in self._loaded())
+        wanted = digests_of([output_id])
+        return any(among(wanted, segment.digests)[0] for segment in self._loaded())
 
     def beside(self, recent: Iterable[str]) -> Container[str]:
         """Both these and the ids in the segments."""
@@ -136,17 +130,18 @@ class OutputIds:
 
         Durable on return. Dying in between leaves ids in two segments.
         """
-        digests = {digest(output_id) for output_id in output_ids}
+        digests = np.unique(digests_of(output_ids))
         kept: list[Segment] = []
         merged: list[Segment] = []
         for segment in sorted(self._loaded(), key=len):
             if len(segment) <= 2 * len(digests):
-                digests.update(segment[index] for index in range(len(segment)))
+                digests = np.union1d(digests, segment.digests)
                 merged.append(segment)
             else:
                 kept.append(segment)
-        data = b"".join(sorted(digests))
-        segment = Segment(f"{FOLDER}/{version:020d}-{uuid.uuid4().hex}{self._mark}.digests", data)
+        data = digests.tobytes()
+        name = f"{FOLDER}/{version:020d}-{uuid.uuid4().hex}{self._mark}.digests"
+        segment = Segment(name, digests)
         self._storage.put_atomic(segment.path, data + _checksum(data))
         self._segments = [*kept, segment]
         self._folded = version
@@ -186,7 +181,7 @@ def _read(storage: Storage, path: str) -> Segment:
             f"{storage.uri}/{path}: is damaged; restore it, or delete it and accept that rows"
             " committed long ago are no longer recognised by their output ids"
         )
-    return Segment(path, data)
+    return Segment(path, from_bytes(data))
 
 
 def _checksum(data: bytes) -> bytes:

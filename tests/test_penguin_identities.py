@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from blizzard_py.core.digests import WIDTH
 from blizzard_py.core.errors import StateError, Unavailable
 from blizzard_py.core.storage import Page, Storage
 from blizzard_py.core.stores import open_storage
-from penguin_py.identities import FOLDER, IDS_KEPT, VERSIONS_KEPT, WIDTH, OutputIds
+from penguin_py.identities import FOLDER, IDS_KEPT, VERSIONS_KEPT, OutputIds
 from tests.penguin_world import World, footer_pool, parquet
 
 

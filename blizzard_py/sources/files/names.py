@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from blizzard_py.core.digests import Digests
 from blizzard_py.core.model import Entry
 from blizzard_py.core.watermark import Lowest
 from blizzard_py.discovery import Discovery, Scope, discover_unseen
 from blizzard_py.parts import Parts
-from blizzard_py.processed import Digests
 from blizzard_py.progress import done_of
 from blizzard_py.settrack import SetTracker
 from blizzard_py.sources.files.marks import Work, noted, still_there

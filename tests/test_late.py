@@ -59,11 +59,11 @@ def again(world: World, times: int = 3) -> None:
 
 
 def outcomes(world: World, path: str = LATE) -> list[str]:
-    """What the journal's batches say of a file."""
+    """What the journal's batches say of a file, each batch once."""
     return [
         file["outcome"]
         for name, (data, _) in world.sink.objects.items()
-        if name.startswith("_blizzard/journal/events_main/")
+        if name.startswith("_blizzard/journal/events_main/") and "~" not in name
         for file in json.loads(data)["files"]
         if file["path"] == path
     ]

@@ -49,7 +49,7 @@ def test_new_columns_and_their_files_are_one_log_entry_that_removes_nothing(
     world.put(f"{folder}b.parquet", {"id": [2], "tag": ["t"], "s": [{"x": 2, "y": {"z": "q"}}]})
     world.put(f"{folder}c.parquet", {"id": [3], "other": [1.5]})
     world.run()
-    assert kinds(world, 1) == ["add", "add", "commitInfo", "metaData", "txn"]
+    assert kinds(world, 1) == ["add", "add", "commitInfo", "metaData", "txn", "txn"]
     rows = world.rows()
     assert [row["id"] for row in rows] == [1, 2, 3]
     assert [row["tag"] for row in rows] == [None, "t", None]
@@ -71,7 +71,7 @@ def test_every_kind_of_partition_column_survives_evolution(world: World) -> None
     world.run(partition_by=by)
     world.put(f"{folder}/b.parquet", {"id": [3], "x": [1]})
     world.run(partition_by=by)
-    assert kinds(world, 1) == ["add", "commitInfo", "metaData", "txn"]
+    assert kinds(world, 1) == ["add", "commitInfo", "metaData", "txn", "txn"]
     moment = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
     one = {"s": "a", "i": 1, "l": 2, "d": moment.date(), "t": moment}
     none = dict.fromkeys(one)

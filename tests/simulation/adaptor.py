@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from blizzard_py.core.config import (
@@ -11,11 +12,13 @@ from blizzard_py.core.config import (
     PartitionFilter,
     SourceSettings,
 )
+from blizzard_py.core.storeclock import StoreClock
 from blizzard_py.parts import Parts, Stores
 from blizzard_py.pipeline import SourcePipeline
 from blizzard_py.settings import Engine, FieldSpec, IngestSettings, Place
 from blizzard_py.sources.files.opening import open_files
 from penguin_py.pipeline import TablePipeline
+from penguin_py.probe import ask
 from penguin_py.settings import Table
 from tests.simulation.deltalog import SimulatedLog
 from tests.simulation.plan import TEMPLATES, Settings, source_uri
@@ -151,4 +154,6 @@ def table_pipeline(
     """A table as a worker of the poll loop."""
     table = table_settings(settings)
     log = SimulatedLog(table, sink, pool, clocks.clock, settings.log_kept)
-    return TablePipeline(table, sink, log, pool, clocks.clock, activity)  # type: ignore[arg-type]
+    clock = StoreClock(clocks.clock, clocks.monotonic)
+    prepare = partial(ask, sink, table.state_name, clock)
+    return TablePipeline(table, sink, log, pool, clock, activity, prepare)  # type: ignore[arg-type]

@@ -195,6 +195,9 @@ class Client:
                     storage.put_atomic(path, self.getvalue())
                 super().close()
 
+            def __del__(self) -> None:
+                """What a dead process left open is never written, whenever memory is freed."""
+
         return Upload()
 
     def put_atomic(self, path: str, data: bytes) -> None:

@@ -35,6 +35,7 @@ RUN --mount=type=secret,id=pip \
     && pip install --require-hashes --no-build-isolation --use-pep517 "$@" \
         -r wheels/requirements-image.lock
 COPY pyproject.toml README.md LICENSE NOTICE ./
+COPY blizzard_core blizzard_core
 COPY blizzard_py blizzard_py
 COPY penguin_py penguin_py
 # Compiled here, because nothing can be written where the image runs. Spark's examples
@@ -68,6 +69,6 @@ WORKDIR /scratch
 VOLUME /scratch
 # Healthy as well while `metrics` is not configured; Kubernetes asks /health itself.
 HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=3 \
-    CMD ["python", "-m", "blizzard_py.core.probe", "/etc/blizzard/config.yaml"]
+    CMD ["python", "-m", "blizzard_core.observability.probe", "/etc/blizzard/config.yaml"]
 ENTRYPOINT ["tini", "--"]
 CMD ["blizzard", "--help"]

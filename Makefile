@@ -14,7 +14,7 @@ MINUTES ?= 10
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-emit-index-url --custom-compile-command "make lock" \
 	$(if $(UPGRADE),--upgrade)
-CODE := blizzard_py penguin_py tests benchmarks demo
+CODE := blizzard_core blizzard_py penguin_py tests benchmarks demo
 
 export PYTHON
 
@@ -42,7 +42,7 @@ check: ## format, lint, types, import layers, generated files
 	$(DEV) ruff check $(CODE)
 	$(DEV) mypy
 	$(DEV) lint-imports
-	$(DEV) python -m blizzard_py.core.reference --check
+	$(DEV) python -m blizzard_core.settings.reference --check
 
 bench-ingest: ## one batch in five shapes, beside bare processes, Spark, duckdb and polars
 	$(DEV) python -m benchmarks.ingest $(ARGS)
@@ -54,8 +54,8 @@ bench-penguin: ## what a commit and an idle poll cost, beside delta-rs alone
 	$(DEV) python -m benchmarks.penguin $(ARGS)
 
 chaos: ## deaths, pauses, lost answers, rivals: MINUTES around a source, 200 rounds around a table
-	$(DEV) python -m tests.blizzard_chaos --minutes $(MINUTES) $(ARGS)
-	$(DEV) python -m tests.penguin_chaos --rounds 200 $(ARGS)
+	$(DEV) python -m tests.chaos.blizzard --minutes $(MINUTES) $(ARGS)
+	$(DEV) python -m tests.chaos.penguin --rounds 200 $(ARGS)
 
 simulate: ## both daemons against an adversary, seed by seed (ARGS="--seeds 10000", ARGS="--guards")
 	$(DEV) python -m tests.simulation $(ARGS)
@@ -69,7 +69,7 @@ image: ## the container image, with docker, podman or buildah (ARGS="--build-arg
 	done; echo "image: none of docker, podman and buildah is installed" >&2; exit 1
 
 image-test: ## build the image offline on a Debian made here, and run both daemons in it (root)
-	$(DEV) python -m tests.image_check
+	$(DEV) python -m tests.repository.image_check
 
 # The runtime set takes its versions from the development set, so that installing one
 # over the other changes nothing.
@@ -82,7 +82,7 @@ lock: ## compile pyproject.toml into the requirements*.lock files
 	$(DEV) $(COMPILE) pyproject.toml --extra azure -c requirements-dev.lock -o requirements-image.lock
 
 docs: ## write docs/configuration.md and configs/example.yaml from the settings
-	$(DEV) python -m blizzard_py.core.reference
+	$(DEV) python -m blizzard_core.settings.reference
 
 clean: ## remove .venv and everything generated
 	rm -rf .venv .tools .demo .bench .build-requires.in build dist spark-warehouse artifacts .coverage

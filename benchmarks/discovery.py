@@ -36,11 +36,10 @@ from urllib.parse import quote, unquote, urlsplit
 
 from benchmarks.discovery_cases import EDGE_WORLD, NOW, World, edge_cases
 from benchmarks.s3_stand_in import Counters, StandIn, stand_in
-from blizzard_py.core.model import Entry
-from blizzard_py.core.scan import Scan, scan
-from blizzard_py.core.storage import Storage
-from blizzard_py.core.stores import open_storage
-from blizzard_py.core.watermark import Progress
+from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.watermark.progress import Progress
+from blizzard_core.watermark.scan import Scan, scan
 
 BUCKET = "bench"
 ROOT = "raw/events"

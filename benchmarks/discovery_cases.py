@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from blizzard_py.core.model import Entry
-from blizzard_py.core.watermark import Progress, Scanned, finished, settled
+from blizzard_core.storage.protocol import Entry
+from blizzard_core.watermark.progress import Progress, Scanned, finished, settled
 
 FILES_PER_PARTITION = 500
 GRACE_SECS = 300.0

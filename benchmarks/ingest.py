@@ -31,7 +31,7 @@ from benchmarks.ingest_contenders import (
 )
 from benchmarks.ingest_report import Measured, report
 from benchmarks.ingest_shapes import FULL, QUICK, Shape, write_shape
-from blizzard_py.spark import SparkEngine
+from blizzard_py.engines.spark import SparkEngine
 
 
 def main() -> None:

@@ -15,15 +15,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from benchmarks.ingest_shapes import FIELDS
-from blizzard_py.core.model import IngestResult
-from blizzard_py.core.stores import open_storage
+from blizzard_core.storage.opening import open_storage
+from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile, Place
 from blizzard_py.kernels.merge import MergeTask, merge_tasks, run_merge, with_merged
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.process import prepare_process
 from blizzard_py.kernels.report import TaskReport, merged
 from blizzard_py.kernels.task import Task, run_task, tasks_of
-from blizzard_py.settings import IngestJob, IngestSettings, JobFile, Place
-from blizzard_py.spark import SparkEngine
 
 BARE = "bare processes"
 BLIZZARD = "blizzard on Spark"

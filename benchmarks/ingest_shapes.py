@@ -15,7 +15,7 @@ from pathlib import Path
 
 from isal import igzip
 
-from blizzard_py.settings import FieldSpec
+from blizzard_py.job import FieldSpec
 
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),

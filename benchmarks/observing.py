@@ -14,12 +14,13 @@ from pathlib import Path
 
 from prometheus_client import generate_latest
 
-from blizzard_py.activity import SourceActivity
-from blizzard_py.core import log
-from blizzard_py.core.metered import Metered
-from blizzard_py.core.model import NONE_APART, Entry, FinishedFile
-from blizzard_py.core.store_local import LocalStorage
-from blizzard_py.state import Batch, PlannedOutput, SourceState
+from blizzard_core import log
+from blizzard_core.observability.metered_storage import Metered
+from blizzard_core.storage.local import LocalStorage
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.job import FinishedFile
+from blizzard_py.sources.activity import NONE_APART, SourceActivity
+from blizzard_py.state.source_state import Batch, PlannedOutput, SourceState
 
 FILES = 100
 

@@ -39,12 +39,12 @@ from deltalake import DeltaTable
 
 from benchmarks.penguin_parts import measured
 from benchmarks.penguin_table import THREADS, Counting, make_table, penguin, sample
-from blizzard_py.core.model import Entry
-from blizzard_py.core.stores import open_storage
-from penguin_py.incoming import read_footers
+from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.protocol import Entry
+from penguin_py.intake.footers import read_footers
 from penguin_py.settings import delta_options
-from tests.fault_proxy import FaultProxy, fault_proxy
-from tests.s3_server import S3Server, s3_server
+from tests.support.fault_proxy import FaultProxy, fault_proxy
+from tests.support.s3_server import S3Server, s3_server
 
 # A commit of another engine that is none of our business.
 FOREIGN = b'{"commitInfo": {"timestamp": 1700000000000, "operation": "WRITE"}}\n'

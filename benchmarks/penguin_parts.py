@@ -39,11 +39,10 @@ from benchmarks.penguin_table import (
     sample,
     sample_stats,
 )
-from blizzard_py.core.model import Entry
-from blizzard_py.core.storage import Page
-from blizzard_py.core.stores import open_storage
+from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.protocol import Entry, Page
+from penguin_py.intake.quarantine import Quarantine
 from penguin_py.model import Rejection
-from penguin_py.quarantine import Quarantine
 
 
 def peak_mb() -> int:

@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
-from blizzard_py.core.config import Config
-from blizzard_py.core.storage import Page, Storage
-from blizzard_py.core.stores import open_storage
-from penguin_py.delta import DeltaLog
+from blizzard_core.settings.document import Config
+from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.protocol import Page, Storage
+from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
+from penguin_py.planning.file_statistics import file_statistics
 from penguin_py.settings import tables_of
-from penguin_py.statistics import file_statistics
 
 DAYS = [f"date=2024-{month:02d}-{day:02d}" for month in range(1, 13) for day in range(1, 29)]
 NEW_DAY = "date=2025-01-01"

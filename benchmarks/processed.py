@@ -20,8 +20,8 @@ from pathlib import Path
 
 import zstandard
 
-from blizzard_py.core.stores import open_storage
-from blizzard_py.processed import ProcessedSet, Segment, discard, load, write
+from blizzard_core.storage.opening import open_storage
+from blizzard_py.state.processed_set import ProcessedSet, Segment, discard, load, write
 
 FOLDER = "_blizzard/bench_processed"
 

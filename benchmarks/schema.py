@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from blizzard_py.core.schemasettings import FieldSettings, UnexpectedFields
-from blizzard_py.kernels.columns import RecordSchema
-from blizzard_py.kernels.parse import LineParser
+from blizzard_core.settings.schema import FieldSettings, UnexpectedFields
+from blizzard_py.kernels.decode.columns import RecordSchema
+from blizzard_py.kernels.decode.parse import LineParser
 from blizzard_py.kernels.task import prepare_process
-from blizzard_py.schema import field_spec
+from blizzard_py.schema.types import field_spec
 
 SAMPLE = Path(__file__).parents[1] / "demo/data/wikiticker-2015-09-12-sampled.json.gz"
 ROWS = 6000

@@ -10,11 +10,7 @@ from typing import Any
 import click
 import yaml
 
-from blizzard_py import app, inspection
-from blizzard_py.backfill import Range
-from blizzard_py.commands import checkpoint, dlq, ingest, init, rename
-from blizzard_py.commands.options import source_options
-from blizzard_py.core.cli import (
+from blizzard_core.cli import (
     CONTEXT,
     GuidedGroup,
     answer,
@@ -30,9 +26,14 @@ from blizzard_py.core.cli import (
     print_table,
     verbose_option,
 )
-from blizzard_py.core.configfile import load_config
-from blizzard_py.core.text import printable
+from blizzard_core.settings.load import load_config
+from blizzard_core.text import printable
+from blizzard_py.app import daemon as app
+from blizzard_py.app import inspection
+from blizzard_py.commands import checkpoint, dlq, ingest, init, rename
+from blizzard_py.commands.options import source_options
 from blizzard_py.explain import lines
+from blizzard_py.planning.ranges import Range
 
 
 @click.group(

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from blizzard_py.core.cli import (
+from blizzard_core.cli import (
     CONTEXT,
     GuidedGroup,
     answer,
@@ -22,8 +22,8 @@ from blizzard_py.core.cli import (
     print_table,
     verbose_option,
 )
-from blizzard_py.core.configfile import load_config
-from blizzard_py.core.text import printable
+from blizzard_core.settings.load import load_config
+from blizzard_core.text import printable
 from penguin_py import app
 from penguin_py.settings import tables_of
 

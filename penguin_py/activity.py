@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from blizzard_py.core import metrics
-from blizzard_py.core.activity import Activity, Finished, Letter, Poll, age
-from blizzard_py.core.errors import CommitError
-from blizzard_py.core.model import Entry
-from penguin_py.memory import Memory
+from blizzard_core.errors import CommitError
+from blizzard_core.observability.activity import Activity, Finished, Letter, Poll, age
+from blizzard_core.storage.protocol import Entry
+from penguin_py import metrics
+from penguin_py.memory.state import Memory
 from penguin_py.model import CHORES, CommitConflict, Rejection, TableState
 
 # What delta-rs gives no sign of life in: a commit, which may write a log checkpoint of a

@@ -10,24 +10,24 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from blizzard_py.core.config import Config
-from blizzard_py.core.daemon import Loop, run, stop_on_signals
-from blizzard_py.core.errors import BlizzardError
-from blizzard_py.core.log import get_logger
-from blizzard_py.core.metered import Metered
-from blizzard_py.core.status import Panel
-from blizzard_py.core.storeclock import StoreClock, elapsed
-from blizzard_py.core.stores import open_storage
-from blizzard_py.core.web import served
+from blizzard_core.daemon import Loop, run, stop_on_signals
+from blizzard_core.errors import BlizzardError
+from blizzard_core.log import get_logger
+from blizzard_core.observability.metered_storage import Metered
+from blizzard_core.observability.status import Panel
+from blizzard_core.observability.web import served
+from blizzard_core.settings.document import Config
+from blizzard_core.storage.clock import StoreClock, elapsed
+from blizzard_core.storage.opening import open_storage
 from penguin_py.activity import TableActivity
-from penguin_py.delta import DeltaLog
-from penguin_py.incoming import REMEDY
-from penguin_py.memory import Snapshot
+from penguin_py.delta.table import DeltaLog
+from penguin_py.intake.footers import REMEDY
+from penguin_py.intake.quarantine import spelled
+from penguin_py.intake.verdict import Forecast
+from penguin_py.memory.state import Snapshot
 from penguin_py.pipeline import TablePipeline
-from penguin_py.probe import ask
-from penguin_py.quarantine import spelled
 from penguin_py.settings import Table, tables_of
-from penguin_py.verdict import Forecast
+from penguin_py.store_probe import ask
 
 # Footers wait on the network, not on the processor, so there are more of them at
 # once than `total_concurrency` asks for work.

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_py.core.errors import CommitError
-from blizzard_py.core.model import Entry
+from blizzard_core.errors import CommitError
+from blizzard_core.storage.protocol import Entry
 
 # Delta's default of `delta.deletedFileRetentionDuration`: one week.
 REMOVED_KEPT_SECS = 7 * 86_400.0
-# What is done to a table once in a while; see `penguin_py.chores`.
+# What is done to a table once in a while; see `penguin_py.upkeep`.
 CHORES = ("reconcile", "optimize", "vacuum")
 
 

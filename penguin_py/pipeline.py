@@ -17,28 +17,27 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 
-from blizzard_py.core.daemon import StopEvent
-from blizzard_py.core.errors import StateError
-from blizzard_py.core.log import get_logger
-from blizzard_py.core.model import Entry
-from blizzard_py.core.storage import Storage
-from blizzard_py.core.watermark import Progress, finished, is_new, lowest_of, mark_idle
+from blizzard_core.daemon import StopEvent
+from blizzard_core.errors import StateError
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.watermark.progress import Progress, finished, is_new, lowest_of, mark_idle
 from penguin_py.activity import TableActivity
-from penguin_py.batches import Batches
-from penguin_py.chores import Chores
-from penguin_py.delta import DeltaLog, Marks
-from penguin_py.incoming import Failure, accepts
-from penguin_py.memory import Memory, Snapshot, commit_document, merged_ids
+from penguin_py.delta.table import DeltaLog, Marks
+from penguin_py.intake.footers import Failure, accepts
+from penguin_py.intake.naming import lowered, movers
+from penguin_py.intake.ownership import Foreign, Owners
+from penguin_py.intake.quarantine import Quarantine, Record
+from penguin_py.intake.reconcile import Findings
+from penguin_py.intake.verdict import Forecast, Judge
+from penguin_py.memory.state import Memory, Snapshot, commit_document, merged_ids
 from penguin_py.model import CommitPlan, CommitRefused, Rejection
-from penguin_py.naming import lowered, movers
-from penguin_py.ownership import Foreign, Owners
-from penguin_py.partitions import NOT_TEXT, is_text
+from penguin_py.planning.batches import Batches
+from penguin_py.planning.partition_values import NOT_TEXT, is_text
 from penguin_py.poll import LIST_CONCURRENCY, Poll
-from penguin_py.quarantine import Quarantine, Record
-from penguin_py.reconcile import Findings
 from penguin_py.settings import Table
-from penguin_py.verdict import Forecast, Judge
-from penguin_py.view import TableView
+from penguin_py.table_view import TableView
+from penguin_py.upkeep import Upkeep
 
 
 class TablePipeline:
@@ -66,7 +65,7 @@ class TablePipeline:
         self._log = get_logger(table=table.name)
         self._accept = accepts(table.file_pattern)
         self._quarantine = Quarantine(storage, table.state_name)
-        self._chores = Chores(table, storage, log, self._accept, LIST_CONCURRENCY, self.activity)
+        self._chores = Upkeep(table, storage, log, self._accept, LIST_CONCURRENCY, self.activity)
         owners = Owners(table.own_prefixes, table.foreign_min_age_secs)
         self._judge = Judge(table, storage, pool, owners)
         self._foreign = Foreign(owners)

@@ -10,21 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from blizzard_py.core.errors import NotFound
-from blizzard_py.core.floor import raised
-from blizzard_py.core.log import get_logger
-from blizzard_py.core.lookback import lookback_floor
-from blizzard_py.core.model import Entry
-from blizzard_py.core.scan import Scan, scan
-from blizzard_py.core.storage import Storage
-from blizzard_py.core.watermark import Progress, Scanned, clamped, lowest_of, settled
+from blizzard_core.errors import NotFound
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.watermark.floor import raised
+from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.progress import Progress, Scanned, clamped, lowest_of, settled
+from blizzard_core.watermark.scan import Scan, scan
 from penguin_py.activity import TableActivity
-from penguin_py.incoming import REMEDY, Names
-from penguin_py.memory import Snapshot
-from penguin_py.naming import movers
-from penguin_py.partitions import is_text
+from penguin_py.intake.footers import REMEDY, Names
+from penguin_py.intake.naming import movers
+from penguin_py.memory.state import Snapshot
+from penguin_py.planning.partition_values import is_text
 from penguin_py.settings import Table
-from penguin_py.view import TableView
+from penguin_py.table_view import TableView
 
 # Listings of one poll that run at the same time.
 LIST_CONCURRENCY = 8

@@ -13,16 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from blizzard_py.core.config import (
-    Config,
-    OptimizeSettings,
-    PartitionFilter,
-    TableSettings,
-    VacuumSettings,
-)
-from blizzard_py.core.partitionby import PartitionType
-from blizzard_py.core.storage import StorageOptions
-from blizzard_py.core.stores import normalize_uri, scheme_of
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.partitioning import PartitionType
+from blizzard_core.settings.sources import PartitionFilter
+from blizzard_core.settings.tables import OptimizeSettings, TableSettings, VacuumSettings
+from blizzard_core.storage.opening import normalize_uri, scheme_of
+from blizzard_core.storage.protocol import StorageOptions
 
 # By scheme: the option with the endpoint, and the one that says that http is meant.
 _ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP")} | dict.fromkeys(

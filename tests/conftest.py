@@ -10,12 +10,12 @@ import hypothesis
 import pytest
 import structlog
 
-from blizzard_py.spark import SparkEngine
-from tests.azurite_server import AzuriteServer, azurite_server
-from tests.gcs_server import GcsServer, gcs_server
-from tests.penguin_world import WORLDS, unsound
-from tests.s3_server import S3Server, s3_server
-from tests.table_bench import Bench, copied, tables_below
+from blizzard_py.engines.spark import SparkEngine
+from tests.support.azurite_server import AzuriteServer, azurite_server
+from tests.support.gcs_server import GcsServer, gcs_server
+from tests.support.penguin_world import WORLDS, unsound
+from tests.support.s3_server import S3Server, s3_server
+from tests.support.table_bench import Bench, copied, tables_below
 
 # A shared machine is slow at times; no test may fail for that.
 hypothesis.settings.register_profile("no-deadline", deadline=None)

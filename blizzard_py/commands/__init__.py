@@ -3,7 +3,7 @@
 from blizzard_py.commands.checkpoint import checkpoint
 from blizzard_py.commands.dlq import dlq
 from blizzard_py.commands.ingest import ingest
+from blizzard_py.commands.init import init
 from blizzard_py.commands.rename import rename
-from blizzard_py.commands.setup import init
 
 __all__ = ["checkpoint", "dlq", "ingest", "init", "rename"]

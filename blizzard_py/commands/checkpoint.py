@@ -10,9 +10,7 @@ from typing import Any
 
 import click
 
-from blizzard_py import rewind
-from blizzard_py.commands.options import confirmed, source_options
-from blizzard_py.core.cli import (
+from blizzard_core.cli import (
     GuidedGroup,
     command,
     config_argument,
@@ -21,13 +19,15 @@ from blizzard_py.core.cli import (
     print_json,
     print_table,
 )
-from blizzard_py.core.configfile import load_config
-from blizzard_py.core.text import printable
-from blizzard_py.operations import pipeline_of, rebuild_of
-from blizzard_py.pipeline import SourcePipeline
-from blizzard_py.rebuild import Judged, Rebuilt
-from blizzard_py.rewind import Effect, Stored
-from blizzard_py.state import SourceState
+from blizzard_core.settings.load import load_config
+from blizzard_core.text import printable
+from blizzard_py.app.operations import pipeline_of, rebuild_of
+from blizzard_py.commands.options import confirmed, source_options
+from blizzard_py.edits import checkpoint_edit
+from blizzard_py.edits.checkpoint_edit import Effect, Stored
+from blizzard_py.edits.rebuild import Judged, Rebuilt
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.state.source_state import SourceState
 
 _SHOWN_FILES = 10
 
@@ -67,8 +67,8 @@ def checkpoint() -> None:
 def show(config: Path, pipeline: str, source: str, as_json: bool) -> int:
     """Show everything that is known of one source. Writes nothing."""
     found = pipeline_of(load_config(config), (pipeline, source))
-    seen = rewind.stored(found)
-    copies = [entry.path for entry in rewind.backups(found)]
+    seen = checkpoint_edit.stored(found)
+    copies = [entry.path for entry in checkpoint_edit.backups(found)]
     where = f"{found.sink.uri}/{found.checkpoint_path}"
     if as_json:
         print_json({"uri": where, "checkpoint": seen.document, "backups": copies})
@@ -158,7 +158,7 @@ def set_watermark(
     return _edit(
         config,
         (pipeline, source),
-        lambda state: rewind.moved(state, partition.strip("/"), watermark),
+        lambda state: checkpoint_edit.moved(state, partition.strip("/"), watermark),
         yes=yes,
         dry_run=dry_run,
     )
@@ -183,7 +183,7 @@ def reset(config: Path, pipeline: str, source: str, yes: bool, dry_run: bool) ->
     The table keeps its rows, so they come twice unless they are deleted. A daemon
     that runs stops with exit code 3 at its next save.
     """
-    return _edit(config, (pipeline, source), rewind.over, yes=yes, dry_run=dry_run)
+    return _edit(config, (pipeline, source), checkpoint_edit.over, yes=yes, dry_run=dry_run)
 
 
 @checkpoint.command(
@@ -306,15 +306,15 @@ def _edit(
     dry_run: bool,
 ) -> int:
     found = pipeline_of(load_config(config), where)
-    seen = rewind.stored(found)
-    rewind.check_settled(seen.state)
+    seen = checkpoint_edit.stored(found)
+    checkpoint_edit.check_settled(seen.state)
     _print_effect(found, seen.state, edit(seen.state))
     if dry_run:
         return 0
     if not confirmed(found.name, yes=yes):
         click.echo("That is not its name; nothing was changed.", err=True)
         return 1
-    backup = rewind.change(found, seen, edit, time.time())
+    backup = checkpoint_edit.change(found, seen, edit, time.time())
     click.echo(
         f"Changed. The old checkpoint is {found.sink.uri}/{backup}" if backup else "Changed."
     )
@@ -322,7 +322,7 @@ def _edit(
 
 
 def _print_effect(found: SourcePipeline, before: SourceState, after: SourceState) -> None:
-    told: Effect = rewind.effect(found, before, after)
+    told: Effect = checkpoint_edit.effect(found, before, after)
     watermark: Any = before.progress.value, after.progress.value
     click.echo(printable(f"watermark: {watermark[0] or '-'} -> {watermark[1] or '-'}"))
     for paths, text in (

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import click
 
-from blizzard_py import operations
-from blizzard_py.commands.options import source_options
-from blizzard_py.core.cli import (
+from blizzard_core.cli import (
     GuidedGroup,
     command,
     config_argument,
@@ -22,12 +20,14 @@ from blizzard_py.core.cli import (
     print_json,
     print_table,
 )
-from blizzard_py.core.configfile import load_config
-from blizzard_py.core.text import printable
-from blizzard_py.letters import DeadLetter, LetterObject, UnreadableLetter
+from blizzard_core.settings.load import load_config
+from blizzard_core.text import printable
+from blizzard_py.app import operations
+from blizzard_py.commands.options import source_options
+from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
 from blizzard_py.replay import Outcome, Report
 
-Listed = tuple[str, LetterObject, DeadLetter | UnreadableLetter]
+Listed = tuple[str, DeadLetterObject, DeadLetter | UnreadableDeadLetter]
 
 
 @click.group(
@@ -99,15 +99,15 @@ _COLUMNS = ("source", "id", "file", "line", "stage", "error", "time (UTC)")
 
 def _sound(
     found: Iterable[Listed], broken: list[str]
-) -> Iterator[tuple[str, LetterObject, DeadLetter]]:
+) -> Iterator[tuple[str, DeadLetterObject, DeadLetter]]:
     for name, where, letter in found:
-        if isinstance(letter, UnreadableLetter):
+        if isinstance(letter, UnreadableDeadLetter):
             broken.append(str(letter))
         else:
             yield name, where, letter
 
 
-def _row(found: tuple[str, LetterObject, DeadLetter]) -> list[str]:
+def _row(found: tuple[str, DeadLetterObject, DeadLetter]) -> list[str]:
     name, where, letter = found
     return [
         name,

@@ -9,9 +9,7 @@ from typing import Any
 
 import click
 
-from blizzard_py import operations
-from blizzard_py.commands.options import source_options
-from blizzard_py.core.cli import (
+from blizzard_core.cli import (
     GuidedCommand,
     command,
     config_argument,
@@ -20,7 +18,9 @@ from blizzard_py.core.cli import (
     print_json,
     print_table,
 )
-from blizzard_py.core.configfile import load_config
+from blizzard_core.settings.load import load_config
+from blizzard_py.app import operations
+from blizzard_py.commands.options import source_options
 from blizzard_py.replay import Given
 
 

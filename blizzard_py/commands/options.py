@@ -11,9 +11,9 @@ from typing import Any
 import click
 from click.shell_completion import split_arg_string
 
-from blizzard_py.core.config import Config
-from blizzard_py.core.configfile import load_config
-from blizzard_py.core.errors import BlizzardError
+from blizzard_core.errors import BlizzardError
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.load import load_config
 
 Body = Callable[..., Any]
 

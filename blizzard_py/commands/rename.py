@@ -7,9 +7,7 @@ from pathlib import Path
 
 import click
 
-from blizzard_py import operations
-from blizzard_py.commands.options import source_options
-from blizzard_py.core.cli import (
+from blizzard_core.cli import (
     GuidedCommand,
     command,
     config_argument,
@@ -17,9 +15,11 @@ from blizzard_py.core.cli import (
     log_level_option,
     print_json,
 )
-from blizzard_py.core.configfile import load_config
-from blizzard_py.core.text import printable
-from blizzard_py.rename import Renamed
+from blizzard_core.settings.load import load_config
+from blizzard_core.text import printable
+from blizzard_py.app import operations
+from blizzard_py.commands.options import source_options
+from blizzard_py.edits.rename import Renamed
 
 
 @click.command(

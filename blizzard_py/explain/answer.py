@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from blizzard_py.core.model import Entry
+from blizzard_core.delta_json import delta_versions
+from blizzard_core.storage.protocol import Entry
 from blizzard_py.explain.evidence import (
     Journaled,
     journal_start,
@@ -25,13 +26,12 @@ from blizzard_py.explain.evidence import (
 from blizzard_py.explain.explanation import DeltaStatus, Explanation, File, InBatch, Output
 from blizzard_py.explain.location import Located
 from blizzard_py.explain.verdict import waiting
-from blizzard_py.parts import Parts
-from blizzard_py.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
+from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source
 from blizzard_py.sources.story import Lateness, Standing, Story, Waiting, moment
-from blizzard_py.state import SourceState
-from blizzard_py.statefile import read_ledger, read_state
-from blizzard_py.tablelog import delta_versions
+from blizzard_py.state.checkpoint_file import read_ledger, read_state
+from blizzard_py.state.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
+from blizzard_py.state.source_state import SourceState
 
 # By how much the clocks of a source and of the table may differ.
 CLOCK_SLACK_SECS = 5.0

@@ -12,15 +12,15 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from blizzard_py.core.checkpoint import parsed
-from blizzard_py.core.decode import decoded
-from blizzard_py.core.errors import NotFound, StateError
-from blizzard_py.core.storage import Storage, join
-from blizzard_py.journal import REMEDY, BatchDocument, first_name, latest
-from blizzard_py.letters import original_of, put_away, stem_of
+from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.document import parsed
+from blizzard_core.delta_json import listed, read_each
+from blizzard_core.errors import NotFound, StateError
+from blizzard_core.storage.protocol import Storage, join
+from blizzard_py.dead_letters.reader import original_of, put_away, stem_of
 from blizzard_py.sources.protocol import LEFT_STAGE
-from blizzard_py.statepaths import StatePaths
-from blizzard_py.tablelog import listed, read_each
+from blizzard_py.state.journal import REMEDY, BatchDocument, first_name, latest
+from blizzard_py.state.state_paths import StatePaths
 
 _LATE = re.compile(r"late-(\d+)\.ndjson")
 

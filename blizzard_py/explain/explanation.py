@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from blizzard_py.core.text import printable
+from blizzard_core.text import printable
 from blizzard_py.explain.evidence import Letter
 from blizzard_py.explain.location import Checked
 from blizzard_py.sources.story import Compared, Lateness, Verdict, Waiting, moment

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 from urllib.parse import urlsplit
 
-from blizzard_py.core.errors import ConfigError
-from blizzard_py.core.stores import normalize_uri, problems_of, scheme_of
+from blizzard_core.errors import ConfigError
+from blizzard_core.storage.opening import normalize_uri, problems_of, scheme_of
 
 _LOCAL = frozenset({"", "file"})
 _AZURE = frozenset({"az", "abfs", "abfss"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blizzard_py.sources.story import Waiting, moment
-from blizzard_py.state import SourceState
+from blizzard_py.state.source_state import SourceState
 
 
 def waiting(

@@ -2,5 +2,5 @@
 
 `task.run_task` turns a list of NDJSON files into Parquet files in staging and a
 report. Everything below it streams: memory is bounded by the sizes named in
-`framing` and `write`, whatever the size of a file.
+`read.framing` and `write.outputs`, whatever the size of a file.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from blizzard_py.core.model import Outcome
+from blizzard_py.job import Outcome
 
 Stage = Literal["read", "decompress", "parse", "partition"]
 

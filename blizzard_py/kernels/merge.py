@@ -14,13 +14,12 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_py.core.errors import BlizzardError
-from blizzard_py.core.model import IngestResult, StagedOutput
-from blizzard_py.core.storage import Storage, order_key
+from blizzard_core.errors import BlizzardError
+from blizzard_core.storage.protocol import Storage, order_key
+from blizzard_py.job import IngestJob, IngestResult, IngestSettings, StagedOutput
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.task import output_format
-from blizzard_py.kernels.write import OutputNames, OutputSet
-from blizzard_py.settings import IngestJob, IngestSettings
+from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
 
 # Outputs of a file's size divided by this are large enough to stay as they are: writing
 # them again costs more than their number does.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blizzard_py.core.storage import order_key
-from blizzard_py.settings import JobFile
+from blizzard_core.storage.protocol import order_key
+from blizzard_py.job import JobFile
 
 # What opening a file costs, in bytes that could be read meanwhile.
 FILE_COST_BYTES = 16 << 10

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from blizzard_py.core.model import FinishedFile, IngestResult, StagedLetters, StagedOutput
-from blizzard_py.core.storage import order_key
+from blizzard_core.storage.protocol import order_key
+from blizzard_py.job import FinishedFile, IngestResult, StagedBadRecords, StagedOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class TaskReport:
     pid: int
     outputs: tuple[StagedOutput, ...]
     files: tuple[FinishedFile, ...]
-    letters: StagedLetters | None = None
+    letters: StagedBadRecords | None = None
 
     def to_json(self) -> str:
         """One line of ASCII."""
@@ -40,7 +40,7 @@ class TaskReport:
             outputs=tuple(StagedOutput(**item) for item in data["outputs"]),
             files=tuple(FinishedFile(**item) for item in data["files"]),
             letters=letters
-            and StagedLetters(letters["staged"], tuple((p, n) for p, n in letters["files"])),
+            and StagedBadRecords(letters["staged"], tuple((p, n) for p, n in letters["files"])),
         )
 
 

@@ -3,7 +3,7 @@
 A file's rows are all or nothing. They wait in memory until its end is known to
 be good and then go to the outputs that the task's files share; a file too large
 to wait writes outputs of its own, which are deleted if it fails after all. Its
-bad records (`letters`) wait and are forgotten in the same way.
+bad records (`bad_records`) wait and are forgotten in the same way.
 
 Small files are parsed together, because the parser's fixed cost per call is
 that of some hundred rows; the chunks of large ones by several threads, if there are
@@ -26,25 +26,31 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from blizzard_py.core.model import FinishedFile, StagedLetters, StagedOutput
-from blizzard_py.core.storage import Storage, join
+from blizzard_core.storage.protocol import Storage, join
+from blizzard_py.job import (
+    FinishedFile,
+    IngestJob,
+    IngestSettings,
+    JobFile,
+    StagedBadRecords,
+    StagedOutput,
+)
 from blizzard_py.kernels.ahead import ahead
-from blizzard_py.kernels.columns import RecordSchema
-from blizzard_py.kernels.content import Content
-from blizzard_py.kernels.decompress import opened
+from blizzard_py.kernels.bad_records import BadRecordWriter
+from blizzard_py.kernels.decode.child_process import ChildProcess
+from blizzard_py.kernels.decode.columns import RecordSchema
+from blizzard_py.kernels.decode.grouping import Share, shares
+from blizzard_py.kernels.decode.isolate import IsolatedParser, check_readable
+from blizzard_py.kernels.decode.parse import BadLine, BadRecord, LineParser, Parsed
 from blizzard_py.kernels.failure import FileFailed
-from blizzard_py.kernels.framing import Chunk, LongLine, framed
-from blizzard_py.kernels.isolate import IsolatedParser, check_readable
-from blizzard_py.kernels.letters import RecordLetters
-from blizzard_py.kernels.metadata import Metadata
-from blizzard_py.kernels.nursery import Nursery
-from blizzard_py.kernels.parquet import ParquetFormat
-from blizzard_py.kernels.parse import BadLine, BadRecord, LineParser, Parsed
-from blizzard_py.kernels.partition import Places, Unplaceable, place_rows, without_moved
+from blizzard_py.kernels.file_tally import FileTally
+from blizzard_py.kernels.read.decompress import opened
+from blizzard_py.kernels.read.framing import Chunk, LongLine, framed
 from blizzard_py.kernels.report import TaskReport
-from blizzard_py.kernels.shares import Share, shares
-from blizzard_py.kernels.write import OutputNames, OutputSet
-from blizzard_py.settings import IngestJob, IngestSettings, JobFile
+from blizzard_py.kernels.write.metadata import Metadata
+from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
+from blizzard_py.kernels.write.parquet import ParquetFormat
+from blizzard_py.kernels.write.partition import Places, Unplaceable, place_rows, without_moved
 
 # Files below the first size are parsed in groups of about the second.
 SMALL_FILE_BYTES = 1 << 20
@@ -105,8 +111,8 @@ def run_task(
     `StorageError` if the sink fails; no source file is to blame for that.
     """
     with (
-        Nursery() as nursery,
-        closing(RecordLetters(source.uri, task.started_ts)) as letters,
+        ChildProcess() as nursery,
+        closing(BadRecordWriter(source.uri, task.started_ts)) as letters,
         ThreadPoolExecutor(task.threads) as pool,
     ):
         run = _Run(task, source, sink, attempt_id, attempt, nursery, letters, pool)
@@ -125,8 +131,8 @@ class _Run:
         sink: Storage,
         attempt_id: int,
         attempt: int,
-        nursery: Nursery,
-        letters: RecordLetters,
+        nursery: ChildProcess,
+        letters: BadRecordWriter,
         pool: Executor,
     ) -> None:
         settings = task.settings
@@ -148,13 +154,13 @@ class _Run:
         self._shared = self._output_set()
         self._outputs: list[StagedOutput] = []
         self._finished: dict[str, FinishedFile] = {}
-        self._group: list[tuple[Content, Chunk]] = []
+        self._group: list[tuple[FileTally, Chunk]] = []
         self._group_bytes = 0
 
     def run(self) -> TaskReport:
         group_bytes = 0 if self._attempt else GROUP_BYTES
         for file in self._task.files:
-            content = Content(file)
+            content = FileTally(file)
             try:
                 self._read(content)
             except FileFailed as error:
@@ -169,7 +175,7 @@ class _Run:
             pid=os.getpid(),
             outputs=tuple(sorted(outputs, key=lambda output: output.staged)),
             files=tuple(self._finished[file.path] for file in self._task.files),
-            letters=StagedLetters(staged, tuple(self._lettered)) if staged else None,
+            letters=StagedBadRecords(staged, tuple(self._lettered)) if staged else None,
         )
 
     def discard(self) -> None:
@@ -178,7 +184,7 @@ class _Run:
     def _output_set(self) -> OutputSet:
         return OutputSet(self._sink, self._names, self._format)
 
-    def _read(self, content: Content) -> None:
+    def _read(self, content: FileTally) -> None:
         """Ingest one file; a small one is read and put into the group."""
         settings = self._task.settings
         if self._attempt > 1:
@@ -194,7 +200,7 @@ class _Run:
             content.chunks = itertools.chain([first], chunks)
             self._ingest(content)
 
-    def _ingest(self, content: Content) -> None:
+    def _ingest(self, content: FileTally) -> None:
         """All records of a file to the outputs, or none and `FileFailed`."""
         waiting: list[_Piece] = []
         waiting_bytes = 0
@@ -225,7 +231,7 @@ class _Run:
             self._shared.add(*piece)
         self._finish(content)
 
-    def _pieces_of_file(self, content: Content) -> Iterator[_Piece]:
+    def _pieces_of_file(self, content: FileTally) -> Iterator[_Piece]:
         """Each chunk's rows; lines are numbered from 1 over the whole file."""
         for outcome in self._outcomes(content.chunks):
             number = content.lines + 1
@@ -253,7 +259,7 @@ class _Run:
             yield where, without_moved(rows, self._task.settings.partition_rules)
 
     def _placed(
-        self, content: Content, chunk: bytes, parsed: Parsed
+        self, content: FileTally, chunk: bytes, parsed: Parsed
     ) -> tuple[Parsed, str | Places]:
         """Where a chunk's rows belong; those that belong nowhere become bad records."""
         rules = self._task.settings.partition_rules
@@ -278,7 +284,7 @@ class _Run:
             return map(work, chunks)
         return ahead(work, chunks, self._pool, self._task.threads, _bytes_of, AHEAD_BYTES)
 
-    def _bad_line(self, content: Content, bad: BadRecord) -> None:
+    def _bad_line(self, content: FileTally, bad: BadRecord) -> None:
         content.note_bad(bad.index + 1, bad.reason)
         self._letters.add(content.file.path, bad)
 
@@ -294,7 +300,7 @@ class _Run:
             except FileFailed as error:
                 self._fail(content, error)
 
-    def _ingest_together(self, group: Sequence[tuple[Content, Chunk]]) -> bool:
+    def _ingest_together(self, group: Sequence[tuple[FileTally, Chunk]]) -> bool:
         """Whether that went well; if not then nothing was done."""
         chunks = [chunk for _, chunk in group]
         try:
@@ -305,8 +311,8 @@ class _Run:
                 for (content, _), share in zip(group, found, strict=True)
             ]
             table = self._metadata.added(parsed.table, rows_of, numbers)
-            kept: list[tuple[Content, Share]] = []
-            lost: list[tuple[Content, FileFailed]] = []
+            kept: list[tuple[FileTally, Share]] = []
+            lost: list[tuple[FileTally, FileFailed]] = []
             for (content, _), share in zip(group, found, strict=True):
                 content.recount()
                 content.rows = share.rows
@@ -332,7 +338,7 @@ class _Run:
         return True
 
     def _pieces_of(
-        self, table: pa.Table, kept: Sequence[tuple[Content, Share]]
+        self, table: pa.Table, kept: Sequence[tuple[FileTally, Share]]
     ) -> Iterator[_Piece]:
         """The rows of the files that are kept, by directory."""
         if rules := self._task.settings.partition_rules:
@@ -351,12 +357,12 @@ class _Run:
         if end > start:
             yield partition, table.slice(start, end - start)
 
-    def _finish(self, content: Content) -> None:
+    def _finish(self, content: FileTally) -> None:
         self._finished[content.file.path] = content.ingested()
         if content.bad:
             self._lettered.append((content.file.path, content.bad))
 
-    def _fail(self, content: Content, error: FileFailed) -> None:
+    def _fail(self, content: FileTally, error: FileFailed) -> None:
         self._finished[content.file.path] = content.failed(error)
 
 

@@ -15,7 +15,7 @@ The live watermarks are never written. The steps, and what a death after each me
    from here on the letters are taken, and the next run only finishes them. Of an object
    with more files than may be queued at once a part is queued, then steps 3 and 2 again;
    the last part takes the letter;
-3. the batch protocol of `blizzard_py.pipeline` drains the queue. A file or record
+3. the batch protocol of `blizzard_py.ingest.source_pipeline` drains the queue. A file or record
    that fails again has a new letter before it leaves the queue;
 4. the letters are moved to ``replayed/``, and the checkpoint forgets their names.
 
@@ -26,18 +26,18 @@ the files that it is given into the queue of ``~replay``, in step 2.
 """
 
 from blizzard_py.replay.given import Given, GivenFiles, Told
-from blizzard_py.replay.ledger import Ledger
 from blizzard_py.replay.run import Drain, Outcome, Replay, Report
 from blizzard_py.replay.sources import file_parts, record_parts, records_uri
+from blizzard_py.replay.taken import Taken
 
 __all__ = [
     "Drain",
     "Given",
     "GivenFiles",
-    "Ledger",
     "Outcome",
     "Replay",
     "Report",
+    "Taken",
     "Told",
     "file_parts",
     "record_parts",

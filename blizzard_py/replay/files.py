@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from blizzard_py import letters
-from blizzard_py.claims import Claims
-from blizzard_py.core.errors import BlizzardError
-from blizzard_py.core.model import Entry
+from blizzard_core.errors import BlizzardError
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.dead_letters import reader as letters
+from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject
 from blizzard_py.kernels.failure import FileFailed
-from blizzard_py.letters import DeadLetter, LetterObject
-from blizzard_py.parts import Parts
-from blizzard_py.rereading import read_lines
+from blizzard_py.replay.ownership import Claims
+from blizzard_py.sources.files.lines import read_lines
+from blizzard_py.sources.parts import Parts
 
 # How much of records may wait in memory for being written, and how large their files get.
 RECORD_FILE_BYTES = 64 << 20
@@ -46,7 +46,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class LetterFiles:
+class DeadLetterFiles:
     """Finds the files of letter objects among the parts that `Replay` has.
 
     With ``from_source`` every record is read from its file again, else only what
@@ -58,7 +58,7 @@ class LetterFiles:
     records: Parts
     from_source: bool
 
-    def parts_for(self, found: LetterObject) -> Parts:
+    def parts_for(self, found: DeadLetterObject) -> Parts:
         """Which replay an object belongs to: all of its letters are of one source folder."""
         if found.kind == "records":
             return self.records
@@ -66,10 +66,10 @@ class LetterFiles:
         root = f"{self.records.stores.source.uri}/"
         return self.records if first is not None and first.uri.startswith(root) else self.files
 
-    def of(self, found: LetterObject) -> Iterator[Candidate]:
+    def of(self, found: DeadLetterObject) -> Iterator[Candidate]:
         """The files of an object, each once and in the same order whenever it is read.
 
-        Raises `ReplayRefused`, `UnreadableLetter`, `StorageError`.
+        Raises `ReplayRefused`, `UnreadableDeadLetter`, `StorageError`.
         """
         if found.kind == "records":
             yield from self._record_files(found)
@@ -111,7 +111,7 @@ class LetterFiles:
             )
         return letter.uri.removeprefix(root)
 
-    def _record_files(self, found: LetterObject) -> Iterator[Candidate]:
+    def _record_files(self, found: DeadLetterObject) -> Iterator[Candidate]:
         """The records of an object as files, one per source file, in bounded pieces."""
         waiting: dict[str, list[DeadLetter]] = {}
         held = piece = 0
@@ -130,7 +130,7 @@ class LetterFiles:
         return self.records if ours else self.files
 
     def _pieces(
-        self, found: LetterObject, piece: int, waiting: Mapping[str, Sequence[DeadLetter]]
+        self, found: DeadLetterObject, piece: int, waiting: Mapping[str, Sequence[DeadLetter]]
     ) -> Iterator[Candidate]:
         for original, held in sorted(waiting.items()):
             data = b"".join(line + b"\n" for line in self._raw_lines(held))

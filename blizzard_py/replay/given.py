@@ -7,7 +7,7 @@ command goes on where it was; two at once fence each other.
 
 Names do not matter: late files, hidden ones, those with another ending, in partitions
 that are kept apart or closed, are all taken. What matters is whose a file is
-(`blizzard_py.claims`):
+(`blizzard_py.replay.ownership`):
 
 * one that the live daemon or a backfill has still to do is left to it;
 * one whose rows are in is refused;
@@ -23,14 +23,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from blizzard_py.claims import Claims, check_live
-from blizzard_py.core.log import get_logger
-from blizzard_py.core.model import Entry
-from blizzard_py.journal import Ingested, Journal
-from blizzard_py.parts import Parts
-from blizzard_py.replay.ledger import Ledger
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.replay.ownership import Claims, check_live
 from blizzard_py.replay.run import Drain, drain_taken
-from blizzard_py.state import under_way
+from blizzard_py.replay.taken import Taken
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.journal import Ingested, Journal
+from blizzard_py.state.source_state import under_way
 
 State = Literal["would ingest", "ingested", "quarantined", "taken", "left", "refused", "missing"]
 
@@ -71,7 +71,7 @@ class GivenFiles:
 
     def preview(self, paths: Sequence[str]) -> Given:
         """What `run` would do. Writes nothing. Raises `StateError`, `StorageError`."""
-        state = Ledger(self.files).peek()
+        state = Taken(self.files).peek()
         begun = set(under_way(state))
         told, _ = self._judged([path for path in paths if path not in begun])
         found = {file.path: file for file in told}
@@ -85,7 +85,7 @@ class GivenFiles:
         `StorageError`; then run it again.
         """
         check_live(self.live)
-        ledger = Ledger(self.files)
+        ledger = Taken(self.files)
         journal = Journal(self.live.stores.sink, self.files.id, self.live.concurrency)
         before, known = ledger.peek(), set(journal.batches())
         begun = set(under_way(before)).intersection(paths)
@@ -105,10 +105,10 @@ class GivenFiles:
         return _given(ended, after.totals.rows - before.totals.rows, code)
 
     def _judged(
-        self, paths: Sequence[str], ledger: Ledger | None = None
+        self, paths: Sequence[str], ledger: Taken | None = None
     ) -> tuple[list[Told], list[Entry]]:
         """What is to be done with each file; with ``ledger`` those to ingest are taken."""
-        # Taken over before it is asked whose they are; see `blizzard_py.claims`.
+        # Taken over before it is asked whose they are; see `blizzard_py.replay.ownership`.
         state = now = None
         if ledger is not None and paths:
             state, now = ledger.open(), ledger.now()

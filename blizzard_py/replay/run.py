@@ -8,18 +8,18 @@ from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
-from blizzard_py.claims import BatchInFlight, Claims, check_live
-from blizzard_py.core.errors import NotFound
-from blizzard_py.core.log import get_logger
-from blizzard_py.core.watermark import Gap
-from blizzard_py.discovery import Scope
-from blizzard_py.journal import Ingested
-from blizzard_py.letters import LetterObject, UnreadableLetter
-from blizzard_py.parts import Parts
-from blizzard_py.pipeline import SourcePipeline
-from blizzard_py.replay.files import Chosen, LetterFiles, ReplayRefused
-from blizzard_py.replay.ledger import Ledger
+from blizzard_core.errors import NotFound
+from blizzard_core.log import get_logger
+from blizzard_core.watermark.progress import Gap
+from blizzard_py.dead_letters.reader import DeadLetterObject, UnreadableDeadLetter
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.replay.files import Chosen, DeadLetterFiles, ReplayRefused
+from blizzard_py.replay.ownership import BatchInFlight, Claims, check_live
+from blizzard_py.replay.taken import Taken
+from blizzard_py.sources.files.discovery import Scope
 from blizzard_py.sources.files.opening import open_files
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.journal import Ingested
 
 # What a replay is to do stands in its queue.
 _NOWHERE = Scope(Gap("", ""), lambda _path: False)
@@ -30,7 +30,7 @@ FILES_AT_ONCE = 2000
 
 Drain: TypeAlias = Callable[[SourcePipeline], int]
 
-_REFUSALS = (ReplayRefused, UnreadableLetter, BatchInFlight, NotFound)
+_REFUSALS = (ReplayRefused, UnreadableDeadLetter, BatchInFlight, NotFound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,13 @@ class Replay:
     def __post_init__(self) -> None:
         live = self.live
         self._log = get_logger(pipeline=live.pipeline, source=live.source_name)
-        self._letter_files = LetterFiles(live, self.files, self.records, self.from_source)
+        self._letter_files = DeadLetterFiles(live, self.files, self.records, self.from_source)
         self._journals = [
             Ingested(live.stores.sink, parts.id, live.concurrency)
             for parts in (self.files, self.records)
         ]
 
-    def preview(self, chosen: Iterable[LetterObject]) -> Iterator[Outcome]:
+    def preview(self, chosen: Iterable[DeadLetterObject]) -> Iterator[Outcome]:
         """What `run` would do with each object. Writes nothing."""
         self._totals()  # raises where a checkpoint is lost, as for `run`
         claims = Claims(self.live, self._journals)
@@ -100,7 +100,7 @@ class Replay:
             else:
                 yield _told(found, files, "would replay")
 
-    def run(self, chosen: Iterable[LetterObject]) -> Report:
+    def run(self, chosen: Iterable[DeadLetterObject]) -> Report:
         """Replay the objects in their order, and finish what an earlier run left.
 
         Raises `FencedError` if another replay of the source takes over, `StorageError`;
@@ -127,7 +127,9 @@ class Replay:
         refused = any(told.state == "refused" for told in outcomes.values())
         return Report(tuple(outcomes.values()), ingested, failed, rows, code or int(refused))
 
-    def _taken(self, chosen: Iterable[LetterObject], begun: Collection[str]) -> Iterator[Outcome]:
+    def _taken(
+        self, chosen: Iterable[DeadLetterObject], begun: Collection[str]
+    ) -> Iterator[Outcome]:
         """Steps 1 and 2 for each object, or a part of one."""
         for found in chosen:
             if found.id in begun:
@@ -139,7 +141,7 @@ class Replay:
             except _REFUSALS as error:
                 yield Outcome(found.id, found.kind, "refused", error=str(error))
 
-    def _parts_of(self, found: LetterObject) -> Iterator[Outcome]:
+    def _parts_of(self, found: DeadLetterObject) -> Iterator[Outcome]:
         """Steps 1 and 2, for so many files of an object at a time; the last part takes the letter.
 
         Between two parts the files of the first are ingested. Who dies there begins again with
@@ -149,7 +151,7 @@ class Replay:
         candidates = self._letter_files.of(found)
         whole = False
         while not whole:
-            ledger = Ledger(parts)
+            ledger = Taken(parts)
             # Ours first: what another replay took until now is seen below.
             state = ledger.open()
             claims = Claims(self.live, self._journals, ledger.now())
@@ -173,13 +175,11 @@ class Replay:
 
     def _letters_left(self) -> set[str]:
         return {
-            letter
-            for parts in (self.files, self.records)
-            for letter in Ledger(parts).peek().letters
+            letter for parts in (self.files, self.records) for letter in Taken(parts).peek().letters
         }
 
     def _totals(self) -> tuple[int, int, int]:
-        found = [Ledger(parts).peek().totals for parts in (self.files, self.records)]
+        found = [Taken(parts).peek().totals for parts in (self.files, self.records)]
         return (
             sum(totals.files for totals in found),
             sum(totals.quarantined for totals in found),
@@ -189,11 +189,11 @@ class Replay:
 
 def drain_taken(parts: Parts, drain: Drain) -> int:
     """Steps 3 and 4 for all that a replay has taken; the exit code."""
-    if not Ledger(parts).has_work():
+    if not Taken(parts).has_work():
         return 0
     code = drain(SourcePipeline(parts, partial(open_files, scope=_NOWHERE)))
     if not code:
-        Ledger(parts).settle()
+        Taken(parts).settle()
     return code
 
 
@@ -219,7 +219,7 @@ def _added(earlier: Outcome | None, told: Outcome) -> Outcome:
     )
 
 
-def _told(found: LetterObject, files: Sequence[Chosen], state: str) -> Outcome:
+def _told(found: DeadLetterObject, files: Sequence[Chosen], state: str) -> Outcome:
     return Outcome(
         found.id,
         found.kind,

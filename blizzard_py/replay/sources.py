@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from blizzard_py.core.config import OnBadRecord
-from blizzard_py.core.storage import Storage
-from blizzard_py.parts import Parts
-from blizzard_py.settings import Engine, Place
-from blizzard_py.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
+from blizzard_core.settings.sources import OnBadRecord
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.job import Engine, Place
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
 
 
 def records_uri(live: Parts) -> str:

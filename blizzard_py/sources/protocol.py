@@ -1,8 +1,9 @@
 """The seam: what the batch protocol needs of a source, whatever it ingests from.
 
-`blizzard_py.pipeline` and `blizzard_py.batch` bring *items* from planned to done exactly
-once: they name them in the checkpoint, run the job, commit, publish, and save that they are
-done. They do not know what an item is. A source does, and decides nothing about batches.
+`blizzard_py.ingest.source_pipeline` and `blizzard_py.ingest.batch_runner` bring *items* from
+planned to done exactly once: they name them in the checkpoint, run the job, commit, publish, and
+save that they are done. They do not know what an item is. A source does, and decides nothing
+about batches.
 
 **An item** is an `Entry`: a name that means the same for ever, a size that bounds batches,
 and a time. For files that is the path; a reading of a window or a work unit is named by
@@ -15,7 +16,7 @@ a state and returns the next; what was not returned and saved never happened. A 
 in memory what it can do without after a restart, and may write aside (segments of names)
 what only a saved state makes count.
 
-**The contract**, to which ``tests/test_source_contract.py`` holds every source:
+**The contract**, to which ``tests/blizzard_py/sources/test_source_contract.py`` holds every source:
 
 1. Who looks (`discover`, `backlog`, `shown`, `explain`, `outlook`) writes nothing, and needs no
    `recover` before it.
@@ -34,14 +35,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from blizzard_py.activity import SourceActivity
-from blizzard_py.core.model import NONE_APART, Apart, Entry, FinishedFile
-from blizzard_py.core.watermark import Scanned
-from blizzard_py.parts import Parts
-from blizzard_py.progress import BatchLimits
-from blizzard_py.settings import JobFile
+from blizzard_core.storage.protocol import Entry
+from blizzard_core.watermark.progress import Scanned
+from blizzard_py.job import FinishedFile, JobFile
+from blizzard_py.planning.batches import BatchLimits
+from blizzard_py.sources.activity import NONE_APART, Apart, SourceActivity
+from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.story import Story
-from blizzard_py.state import Batch, SourceState
+from blizzard_py.state.source_state import Batch, SourceState
 
 # The stage of an item that was left to another run, as its outcome says.
 LEFT_STAGE = "left"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from blizzard_py.core.model import Entry
-from blizzard_py.state import SourceState
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.state.source_state import SourceState
 
 Verdict = Literal[
     "ingested",

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
-from blizzard_py.core.config import (
+from blizzard_core.settings.sources import (
     CheckpointSettings,
     ErrorSettings,
     PartitionFilter,
     SourceSettings,
 )
-from blizzard_py.core.storeclock import StoreClock
-from blizzard_py.parts import Parts, Stores
-from blizzard_py.pipeline import SourcePipeline
-from blizzard_py.settings import Engine, FieldSpec, IngestSettings, Place
+from blizzard_core.storage.clock import StoreClock
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.job import Engine, FieldSpec, IngestSettings, Place
 from blizzard_py.sources.files.opening import open_files
+from blizzard_py.sources.parts import Parts, Stores
 from penguin_py.pipeline import TablePipeline
-from penguin_py.probe import ask
 from penguin_py.settings import Table
+from penguin_py.store_probe import ask
 from tests.simulation.deltalog import SimulatedLog
 from tests.simulation.plan import TEMPLATES, Settings, source_uri
 from tests.simulation.scheduler import Executor

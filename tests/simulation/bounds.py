@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from blizzard_py.core.checkpoint import progress_from_json
-from blizzard_py.core.watermark import gaps, is_hidden, split
+from blizzard_core.checkpoint.document import progress_from_json
+from blizzard_core.storage.protocol import is_hidden
+from blizzard_core.watermark.paths import split
+from blizzard_core.watermark.progress import gaps
 from tests.simulation import adaptor
 from tests.simulation.plan import source_uri
 from tests.simulation.world import SINK, World

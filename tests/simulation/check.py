@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from blizzard_py.core.watermark import is_hidden
+from blizzard_core.storage.protocol import is_hidden
 from tests.simulation import adaptor, bounds
 from tests.simulation.cover import Cover, Covers
 from tests.simulation.engine import rows_of

@@ -7,23 +7,24 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from blizzard_py import letters, rewind
-from blizzard_py.backfill import Range, check_range, is_ours
-from blizzard_py.claims import backfill_ranges
-from blizzard_py.core.daemon import Loop, run_worker
-from blizzard_py.core.errors import BlizzardError
-from blizzard_py.core.storage import order_key
-from blizzard_py.core.watermark import split
-from blizzard_py.discovery import Scope
-from blizzard_py.pipeline import SourcePipeline
-from blizzard_py.rebuild import Rebuild
-from blizzard_py.rebuild.run import RebuildRefused
-from blizzard_py.rename import Rename
+from blizzard_core.daemon import Loop, run_worker
+from blizzard_core.errors import BlizzardError
+from blizzard_core.storage.protocol import order_key
+from blizzard_core.watermark.paths import split
+from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.dead_letters import reader as letters
+from blizzard_py.edits import checkpoint_edit
+from blizzard_py.edits.rebuild import Rebuild
+from blizzard_py.edits.rebuild.run import RebuildRefused
+from blizzard_py.edits.rename import Rename
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.planning.ranges import Range, check_range, is_ours
 from blizzard_py.replay import GivenFiles, Replay, file_parts, record_parts, records_uri
-from blizzard_py.siblings import BACKFILL
+from blizzard_py.replay.ownership import backfill_ranges
+from blizzard_py.sources.files.discovery import Scope
 from blizzard_py.sources.files.opening import open_files
-from blizzard_py.statefile import read_ledger, read_state
-from blizzard_py.wiring import source_pipeline
+from blizzard_py.state.checkpoint_file import read_ledger, read_state
+from blizzard_py.state.siblings import BACKFILL
 from tests.simulation import adaptor, check
 from tests.simulation.faults import Shot
 from tests.simulation.plan import Event, source_uri
@@ -140,8 +141,8 @@ def rewound(director: Director, found: Event, process: Process) -> None:
     if world.deeds[f"rewound {found.at}"] or world.calm:
         return
     source = source_pipeline(process.parts(number))
-    seen = rewind.stored(source)
-    rewind.check_settled(seen.state)
+    seen = checkpoint_edit.stored(source)
+    checkpoint_edit.check_settled(seen.state)
     known = {p: k for p, k in seen.state.progress.partitions.items() if k.watermark}
     if not known:
         return
@@ -154,14 +155,16 @@ def rewound(director: Director, found: Event, process: Process) -> None:
         names = {n for p, n in there if p == partition and order_key(n) < order_key(name)}
         # Further back than there are names: all of it again.
         name = ([""] * back + sorted(names, key=order_key))[-back]
-    after = rewind.moved(seen.state, partition, name)
-    told = rewind.effect(source, seen.state, after)
+    after = checkpoint_edit.moved(seen.state, partition, name)
+    told = checkpoint_edit.effect(source, seen.state, after)
     uri = source_uri(number)
     world.again.update((uri, path) for path in told.again)
     world.skipped.update((uri, path) for path in told.skipped)
     world.said[uri].append((partition, name))
     world.deeds[f"rewound {found.at}"] += 1
-    rewind.change(source, seen, lambda state: rewind.moved(state, partition, name), process.clock())
+    checkpoint_edit.change(
+        source, seen, lambda state: checkpoint_edit.moved(state, partition, name), process.clock()
+    )
 
 
 def ingest(director: Director, found: Event, process: Process) -> None:

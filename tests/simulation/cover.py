@@ -14,9 +14,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from blizzard_py.core.lookback import lookback_floor
-from blizzard_py.core.storage import order_key
-from blizzard_py.core.watermark import is_hidden, partition_key, split
+from blizzard_core.storage.protocol import is_hidden, order_key
+from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.paths import partition_key, split
 from tests.simulation import adaptor
 from tests.simulation.plan import DAY, FLAT_KEYS, TEMPLATES, source_uri
 from tests.simulation.world import SINK, SourceFile, World

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError
 
-from blizzard_py.core.errors import Conflict, NotFound, StorageError
-from penguin_py import deltalog
-from penguin_py.delta import DeltaLog, Marks
+from blizzard_core.errors import Conflict, NotFound, StorageError
+from penguin_py.delta import log as deltalog
+from penguin_py.delta.table import DeltaLog, Marks
 from penguin_py.model import CommitPlan, TableState
 from tests.simulation.store import Client
 

@@ -16,9 +16,8 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_py.core.errors import NotFound, StorageError
-from blizzard_py.core.model import FinishedFile, IngestResult, StagedLetters, StagedOutput
-from blizzard_py.settings import IngestJob
+from blizzard_core.errors import NotFound, StorageError
+from blizzard_py.job import FinishedFile, IngestJob, IngestResult, StagedBadRecords, StagedOutput
 from tests.simulation.scheduler import Owner
 from tests.simulation.store import Client
 from tests.simulation.world import World
@@ -113,7 +112,9 @@ class Engine:
             outputs.append(StagedOutput(staged, partition, len(lines), len(data), name))
         return IngestResult(tuple(outputs), tuple(files), 1, self._letters(job, bad))
 
-    def _letters(self, job: IngestJob, bad: Mapping[str, list[str]]) -> tuple[StagedLetters, ...]:
+    def _letters(
+        self, job: IngestJob, bad: Mapping[str, list[str]]
+    ) -> tuple[StagedBadRecords, ...]:
         staged = []
         source = self._clients[job.settings.source.uri]
         for number, (path, rows) in enumerate(sorted(bad.items())):
@@ -133,7 +134,7 @@ class Engine:
             ]
             text = "".join(json.dumps(line) + "\n" for line in lines)
             self._sink.put_atomic(name, text.encode())
-            staged.append(StagedLetters(name, ((path, len(rows)),)))
+            staged.append(StagedBadRecords(name, ((path, len(rows)),)))
         return tuple(staged)
 
     def _read(self, source: Client, path: str) -> tuple[FinishedFile, list[str]]:

@@ -13,10 +13,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_py.core.storage import join
-from blizzard_py.core.watermark import is_hidden
-from penguin_py import deltalog
-from penguin_py.identities import FOLDER
+from blizzard_core.storage.protocol import is_hidden, join
+from penguin_py.delta import log as deltalog
+from penguin_py.delta.output_ids import FOLDER
 from tests.simulation.deltalog import Table
 from tests.simulation.engine import parquet, rows_of
 from tests.simulation.plan import Event

@@ -12,18 +12,18 @@ from unittest import mock
 
 import msgspec
 
-from blizzard_py import discovery
-from blizzard_py.core.errors import NotFound, Unavailable
-from blizzard_py.core.model import Entry
-from blizzard_py.latefiles import LateFiles
-from penguin_py import deltalog
+from blizzard_core.errors import NotFound, Unavailable
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.sources.files import discovery
+from blizzard_py.sources.files.late_files import LateFiles
+from penguin_py.delta import log as deltalog
 from tests.simulation.plan import FLAT_KEYS
 from tests.simulation.processes import Process
 from tests.simulation.scheduler import Executor
 from tests.simulation.world import Scan, World
 
 # Those of the product, and nobody else's, have their threads replaced.
-_PACKAGES = ("blizzard_py.", "penguin_py.")
+_PACKAGES = ("blizzard_core.", "blizzard_py.", "penguin_py.")
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from blizzard_py.core.storage import order_key
-from blizzard_py.core.watermark import is_hidden, partition_key, split
+from blizzard_core.storage.protocol import is_hidden, order_key
+from blizzard_core.watermark.paths import partition_key, split
 from tests.simulation import adaptor, commands, others
 from tests.simulation.plan import Event, event, source_uri
 from tests.simulation.world import SINK, World

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from blizzard_py.core.errors import BlizzardError, FencedError
+from blizzard_core.errors import BlizzardError, FencedError
 
 
 def _ignored(*_arguments: Any, **_more: Any) -> None:

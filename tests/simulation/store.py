@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from blizzard_py.core.errors import Conflict, NotFound, Unavailable
-from blizzard_py.core.model import Entry
-from blizzard_py.core.storage import Page, order_key
+from blizzard_core.errors import Conflict, NotFound, Unavailable
+from blizzard_core.storage.protocol import Entry, Page, order_key
 from tests.simulation.faults import Faults, Shot
 from tests.simulation.scheduler import Scheduler
 

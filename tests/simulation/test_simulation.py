@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from tests.scenario import ROOT
 from tests.simulation.__main__ import silence
 from tests.simulation.draw import draw
 from tests.simulation.guards import GUARDS, Guard
@@ -16,6 +15,7 @@ from tests.simulation.report import COMMAND, failure
 from tests.simulation.run import play
 from tests.simulation.shrink import shrunk
 from tests.simulation.world import World
+from tests.support.scenario import ROOT
 
 FIXED = range(1, 81)
 FRESH = 6

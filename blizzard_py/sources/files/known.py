@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from blizzard_py.core.config import SourceSettings
-from blizzard_py.core.watermark import is_new
-from blizzard_py.discovery import Places
-from blizzard_py.progress import is_below_origin
-from blizzard_py.settrack import SetTracker
-from blizzard_py.state import SourceState
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.watermark.progress import is_new
+from blizzard_py.sources.files.discovery import Places
+from blizzard_py.state.processed_tracker import ProcessedTracker
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.transitions import is_below_origin
 
 
 class Known(Protocol):
@@ -48,7 +48,7 @@ class KnownByWatermark:
 class KnownBySet:
     """Polls take whatever is not in the set."""
 
-    names: SetTracker
+    names: ProcessedTracker
 
     def finds(self, path: str) -> bool:
         return bool(self.names.unseen([path]))

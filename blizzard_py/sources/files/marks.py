@@ -1,7 +1,7 @@
 """Which files are done, what holds a watermark back, and what a complete scan moves. Pure.
 
-Batches and recovery only say what is done (`advanced`). What scans need look at no
-more is decided after a complete scan, with everything it found (`settled`).
+Batches and recovery only say what is done (`finish_batch`). What scans need look at no
+more is decided after a complete scan, with everything it found (`end_scan`).
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from blizzard_py.core.floor import raised
-from blizzard_py.core.model import Entry
-from blizzard_py.core.storage import order_key
-from blizzard_py.core.watermark import Lowest, Progress, Scanned, finished, split
-from blizzard_py.core.watermark import settled as settled_progress
-from blizzard_py.progress import BatchLimits, done_of, next_count, retried
-from blizzard_py.state import Batch, Retry, SourceState
+from blizzard_core.storage.protocol import Entry, order_key
+from blizzard_core.watermark.floor import raised
+from blizzard_core.watermark.paths import split
+from blizzard_core.watermark.progress import Lowest, Progress, Scanned, finished
+from blizzard_core.watermark.progress import settled as settled_progress
+from blizzard_py.planning.batches import BatchLimits, next_count
+from blizzard_py.state.source_state import Batch, Retry, SourceState
+from blizzard_py.state.transitions import done_of, retried
 
 
 class Work:
@@ -79,7 +80,7 @@ class Work:
 NOTHING = Work((), 0, (), None)
 
 
-def advanced(state: SourceState, batch: Batch, lowest: Lowest, now: float) -> SourceState:
+def finish_batch(state: SourceState, batch: Batch, lowest: Lowest, now: float) -> SourceState:
     """Step 5, what is done: the watermarks move over the batch's files.
 
     ``lowest`` tells what was discovered and is not done, the files of this batch
@@ -125,7 +126,7 @@ class Window:
     lookback: str | None
 
 
-def settled(
+def end_scan(
     state: SourceState,
     progress: Progress,
     pending: Collection[str],

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from blizzard_py.core.digests import Digests
-from blizzard_py.core.model import Entry
-from blizzard_py.core.watermark import Lowest
-from blizzard_py.discovery import Discovery, Scope, discover_unseen
-from blizzard_py.parts import Parts
-from blizzard_py.progress import done_of
-from blizzard_py.settrack import SetTracker
+from blizzard_core.checkpoint.digests import Digests
+from blizzard_core.storage.protocol import Entry
+from blizzard_core.watermark.progress import Lowest
+from blizzard_py.sources.files.discovery import Discovery, Scope, discover_unseen
 from blizzard_py.sources.files.marks import Work, noted, still_there
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.files.story import BesideSet
+from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Upkeep
 from blizzard_py.sources.story import Standing
-from blizzard_py.state import Batch, SourceState
-from blizzard_py.statefile import read_names
-from blizzard_py.statepaths import StatePaths
+from blizzard_py.state.checkpoint_file import read_names
+from blizzard_py.state.processed_tracker import ProcessedTracker
+from blizzard_py.state.source_state import Batch, SourceState
+from blizzard_py.state.state_paths import StatePaths
+from blizzard_py.state.transitions import done_of
 
 
 class SetFiles(FileSource):
@@ -26,7 +26,7 @@ class SetFiles(FileSource):
 
     def __init__(self, parts: Parts, upkeep: Upkeep, scope: Scope | None = None) -> None:
         super().__init__(parts, upkeep, scope)
-        self._tracker = SetTracker(parts.stores.sink, StatePaths(parts.id).processed)
+        self._tracker = ProcessedTracker(parts.stores.sink, StatePaths(parts.id).processed)
         # Whoever owns the state has the set in step with it.
         self._owns = False
         self._listed: Digests | None = None

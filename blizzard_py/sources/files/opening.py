@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from blizzard_py.discovery import Scope
-from blizzard_py.parts import Parts
+from blizzard_py.sources.files.discovery import Scope
 from blizzard_py.sources.files.known import Known, KnownBySet, KnownByWatermark
 from blizzard_py.sources.files.names import SetFiles
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.files.watermark import WatermarkFiles
+from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Upkeep
-from blizzard_py.state import SourceState
-from blizzard_py.statefile import read_names
+from blizzard_py.state.checkpoint_file import read_names
+from blizzard_py.state.source_state import SourceState
 
 
 def open_files(parts: Parts, upkeep: Upkeep, scope: Scope | None = None) -> FileSource:

@@ -6,24 +6,23 @@ import contextlib
 from abc import ABC, abstractmethod
 from typing import Any
 
-from blizzard_py.core.errors import StorageError, Unavailable
-from blizzard_py.core.log import get_logger
-from blizzard_py.core.model import Entry, FinishedFile
-from blizzard_py.core.storage import is_bare, root_exists
-from blizzard_py.core.watermark import Lowest
-from blizzard_py.discovery import Discovery, FirstSeen, Scope, check_tracking
-from blizzard_py.latefiles import LateFiles
-from blizzard_py.outofturn import OutOfTurn
-from blizzard_py.partitioning import PartitionError, partition_of
-from blizzard_py.parts import Parts
-from blizzard_py.progress import waiting
-from blizzard_py.settings import JobFile
+from blizzard_core.errors import StorageError, Unavailable
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Entry, is_bare, root_exists
+from blizzard_core.watermark.progress import Lowest
+from blizzard_py.job import FinishedFile, JobFile
+from blizzard_py.planning.directories import PartitionError, partition_of
+from blizzard_py.sources.files.discovery import Discovery, FirstSeen, Scope, check_tracking
+from blizzard_py.sources.files.late_files import LateFiles
 from blizzard_py.sources.files.marks import NOTHING, Work, held_by, hold_all
+from blizzard_py.sources.files.out_of_turn import OutOfTurn
 from blizzard_py.sources.files.story import FileStory, ignored
+from blizzard_py.sources.files.sweep import grace_of, is_due
+from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import LEFT_STAGE, Backlog, Plan, Upkeep
 from blizzard_py.sources.story import Standing, Story
-from blizzard_py.state import Batch, SourceState, checkpoint_path, under_way
-from blizzard_py.sweep import grace_of, is_due
+from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path, under_way
+from blizzard_py.state.transitions import waiting
 
 
 class FileSource(ABC):
@@ -110,7 +109,8 @@ class FileSource(ABC):
 
     def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
         """The batch's files with their table directories; those that have none or are others'."""
-        # Asked now that they are ours by a save, and not before: see `blizzard_py.outofturn`.
+        # Asked now that they are ours by a save, and not before: see
+        # `blizzard_py.sources.files.out_of_turn`.
         theirs = self._others.theirs(state, batch.files)
         template = self._parts.ingest.partition_template
         files: list[JobFile] = []

@@ -6,17 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from blizzard_py.core.config import SourceCompression, SourceSettings
-from blizzard_py.core.model import Entry
-from blizzard_py.core.storage import order_key
-from blizzard_py.core.watermark import Progress, closed_by, is_hidden, is_new, split
-from blizzard_py.discovery import ENDINGS, Places, accepts
-from blizzard_py.ledger import Settled
-from blizzard_py.parts import Parts
-from blizzard_py.progress import is_below_origin
+from blizzard_core.settings.sources import SourceCompression, SourceSettings
+from blizzard_core.storage.protocol import Entry, is_hidden, order_key
+from blizzard_core.watermark.paths import split
+from blizzard_core.watermark.progress import Progress, closed_by, is_new
+from blizzard_py.sources.files.discovery import ENDINGS, Places, accepts
+from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.story import Compared, Lateness, Passed, Standing, Verdict, Waiting, moment
-from blizzard_py.state import SourceState, Sweep
-from blizzard_py.statefile import read_ledger, read_names
+from blizzard_py.state.checkpoint_file import read_ledger, read_names
+from blizzard_py.state.ledger import Settled
+from blizzard_py.state.source_state import SourceState, Sweep
+from blizzard_py.state.transitions import is_below_origin
 
 
 @dataclass(frozen=True, slots=True)

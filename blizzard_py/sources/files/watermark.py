@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from blizzard_py.backlog import backlog
-from blizzard_py.core.errors import OrderError
-from blizzard_py.core.lookback import lookback_floor
-from blizzard_py.core.model import Apart, Entry
-from blizzard_py.core.storage import order_key
-from blizzard_py.core.watermark import Lowest, Progress, Scanned
-from blizzard_py.discovery import (
+from blizzard_core.errors import OrderError
+from blizzard_core.storage.protocol import Entry, order_key
+from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.progress import Lowest, Progress, Scanned
+from blizzard_py.sources.activity import Apart
+from blizzard_py.sources.files.backlog import backlog
+from blizzard_py.sources.files.discovery import (
     SCAN_FILES,
     Discovery,
     Places,
@@ -19,16 +19,16 @@ from blizzard_py.discovery import (
     discover,
     starting_point,
 )
-from blizzard_py.lateness import measured
-from blizzard_py.order import TOLERANCE_SECS, inspect
-from blizzard_py.parts import Parts
-from blizzard_py.sources.files.marks import Window, advanced, settled
+from blizzard_py.sources.files.marks import Window, end_scan, finish_batch
+from blizzard_py.sources.files.order_guard import TOLERANCE_SECS, inspect
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.files.story import BesideWatermark
+from blizzard_py.sources.files.sweep import grace_of, started
+from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Upkeep
 from blizzard_py.sources.story import Standing
-from blizzard_py.state import Batch, SourceState
-from blizzard_py.sweep import grace_of, started
+from blizzard_py.state.lateness import measured
+from blizzard_py.state.source_state import Batch, SourceState
 
 
 class WatermarkFiles(FileSource):
@@ -83,7 +83,7 @@ class WatermarkFiles(FileSource):
         oldest = lookback_floor(self._source.partition_filter, scanned.ended)
         window = Window(grace, self._source.max_tracked_partitions, oldest)
         cold = state.origin is None and state.progress.state == "Initial"
-        state = settled(state, found.progress, paths, scanned, window)
+        state = end_scan(state, found.progress, paths, scanned, window)
         if state.origin is None:
             # Where this source began, also if nothing is there yet: a floor that followed the
             # clock would pass over what comes while nobody looks. What an original did is not
@@ -95,7 +95,7 @@ class WatermarkFiles(FileSource):
         return state
 
     def _moved(self, state: SourceState, batch: Batch, lowest: Lowest, now: float) -> SourceState:
-        return advanced(state, batch, lowest, now)
+        return finish_batch(state, batch, lowest, now)
 
     def _standing(self, state: SourceState, entry: Entry) -> Standing:
         return BesideWatermark(self._parts, state, self._start(state), entry)

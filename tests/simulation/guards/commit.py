@@ -7,18 +7,15 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from blizzard_py import (
-    batch,
-    pipeline,
-    publish,
-)
-from blizzard_py.batch import BatchRunner
-from blizzard_py.core import fence, watermark
-from blizzard_py.core.fence import FencedFile, Writer
-from blizzard_py.core.storage import join
+from blizzard_core.checkpoint import fence
+from blizzard_core.checkpoint.fence import FencedFile, Writer
+from blizzard_core.storage.protocol import join
+from blizzard_core.watermark import progress as watermark
+from blizzard_py.ingest import batch_runner, publish, source_pipeline
+from blizzard_py.ingest.batch_runner import BatchRunner
 from blizzard_py.sources.files import marks
-from blizzard_py.state import PlannedOutput
-from blizzard_py.statepaths import StatePaths
+from blizzard_py.state.source_state import PlannedOutput
+from blizzard_py.state.state_paths import StatePaths
 from tests.simulation.guards.registry import guard, nothing
 from tests.simulation.world import World
 
@@ -67,9 +64,9 @@ def epochs_in_staging(_world: World) -> Iterator[None]:
         return join(StatePaths(source_id).staging, "00000000", name)
 
     with (
-        mock.patch.object(batch, "staging_of", staging_of),
+        mock.patch.object(batch_runner, "staging_of", staging_of),
         mock.patch.object(
-            batch,
+            batch_runner,
             "clear_older",
             lambda sink, source_id, _epoch: publish.clear_older(sink, source_id, 1),
         ),
@@ -79,13 +76,13 @@ def epochs_in_staging(_world: World) -> Iterator[None]:
 
 @guard("a start clears all that is staged before it has taken the checkpoint over")
 def save_before_clearing(_world: World) -> Iterator[None]:
-    real = pipeline.SourcePipeline._recover
+    real = source_pipeline.SourcePipeline._recover
 
     def recover(self: Any) -> Any:
         publish.clear_older(self.sink, self.id, 10**7)
         return real(self)
 
-    with mock.patch.object(pipeline.SourcePipeline, "_recover", recover):
+    with mock.patch.object(source_pipeline.SourcePipeline, "_recover", recover):
         yield
 
 
@@ -97,7 +94,9 @@ def both_missing_is_refused(_world: World) -> Iterator[None]:
 
 @guard("what a crash left staged is published under the names it was to have")
 def fresh_names_on_recovery(_world: World) -> Iterator[None]:
-    with mock.patch.object(batch, "renamed", lambda state, found, _names: (state, found)):
+    with mock.patch.object(
+        batch_runner, "rename_outputs", lambda state, found, _names: (state, found)
+    ):
         yield
 
 
@@ -106,7 +105,7 @@ def unpublished_is_published(_world: World) -> Iterator[None]:
     def nothing(_storage: Any, _outputs: list[PlannedOutput], _concurrency: int) -> Any:
         return publish.Unpublished((), ())
 
-    with mock.patch.object(batch, "unpublished", nothing):
+    with mock.patch.object(batch_runner, "unpublished", nothing):
         yield
 
 

@@ -7,14 +7,15 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from penguin_py import plan as penguin_plan
-from penguin_py import recovery, view
-from penguin_py.chores import Chores
-from penguin_py.delta import DeltaLog
-from penguin_py.identities import OutputIds
+from penguin_py import table_view
+from penguin_py.delta.output_ids import OutputIds
+from penguin_py.delta.table import DeltaLog
+from penguin_py.intake.quarantine import Quarantine
+from penguin_py.memory import recovery
 from penguin_py.pipeline import TablePipeline
-from penguin_py.quarantine import Quarantine
-from penguin_py.view import TableView
+from penguin_py.planning import commit_plan as penguin_plan
+from penguin_py.table_view import TableView
+from penguin_py.upkeep import Upkeep
 from tests.simulation.guards.registry import always, empty, guard, never, none, nothing
 from tests.simulation.world import World
 
@@ -27,14 +28,14 @@ def output_ids_come_once(_world: World) -> Iterator[None]:
 
 @guard("Penguin forgets output ids when it starts, those of the mirror and of the log")
 def output_ids_are_kept(_world: World) -> Iterator[None]:
-    real = view.gathered
+    real = table_view.gathered
 
     def gathered(*arguments: Any) -> Any:
         return replace(real(*arguments), output_ids=())
 
     with (
         mock.patch.object(OutputIds, "__contains__", never),
-        mock.patch.object(view, "gathered", gathered),
+        mock.patch.object(table_view, "gathered", gathered),
     ):
         yield
 
@@ -91,7 +92,7 @@ def refusals_are_recorded(_world: World) -> Iterator[None]:
 
 @guard("Penguin does not look below its watermarks")
 def penguin_reconciles(_world: World) -> Iterator[None]:
-    with mock.patch.object(Chores, "due", none):
+    with mock.patch.object(Upkeep, "due", none):
         yield
 
 

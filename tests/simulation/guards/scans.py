@@ -7,20 +7,17 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from blizzard_py import (
-    discovery,
-    latefiles,
-    pipeline,
-    sweep,
-)
-from blizzard_py.batch import BatchRunner
-from blizzard_py.core import floor, scan, watermark
-from blizzard_py.core.lookback import lookback_floor
-from blizzard_py.core.watermark import Scanned
-from blizzard_py.ledger import Ledger
-from blizzard_py.sources.files import marks
+from blizzard_core.watermark import floor, scan
+from blizzard_core.watermark import paths as watermark_paths
+from blizzard_core.watermark import progress as watermark
+from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.progress import Scanned
+from blizzard_py.ingest import source_pipeline
+from blizzard_py.ingest.batch_runner import BatchRunner
+from blizzard_py.sources.files import discovery, late_files, marks, sweep
 from blizzard_py.sources.files import source as files
 from blizzard_py.sources.files import watermark as watermark_files
+from blizzard_py.state.ledger import Ledger
 from tests.simulation.guards.registry import always, guard, never, nothing
 from tests.simulation.world import World
 
@@ -44,7 +41,7 @@ def grace_by_scans(_world: World) -> Iterator[None]:
 
 @guard("names of files with an old modification time need no grace")
 def modification_times_mean_nothing(_world: World) -> Iterator[None]:
-    real = marks.advanced
+    real = marks.finish_batch
 
     def advanced(state: Any, found: Any, lowest: Any, now: float) -> Any:
         after = real(state, found, lowest, now)
@@ -53,13 +50,13 @@ def modification_times_mean_nothing(_world: World) -> Iterator[None]:
         old = [e.path for e in found.files if e.modified < now - 86_400]
         partitions = dict(after.progress.partitions)
         for path in old:
-            partition, name = watermark.split(path, after.progress.depth or 0)
+            partition, name = watermark_paths.split(path, after.progress.depth or 0)
             known = partitions.get(partition)
             if known is not None and name in known.done:
                 partitions[partition] = replace(known, done={**known.done, name: 0.0})
         return replace(after, progress=replace(after.progress, partitions=partitions))
 
-    with mock.patch.object(watermark_files, "advanced", advanced):
+    with mock.patch.object(watermark_files, "finish_batch", advanced):
         yield
 
 
@@ -173,13 +170,13 @@ def depth_by_directories(_world: World) -> Iterator[None]:
 
 @guard("names in grace that the checkpoint leaves to the journal are not read from it")
 def window_is_read(_world: World) -> Iterator[None]:
-    with mock.patch.object(pipeline, "whole", lambda _sink, _id, state: state):
+    with mock.patch.object(source_pipeline, "whole", lambda _sink, _id, state: state):
         yield
 
 
 @guard("a time that a wrong clock noted is waited for")
 def wrong_times_are_cut(_world: World) -> Iterator[None]:
-    with mock.patch.object(pipeline, "clamped", lambda state, _now: state):
+    with mock.patch.object(source_pipeline, "clamp_times", lambda state, _now: state):
         yield
 
 
@@ -247,12 +244,12 @@ def sweep_leaves_known_files(_world: World) -> Iterator[None]:
 
 @guard("late verdicts are written without a commit")
 def late_verdicts_are_committed(_world: World) -> Iterator[None]:
-    real = latefiles.LateFiles._dealt_with
+    real = late_files.LateFiles._dealt_with
 
     def dealt_with(self: Any, state: Any, late: Any) -> Any:
         if not late or self._source.late_files == "ingest":
             return real(self, state, late)
         return self._upkeep.save(state)
 
-    with mock.patch.object(latefiles.LateFiles, "_dealt_with", dealt_with):
+    with mock.patch.object(late_files.LateFiles, "_dealt_with", dealt_with):
         yield

@@ -7,28 +7,24 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from blizzard_py import (
-    claims,
-    pipeline,
-    processed,
-    sourceview,
-)
-from blizzard_py.replay import Ledger as ReplayLedger
-from blizzard_py.replay import Replay
+from blizzard_py.ingest import source_pipeline, source_view
+from blizzard_py.replay import Replay, ownership
+from blizzard_py.replay import Taken as ReplayLedger
 from blizzard_py.sources.files import source as files
+from blizzard_py.state import processed_set
 from tests.simulation.guards.registry import anybody, guard, nothing
 from tests.simulation.world import World
 
 
 @guard("a checkpoint of other files is gone on with")
 def identity_is_checked(_world: World) -> Iterator[None]:
-    with mock.patch.object(sourceview, "check_identity", nothing):
+    with mock.patch.object(source_view, "check_identity", nothing):
         yield
 
 
 @guard("a missing checkpoint means a cold start")
 def lost_checkpoints_are_noticed(_world: World) -> Iterator[None]:
-    with mock.patch.object(pipeline, "check_cold_start", nothing):
+    with mock.patch.object(source_pipeline, "check_cold_start", nothing):
         yield
 
 
@@ -40,18 +36,18 @@ def tracking_is_checked(_world: World) -> Iterator[None]:
 
 @guard("a stale daemon removes segments of names that its successor wrote")
 def segments_have_epochs(_world: World) -> Iterator[None]:
-    real = processed.sweep
+    real = processed_set.sweep
 
     def swept(storage: Any, folder: str, segments: Any, _epoch: int) -> Any:
         return real(storage, folder, segments, 10**7)
 
-    with mock.patch.object(processed, "sweep", swept):
+    with mock.patch.object(processed_set, "sweep", swept):
         yield
 
 
 @guard("a replay takes files without asking who else has them")
 def replays_ask_whose_it_is(_world: World) -> Iterator[None]:
-    with mock.patch.object(claims.Claims, "whose", anybody):
+    with mock.patch.object(ownership.Claims, "whose", anybody):
         yield
 
 

@@ -1,0 +1,1 @@
+"""The state file: its format, and one writer for each."""

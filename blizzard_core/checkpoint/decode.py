@@ -1,0 +1,164 @@
+"""Stored JSON becomes dataclasses; what is not exactly understood is refused with its place. Pure.
+
+`msgspec` converts, strictly: a number is no text, and nothing is guessed. Two things it does not
+tell are told here: the key of a mapping in which something is wrong (it says ``[...]``), and
+keys that a dataclass does not have. Such a key was written by a newer release, which
+would miss it, so it is refused wherever ``open_`` does not say that others write there too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import is_dataclass
+from functools import cache, partial
+from types import UnionType
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from blizzard_core.errors import StateError
+
+T = TypeVar("T")
+
+RESTORE = "restore it as it was saved"
+
+# How msgspec ends its messages, and the steps of the path that it gives there.
+_AT = re.compile(r" - at `(?:key` in `)?\$(?P<path>[^`]*)`$")
+_STEP = re.compile(r"\.(?P<key>[^.\[]+)|\[(?P<index>\d+|\.\.\.)\]")
+
+# Finds the first place with unknown keys in a value: its path and the keys.
+_Walk = Callable[[Any], tuple[str, list[str]] | None]
+
+
+def decoded(
+    kind: type[T], document: Any, where: str, remedy: str = RESTORE, *, open_: bool = False
+) -> T:
+    """The value of ``kind`` that a JSON value describes.
+
+    Raises `StateError` with ``where``, the place in the document, what is wrong there, and the
+    ``remedy``. Keys that ``kind`` does not have are wrong, at any depth, unless it is ``open_``.
+    """
+    try:
+        value = msgspec.convert(document, kind)
+    except msgspec.ValidationError as error:
+        place, what = _told(kind, document, str(error))
+        raise StateError(f"{_joined(where, place)}: {what}; {remedy}") from error
+    walk = None if open_ else _walk(cast("Hashable", kind))
+    unknown = None if walk is None else walk(document)
+    if unknown is not None:
+        place, keys = unknown
+        raise StateError(
+            f"{_joined(where, place)}: has {', '.join(keys)}, which this release does not know;"
+            " a newer one wrote it, run that one"
+        )
+    return value
+
+
+def _joined(where: str, place: str) -> str:
+    return f"{where}: {place.removeprefix('.')}" if place else where
+
+
+# -- where it is wrong ------------------------------------------------------------
+
+
+def _told(kind: Any, document: Any, message: str) -> tuple[str, str]:
+    """The place that a message of msgspec names, with the keys that it leaves out, and the rest."""
+    match = _AT.search(message)
+    if match is None:
+        return "", message
+    place = ""
+    steps: list[str | int] = []
+    here = document
+    for step in _STEP.finditer(match["path"]):
+        key: str | int
+        if step["key"] is not None:
+            key = step["key"]
+            place += f".{key}"
+        elif step["index"] != "...":
+            key = int(step["index"])
+            place += f"[{key}]"
+        else:
+            key = _culprit(kind, document, steps, here, message)
+            # What else is in the mapping may be wrong in the same way and is no longer asked.
+            document = _with(document, steps, {key: here[key]})
+            place += f"[{key!r}]"
+        here = here[key]
+        steps.append(key)
+    return place, message[: match.start()]
+
+
+def _culprit(
+    kind: Any, document: Any, steps: list[str | int], mapping: Mapping[str, Any], message: str
+) -> str:
+    """The key of a mapping whose value msgspec refuses with this message, found by halving."""
+    keys = list(mapping)
+    while len(keys) > 1:
+        half = keys[: len(keys) // 2]
+        try:
+            msgspec.convert(_with(document, steps, {key: mapping[key] for key in half}), kind)
+        except msgspec.ValidationError as error:
+            keys = half if str(error) == message else keys[len(half) :]
+        else:
+            keys = keys[len(half) :]
+    return keys[0]
+
+
+def _with(document: Any, steps: list[str | int], value: Any) -> Any:
+    """The document with another value in one place."""
+    if not steps:
+        return value
+    changed = document.copy()
+    changed[steps[0]] = _with(document[steps[0]], steps[1:], value)
+    return changed
+
+
+# -- what is there and unknown ----------------------------------------------------
+
+
+@cache
+def _walk(kind: Hashable) -> _Walk | None:
+    """What finds unknown keys in values of a type; None where there can be none."""
+    if is_dataclass(kind):
+        return partial(_in_fields, *_fields(get_type_hints(kind)))
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in {Union, UnionType}:
+        # Of the types here at most one is an object or a list: msgspec asks for that, too.
+        walk = next((found for arg in args if (found := _walk(arg)) is not None), None)
+        return None if walk is None else partial(_some, walk)
+    if not isinstance(origin, type):
+        return None
+    inner = _walk(args[-1 if issubclass(origin, Mapping) else 0])
+    return None if inner is None else partial(_first, inner)
+
+
+def _fields(hints: dict[str, Any]) -> tuple[frozenset[str], list[tuple[str, _Walk]]]:
+    """A dataclass's keys, and those below which unknown ones can be."""
+    deeper = [(name, walk) for name, hint in hints.items() if (walk := _walk(hint)) is not None]
+    return frozenset(hints), deeper
+
+
+def _in_fields(
+    names: frozenset[str], deeper: list[tuple[str, _Walk]], value: Mapping[str, Any]
+) -> tuple[str, list[str]] | None:
+    if not value.keys() <= names:
+        return "", sorted(value.keys() - names)
+    for name, walk in deeper:
+        found = walk(value[name]) if name in value else None
+        if found is not None:
+            return f".{name}{found[0]}", found[1]
+    return None
+
+
+def _some(walk: _Walk, value: Any) -> tuple[str, list[str]] | None:
+    return walk(value) if isinstance(value, dict | list) else None
+
+
+def _first(walk: _Walk, values: Any) -> tuple[str, list[str]] | None:
+    """Of the items of a list or a mapping."""
+    named = values.items() if isinstance(values, Mapping) else enumerate(values)
+    for name, value in named:
+        found = walk(value)
+        if found is not None:
+            return f"[{name!r}]{found[0]}", found[1]
+    return None

@@ -1,0 +1,170 @@
+"""One writer per state file: fencing by epoch and conditional writes.
+
+Each start of a daemon takes the file over: it raises ``writer.epoch`` and puts
+its own id there. From then on every save replaces exactly the version that this
+writer saved last, in one conditional request, so a daemon that was replaced
+(paused, cut off, started twice) is refused at its next save, before it can
+move a watermark. It stops with `FencedError` and touches nothing.
+
+Taking over always writes, also when this process takes its own file again after
+an error. So a write of its own that timed out and is still on its way is refused
+when it arrives, whatever was read meanwhile; and what is stored under an older
+epoch was written by somebody who cannot save any more.
+
+A refused save is not proof: if the answer to an applied write is lost, its
+repetition is refused too. So the file is read back first, and what we tried to
+write counts as written if it is there.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.document import encode, parsed
+from blizzard_core.errors import Conflict, FencedError, NotFound
+from blizzard_core.storage.protocol import Storage
+
+T = TypeVar("T")
+
+# Daemons that start at the same moment take the file from each other this often at most.
+_TAKE_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who wrote a state file: an id per process and source, and the epoch it took."""
+
+    id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What every state document says of its writer, in whatever format the rest is."""
+
+    writer: Writer | None = None
+
+
+class FencedFile:
+    """A state file that this process is the only writer of, or else knows that it is not."""
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+        self._where = f"{storage.uri}/{path}"
+        self._id = uuid.uuid4().hex
+        self._epoch: int | None = None
+        self._version: str | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in which this process writes; 0 before `take`."""
+        return self._epoch or 0
+
+    def take(
+        self, parse: Callable[[Any, str], T], fresh: Callable[[], Mapping[str, Any]]
+    ) -> T | None:
+        """The state in the file, None if there was none; this process is its writer from now on.
+
+        Where there is no file ``fresh`` is asked for what to write, or raises: nobody can
+        say before whether there is one, since it may go at any moment. Every call raises the
+        epoch; the later ones (after an error) first check that the file is still ours. Raises
+        `FencedError`, `StateError`, `StorageError`.
+        """
+        for _ in range(_TAKE_TRIES):
+            try:
+                raw, self._version = self._storage.read_versioned(self._path)
+            except NotFound:
+                raw, self._version = None, None
+            document = None if raw is None else parsed(raw, self._where)
+            found = None if document is None else writer_of(document, self._where)
+            # Who writes there now is asked first: a newer release may, in a format of its own.
+            # A later epoch under our id is a write of ours whose answer was lost.
+            if self._epoch is not None and (found is None or found.id != self._id):
+                raise self._fenced(found)
+            state = None if document is None else parse(document, self._where)
+            epoch = 1 if found is None else found.epoch + 1
+            try:
+                self._put({**(fresh() if document is None else document)}, epoch)
+            except Conflict:
+                continue
+            self._epoch = epoch
+            return state
+        raise self._fenced(None)
+
+    def replace(self, document: Mapping[str, Any], version: str | None, epoch: int) -> None:
+        """Put a state in the place of exactly the ``version`` that was looked at; None: of nothing.
+
+        For those who make a state anew where there is none that `take` could read. This
+        process is its writer from now on, in ``epoch``. Raises `FencedError` if there is
+        something else by now.
+        """
+        self._version, self._epoch = version, epoch
+        self.save(document)
+
+    def now(self) -> float:
+        """The store's time of the last save (epoch seconds), to be asked right after `take`.
+
+        Raises `FencedError` if the file is gone, `StorageError`.
+        """
+        found = self._storage.stat(self._path)
+        if found is None:
+            raise self._fenced(None)
+        return found.modified
+
+    def check(self) -> None:
+        """Raise `FencedError` if another took the file over since `take`; `StorageError`.
+
+        What a daemon that was replaced finds missing was its successor's to remove.
+        """
+        if self._epoch is None:
+            return
+        found = self._stored()
+        if found is None or found.id != self._id:
+            raise self._fenced(found)
+
+    def save(self, document: Mapping[str, Any]) -> None:
+        """Replace the state, whole and durable. Raises `FencedError` if it is not ours any more."""
+        if self._epoch is None:
+            raise FencedError(f"{self._where}: was not taken before it was saved")
+        try:
+            self._put(document, self._epoch)
+        except Conflict:
+            raise self._fenced(self._stored()) from None
+
+    def _put(self, document: Mapping[str, Any], epoch: int) -> None:
+        """Write with our name on it; a refusal that was our own doing is none."""
+        data = encode({**document, "writer": {"id": self._id, "epoch": epoch}})
+        try:
+            self._version = self._storage.put_if(self._path, data, self._version)
+        except Conflict:
+            try:
+                raw, version = self._storage.read_versioned(self._path)
+            except NotFound:
+                raw, version = b"", ""
+            if raw != data:
+                raise
+            self._version = version
+
+    def _stored(self) -> Writer | None:
+        try:
+            return writer_of(json.loads(self._storage.read(self._path)), self._where)
+        except (NotFound, ValueError):
+            return None
+
+    def _fenced(self, found: Writer | None) -> FencedError:
+        other = "another writer" if found is None else f"writer {found.id}, epoch {found.epoch}"
+        return FencedError(
+            f"{self._where}: has been taken over by {other} (ours: {self._id}, epoch"
+            f" {self._epoch}); only one daemon may run this pipeline, this one stops"
+        )
+
+
+def writer_of(document: Any, where: str) -> Writer | None:
+    """The writer named in a state document; None in one that was never fenced."""
+    return decoded(_Written, document, where, open_=True).writer

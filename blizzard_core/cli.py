@@ -1,0 +1,257 @@
+"""What the two command lines have in common.
+
+Exit codes: 0 done; 1 a pipeline failed; 2 bad configuration or usage; 3 fenced.
+Results go to stdout, logs and errors to stderr. On a terminal results are
+tables; in a pipe they are aligned columns without boxes, colours or escapes, so
+that `grep` and `awk` work. Errors are one line that says what failed and what
+to do; ``--verbose`` adds the trace.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import click
+from click.shell_completion import get_completion_class
+from rich.cells import cell_len
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from blizzard_core import log
+from blizzard_core.errors import BlizzardError, StorageError
+from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.protocol import StorageOptions
+from blizzard_core.text import printable, printable_lines
+
+P = ParamSpec("P")
+
+_VERBOSE = "blizzard_py.verbose"
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+SHELLS = ("bash", "zsh", "fish")
+# The headings of commands, as someone new needs them.
+SECTIONS = ("Set up", "Run", "Look", "Mend", "Commands")
+
+config_argument = click.argument(
+    "config", type=click.Path(path_type=Path, dir_okay=False), metavar="CONFIG"
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+once_option = click.option("--once", is_flag=True, help="Work off what is there now, then exit.")
+
+
+def _set_level(_context: click.Context, _parameter: click.Parameter, level: str) -> None:
+    log.configure(level)
+
+
+def _set_verbose(context: click.Context, _parameter: click.Parameter, verbose: bool) -> None:
+    if verbose:
+        context.meta[_VERBOSE] = True
+
+
+log_level_option = click.option(
+    "--log-level",
+    type=click.Choice(log.LEVELS),
+    default="info",
+    show_default=True,
+    expose_value=False,
+    callback=_set_level,
+    help="Least severe level to log.",
+)
+# Before the command and behind it: whoever sees an error appends the option.
+verbose_option = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_set_verbose,
+    help="Show the trace of an error.",
+)
+
+
+class GuidedCommand(click.Command):
+    """A command whose help ends with examples; ``section`` is its heading in the group's help."""
+
+    def __init__(
+        self, *args: Any, section: str = "Commands", examples: Sequence[str] = (), **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.section = section
+        self.examples = tuple(examples)
+
+    def format_epilog(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples, as they are typed."""
+        write_examples(formatter, self.examples)
+
+
+class GuidedGroup(click.Group):
+    """A group that lists its commands under headings, and ends its help with examples."""
+
+    command_class = GuidedCommand
+    group_class = type
+
+    def __init__(
+        self, *args: Any, section: str = "Commands", examples: Sequence[str] = (), **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.section = section
+        self.examples = tuple(examples)
+
+    def list_commands(self, _context: click.Context) -> list[str]:
+        """In the order they were added, which is the order they are needed in."""
+        return list(self.commands)
+
+    def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
+        """A list for each heading."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, found in self.commands.items():
+            heading = getattr(found, "section", "Commands")
+            sections.setdefault(heading, []).append((name, found.get_short_help_str(limit=90)))
+        for heading in SECTIONS:
+            if heading in sections:
+                with formatter.section(heading):
+                    formatter.write_dl(sections[heading])
+
+    def format_epilog(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples, as they are typed."""
+        write_examples(formatter, self.examples)
+
+
+def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
+    """A section of command lines that are not wrapped: they are there to be copied."""
+    if examples:
+        with formatter.section("Examples"):
+            for line in examples:
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+def command(function: Callable[P, int]) -> Callable[P, None]:
+    """Make a function that returns an exit code the body of a click command."""
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        verbose = click.get_current_context().meta.get(_VERBOSE, False)
+        try:
+            code = function(*args, **kwargs)
+        except BlizzardError as error:
+            print_error(str(error))
+            code = error.exit_code
+            if verbose:
+                click.echo(printable_lines(traceback.format_exc()), err=True)
+        except (click.exceptions.Exit, click.Abort, click.ClickException, BrokenPipeError):
+            raise
+        except Exception as error:
+            print_error(
+                f"unexpected {type(error).__name__}: {error} (this is a bug of ours; run it again"
+                " with --verbose and report the trace)"
+            )
+            code = 1
+            if verbose:
+                click.echo(printable_lines(traceback.format_exc()), err=True)
+        sys.exit(code)
+
+    return verbose_option(wrapped)
+
+
+def fencing_notes(places: Iterable[tuple[str, StorageOptions]]) -> Iterator[str]:
+    """What to know about tables in stores where two daemons are told apart less surely.
+
+    ``places`` are URIs with their options. Opens no connection.
+    """
+    for uri, options in places:
+        try:
+            storage = open_storage(uri, options)
+        except StorageError as error:
+            yield str(error)
+            continue
+        if not storage.conditional_writes:
+            yield (
+                f"{storage.uri}: this store has no conditional writes, so two daemons started at"
+                " the same moment may not notice each other; make sure that only one runs"
+            )
+
+
+def print_error(text: str) -> None:
+    """An error on stderr, with whatever a terminal would obey escaped."""
+    click.echo(f"error: {printable_lines(text)}", err=True)
+
+
+def answer(
+    found: tuple[dict[str, Any], list[str]],
+    show: Callable[[dict[str, Any]], None],
+    *,
+    as_json: bool,
+) -> int:
+    """Print a result, as JSON or through ``show``, and its errors; the exit code."""
+    document, errors = found
+    if as_json:
+        print_json(document)
+    else:
+        show(document)
+    for error in errors:
+        print_error(error)
+    return 1 if errors else 0
+
+
+def cell(text: str | None) -> str:
+    """Foreign text as a cell of a table of rich: printable, and no markup; ``-`` for none."""
+    return escape(printable(text)) if text else "-"
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
+    """A table on a terminal, aligned columns elsewhere; ``-`` for what is empty.
+
+    Cells may be foreign text: nothing in them is markup or reaches the terminal raw.
+    """
+    cells = [[printable(text) if text else "-" for text in row] for row in rows]
+    if sys.stdout.isatty():
+        table = Table(*columns)
+        for row in cells:
+            table.add_row(*map(Text, row))
+        Console().print(table)
+        return
+    widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
+    for row in (list(columns), *cells):
+        padded = (
+            text + " " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True)
+        )
+        click.echo("  ".join(padded).rstrip())
+
+
+def print_json(document: Any) -> None:
+    """JSON on stdout, readable and without escaping other scripts.
+
+    Local names need not be UTF-8; what cannot be printed of them is escaped.
+    """
+    text = json.dumps(document, ensure_ascii=False, indent=2)
+    click.echo(text.encode("utf-8", "backslashreplace").decode())
+
+
+def completion_of(main: click.Group, program: str) -> click.Command:
+    """The command that prints the completion script of ``main`` for a shell."""
+
+    def show(shell: str) -> None:
+        found = get_completion_class(shell)
+        if found is None:
+            raise click.UsageError(f"no completion for {shell}")
+        script = found(main, {}, program, f"_{program.upper()}_COMPLETE")
+        click.echo(script.source_template % script.source_vars())
+
+    return GuidedCommand(
+        "completion",
+        params=[click.Argument(["shell"], type=click.Choice(SHELLS))],
+        callback=show,
+        help="Print the script that completes commands, options and names in your shell.",
+        section="Set up",
+        examples=(
+            f'eval "$({program} completion bash)"              # this shell, or in ~/.bashrc',
+            f'eval "$({program} completion zsh)"               # in ~/.zshrc',
+            f"{program} completion fish > ~/.config/fish/completions/{program}.fish",
+        ),
+    )

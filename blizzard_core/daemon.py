@@ -1,0 +1,218 @@
+"""The poll loop that both daemons run in.
+
+`run` gives each worker a thread of its own and calls its cycle for ever, or
+with ``once`` until there is nothing left to do. Time is injected: a test turns
+the loop without waiting.
+
+* A cycle that did work is followed by the next at once, an idle one by the
+  worker's poll interval plus a random jitter.
+* A retryable error is logged and backed off (doubling, up to five minutes or
+  the poll interval, whichever is longer), and so is every refusal of a store
+  while the daemon runs for ever. With ``once`` a bounded number of tries is made.
+* Files that wait for another try are no failure: polls go on, and ``once`` waits for them.
+* Any other error ends that worker and, in the end, the process with the
+  error's exit code; the other workers go on.
+* But a worker that was fenced ends the whole daemon, as a signal does: only a new
+  start may take the state over again, and whoever supervises the process makes one,
+  in backoff. It could not tell that one worker of several is missing.
+* A signal only sets the stop event. Workers see it between two steps; after
+  the grace period they are told to cancel what is running.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from blizzard_core import log as logs
+from blizzard_core.errors import BlizzardError, Cancelled, FencedError, StorageError, Unfinished
+from blizzard_core.log import get_logger
+from blizzard_core.observability.activity import Activity
+
+FIRST_BACKOFF_SECS = 1.0
+MAX_BACKOFF_SECS = 300.0
+ONCE_TRIES = 5
+_JOIN_SECS = 0.5
+
+
+class Worker(Protocol):
+    """One thing that is polled: a source or a table."""
+
+    @property
+    def name(self) -> str:
+        """For logs and thread names."""
+
+    @property
+    def poll_interval_secs(self) -> float:
+        """How long to wait after a cycle that found nothing."""
+
+    @property
+    def activity(self) -> Activity:
+        """What is told of it; the loop adds its turns."""
+
+    def cycle(self, stop: StopEvent) -> bool:
+        """Do what is there to do; True if there was anything.
+
+        Must be idempotent: it is called again after any error.
+        """
+
+    def cancel(self) -> None:
+        """Give up what is running, soon. Called from another thread."""
+
+
+class StopEvent(Protocol):
+    """The part of `threading.Event` that workers and the loop use."""
+
+    def is_set(self) -> bool: ...
+    def set(self) -> None: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """How to turn: once or for ever, with which jitter, grace, and source of chance."""
+
+    once: bool
+    jitter_secs: float
+    grace_secs: float
+    chance: Callable[[], float] = field(default=random.random)
+
+
+def run(workers: Sequence[Worker], loop: Loop, stop: StopEvent) -> int:
+    """Turn every worker until it is done or ``stop`` is set. Returns the exit code."""
+    codes = [0] * len(workers)
+    done = threading.Event()
+
+    def turn(index: int, worker: Worker) -> None:
+        try:
+            codes[index] = run_worker(worker, loop, stop)
+            if codes[index] == FencedError.exit_code and not loop.once:
+                get_logger().warning("fenced", worker=worker.name)
+                stop.set()
+        except BaseException:
+            codes[index] = 1
+            raise
+
+    threads = [
+        threading.Thread(target=turn, args=(i, w), name=w.name) for i, w in enumerate(workers)
+    ]
+    watcher = threading.Thread(
+        target=_cancel_after_grace, args=(workers, loop, stop, done), name="shutdown", daemon=True
+    )
+    watcher.start()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        # Python runs signal handlers in this thread, and only while it executes: a signal
+        # that the kernel gave to another thread would wait for ever behind a plain join.
+        while thread.is_alive():
+            thread.join(_JOIN_SECS)
+    done.set()
+    logs.flush()
+    return max(codes, default=0)
+
+
+def _cancel_after_grace(
+    workers: Sequence[Worker], loop: Loop, stop: StopEvent, done: threading.Event
+) -> None:
+    while not stop.wait(1.0):
+        if done.is_set():
+            return
+    if not done.wait(loop.grace_secs):
+        get_logger().warning("grace_period_over", grace_secs=loop.grace_secs)
+        for worker in workers:
+            worker.cancel()
+
+
+def run_worker(worker: Worker, loop: Loop, stop: StopEvent) -> int:
+    """One worker's life. Returns its exit code."""
+    code = 1
+    try:
+        code = _turn(worker, loop, stop)
+    finally:
+        worker.activity.ended(code)
+    return code
+
+
+def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
+    log = get_logger(worker=worker.name)
+    activity = worker.activity
+    failures = 0
+    while not stop.is_set():
+        activity.cycle_began()
+        try:
+            busy, wait_secs = _cycle(worker, stop)
+        except Cancelled:
+            log.info("cancelled")
+            return 0
+        except BlizzardError as error:
+            failures += 1
+            activity.cycle_failed(error)
+            # A store that refuses may be mended from outside; only a person who
+            # waits for --once is told at once.
+            passing = error.retryable or (isinstance(error, StorageError) and not loop.once)
+            if not passing or (loop.once and failures >= ONCE_TRIES):
+                # The text says what to do; a trace of our own errors would hide it.
+                log.error("worker_failed", error=str(error), kind=type(error).__name__)  # noqa: TRY400
+                return error.exit_code
+            pause = backoff(failures, worker.poll_interval_secs)
+            log.warning("cycle_failed", error=str(error), failures=failures, retry_in_secs=pause)
+            activity.waiting(pause)
+            stop.wait(pause)
+            continue
+        except Exception as error:
+            # A bug of ours: the trace is the message, and the other workers go on.
+            activity.cycle_failed(error)
+            log.exception("worker_crashed")
+            return 1
+        if failures:
+            log.info("cycle_recovered", failures=failures)
+        failures = 0
+        activity.cycle_done()
+        if busy:
+            continue
+        if loop.once and wait_secs is None:
+            return 0
+        pause = worker.poll_interval_secs + loop.jitter_secs * loop.chance()
+        if wait_secs is not None:
+            pause = wait_secs if loop.once else min(pause, wait_secs)
+        activity.waiting(pause)
+        stop.wait(pause)
+    return 0
+
+
+def _cycle(worker: Worker, stop: StopEvent) -> tuple[bool, float | None]:
+    """Whether a cycle did anything, and how long what could not be done has to wait."""
+    try:
+        return worker.cycle(stop), None
+    except Unfinished as error:
+        get_logger(worker=worker.name).info(
+            "waiting_for_retry", reason=str(error), retry_in_secs=error.wait_secs
+        )
+        return False, error.wait_secs
+
+
+def backoff(failures: int, poll_interval_secs: float) -> float:
+    """Seconds to wait after the n-th failure in a row (n from 1)."""
+    ceiling = max(MAX_BACKOFF_SECS, poll_interval_secs)
+    return float(min(FIRST_BACKOFF_SECS * 2 ** min(failures - 1, 30), ceiling))
+
+
+@contextmanager
+def stop_on_signals(stop: StopEvent) -> Iterator[None]:
+    """SIGTERM and SIGINT set ``stop``; the handlers do nothing else."""
+
+    def handle(_number: int, _frame: object) -> None:
+        stop.set()
+
+    previous = {s: signal.signal(s, handle) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

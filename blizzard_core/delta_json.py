@@ -1,0 +1,112 @@
+"""The table's Delta log, as far as Blizzard asks it: which version added a file. Reads only.
+
+Read as plain JSON (https://github.com/delta-io/delta/blob/master/PROTOCOL.md), since
+Blizzard does not depend on Delta.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from urllib.parse import unquote
+
+from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.document import parsed
+from blizzard_core.errors import NotFound
+from blizzard_core.storage.protocol import Entry, Storage
+
+# How many commits of the Delta log are read at most.
+LOG_FILES = 1000
+# A commit follows its files; by how much the clocks of the two may differ.
+LOG_SLACK_SECS = 300.0
+
+_LOG = "_delta_log"
+_COMMIT = re.compile(rf"{_LOG}/(\d{{20}})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class _Add:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Action:
+    add: _Add | None = None
+
+
+def delta_versions(
+    sink: Storage, wanted: Collection[str], since: float, concurrency: int
+) -> tuple[dict[str, int], bool]:
+    """Paths of the table with the versions that added them, and whether that is all there is.
+
+    ``since`` is when the files began to be written: commits before it cannot
+    hold them, so they are read from there on and the first hit is near. False
+    means that the log was cleaned up or is longer than what is read here, so a
+    file that was not found may be committed all the same.
+    """
+    since -= LOG_SLACK_SECS
+    there = _commits(sink)
+    recent = [entry.path for _, entry in there if entry.modified >= since]
+    reaches_back = not there or there[0][0] == 0 or there[0][1].modified < since
+    found: dict[str, int] = {}
+    names = iter(recent[:LOG_FILES])
+    for where, raw in read_each(sink, names, concurrency):
+        version = int(where.rpartition("/")[2].removesuffix(".json"))
+        for path in added(raw, where):
+            if path in wanted:
+                found.setdefault(path, version)
+        if len(found) == len(wanted):
+            break
+    return found, reaches_back and len(recent) <= LOG_FILES
+
+
+def commits(sink: Storage) -> list[str]:
+    """The paths of the log's commits, the oldest first."""
+    return [entry.path for _, entry in _commits(sink)]
+
+
+def _commits(sink: Storage) -> list[tuple[int, Entry]]:
+    return sorted(
+        (int(named[1]), entry)
+        for entry in listed(sink, f"{_LOG}/", f"{_LOG}0")
+        if (named := _COMMIT.fullmatch(entry.path))
+    )
+
+
+def added(raw: bytes, where: str) -> Iterator[str]:
+    """The paths that a commit adds. Raises `StateError` naming ``where``."""
+    for line in raw.split(b"\n"):
+        if b'"add"' in line:
+            add = decoded(_Action, parsed(line, where), where, open_=True).add
+            if add is not None:
+                yield unquote(add.path)
+
+
+def listed(storage: Storage, after: str, until: str | None) -> Iterator[Entry]:
+    """What lies in a range; nothing where nothing was written to yet."""
+    try:
+        for page in storage.list_range(after, until):
+            yield from page.entries
+    except NotFound:
+        return  # a local directory that nothing was written to yet
+
+
+def read_each(
+    storage: Storage, paths: Iterator[str], concurrency: int
+) -> Iterator[tuple[str, bytes]]:
+    """URI and content of each object in order; those removed meanwhile are left out."""
+
+    def read(path: str) -> tuple[str, bytes] | None:
+        try:
+            return f"{storage.uri}/{path}", storage.read(path)
+        except NotFound:
+            return None
+
+    with ThreadPoolExecutor(max_workers=concurrency) as pool:
+        while chunk := list(islice(paths, concurrency)):
+            for found in pool.map(read, chunk):
+                if found is not None:
+                    yield found

@@ -1,0 +1,143 @@
+"""Structured logs: for people on a terminal, JSON lines everywhere else.
+
+One event per fact, with pipeline, source and batch bound to it. What every line goes
+through, in this order, so that no caller can forget it:
+
+1. credentials are masked, in values under telling names and inside any text;
+2. warnings that repeat are summed up (`blizzard_core.repeats`);
+3. what could command a terminal or deceive a reader is escaped: control characters,
+   direction marks, bytes that are no text. JSON lines read back as the same values.
+
+Levels: *debug* what every poll does; *info* work that was done; *warning* something is
+wrong and the daemon deals with it (it tries again, it puts a file aside); *error* it
+cannot go on by itself. ``docs/operations.md`` lists every event.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import sys
+import time
+from typing import Any, TextIO
+
+import structlog
+
+from blizzard_core import redact
+from blizzard_core.redact import MASK, SECRET_NAME, redacted
+from blizzard_core.repeats import Render, Repeats
+from blizzard_core.text import json_safe, printable, printable_lines
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+def configure(level: str, stream: TextIO | None = None) -> None:
+    """Set up logging for the process. Logs go to stderr; stdout belongs to results."""
+    out: Any = _Stderr() if stream is None else stream
+    number = getattr(logging, level.upper())
+    redact.learn(os.environ)
+    render: Render = _Console() if out.isatty() else _json_line
+    repeats = Repeats(render, time.monotonic)
+    _held.update(repeats=repeats, out=out)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            mask_secrets,
+            repeats,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(out),
+        cache_logger_on_first_use=False,
+    )
+    root = logging.getLogger()
+    for handler in [h for h in root.handlers if isinstance(h, _Libraries)]:
+        root.removeHandler(handler)
+    root.addHandler(_Libraries(logging.WARNING))
+
+
+# Where lines are held back, and where they are printed in the end.
+_held: dict[str, Any] = {}
+
+
+def flush() -> None:
+    """Print what is held back as a repetition, before the process ends."""
+    if _held:
+        lines = _held["repeats"].flush()
+        if lines:
+            print(lines, file=_held["out"], flush=True)  # as structlog's own logger
+
+
+def _json_line(_logger: Any, _method: str, event: Any) -> str:
+    return json_safe(json.dumps(event, ensure_ascii=False, default=str))
+
+
+class _Console:
+    """For people: columns and colours around text that cannot add its own."""
+
+    def __init__(self) -> None:
+        self._render = structlog.dev.ConsoleRenderer()
+
+    def __call__(self, logger: Any, method: str, event: Any) -> str:
+        shown = {
+            printable(str(key)): printable_lines(value)
+            if key == "exception"
+            else printable(value)
+            if isinstance(value, str)
+            else value
+            for key, value in event.items()
+        }
+        return str(self._render(logger, method, shown))
+
+
+class _Libraries(logging.Handler):
+    """Libraries log through the standard module; only their warnings matter here."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass a library's line on as an event of ours."""
+        facts = {"logger": record.name, "message": record.getMessage()}
+        # Filters and levels of structlog apply, so what is not wanted is dropped there.
+        if record.levelno >= logging.ERROR:
+            get_logger().error("library", **facts, exc_info=record.exc_info)
+        else:
+            get_logger().warning("library", **facts, exc_info=record.exc_info)
+
+
+class _Stderr(io.TextIOBase):
+    """Whatever ``sys.stderr`` is when a line is written: a live view puts itself in its place."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+    def isatty(self) -> bool:
+        return sys.stderr.isatty()
+
+
+def get_logger(**bound: Any) -> structlog.typing.FilteringBoundLogger:
+    """A logger with facts bound to it."""
+    logger: structlog.typing.FilteringBoundLogger = structlog.get_logger(**bound)
+    return logger
+
+
+def mask_secrets(_logger: Any, _method: str, event: Any) -> Any:
+    """Mask secret-looking keys and credentials inside text, in nested values too."""
+    return {key: _masked(key, value) for key, value in event.items()}
+
+
+def _masked(key: str, value: Any) -> Any:
+    if SECRET_NAME.search(key):
+        return MASK
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, dict):
+        return {str(k): _masked(str(k), v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked("", v) for v in value]
+    return redacted(str(value))

@@ -1,0 +1,327 @@
+"""What is known of one target while its daemon runs: told in events, shown on request.
+
+The poll loop and the pipelines tell an `Activity` what happens; metrics, health and
+the status page are views of it. Everything is in memory and bounded. Telling costs
+a lock and a few additions, so it is done as things happen; what takes longer (ages,
+escaping, sorting) is done when somebody looks.
+
+Errors, names and reasons are foreign text. They are kept as they are, without
+credentials and shortened; whoever shows them escapes them for the place.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from blizzard_core.errors import BlizzardError
+from blizzard_core.observability import metrics
+from blizzard_core.observability.health import (
+    CRASH,
+    CRASH_REMEDY,
+    QUIET_SECS,
+    WAIT_SLACK_SECS,
+    Pulse,
+    silence,
+)
+from blizzard_core.observability.history import Backlog, Minutes
+from blizzard_core.observability.notices import LAG_WARN_SECS, notices, worst
+from blizzard_core.redact import redacted
+from blizzard_core.storage.protocol import Entry
+from blizzard_core.text import one_line, shortened
+from blizzard_core.watermark.progress import Progress
+
+# How many of each kind are remembered.
+KEPT = 20
+# The window of the utilisation gauge.
+UTILIZATION_MINUTES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """One poll: when it ended, what it cost and found."""
+
+    at: float
+    secs: float
+    files: int
+    requests: int
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A batch or a commit that is done. ``id`` is the batch's id or the table's version."""
+
+    at: float
+    id: str
+    files: int
+    rows: int
+    bytes: int
+    secs: float
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A file that was given up: a dead letter, or quarantined by Penguin."""
+
+    at: float
+    path: str
+    stage: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error that ended a cycle, and how often in a row since ``first``."""
+
+    first: float
+    at: float
+    kind: str
+    error: str
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A batch that is being worked on. ``due`` is when its job must have given a sign of life."""
+
+    id: str
+    files: int
+    bytes: int
+    started: float
+    step: str
+    since: float
+    due: float = 0.0
+
+
+class Activity:
+    """One target's live view. Thread-safe: the web server reads while workers tell.
+
+    ``place`` is where its files come from and go to, for people; ``clock`` gives epoch
+    seconds.
+    """
+
+    daemon: str
+
+    def __init__(self, name: str, place: str, clock: Callable[[], float]) -> None:
+        self.name = name
+        self.place = place
+        self.clock = clock
+        self._lock = threading.RLock()
+        now = clock()
+        self._pulse = Pulse(name, "starting", now, now + QUIET_SECS)
+        # The last sign of life and when the next is due, apart: they change with every request.
+        self._since, self._due = now, now + QUIET_SECS
+        self._progress = Progress()
+        self._backlog = Backlog()
+        self._minutes = Minutes()
+        self._poll: Poll | None = None
+        self._running: dict[str, Running] = {}
+        self._busy_since: float | None = None
+        self._finished: deque[Finished] = deque(maxlen=KEPT)
+        self._letters: deque[Letter] = deque(maxlen=KEPT)
+        self._problems: deque[Problem] = deque(maxlen=KEPT)
+        metrics.WORKER_UP.labels(name).set(1)
+        metrics.POLL_AGE.labels(name).set_function(self._poll_age)
+
+    # Told by the poll loop.
+
+    def cycle_began(self) -> None:
+        """The loop turns."""
+        with self._lock:
+            self._pulse = replace(self._pulse, phase="working")
+            self.beat()
+
+    def waiting(self, secs: float) -> None:
+        """The loop waits for its next turn."""
+        with self._lock:
+            self._pulse = replace(self._pulse, phase="waiting")
+            self.expects(secs + WAIT_SLACK_SECS)
+
+    def cycle_done(self) -> None:
+        """A cycle went well."""
+        with self._lock:
+            self._pulse = replace(self._pulse, failures=0, error="", kind="", remedy="")
+
+    def cycle_failed(self, error: Exception) -> None:
+        """A cycle ended in an error; what it was working on starts anew."""
+        kind, remedy = CRASH, CRASH_REMEDY
+        if isinstance(error, BlizzardError):
+            kind, remedy = type(error).__name__, error.remedy
+        text = told(error)
+        metrics.CYCLE_FAILURES.labels(self.name, kind).inc()
+        with self._lock:
+            now = self.clock()
+            pulse = self._pulse
+            self._pulse = replace(
+                pulse,
+                failures=pulse.failures + 1,
+                error=text,
+                kind=kind,
+                remedy=remedy,
+            )
+            self._idle(now)
+            self._running.clear()
+            last = self._problems[-1] if self._problems else None
+            if last is not None and (last.kind, last.error) == (kind, text):
+                self._problems[-1] = replace(last, at=now, times=last.times + 1)
+            else:
+                self._problems.append(Problem(now, now, kind, text))
+
+    def ended(self, exit_code: int) -> None:
+        """The loop has come to its end, after `cycle_failed` if by an error."""
+        with self._lock:
+            self._pulse = replace(self._pulse, phase="ended", exit_code=exit_code)
+            self.expects(math.inf)
+        metrics.WORKER_UP.labels(self.name).set(int(exit_code == 0))
+
+    # Told by whoever works.
+
+    def beat(self) -> None:
+        """A sign of life, such as an answer of a store."""
+        self.expects(QUIET_SECS)
+
+    def expects(self, secs: float) -> None:
+        """A sign of life; the next may take ``secs``."""
+        with self._lock:
+            self._since = now = self.clock()
+            self._due = now + secs
+
+    def progressed(self, progress: Progress) -> None:
+        """Watermarks, as they are now."""
+        with self._lock:
+            self._progress = progress
+
+    def _polled(self, poll: Poll, found: Iterable[Entry]) -> None:
+        backlog = Backlog(entry.modified for entry in found)
+        with self._lock:
+            self._poll = poll
+            self._backlog = backlog
+            self._pulse = replace(self._pulse, polls=self._pulse.polls + 1)
+            self.beat()
+
+    def _given_up(self, letters: Iterable[Letter]) -> None:
+        with self._lock:
+            for letter in letters:
+                self._letters.append(
+                    replace(letter, path=shortened(letter.path), error=told_text(letter.error))
+                )
+
+    def _did(self, finished: Finished) -> None:
+        with self._lock:
+            self._finished.append(finished)
+            amounts = {"files": finished.files, "rows": finished.rows, "bytes": finished.bytes}
+            self._minutes.add(finished.at, amounts)
+
+    def _busy(self, now: float) -> None:
+        if self._busy_since is None:
+            self._busy_since = now
+
+    def _idle(self, now: float) -> None:
+        if self._busy_since is not None:
+            self._minutes.add_interval("busy", self._busy_since, now)
+            self._busy_since = None
+
+    # Read by metrics, health and the page.
+
+    @property
+    def pulse(self) -> Pulse:
+        """The loop's signs of life; a running job extends when the next is due."""
+        with self._lock:
+            due = max((batch.due for batch in self._running.values()), default=0.0)
+            return replace(self._pulse, since=self._since, due=max(self._due, due))
+
+    def pending(self) -> float:
+        """How many files wait."""
+        with self._lock:
+            return len(self._backlog)
+
+    def lag(self) -> float:
+        """Age of the oldest file that waits, in seconds; 0 if none does."""
+        with self._lock:
+            oldest = self._backlog.oldest
+            return 0.0 if oldest is None else max(0.0, self.clock() - oldest)
+
+    def utilization(self) -> float:
+        """Share of the last minutes that was spent in batches."""
+        with self._lock:
+            now = self.clock()
+            if self._busy_since is not None:
+                self._idle(now)
+                self._busy(now)
+            # The current minute is not over: what it lacks comes from the one before the window.
+            series = self._minutes.series(now, "busy")[-UTILIZATION_MINUTES - 1 :]
+            part = now % 60 / 60
+            busy = sum(series[1:]) + series[0] * (1 - part)
+            return min(1.0, busy / (UTILIZATION_MINUTES * 60))
+
+    def tracked(self) -> float:
+        """How many partitions are tracked."""
+        with self._lock:
+            return len(self._progress.partitions)
+
+    def _poll_age(self) -> float:
+        with self._lock:
+            if self._poll is None:
+                return math.nan
+            # Between two polls lies the work that the first one found.
+            last = max(self._poll.at, self._finished[-1].at if self._finished else 0.0)
+            return age(self.clock(), last)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as plain data; newest first. Foreign text is not escaped yet."""
+        with self._lock:
+            now = self.clock()
+            progress = self._progress
+            lag = self.lag()
+            given_up = [letter.at for letter in self._letters]
+            found = notices(self.pulse, silence(self.pulse, now), lag, given_up, now)
+            return {
+                "level": worst(found),
+                "notices": [asdict(notice) for notice in found],
+                "name": self.name,
+                "place": self.place,
+                "pulse": _pulse_to_json(self.pulse),
+                "state": progress.state,
+                "watermark": progress.value,
+                "partitions": len(progress.partitions),
+                "pending_files": len(self._backlog),
+                "lag_secs": lag,
+                "lag_level": "warn" if lag > LAG_WARN_SECS else "ok",
+                "utilization": self.utilization(),
+                "poll": None if self._poll is None else asdict(self._poll),
+                "running": [asdict(batch) for batch in self._running.values()],
+                "finished": [asdict(done) for done in reversed(self._finished)],
+                "letters": [asdict(letter) for letter in reversed(self._letters)],
+                "problems": [asdict(problem) for problem in reversed(self._problems)],
+                "minutes": {
+                    name: self._minutes.series(now, name) for name in ("files", "rows", "bytes")
+                },
+            }
+
+
+def _pulse_to_json(pulse: Pulse) -> dict[str, Any]:
+    document = asdict(pulse)
+    del document["target"], document["remedy"]  # the one beside it, the other in the notices
+    if math.isinf(pulse.due):
+        document["due"] = None
+    return document
+
+
+def age(now: float, moment: float) -> float:
+    """Seconds since ``moment``; clocks that disagree make nothing negative."""
+    return max(0.0, now - moment)
+
+
+def told(error: BaseException) -> str:
+    """An error's message as it is kept: without credentials, on one line, not too long."""
+    return told_text(str(error) or type(error).__name__)
+
+
+def told_text(text: str) -> str:
+    """As `told`, for a message."""
+    return shortened(one_line(redacted(text[:20_000])))

@@ -1,0 +1,112 @@
+"""Whether a daemon is alive and whether it is ready, with reasons. Pure.
+
+*Alive* answers "would a restart help?": every loop gave a sign of life within the
+time that what it is doing may take, and none died of a bug. *Ready* answers "does
+it do its work?": every loop has polled once, has not ended, and is not failing.
+
+A loop that ended on purpose (unreadable state, ``max_failures``) is alive and not
+ready: a restart would end the same way and would interrupt the other loops. One that
+was fenced ends the whole daemon, see `blizzard_core.daemon`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Phase = Literal["starting", "working", "waiting", "ended"]
+
+# A sign of life is due within this time while a loop works: each request to a store is
+# one, and a client gives a request up sooner than that.
+QUIET_SECS = 600.0
+# What a wait may overrun: a machine that was asleep or swaps.
+WAIT_SLACK_SECS = 60.0
+# A running ingest job gives no sign: it may take this long, and longer for more bytes.
+JOB_SECS = 1800.0
+JOB_BYTES_PER_SEC = 1e6
+# A failure or two in a row may pass by itself.
+FAILURES_TO_UNREADY = 3
+
+# Kinds of errors that restarting does not mend and that end a loop for good.
+CRASH = "crash"
+CRASH_REMEDY = "This is a bug: the trace is in the log under worker_crashed. Restart the daemon."
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """One loop's signs of life. Times in epoch seconds.
+
+    ``since`` is the last sign, ``due`` when the next is due. ``error`` is what the last
+    cycle failed with, ``kind`` its class and ``remedy`` what to do about it, all empty if it
+    did not; ``failures`` counts cycles that failed in a row. ``polls`` counts those that succeeded.
+    """
+
+    target: str
+    phase: Phase
+    since: float
+    due: float
+    polls: int = 0
+    failures: int = 0
+    error: str = ""
+    kind: str = ""
+    remedy: str = ""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``ok``, or what is wrong, by target."""
+
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is wrong."""
+        return not self.reasons
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``/health`` and ``/ready`` answer."""
+        return {
+            "status": "ok" if self.ok else "failing",
+            "reasons": [{"target": t, "reason": r} for t, r in self.reasons.items()],
+        }
+
+
+def job_secs(size: int) -> float:
+    """How long an ingest job over ``size`` stored bytes may go without a sign of life."""
+    return JOB_SECS + size / JOB_BYTES_PER_SEC
+
+
+def alive(pulses: tuple[Pulse, ...], now: float) -> Verdict:
+    """Whether all loops turn."""
+    return Verdict({p.target: why for p in pulses if (why := _dead(p, now))})
+
+
+def _dead(pulse: Pulse, now: float) -> str:
+    if pulse.phase == "ended":
+        return f"crashed: {pulse.error}" if pulse.kind == CRASH else ""
+    return silence(pulse, now)
+
+
+def silence(pulse: Pulse, now: float) -> str:
+    """How long a loop has given no sign of life, if that is too long."""
+    if now <= pulse.due:
+        return ""
+    silent, allowed = now - pulse.since, pulse.due - pulse.since
+    return f"no sign of life for {silent:.0f} s while {pulse.phase}; {allowed:.0f} s are allowed"
+
+
+def ready(pulses: tuple[Pulse, ...]) -> Verdict:
+    """Whether all loops do their work."""
+    return Verdict({p.target: why for p in pulses if (why := _unready(p))})
+
+
+def _unready(pulse: Pulse) -> str:
+    if pulse.phase == "ended":
+        return f"ended: {pulse.kind}: {pulse.error}" if pulse.error else "ended"
+    if pulse.error and (pulse.failures >= FAILURES_TO_UNREADY or not pulse.polls):
+        return f"{pulse.failures} cycle(s) in a row failed: {pulse.error}"
+    if not pulse.polls:
+        return "the first poll is not done"
+    return ""

@@ -1,0 +1,54 @@
+"""The container's health check: ``python -m blizzard_core.observability.probe CONFIG``.
+
+Asks ``/health`` of the daemon that runs with CONFIG in this container. Exit code
+0: it answers that it is alive, or there is nothing to ask because ``metrics``
+is not configured or CONFIG is not there; 1: it does not, and the reason is printed.
+"""
+
+from __future__ import annotations
+
+import sys
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+
+from blizzard_core.errors import BlizzardError
+from blizzard_core.settings.load import load_config
+
+TIMEOUT_SECS = 5
+# To listen on every address is to listen on this one.
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1"}  # noqa: S104  # compared with, not listened on
+_SHOWN_BYTES = 2000
+
+
+def probe(config: Path) -> tuple[bool, str]:
+    """Whether the daemon that runs with ``config`` is alive as far as can be told, and why."""
+    if not config.exists():
+        return True, f"{config}: not there, nothing to ask"
+    metrics = load_config(config).metrics
+    if metrics is None:
+        return True, f"{config}: metrics.address is not set, nothing to ask"
+    host, _, port = metrics.address.rpartition(":")
+    connection = HTTPConnection(_EVERYWHERE.get(host, host), int(port), timeout=TIMEOUT_SECS)
+    try:
+        connection.request("GET", "/health")
+        answer = connection.getresponse()
+        text = answer.read(_SHOWN_BYTES).decode(errors="replace")
+    except (OSError, HTTPException) as error:
+        return False, f"{metrics.address}: {error}"
+    finally:
+        connection.close()
+    return answer.status == 200, text
+
+
+def main(config: str) -> int:
+    """Print what was found; the exit code."""
+    try:
+        alive, reason = probe(Path(config))
+    except BlizzardError as error:
+        alive, reason = False, str(error)
+    print(reason)  # noqa: T201  # container engines keep what a health check prints
+    return 0 if alive else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

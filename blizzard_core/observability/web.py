@@ -1,0 +1,86 @@
+"""The web server on ``metrics.address``: aiohttp in a thread of its own.
+
+A slow client holds a connection and nothing else, and work in the pipelines never
+waits for the server. The address is bound before the thread starts, so that one that
+is taken is told at once; aiohttp is imported in the thread, so that the first poll
+does not wait for it. `blizzard_core.observability.site` says what is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.observability.status import Panel
+from blizzard_core.settings.document import MetricsSettings
+
+# Prometheus scrapes every 15 seconds or so; who asks less often opens a new connection.
+KEEPALIVE_SECS = 20.0
+STOP_SECS = 10.0
+
+
+@contextmanager
+def served(settings: MetricsSettings | None, panel: Panel) -> Iterator[None]:
+    """Serve while the block runs, if an address is set. Raises `ConfigError` if it is taken."""
+    if settings is None:
+        yield
+        return
+    with Server(settings.address, panel):
+        yield
+
+
+class Server:
+    """The server, from entering to leaving. ``port`` is the one it got."""
+
+    def __init__(self, address: str, panel: Panel) -> None:
+        self._panel = panel
+        host, _, port = address.rpartition(":")
+        try:
+            self._socket = socket.create_server((host, int(port)), backlog=128)
+        except (OSError, OverflowError) as error:
+            raise ConfigError(
+                "metrics.address", [f"cannot listen on {address}: {error}"]
+            ) from error
+        self.port: int = self._socket.getsockname()[1]
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="web", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(STOP_SECS)
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._serve())
+        finally:
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        # See the module's docstring.
+        from aiohttp import web  # noqa: PLC0415
+
+        from blizzard_core.observability.site import application  # noqa: PLC0415
+
+        runner = web.AppRunner(
+            application(self._panel),
+            access_log=None,
+            keepalive_timeout=KEEPALIVE_SECS,
+            shutdown_timeout=1.0,
+        )
+        await runner.setup()
+        try:
+            await web.SockSite(runner, self._socket).start()
+            await self._stop.wait()
+        finally:
+            await runner.cleanup()
+            self._socket.close()

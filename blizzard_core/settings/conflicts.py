@@ -1,0 +1,260 @@
+"""Places and names that two parts of one configuration would share.
+
+Found in the raw data, before types are checked, so that one typo hides nothing:
+
+* two sources on one directory, or one inside the other: rows twice;
+* two tables on one directory, or one inside the other: Penguin commits every
+  Parquet file below a table's root;
+* anything of ours inside a source, or a source inside it: dead letters are NDJSON
+  and would be read as data, for ever. Hidden folders (``_dlq``) are refused as well:
+  discovery skips them, but every listing pays for what is in them, and other readers
+  of the source do not skip them;
+* dead letters in a table, unless Delta's VACUUM leaves them alone there;
+* two sources whose state has one name beside one table or among one's letters, and one
+  whose state would be called like a backfill's of another.
+
+Local paths are compared with their symbolic links resolved.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from blizzard_core.settings.yaml_file import Document, Key
+from blizzard_core.storage.opening import (
+    azure_account,
+    azure_root,
+    normalize_uri,
+    option,
+    problems_of,
+    scheme_of,
+)
+from blizzard_core.storage.protocol import StorageOptions
+
+_AZURE = frozenset({"az", "abfs", "abfss"})
+# Hidden folders of a table that are not free for letters, but for the place of ours.
+_USED = ("_delta", "_change_data", "_penguin", "_blizzard")
+_DLQ = "_blizzard/dlq/"
+# In names of states it means a backfill: what stands before it is whose backfill it is.
+RESERVED = "_backfill_"
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """What lies at and below a URI: ``root`` ends with ``/``.
+
+    ``account`` is Azure's, None where nothing names it; a container of another account is
+    another place. Endpoints do not count: one store may have several names.
+    """
+
+    root: str
+    account: str | None = None
+
+    def overlaps(self, other: Area) -> bool:
+        """Whether one of the two lies in the other, or may."""
+        return self.holds(other) or other.holds(self)
+
+    def holds(self, other: Area) -> bool:
+        """Whether the other is this place or lies in it, or may."""
+        same = None in {self.account, other.account} or self.account == other.account
+        return same and other.root.startswith(self.root)
+
+
+def area_of(uri: str, options: StorageOptions) -> Area:
+    """The area of a URI that `problems_of` finds nothing wrong with."""
+    place = normalize_uri(uri)
+    scheme = scheme_of(uri)
+    if scheme in {"", "file"}:
+        return Area(os.path.realpath(place).rstrip("/") + "/")
+    if scheme not in _AZURE:
+        return Area(f"{place}/")
+    account = azure_account(uri) or option(options, "AZURE_STORAGE_ACCOUNT_NAME")
+    return Area(f"az://{azure_root(place.partition('://')[2])}/", account)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A URI of the configuration, normalised, and the key that has it, with its line."""
+
+    where: str
+    uri: str
+    area: Area
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The name under which a source's state is kept, and what it is kept beside."""
+
+    where: str
+    name: str
+    pipeline: str
+    table: _Place | None
+    letters: _Place | None
+
+    def meets(self, other: _State) -> bool:
+        """Whether files of the two would have the same paths."""
+        beside = self.pipeline == other.pipeline or _same(self.table, other.table)
+        return self.name == other.name and (beside or _same(self.letters, other.letters))
+
+
+def _same(one: _Place | None, other: _Place | None) -> bool:
+    if one is None or other is None:
+        return False
+    return one.area.holds(other.area) and other.area.holds(one.area)
+
+
+def conflicts(document: Document) -> list[str]:
+    """Every bad URI and every conflict, each with the key that has it and a remedy."""
+    found = _Found(document)
+    data = _mapping(document.data)
+    for name, pipeline in _mapping(data.get("pipelines")).items():
+        found.pipeline(str(name), _mapping(pipeline))
+    for name, table in _mapping(data.get("tables")).items():
+        found.add(("tables", str(name)), _mapping(table), "table_uri", found.tables)
+    return [
+        *found.problems,
+        *_overlaps(found),
+        *_unsafe_letters(found),
+        *_one_state(found.states),
+        *_like_backfills(found.states),
+    ]
+
+
+@dataclass
+class _Found:
+    """What the document names, and what is wrong with a URI by itself."""
+
+    document: Document
+    problems: list[str] = field(default_factory=list)
+    sources: list[_Place] = field(default_factory=list)
+    sinks: list[_Place] = field(default_factory=list)
+    tables: list[_Place] = field(default_factory=list)
+    letters: list[_Place] = field(default_factory=list)
+    states: list[_State] = field(default_factory=list)
+
+    def pipeline(self, name: str, block: dict[Any, Any]) -> None:
+        here: Key = ("pipelines", name)
+        sink = _mapping(block.get("sink"))
+        table = self.add((*here, "sink"), sink, "table_uri", self.sinks)
+        letters = self.add(
+            (*here, "error_handling"),
+            _mapping(block.get("error_handling")),
+            "dlq_path",
+            self.letters,
+            _options(sink),
+        )
+        for source, raw in _mapping(block.get("sources")).items():
+            settings = _mapping(raw)
+            path: Key = (*here, "sources", str(source))
+            self.add(path, settings, "path" if "path" in settings else "source_uri", self.sources)
+            given = settings.get("id")
+            where = self.document.locate(path if given is None else (*path, "id"))
+            state_id = f"{name}_{source}" if given is None else str(given)
+            self.states.append(_State(where, state_id, name, table, letters))
+
+    def add(
+        self,
+        path: Key,
+        block: dict[Any, Any],
+        key: str,
+        into: list[_Place],
+        borrowed: StorageOptions | None = None,
+    ) -> _Place | None:
+        """Note the place at ``key``, or what is wrong with it.
+
+        ``borrowed`` are options that another block has; they may be of another store.
+        """
+        uri = block.get(key)
+        if not isinstance(uri, str) or not uri:
+            return None
+        where = self.document.locate((*path, key))
+        own = _options(block)
+        wrong = problems_of(uri, own)
+        self.problems.extend(f"{where}: {problem}" for problem in wrong)
+        if wrong:
+            return None
+        place = _Place(
+            where, normalize_uri(uri), area_of(uri, own if borrowed is None else borrowed)
+        )
+        into.append(place)
+        return place
+
+
+def _overlaps(found: _Found) -> Iterator[str]:
+    sources, sinks, tables = found.sources, found.sinks, found.tables
+    yield from _shared(sources, "is read by {other} as well")
+    yield from _shared(sinks, "is written by {other} as well")
+    yield from _shared(tables, "is the table of {other} as well")
+    for table in tables:
+        for sink in sinks:
+            if table.area.overlaps(sink.area) and table.uri != sink.uri:
+                yield (
+                    f"{table.where}: overlaps with the table of {sink.where}; write the same URI"
+                    " for the same table, and keep others apart"
+                )
+    for source in sources:
+        for table in (*sinks, *tables):
+            if source.area.overlaps(table.area):
+                yield f"{source.where}: overlaps with the table of {table.where}; keep them apart"
+    for letters in found.letters:
+        for source in sources:
+            if letters.area.overlaps(source.area):
+                yield (
+                    f"{letters.where}: overlaps with {source.where}, where letters would be read"
+                    " as data; choose a place apart from it, or leave it out"
+                )
+
+
+def _shared(places: list[_Place], text: str) -> Iterator[str]:
+    for number, place in enumerate(places):
+        for other in places[:number]:
+            if place.area.overlaps(other.area):
+                yield f"{place.where}: {text.format(other=other.where)}"
+
+
+def _unsafe_letters(found: _Found) -> Iterator[str]:
+    """VACUUM deletes what a table's log does not name, but for hidden folders at its root."""
+    for letters in found.letters:
+        for table in (*found.sinks, *found.tables):
+            if not table.area.holds(letters.area):
+                continue
+            inside = letters.area.root.removeprefix(table.area.root)
+            hidden = inside.startswith(("_", ".")) and not inside.startswith(_USED)
+            if not hidden and not inside.startswith(_DLQ):
+                yield (
+                    f"{letters.where}: lies in the table of {table.where}, where a VACUUM deletes"
+                    " it; leave it out (letters lie in _blizzard/dlq there then), or choose a"
+                    " place outside of the table"
+                )
+                break
+
+
+def _one_state(states: list[_State]) -> Iterator[str]:
+    for number, state in enumerate(states):
+        for other in states[:number]:
+            if state.meets(other):
+                yield (
+                    f"{state.where}: its state is named {state.name!r}, and so is that of"
+                    f" {other.where}; give the newer one an `id` of its own"
+                )
+
+
+def _like_backfills(states: list[_State]) -> Iterator[str]:
+    for state in states:
+        if RESERVED in state.name:
+            yield (
+                f"{state.where}: its state is named {state.name!r}, and {RESERVED!r} in it means a"
+                " backfill of another source; give it an `id` without that, and if it has run"
+                " already, take its state over with `blizzard rename`"
+            )
+
+
+def _mapping(data: Any) -> dict[Any, Any]:
+    return data if isinstance(data, dict) else {}
+
+
+def _options(block: Mapping[Any, Any]) -> dict[str, str]:
+    return {str(k): str(v) for k, v in _mapping(block.get("storage_options")).items()}

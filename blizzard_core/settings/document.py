@@ -1,0 +1,158 @@
+"""The settings of the one YAML file that both daemons read, and what each may be.
+
+Every default stands beside its field. `blizzard_core.settings.load` reads the
+file; what a single setting or block can get wrong is checked here.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from blizzard_core.settings.base import Name, Settings
+from blizzard_core.settings.schema import COLUMNS, SchemaSettings
+from blizzard_core.settings.sources import ErrorSettings, SourceSettings
+from blizzard_core.settings.tables import SinkSettings, TableSettings
+
+_SORTABLE_TYPES = frozenset(
+    {"string", "int32", "int64", "float32", "float64", "boolean", "timestamp", "date"}
+)
+
+
+class PipelineSettings(Settings):
+    """Sources that feed one table.
+
+    ``deduplicate_by`` keeps one record of each batch for every value of these fields,
+    the first by path and line; a record with a null in them is always kept.
+    ``transform`` is a Spark SQL query over ``source``, the records that are left. What
+    a row becomes may depend on that row alone, since batches are cut anywhere; its
+    columns are the table's.
+    """
+
+    sources: dict[Name, SourceSettings] = Field(min_length=1, examples=["main"])
+    """By names of your choice; each has a checkpoint of its own."""
+    sink: SinkSettings
+    """The table that all of them feed."""
+    schema_: SchemaSettings = Field(alias="schema", examples=[{"fields": COLUMNS}])
+    """docs/schema.md has the table of types."""
+    deduplicate_by: list[str] = Field(default_factory=list)
+    """Fields; within a batch the first record of a key stays."""
+    transform: str | None = Field(
+        default=None,
+        min_length=1,
+        examples=["SELECT time, upper(user) AS user, added FROM source"],
+    )
+    """A query over `source`, row by row; docs/engine.md."""
+    error_handling: ErrorSettings = ErrorSettings()
+    """What happens to records and files that fail."""
+
+    @model_validator(mode="after")
+    def _metadata_columns_fit(self) -> Self:
+        taken = {field.name.lower() for field in self.schema_.fields}
+        # Partition keys need no check: they may not begin with an underscore, as all of these do.
+        for name in self.sink.metadata_columns:
+            if name in taken:
+                raise ValueError(
+                    f"sink.metadata_columns {name!r} is given twice or is also a field of the"
+                    " schema; leave it out or rename the field"
+                )
+            taken.add(name)
+        return self
+
+    @model_validator(mode="after")
+    def _keys_are_fields(self) -> Self:
+        types = self.field_types
+        for place, name in enumerate(self.deduplicate_by):
+            if types.get(name) == "map":
+                raise ValueError(f"deduplicate_by names {name!r}: maps cannot be compared")
+            if name not in types and not self.schema_.infer:
+                raise ValueError(
+                    f"deduplicate_by names {name!r}, which is not a field of the schema"
+                    " (duplicates are removed before the transform)"
+                )
+            if name in self.deduplicate_by[:place]:
+                raise ValueError(f"deduplicate_by names {name!r} twice")
+        return self
+
+    @model_validator(mode="after")
+    def _output_fits(self) -> Self:
+        if self.transform is not None:
+            # What a transform gives is for Spark to say: `blizzard validate` asks it.
+            return self
+        fields = self.field_types
+        by = self.sink.partition_by
+        for problem in [] if by is None else by.problems(fields):
+            raise ValueError(f"sink.partition_by {problem}")
+        moved = {c.column for c in by.columns if c.replaces_column} if by else set()
+        seen: set[str] = set()
+        for key in self.sink.sort_by:
+            kind = fields.get(key.column)
+            if kind is None:
+                raise ValueError(f"sink.sort_by column {key.column!r} is not a field of the schema")
+            if kind not in _SORTABLE_TYPES:
+                raise ValueError(
+                    f"sink.sort_by column {key.column!r} is {kind}, which has no order"
+                )
+            if key.column in moved:
+                raise ValueError(f"sink.sort_by column {key.column!r} is the same in all of a file")
+            if key.column in seen:
+                raise ValueError(f"sink.sort_by names {key.column!r} twice")
+            seen.add(key.column)
+        return self
+
+    @property
+    def field_types(self) -> dict[str, str]:
+        """The declared fields and their types."""
+        return {field.name: field.type for field in self.schema_.fields}
+
+
+class SparkSettings(Settings):
+    """The Spark session.
+
+    ``master`` is ``local[N]``, ``spark://host:7077``, ``k8s://https://host:443`` or, for
+    Spark Connect, ``sc://host:15002``; see docs/engine.md. ``conf`` is Spark's own
+    configuration and wins over ours.
+    """
+
+    master: str = "local[*]"
+    """Or `spark://host:7077`, `k8s://https://host`, `sc://host:15002`; docs/engine.md."""
+    conf: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Spark's own configuration, which wins over ours."""
+
+
+class GlobalSettings(Settings):
+    """Limits that all pipelines of a process share.
+
+    ``shutdown_grace_secs`` is how long a batch may go on after SIGTERM before
+    it is cancelled; keep it below the container's termination grace period.
+    """
+
+    total_concurrency: int = Field(default=8, ge=1, le=256)
+    """Requests at the same time, per source."""
+    poll_jitter_secs: float = Field(default=5, ge=0)
+    """Polls are up to this much later, so that sources do not poll together."""
+    shutdown_grace_secs: float = Field(default=25, ge=0)
+    """Then a running batch is cancelled, to run again."""
+
+
+class MetricsSettings(Settings):
+    """Where the status page, ``/metrics``, ``/health`` and ``/ready`` are served: ``host:port``."""
+
+    address: str = Field(pattern=r"^[^:\s]+:\d{1,5}$", examples=["0.0.0.0:9090"])
+    """`host:port`."""
+
+
+class Config(Settings):
+    """The whole file."""
+
+    pipelines: dict[Name, PipelineSettings] = Field(default_factory=dict, examples=["events"])
+    """By names of your choice: letters, digits, `_`, `.` and `-`."""
+    tables: dict[Name, TableSettings] = Field(default_factory=dict, examples=["events"])
+    """What Penguin commits to; without it every sink is a table."""
+    spark: SparkSettings = SparkSettings()
+    """The master and what executors need: docs/engine.md."""
+    global_: GlobalSettings = Field(default=GlobalSettings(), alias="global")
+    """Limits that all pipelines of a process share."""
+    metrics: MetricsSettings | None = None
+    """Status page, /metrics, /health, /ready; off without it."""

@@ -1,0 +1,147 @@
+"""``docs/configuration.md`` from the settings: ``python -m blizzard_core.settings.reference``.
+
+Types, defaults and bounds come from the models, the prose from their docstrings and the
+remarks from those of the fields. With ``--check`` nothing is written, and what is out of
+date is an error; so it is for ``configs/example.yaml`` (`blizzard_core.settings.example`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.example import example_configuration
+from blizzard_core.settings.load import models_in
+
+_HEAD = """\
+# Configuration
+
+One YAML file for both daemons. Generated from the settings by `make docs`; edit
+the docstrings of `blizzard_core/settings/document.py` and of what it imports.
+
+- `${VAR}` and `${VAR:-default}` are filled in from the environment, `$${` is a literal `${`.
+  Inside `{ }` and `[ ]` such a value needs quotes.
+- `blizzard validate FILE` reports every problem at once, with its line. Unknown keys are errors.
+- `blizzard init` writes a first file, `configs/example.yaml` shows every key.
+- Names of pipelines, sources and tables consist of letters, digits, `_`, `.` and `-`.
+- `storage_options` take the names that object_store and delta-rs use (`AWS_REGION`,
+  `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`, …). What is not given comes from
+  the standard credential chain of the store.
+"""
+
+
+def configuration_reference() -> str:
+    """The whole document."""
+    return "\n".join([_HEAD, *_sections(Config, ())])
+
+
+def _sections(
+    model: type[BaseModel],
+    path: tuple[str, ...],
+    outer: frozenset[type[BaseModel]] = frozenset(),
+) -> Iterator[str]:
+    """The model's section and those of the blocks in it; one inside itself is told once."""
+    outer |= {model}
+    if path:
+        yield f"\n## `{'.'.join('NAME' if part == '*' else part for part in path)}`\n"
+    yield _prose(model) + "\n"
+    yield "| key | type | default | |\n|---|---|---|---|"
+    inner: list[tuple[type[BaseModel], tuple[str, ...]]] = []
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        here = (*path, key)
+        found = next(iter(models_in(field.annotation)), None)
+        if found is not None:
+            nested, keyed = found
+            keyed_path = (*here, "*") if keyed and get_origin(field.annotation) is dict else here
+            if nested not in outer:
+                inner.append((nested, keyed_path))
+        yield _row(key, field, linked=found is not None)
+    for nested, where in inner:
+        yield from _sections(nested, where, outer)
+
+
+def _prose(model: type[BaseModel]) -> str:
+    text = re.sub(r"\n[ ]+", "\n", (model.__doc__ or "").strip())
+    return text.replace("``", "`")
+
+
+def _row(key: str, field: FieldInfo, *, linked: bool) -> str:
+    kind = "see below" if linked else _type(field.annotation)
+    bounds = ", ".join(filter(None, map(_bound, field.metadata)))
+    if bounds:
+        kind = f"{kind}, {bounds}"
+    remark = " ".join((field.description or "").split())
+    return f"| `{key}` | {_cell(kind)} | {_cell(_default(field))} | {_cell(remark)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "**required**"
+    value = field.get_default(call_default_factory=True, validated_data={})
+    if isinstance(value, BaseModel):
+        return "as below"
+    if value is None:
+        return "not set"
+    return f"`{json.dumps(value)}`"
+
+
+def _type(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        bounds = ", ".join(filter(None, map(_bound, getattr(arguments[1], "metadata", ()))))
+        return f"{_type(arguments[0])}{f', {bounds}' if bounds else ''}"
+    if origin is Literal:
+        return " ".join(f"`{choice}`" for choice in arguments)
+    if origin in {Union, UnionType}:
+        return " or ".join(_type(each) for each in arguments if each is not NoneType)
+    if origin is dict:
+        return f"map to {_type(arguments[1])}"
+    if origin is list:
+        return f"list of {_type(arguments[0])}"
+    names = {str: "text", int: "whole number", float: "number", bool: "`true` `false`"}
+    return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+def _bound(found: Any) -> str:
+    for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<")):
+        value = getattr(found, name, None)
+        if value is not None:
+            return f"{sign} {value}"
+    return ""
+
+
+def generated() -> dict[str, str]:
+    """The files that are made of the settings, by their paths in the repository."""
+    return {
+        "docs/configuration.md": configuration_reference(),
+        "configs/example.yaml": example_configuration(),
+    }
+
+
+def main(arguments: Sequence[str]) -> str | None:
+    """Write the files below the working directory, or with ``--check`` say which are stale."""
+    files = {Path(name): text for name, text in generated().items()}
+    if "--check" not in arguments:
+        for path, text in files.items():
+            path.write_text(text, encoding="utf-8")
+        return None
+    stale = [str(path) for path, text in files.items() if path.read_text(encoding="utf-8") != text]
+    return f"{', '.join(stale)}: not what the settings say; run `make docs`" if stale else None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

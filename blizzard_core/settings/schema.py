@@ -1,0 +1,177 @@
+"""The settings under ``schema``: types that nest, and what happens beside them."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import AfterValidator, Field, model_validator
+
+from blizzard_core.settings.base import Settings
+
+FieldType = Literal[
+    "string",
+    "int32",
+    "int64",
+    "float32",
+    "float64",
+    "boolean",
+    "timestamp",
+    "date",
+    "json",
+    "binary",
+    "decimal",
+    "struct",
+    "list",
+    "map",
+]
+TimeUnit = Literal["iso", "s", "ms", "us"]
+UnexpectedFields = Literal["ignore", "capture", "fail"]
+RESCUED = "_rescued"  # the column that ``unexpected_fields: capture`` adds
+
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*(?:,\s*(\d{1,2})\s*)?\)")
+_MAX_DECIMAL_DIGITS = 38
+
+
+def decimal_digits(text: str) -> tuple[int, int]:
+    """Precision and scale of ``decimal(p,s)``. Raises `ValueError` for anything else."""
+    found = _DECIMAL.fullmatch(text)
+    precision, scale = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+    if not 1 <= precision <= _MAX_DECIMAL_DIGITS or scale > precision:
+        raise ValueError(
+            f"{text!r} is not decimal(p,s) with 1 to {_MAX_DECIMAL_DIGITS} digits, s of them"
+            " behind the point"
+        )
+    return precision, scale
+
+
+def _known_type(text: str) -> str:
+    if text.startswith("decimal"):
+        decimal_digits(text)
+    elif text not in get_args(FieldType):
+        known = ", ".join(name for name in get_args(FieldType) if name != "decimal")
+        raise ValueError(f"there is no type {text!r}; known: {known}, decimal(p,s)")
+    return text
+
+
+class TypeSettings(Settings):
+    """What a value may be; as plain text it is the ``type`` alone.
+
+    ``fields`` belong to a struct, ``items`` to a list and ``values`` to a map,
+    whose keys are text. ``unit`` makes a timestamp a number of seconds,
+    milliseconds or microseconds since 1970 instead of ISO 8601 text. ``coerce``
+    makes a string take any value: what is not text is kept as its JSON text.
+    A ``nullable: false`` value is required at every level.
+    """
+
+    type: Annotated[str, AfterValidator(_known_type)]
+    """One of the table in docs/schema.md."""
+    nullable: bool = True
+    """false: a record without it is bad."""
+    fields: list[FieldSettings] | None = None
+    """Of a struct."""
+    items: TypeSettings | None = None
+    """Of a list."""
+    values: TypeSettings | None = None
+    """Of a map, whose keys are text."""
+    unit: TimeUnit = "iso"
+    """Of a timestamp: ISO 8601 text, or a number since 1970."""
+    coerce: bool = False
+    """true: a string that takes any value, as its JSON text."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _text_is_a_type(cls, data: Any) -> Any:
+        return {"type": data} if isinstance(data, str) else data
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        for key, owner in (("fields", "struct"), ("items", "list"), ("values", "map")):
+            given = getattr(self, key)
+            if self.type == owner and not given:
+                raise ValueError(f"type {owner} needs `{key}`")
+            if self.type != owner and given is not None:
+                raise ValueError(f"`{key}` belongs to type {owner}, not to {self.type}")
+        if self.unit != "iso" and self.type != "timestamp":
+            raise ValueError(f"`unit` belongs to type timestamp, not to {self.type}")
+        if self.coerce and self.type != "string":
+            raise ValueError(f"`coerce` belongs to type string, not to {self.type}")
+        _check_unique(self.fields or [])
+        return self
+
+
+class FieldSettings(TypeSettings):
+    """One column of the declared schema, or one field of a struct."""
+
+    name: str = Field(min_length=1)
+    """As in the records, case and all."""
+
+
+def _check_unique(fields: list[FieldSettings]) -> None:
+    seen: dict[str, str] = {}
+    for field in fields:
+        other = seen.setdefault(field.name.lower(), field.name)
+        if other is not field.name:
+            raise ValueError(f"field {field.name!r} is given twice or differs only in case")
+
+
+# What the example configuration shows.
+COLUMNS = [
+    {"name": "time", "type": "timestamp", "nullable": False},
+    {"name": "user", "type": "string"},
+    {"name": "added", "type": "int64"},
+    {"name": "price", "type": "decimal(12,2)"},
+    {"name": "tags", "type": "list", "items": "string"},
+    {"name": "counts", "type": "map", "values": "int64"},
+    {"name": "note", "type": "string", "coerce": True},
+    {
+        "name": "geo",
+        "type": "struct",
+        "fields": [
+            {"name": "city", "type": "string"},
+            {"name": "seen", "type": "timestamp", "unit": "ms"},
+        ],
+    },
+]
+
+
+class SchemaSettings(Settings):
+    """The table's columns: ``fields`` are declared, with ``infer`` the rest is found out.
+
+    Inference reads up to ``sample_bytes_per_file`` (decompressed) of up to
+    ``sample_files`` files, the oldest, the newest and some between; 16 MiB in all
+    take a second or two and see what a day of files has in common. It happens
+    once, and the result is kept beside the checkpoint. Values of different types
+    become a string that takes anything, or with ``coerce_conflicts_to_utf8:
+    false`` an error that names the field; text stays text, although it looks like
+    a time, unless ``infer_timestamps`` is set.
+
+    ``unexpected_fields`` says what happens to JSON fields without a column:
+    ``ignore`` drops them, which costs nothing; ``capture`` keeps them as one JSON
+    object in the column ``_rescued``; ``fail`` makes the line a bad record.
+    """
+
+    fields: list[FieldSettings] = Field(default_factory=list)
+    """Declared columns; required unless the rest is inferred."""
+    unexpected_fields: UnexpectedFields = "ignore"
+    """What becomes of others: dropped, kept as JSON in `_rescued`, or the line is bad."""
+    infer: bool = False
+    """true: find columns beside `fields` in a sample, once."""
+    sample_files: int = Field(default=16, ge=1, le=1000)
+    """The oldest, the newest and some between."""
+    sample_bytes_per_file: int = Field(default=1 << 20, ge=1024)
+    """Decompressed."""
+    coerce_conflicts_to_utf8: bool = True
+    """false: values of different types are an error."""
+    infer_timestamps: bool = False
+    """true: text that is ISO 8601 throughout becomes a timestamp."""
+
+    @model_validator(mode="after")
+    def _says_what_the_columns_are(self) -> Self:
+        if not self.fields and not self.infer:
+            raise ValueError("give `fields`, or `infer: true`, or both")
+        _check_unique(self.fields)
+        taken = {field.name.lower() for field in self.fields}
+        if self.unexpected_fields == "capture" and RESCUED in taken:
+            raise ValueError(f"field {RESCUED!r} is what unexpected_fields: capture adds")
+        return self

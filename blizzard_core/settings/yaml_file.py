@@ -1,0 +1,142 @@
+"""A YAML file as plain data, with everything that is wrong in it found at once.
+
+Two things plain YAML does not do: ``${VAR}`` and ``${VAR:-default}`` inside
+strings are filled in from the environment (``$${`` is a literal ``${``), and a
+key given twice is a problem instead of a silent last-one-wins. Every problem
+names the path of the value in the file and its line.
+
+Substitution happens after parsing, so a value from the environment can never
+change the structure of the document.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from blizzard_core.errors import ConfigError
+
+_VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+Key = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The parsed file: ``data``, the problems so far, and the line of every value."""
+
+    source: str
+    data: Any
+    problems: tuple[str, ...]
+    lines: Mapping[Key, int] = field(default_factory=dict)
+
+    def locate(self, path: Key) -> str:
+        """``pipelines.events.sink (line 12)``; the nearest enclosing line if it has none."""
+        name = dotted(path) or "(top level)"
+        for cut in range(len(path), -1, -1):
+            line = self.lines.get(path[:cut])
+            if line is not None:
+                return f"{name} (line {line})"
+        return name
+
+
+def dotted(path: Key) -> str:
+    """``("a", 0, "b")`` as ``a[0].b``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def load_yaml(path: Path, environment: Mapping[str, str]) -> Document:
+    """Read, parse and fill in. Raises `ConfigError` if there is no document to speak of."""
+    source = str(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(source, ["no such file; `blizzard init` writes a first one"]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(source, [f"cannot be read: {error}"]) from error
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(source, [f"is not YAML: {_told(error, text)}"]) from error
+    if not isinstance(data, dict):
+        raise ConfigError(source, ["must be a mapping with at least `pipelines` or `tables`"])
+    lines: dict[Key, int] = {}
+    problems: list[str] = []
+    _walk(root, (), lines, problems)
+    document = Document(source, data, (), lines)
+    filled = _fill(data, (), environment, document, problems)
+    return Document(source, filled, tuple(problems), lines)
+
+
+def _told(error: yaml.YAMLError, text: str) -> str:
+    """Where the parser gave up and why, and the remedy for what goes wrong most."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(error).split())
+    line = text.splitlines()[mark.line] if mark.line < text.count("\n") + bool(text) else ""
+    hint = ""
+    if line.startswith("\t"):
+        hint = "; indent with spaces, not tabs"
+    elif "${" in line:
+        hint = '; put quotes around "${VAR}" inside { } and [ ]'
+    return f"line {mark.line + 1}, column {mark.column + 1}: {getattr(error, 'problem', '')}{hint}"
+
+
+def _walk(node: yaml.Node | None, path: Key, lines: dict[Key, int], problems: list[str]) -> None:
+    if node is None:
+        return
+    lines.setdefault(path, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            name = str(key.value)
+            line = key.start_mark.line + 1
+            if name in seen:
+                problems.append(f"{dotted((*path, name))} (line {line}): key given twice")
+            seen.add(name)
+            lines[(*path, name)] = line
+            _walk(value, (*path, name), lines, problems)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            _walk(value, (*path, index), lines, problems)
+
+
+def _fill(
+    value: Any,
+    path: Key,
+    environment: Mapping[str, str],
+    document: Document,
+    problems: list[str],
+) -> Any:
+    if isinstance(value, dict):
+        return {
+            k: _fill(v, (*path, str(k)), environment, document, problems) for k, v in value.items()
+        }
+    if isinstance(value, list):
+        return [_fill(v, (*path, i), environment, document, problems) for i, v in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def replace(match: re.Match[str]) -> str:
+        name, default = match.group(1), match.group(2)
+        if name is None:
+            return "${"
+        found = environment.get(name)
+        if found is None or (found == "" and default is not None):
+            if default is None:
+                where = document.locate(path)
+                problems.append(f"{where}: environment variable {name} is not set")
+                return ""
+            return default
+        return found
+
+    return _VARIABLE.sub(replace, value)

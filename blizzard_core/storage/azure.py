@@ -1,0 +1,244 @@
+"""Azure Blob Storage: pruned directory listings, writes conditional on an ETag.
+
+Azure cannot start a listing at a name, and the order of its listings is not the
+same everywhere: bytes, UTF-16 units (the emulator), directory by directory
+(accounts with a hierarchical namespace). So no listing here relies on order.
+The tree is read like a local disk: one level at a time with a delimiter,
+sorted here, without the directories beside the range; what lies wholly inside
+the range is listed flat. A poll costs the levels of its gaps, whatever is
+stored below the watermarks, plus the names in the partitions being written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+from adlfs.spec import AzureBlobFileSystem  # type: ignore[import-untyped]  # ships no types
+from azure.core import MatchConditions
+from azure.storage.blob.aio import (
+    BlobClient,
+    BlobPrefix,
+    BlobServiceClient,
+    ContainerClient,
+    ExponentialRetry,
+)
+from fsspec.asyn import sync
+
+from blizzard_core.errors import Unavailable, UnreadableName
+from blizzard_core.storage.objects import ExactPaths, FileSystem, ObjectStorage, Patience
+from blizzard_core.storage.protocol import Entry, Page, order_key
+
+T = TypeVar("T")
+
+PAGE_NAMES = 5000  # the most that Azure sends
+_COPY_POLL_SECS = 0.2
+
+
+class BlobFileSystem(FileSystem, Protocol):
+    """What adlfs adds: the client of the account and the event loop it lives on."""
+
+    service_client: BlobServiceClient
+    loop: Any
+
+
+class _ExactBlobs(ExactPaths, AzureBlobFileSystem):  # type: ignore[misc]  # adlfs ships no types
+    """adlfs without a meaning for anything in a name."""
+
+
+def make_file_system(patience: Patience, endpoint: str | None, **arguments: Any) -> BlobFileSystem:
+    """An adlfs with time-outs and tries bounded, and at another ``endpoint`` if given.
+
+    It passes neither on, and by default Azure's client waits up to two minutes before
+    it gives up: its client is replaced by one that is told. Raises `ValueError` for
+    credentials that cannot be used.
+    """
+    fs: BlobFileSystem = _ExactBlobs(**arguments)
+    made = fs.service_client
+    url = made.url
+    if endpoint is not None:
+        url = f"{endpoint.rstrip('/')}?{urlsplit(made.url).query}".rstrip("?")
+    base = 2
+    tries = patience.tries(lambda count: base ** (count + 1) + 1)
+    fs.service_client = BlobServiceClient(
+        url,
+        credential=made.credential,
+        connection_timeout=patience.connect_secs,
+        read_timeout=patience.read_secs,
+        # It waits 2ⁿ⁺¹ ± 1 seconds after the n-th try (from 0).
+        retry_policy=ExponentialRetry(
+            initial_backoff=0, increment_base=base, retry_total=tries - 1, random_jitter_range=1
+        ),
+    )
+    sync(fs.loop, made.close)
+    return fs
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """One directory: the names of its directories, with ``/``, its files, and the cost."""
+
+    folders: tuple[str, ...]
+    files: tuple[Entry, ...]
+    requests: int
+    keys: int
+
+
+class AzureStorage(ObjectStorage):
+    """A container or a prefix of it."""
+
+    def __init__(self, fs: BlobFileSystem, root: str, uri: str) -> None:
+        super().__init__(fs, root, uri)
+        self._azure = fs
+        self._container, _, prefix = self._root.partition("/")
+        self._prefix = f"{prefix}/" if prefix else ""
+
+    def _key(self, path: str) -> str:
+        """Raises `UnreadableName`: a name is a part of the URL, where ``a/../b`` means ``b``."""
+        if not {".", ".."}.isdisjoint(path.split("/")):
+            raise UnreadableName(
+                f"{self.uri}/{path}: a name with . or .. as a folder cannot be asked for in"
+                " Azure; store the file under another name"
+            )
+        return super()._key(path)
+
+    @property
+    def conditional_writes(self) -> bool:
+        """True: ``If-Match`` and ``If-None-Match`` on the blob's ETag."""
+        return True
+
+    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+        """The levels from the bounds' common directory down; see the module's text.
+
+        The storage's own root is always read as a level of its own, so that a
+        caller may leap over a directory there.
+        """
+        start = "" if until is None else _common_folder(after, until)
+        high = None if until is None else order_key(until)
+        yield from self._walk(start, order_key(after), high)
+
+    def _walk(self, folder: str, low: bytes, high: bytes | None) -> Iterator[Page]:
+        inside = bool(folder) and _wholly_inside(order_key(folder), low, high)
+        level = self._call("", lambda: self._level(folder, flat=inside))
+        entries: list[Entry] = []
+        requests, keys = level.requests, level.keys
+        children: list[tuple[str, Entry | None]] = [(path, None) for path in level.folders]
+        children += [(entry.path, entry) for entry in level.files]
+        for path, entry in sorted(children, key=lambda child: order_key(child[0])):
+            key = order_key(path)
+            if high is not None and key >= high:
+                break
+            if entry is not None:
+                if key > low:
+                    entries.append(entry)
+            elif key > low or low.startswith(key):
+                yield Page(tuple(entries), requests, keys)
+                entries, requests, keys = [], 0, 0
+                yield from self._walk(path, low, high)
+        yield Page(tuple(entries), requests, keys)
+
+    def _level(self, folder: str, *, flat: bool) -> _Level:
+        """Everything in ``folder``; with ``flat``, everything below it."""
+        container = self._azure.service_client.get_container_client(self._container)
+        prefix = self._prefix + folder
+        cut = len(self._prefix)
+
+        async def fetch() -> _Level:
+            pages = _pages(container, prefix, flat=flat)
+            folders: list[str] = []
+            files: list[Entry] = []
+            requests = keys = 0
+            async for page in pages:
+                requests += 1
+                async for item in page:
+                    keys += 1
+                    if isinstance(item, BlobPrefix):
+                        folders.append(item.name[cut:])
+                    elif not _marks_a_folder(item):
+                        modified = item.last_modified.timestamp()
+                        files.append(Entry(item.name[cut:], int(item.size), modified))
+            return _Level(tuple(folders), tuple(files), requests, keys)
+
+        return self._run(fetch)
+
+    def _get_versioned(self, key: str) -> tuple[bytes, str]:
+        async def fetch() -> tuple[bytes, str]:
+            stream = await self._blob(key).download_blob()
+            return await stream.readall(), str(stream.properties.etag)
+
+        return self._run(fetch)
+
+    def _put_if(self, key: str, data: bytes, version: str | None) -> str:
+        condition: dict[str, Any] = (
+            {"overwrite": False}
+            if version is None
+            else {
+                "overwrite": True,
+                "etag": version,
+                "match_condition": MatchConditions.IfNotModified,
+            }
+        )
+
+        async def store() -> str:
+            answer = await self._blob(key).upload_blob(data, **condition)
+            return str(answer["etag"])
+
+        return self._run(store)
+
+    def _copy(self, source: str, target: str) -> None:
+        """Ask for the copy and wait for it: Azure may do it later, and the source is deleted."""
+        begun = self._blob(source)
+        blob = self._blob(target)
+        status: Any = self._run(lambda: blob.start_copy_from_url(begun.url))["copy_status"]
+        while status == "pending":
+            time.sleep(_COPY_POLL_SECS)
+            status = self._run(blob.get_blob_properties).copy.status
+        if status != "success":
+            raise Unavailable(f"{self.uri}: copying to {target} ended as {status!r}")
+
+    def _blob(self, key: str) -> BlobClient:
+        name = key.partition("/")[2]
+        return self._azure.service_client.get_blob_client(self._container, name)
+
+    def _run(self, action: Callable[[], Awaitable[T]]) -> T:
+        result: T = sync(self._azure.loop, action)
+        return result
+
+
+def _pages(container: ContainerClient, prefix: str, *, flat: bool) -> Any:
+    listing = container.list_blobs if flat else container.walk_blobs
+    return listing(
+        name_starts_with=prefix or None,
+        include=["metadata"],
+        results_per_page=PAGE_NAMES,
+    ).by_page()
+
+
+def _marks_a_folder(item: Any) -> bool:
+    """Folders of hierarchical accounts, and those that adlfs and consoles make."""
+    metadata = item.metadata or {}
+    made = {metadata.get("hdi_isfolder"), metadata.get("is_directory")}
+    return item.name.endswith("/") or "true" in made
+
+
+def _common_folder(after: str, until: str) -> str:
+    """The deepest directory that holds every path between the bounds, ``""`` or with ``/``.
+
+    What lies between two strings starts with what they have in common.
+    """
+    same = 0
+    for one, other in zip(after, until, strict=False):
+        if one != other:
+            break
+        same += 1
+    return after[: after.rfind("/", 0, same) + 1]
+
+
+def _wholly_inside(folder: bytes, low: bytes, high: bytes | None) -> bool:
+    """Whether every path below ``folder`` (with ``/``) lies strictly between the bounds."""
+    above = folder >= low  # a path below is longer than `folder`
+    below = high is None or (folder < high and not high.startswith(folder))
+    return above and below

@@ -1,0 +1,313 @@
+"""Local disks: pruned ``scandir`` listings, fsync, atomic rename.
+
+Local paths do not go through fsspec: its ``open("wb")`` does not fsync, its
+transactions use the system's temporary folder and its ``find`` reads the whole
+tree.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from errno import ELOOP
+from itertools import accumulate
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import BinaryIO
+
+from blizzard_core.errors import AccessDenied, Conflict, NotFound, StorageError, Unavailable
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Entry, Page, is_hidden, order_key
+
+
+class LocalStorage:
+    """A directory as a `Storage`. The directory is made by the first write.
+
+    Without ``follow`` what lies below a directory that is a link is not there: the same
+    file would come under two names. With it a link that leads back to where it is met is
+    not followed: two of them are 2⁴⁰ directories. The root may be a link.
+    """
+
+    def __init__(self, root: str, *, follow: bool = True) -> None:
+        self._root = Path(root)
+        self._follow = follow
+        self._told = False
+
+    def __repr__(self) -> str:
+        return f"LocalStorage({str(self._root)!r})"
+
+    @property
+    def uri(self) -> str:
+        """The root's absolute path."""
+        return str(self._root)
+
+    @property
+    def conditional_writes(self) -> bool:
+        """True: `put_if` holds a lock, which the system releases when a process dies."""
+        return True
+
+    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+        """One page per directory read; directories outside the range are not read."""
+        if not self._root.is_dir():
+            raise NotFound(f"{self.uri}: no such directory; create it, or correct the path")
+        low = order_key(after)
+        high = None if until is None else order_key(until)
+        yield from self._walk("", low, high)
+
+    def _walk(self, folder: str, low: bytes, high: bytes | None) -> Iterator[Page]:
+        children = self._children(folder)
+        entries: list[Entry] = []
+        requests, keys = 1, len(children)
+        for path, child in children:
+            key = order_key(path)
+            if high is not None and key >= high:
+                break
+            if path.endswith("/"):
+                if child.is_symlink() and not self._is_followed(folder, path):
+                    self._tell(path)
+                    continue
+                # All keys below start with `key`: skip them if even those
+                # cannot reach above the lower bound.
+                if key <= low and not low.startswith(key):
+                    continue
+                yield Page(tuple(entries), requests, keys)
+                entries, requests, keys = [], 0, 0
+                yield from self._walk(path, low, high)
+            elif key > low:
+                entry = self._entry(path, child)
+                if entry is not None:
+                    entries.append(entry)
+        yield Page(tuple(entries), requests, keys)
+
+    def _children(self, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
+        """A directory's entries with the paths a store would list, in their order."""
+        try:
+            with os.scandir(self._root / folder) as found:
+                children = [(_listed_name(folder, entry), entry) for entry in found]
+        except FileNotFoundError:
+            return []  # a directory may be removed while its parent is being read
+        except OSError as error:
+            raise _wrapped(self.uri, folder, error) from error
+        return sorted(children, key=lambda child: order_key(child[0]))
+
+    def _is_followed(self, folder: str, path: str) -> bool:
+        """Whether to look behind a link; never into a directory that we are in already."""
+        if not self._follow:
+            return False
+        above = ["", *accumulate(folder.split("/")[:-1], "{}/{}".format)]
+        target = os.path.realpath(self._root / path)
+        return all(os.path.realpath(self._root / at) != target for at in above)
+
+    def _tell(self, path: str) -> None:
+        """Once a process; hidden links are how Kubernetes mounts files, and never data."""
+        if not self._told and not is_hidden(path):
+            self._told = True
+            get_logger().warning(
+                "links_not_followed",
+                uri=self.uri,
+                first=path,
+                remedy="links to directories are not followed; move the files here, or mount"
+                " their directory, or give it a source of its own",
+            )
+
+    def _entry(self, path: str, child: os.DirEntry[str]) -> Entry | None:
+        try:
+            status = _status_of(child)
+        except OSError as error:
+            raise _wrapped(self.uri, path, error) from error
+        return _regular(path, status)
+
+    def stat(self, path: str) -> Entry | None:
+        """Size and modification time, or None; only regular files are objects."""
+        try:
+            if not self._follow and self._behind_link(path):
+                return None
+            status = _status_of(self._root / path)
+        except OSError as error:
+            raise _wrapped(self.uri, path, error) from error
+        return _regular(path, status)
+
+    def _behind_link(self, path: str) -> bool:
+        folders = accumulate(path.split("/")[:-1], "{}/{}".format)
+        return any((self._root / folder).is_symlink() for folder in folders)
+
+    def read(self, path: str) -> bytes:
+        """The whole file."""
+        with self.open_input(path) as stream:
+            return stream.read()
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Bytes ``start`` to ``end`` (exclusive)."""
+        # Without a stream around it: thousands of footers are read this way.
+        try:
+            descriptor = os.open(f"{self._root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return os.pread(descriptor, end - start, start)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise _wrapped(self.uri, path, error) from error
+
+    def open_input(self, path: str) -> BinaryIO:
+        """The file, opened for reading."""
+        try:
+            return (self._root / path).open("rb")
+        except OSError as error:
+            raise _wrapped(self.uri, path, error) from error
+
+    def open_output(self, path: str) -> BinaryIO:
+        """The file, opened for writing; directories are made."""
+        target = self._root / path
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            return target.open("wb")
+        except OSError as error:
+            raise _wrapped(self.uri, path, error) from error
+
+    def put_atomic(self, path: str, data: bytes) -> None:
+        """Temporary file beside the target, fsync, ``os.replace``, directory fsync."""
+        target = self._root / path
+        temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with temporary.open("wb") as stream:
+                    stream.write(data)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                temporary.replace(target)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    temporary.unlink(missing_ok=True)
+                raise
+            _sync_directory(target.parent)
+        except OSError as error:
+            raise _wrapped(self.uri, path, error) from error
+
+    def read_versioned(self, path: str) -> tuple[bytes, str]:
+        """The whole file and the SHA-256 of it."""
+        data = self.read(path)
+        return data, hashlib.sha256(data).hexdigest()
+
+    def put_if(self, path: str, data: bytes, version: str | None) -> str:
+        """Compare and `put_atomic` under an exclusive lock on ``{path}.lock``, which stays.
+
+        The lock is beside the file and not on it, because the file is replaced.
+        """
+        with self._locked(path):
+            try:
+                found = self.read_versioned(path)[1]
+            except NotFound:
+                found = None
+            if found != version:
+                raise Conflict(f"{self.uri}/{path}: changed by another writer")
+            self.put_atomic(path, data)
+        return hashlib.sha256(data).hexdigest()
+
+    @contextlib.contextmanager
+    def _locked(self, path: str) -> Iterator[None]:
+        lock = self._root / f"{path}.lock"
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise _wrapped(self.uri, f"{path}.lock", error) from error
+
+    def rename(self, source: str, target: str) -> None:
+        """``os.replace`` and an fsync of the directory it went to."""
+        final = self._root / target
+        try:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            (self._root / source).replace(final)
+            _sync_directory(final.parent)
+        except OSError as error:
+            raise _wrapped(self.uri, source, error) from error
+
+    def sync(self, path: str) -> None:
+        """Fsync the file."""
+        try:
+            with (self._root / path).open("rb") as stream:
+                os.fsync(stream.fileno())
+        except OSError as error:
+            raise _wrapped(self.uri, path, error) from error
+
+    def delete(self, path: str) -> None:
+        """Remove the file, if it is there."""
+        try:
+            (self._root / path).unlink(missing_ok=True)
+        except OSError as error:
+            raise _wrapped(self.uri, path, error) from error
+
+    def delete_tree(self, prefix: str) -> int:
+        """Remove the directory and all below it."""
+        folder = self._root / prefix
+        count = sum(len(files) for _, _, files in os.walk(folder))
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise _wrapped(self.uri, prefix, error) from error
+        return count
+
+
+def _status_of(place: os.DirEntry[str] | Path) -> os.stat_result | None:
+    """What is there, behind links; None if nothing is, also for a link to nothing or itself."""
+    try:
+        return place.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == ELOOP:
+            return None
+        raise
+
+
+def _regular(path: str, status: os.stat_result | None) -> Entry | None:
+    """The entry of a file. To open a pipe would block for ever, and devices have no end."""
+    if status is None or not S_ISREG(status.st_mode):
+        return None
+    return Entry(path, status.st_size, status.st_mtime)
+
+
+def _listed_name(folder: str, entry: os.DirEntry[str]) -> str:
+    """The path a store would list: directories end with ``/`` and sort by it."""
+    return f"{folder}{entry.name}/" if _is_directory(entry) else f"{folder}{entry.name}"
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    if not entry.is_symlink():
+        return entry.is_dir()
+    status = _status_of(entry)
+    return status is not None and S_ISDIR(status.st_mode)
+
+
+def _sync_directory(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _wrapped(root: str, path: str, error: OSError) -> StorageError:
+    message = f"{root}/{path}: {error.strerror or error}"
+    match error:
+        case NotADirectoryError():
+            return NotFound(f"{message}; a part of the path is a file: choose another directory")
+        case FileNotFoundError():
+            return NotFound(message)
+        case PermissionError():
+            return AccessDenied(f"{message}; let this process's user read and write there")
+        case _:
+            return Unavailable(message)

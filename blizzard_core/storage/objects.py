@@ -1,0 +1,260 @@
+"""Object stores through fsspec: what they have in common, and how their errors read.
+
+`ObjectStorage` serves any fsspec file system; S3, GCS and Azure override what
+their own API does better: ordered listings, conditional writes. fsspec's caches
+are off: they never expire and hide other writers' files. Rename is copy and
+delete here, so callers treat "both are there" as a state that a crash can leave
+behind.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol, Self, TypeVar, cast
+
+from blizzard_core.errors import Conflict, NotFound, StorageError
+from blizzard_core.storage.failures import wrap_error
+from blizzard_core.storage.protocol import PAGE_KEYS, Entry, Page, join, order_key
+
+T = TypeVar("T")
+
+# Deletions of a tree that run at the same time.
+_DELETIONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a client tries before a request counts as failed. Seconds.
+
+    ``retry_secs`` bounds the sum of the waits between tries, so a store that
+    answers 503 at once is given up after about that long; one that does not
+    answer costs ``read_secs`` more for each try.
+    """
+
+    connect_secs: float = 10
+    read_secs: float = 60
+    retry_secs: float = 12
+
+    def tries(self, waits: Callable[[int], float]) -> int:
+        """How many tries fit, where ``waits(n)`` is the longest wait after the n-th (from 0)."""
+        total, count = 0.0, 0
+        while (total := total + waits(count)) <= self.retry_secs:
+            count += 1
+        return count + 1
+
+
+class FileSystem(Protocol):
+    """The part of an fsspec file system that is used here."""
+
+    def find(self, path: str, *, detail: bool) -> dict[str, dict[str, Any]]: ...
+    def info(self, path: str) -> dict[str, Any]: ...
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes: ...
+    def pipe_file(self, path: str, value: bytes) -> None: ...
+    def open(self, path: str, mode: str) -> BinaryIO: ...
+    def cp_file(self, path1: str, path2: str) -> None: ...
+    def rm_file(self, path: str) -> None: ...
+
+
+class ExactPaths:
+    """What fsspec's file systems are given: ``bucket/key``, the key as it was listed.
+
+    Mixed in before the file system. Their own parsing takes a path for a URL: it cuts
+    keys at ``?versionId=`` and drops line breaks, and then reads another object.
+    """
+
+    def split_path(self, path: str) -> tuple[str, str, None]:
+        """Bucket, key, and no version."""
+        bucket, _, key = path.partition("/")
+        return bucket, key, None
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return path
+
+
+class ObjectStorage:
+    """Any fsspec file system below one root: ``bucket/prefix``."""
+
+    def __init__(self, fs: FileSystem, root: str, uri: str) -> None:
+        self._fs = fs
+        self._root = root.strip("/")
+        self._uri = uri.rstrip("/")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """The root URI."""
+        return self._uri
+
+    @property
+    def conditional_writes(self) -> bool:
+        """False: fsspec has no compare-and-set that all its file systems share."""
+        return False
+
+    def _key(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    def _call(self, path: str, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except StorageError:
+            raise
+        except Exception as error:  # fsspec back ends share no base class of their own
+            raise wrap_error(f"{self._uri}/{path}", error) from error
+
+    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+        """Everything below the root in one request's worth of result, filtered here."""
+        found = self._call("", lambda: self._fs.find(self._root, detail=True))
+        low = order_key(after)
+        high = None if until is None else order_key(until)
+        cut = len(self._root) + 1
+        named = ((name.lstrip("/")[cut:], info) for name, info in found.items())
+        entries = sorted(
+            (
+                Entry(path, int(info.get("size") or 0), modified_of(info))
+                for path, info in named
+                if order_key(path) > low and (high is None or order_key(path) < high)
+            ),
+            key=lambda entry: order_key(entry.path),
+        )
+        yield Page(tuple(entries), 1 + len(found) // PAGE_KEYS, len(found))
+
+    def stat(self, path: str) -> Entry | None:
+        """Size and modification time, or None."""
+        try:
+            info = self._call(path, lambda: self._fs.info(self._key(path)))
+        except NotFound:
+            return None
+        if info.get("type") == "directory":
+            return None
+        return Entry(path, int(info.get("size") or 0), modified_of(info))
+
+    def read(self, path: str) -> bytes:
+        """The whole object."""
+        return self._call(path, lambda: self._fs.cat_file(self._key(path)))
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """One ranged GET."""
+        return self._call(path, lambda: self._fs.cat_file(self._key(path), start=start, end=end))
+
+    def open_input(self, path: str) -> BinaryIO:
+        """The object as a buffered stream; errors on reading are wrapped as well."""
+        stream = self._call(path, lambda: self._fs.open(self._key(path), "rb"))
+        return cast("BinaryIO", _Reader(stream, f"{self._uri}/{path}"))
+
+    def open_output(self, path: str) -> BinaryIO:
+        """A stream that uploads in parts and makes the object visible on close."""
+        return self._call(path, lambda: self._fs.open(self._key(path), "wb"))
+
+    def put_atomic(self, path: str, data: bytes) -> None:
+        """One PUT: object stores show the old object or the new one, whole."""
+        self._call(path, lambda: self._fs.pipe_file(self._key(path), data))
+
+    def read_versioned(self, path: str) -> tuple[bytes, str]:
+        """The whole object and its version, which must come from the same answer."""
+        return self._call(path, lambda: self._get_versioned(self._key(path)))
+
+    def put_if(self, path: str, data: bytes, version: str | None) -> str:
+        """One PUT with a condition where the store has one; see `Storage.put_if`."""
+        try:
+            return self._call(path, lambda: self._put_if(self._key(path), data, version))
+        except NotFound as error:
+            if version is None:  # the bucket is not there
+                raise
+            raise Conflict(f"{self._uri}/{path}: deleted by another writer") from error
+
+    def _get_versioned(self, key: str) -> tuple[bytes, str]:
+        data = self._fs.cat_file(key)
+        return data, hashlib.sha256(data).hexdigest()
+
+    def _put_if(self, key: str, data: bytes, version: str | None) -> str:
+        """Check, then write: a writer in between is not noticed."""
+        try:
+            found = self._get_versioned(key)[1]
+        except FileNotFoundError:
+            found = None
+        if found != version:
+            raise Conflict(f"{self._uri}: {key} was changed by another writer")
+        self._fs.pipe_file(key, data)
+        return hashlib.sha256(data).hexdigest()
+
+    def rename(self, source: str, target: str) -> None:
+        """Server-side copy, then delete."""
+        self._call(source, lambda: self._copy(self._key(source), self._key(target)))
+        self._call(source, lambda: self._fs.rm_file(self._key(source)))
+
+    def _copy(self, source: str, target: str) -> None:
+        self._fs.cp_file(source, target)
+
+    def sync(self, path: str) -> None:
+        """An object that a store acknowledged is durable."""
+
+    def delete(self, path: str) -> None:
+        """Remove the object, if it is there."""
+        try:
+            self._call(path, lambda: self._fs.rm_file(self._key(path)))
+        except NotFound:
+            return
+
+    def delete_tree(self, prefix: str) -> int:
+        """List below ``prefix/`` and delete what is found, several at a time.
+
+        One request each: the clients' own deletion of many takes names with
+        ``*`` or ``[`` for patterns.
+        """
+        folder = prefix.rstrip("/")
+        doomed = [
+            entry.path
+            for page in self.list_range(f"{folder}/", f"{folder}0")  # "0" follows "/"
+            for entry in page.entries
+        ]
+        with ThreadPoolExecutor(max_workers=_DELETIONS) as pool:
+            list(pool.map(self.delete, doomed))
+        return len(doomed)
+
+
+class _Reader:
+    """A stream whose read errors are storage errors, so that they are not taken for bad data."""
+
+    def __init__(self, stream: BinaryIO, uri: str) -> None:
+        self._stream = stream
+        self._uri = uri
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            return self._stream.read(size)
+        except Exception as error:  # see ObjectStorage._call
+            raise wrap_error(self._uri, error) from error
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def modified_of(info: Mapping[str, Any]) -> float:
+    """Modification time in epoch seconds, from whichever key the back end uses."""
+    for key in ("mtime", "LastModified", "last_modified", "updated", "created"):
+        value = info.get(key)
+        if isinstance(value, dt.datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return float(value)
+        if isinstance(value, str):
+            return dt.datetime.fromisoformat(value).timestamp()
+    return 0.0
+
+
+def bucket_root(uri: str) -> str:
+    """``s3://bucket/a/b/`` as fsspec's ``bucket/a/b``."""
+    return join(uri.partition("://")[2])

@@ -1,0 +1,207 @@
+"""From a URI and the ecosystem's option names to a `Storage`.
+
+``storage_options`` takes the names that object_store and delta-rs use
+(``AWS_REGION``, ``GOOGLE_SERVICE_ACCOUNT``, ``AZURE_STORAGE_ACCOUNT_NAME``, any
+case), so one block serves fsspec here and deltalake in Penguin. What is not
+given comes from each client's standard chain. An unknown name is an error:
+clients drop what they do not know, and a typo would silently change meaning.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import fsspec
+
+from blizzard_core.errors import StorageError
+from blizzard_core.storage.local import LocalStorage
+from blizzard_core.storage.objects import FileSystem, ObjectStorage, Patience, bucket_root
+from blizzard_core.storage.protocol import Storage, StorageOptions
+
+_S3 = frozenset({"s3", "s3a"})
+_GCS = frozenset({"gs", "gcs"})
+_AZURE = frozenset({"az", "abfs", "abfss"})
+SCHEMES = frozenset({"", "file", "memory"}) | _S3 | _GCS | _AZURE
+
+# Option name -> path inside the fsspec constructor's arguments.
+_NAMES: dict[frozenset[str], dict[str, tuple[str, ...]]] = {
+    _S3: {
+        "AWS_ACCESS_KEY_ID": ("key",),
+        "AWS_SECRET_ACCESS_KEY": ("secret",),
+        "AWS_SESSION_TOKEN": ("token",),
+        "AWS_REGION": ("client_kwargs", "region_name"),
+        "AWS_DEFAULT_REGION": ("client_kwargs", "region_name"),
+        "AWS_ENDPOINT_URL": ("client_kwargs", "endpoint_url"),
+        # http is allowed by the endpoint's own scheme here; delta-rs wants it said.
+        "AWS_ALLOW_HTTP": (),
+        # Conditional PUT is delta-rs's own business.
+        "AWS_CONDITIONAL_PUT": (),
+        "AWS_S3_ALLOW_UNSAFE_RENAME": (),
+    },
+    _GCS: {
+        "GOOGLE_SERVICE_ACCOUNT": ("token",),
+        "GOOGLE_SERVICE_ACCOUNT_PATH": ("token",),
+        "GOOGLE_APPLICATION_CREDENTIALS": ("token",),
+        "GOOGLE_BASE_URL": ("endpoint_url",),
+        # "true" means no credentials: see fsspec_arguments.
+        "GOOGLE_SKIP_SIGNATURE": (),
+    },
+    _AZURE: {
+        "AZURE_STORAGE_ACCOUNT_NAME": ("account_name",),
+        "AZURE_STORAGE_ACCOUNT_KEY": ("account_key",),
+        "AZURE_STORAGE_SAS_TOKEN": ("sas_token",),
+        "AZURE_STORAGE_CLIENT_ID": ("client_id",),
+        "AZURE_STORAGE_CLIENT_SECRET": ("client_secret",),
+        "AZURE_STORAGE_TENANT_ID": ("tenant_id",),
+        # adlfs has no place for an endpoint over http: see store_azure.make_file_system.
+        "AZURE_STORAGE_ENDPOINT": (),
+        "AZURE_ALLOW_HTTP": (),
+    },
+}
+
+
+def scheme_of(uri: str) -> str:
+    """The URI's scheme in lower case; ``""`` for a plain path."""
+    return uri.partition("://")[0].lower() if "://" in uri else ""
+
+
+def normalize_uri(uri: str) -> str:
+    """One spelling per place: absolute local paths, no trailing slash, no user part.
+
+    ``file:///a/b/``, ``/a/b`` and ``/a/./b`` are the same place; ``s3a`` is ``s3``.
+    """
+    scheme = scheme_of(uri)
+    if scheme in {"", "file"}:
+        path = uri.partition("://")[2] if scheme else uri
+        # POSIX leaves open what two slashes at the beginning mean, and Python keeps them.
+        return f"/{os.path.normpath(Path(path).absolute()).lstrip('/')}"
+    parts = urlsplit(uri)
+    host = parts.netloc.rpartition("@")[2] if scheme not in _AZURE else parts.netloc
+    name = "s3" if scheme in _S3 else "gs" if scheme in _GCS else scheme
+    path = "/".join(p for p in parts.path.split("/") if p)
+    return f"{name}://{host}/{path}" if path else f"{name}://{host}"
+
+
+def problems_of(uri: str, options: StorageOptions) -> list[str]:
+    """What is wrong with a URI and its options, without touching the store."""
+    scheme = scheme_of(uri)
+    if scheme not in SCHEMES:
+        known = ", ".join(sorted(s for s in SCHEMES if s))
+        return [f"unknown scheme {scheme!r}; use a local path or one of {known}"]
+    found = []
+    if scheme not in {"", "file"} and not uri.partition("://")[2].strip("/"):
+        found.append("names no bucket")
+    if scheme == "file" and not uri.partition("://")[2].startswith("/"):
+        found.append("has a host; a local path is written /data/raw or file:///data/raw")
+    if scheme not in {"", "file"} and set("?#\t\r\n") & set(uri):
+        # A URI's path ends at the first two, and parsers drop the others.
+        found.append("has a ?, a # or a line break; choose a place without it")
+    if urlsplit(uri).password:
+        found.append("must not carry credentials; use storage_options")
+    names = _names_for(scheme)
+    found += [
+        f"storage option {name!r} is not known for {scheme or 'local paths'}"
+        + (f"; known: {', '.join(sorted(names))}" if names else "")
+        for name in options
+        if name.upper() not in names
+    ]
+    return found
+
+
+def fsspec_arguments(uri: str, options: StorageOptions) -> dict[str, Any]:
+    """Constructor arguments for the fsspec file system behind ``uri``."""
+    scheme = scheme_of(uri)
+    arguments: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
+    names = _names_for(scheme)
+    for name, value in options.items():
+        place = names.get(name.upper(), ())
+        if place:
+            *outer, last = place
+            target = arguments
+            for key in outer:
+                target = target.setdefault(key, {})
+            target[last] = value
+    account = azure_account(uri)
+    if account:
+        arguments.setdefault("account_name", account)
+    if (option(options, "GOOGLE_SKIP_SIGNATURE") or "").lower() == "true":
+        arguments["token"] = "anon"  # noqa: S105  # gcsfs' word for none
+    return arguments
+
+
+def open_source(uri: str, options: StorageOptions) -> Storage:
+    """As `open_storage`, for what others write: no link to a directory is followed.
+
+    A table's own directories may be links to another disk; nobody's rows come twice by that.
+    """
+    if scheme_of(uri) in {"", "file"}:
+        return LocalStorage(normalize_uri(uri), follow=False)
+    return open_storage(uri, options)
+
+
+def open_storage(uri: str, options: StorageOptions, patience: Patience | None = None) -> Storage:
+    """The `Storage` at ``uri``. Opens no connection: a missing bucket shows on first use.
+
+    The clients of GCS and Azure take a second to import; who uses neither does not wait.
+    """
+    scheme = scheme_of(uri)
+    place = normalize_uri(uri)
+    if scheme in {"", "file"}:
+        return LocalStorage(place)
+    patience = patience or Patience()
+    arguments = fsspec_arguments(uri, options)
+    root = bucket_root(place)
+    if scheme in _S3:
+        from blizzard_core.storage import s3 as store_s3  # noqa: PLC0415  # see above
+
+        s3 = store_s3.make_file_system(patience, **arguments)
+        return store_s3.S3Storage(s3, root, place)
+    if scheme in _GCS:
+        from blizzard_core.storage import gcs as store_gcs  # noqa: PLC0415  # see above
+
+        gcs = store_gcs.make_file_system(patience, **arguments)
+        return store_gcs.GCSStorage(gcs, root, place)
+    if scheme in _AZURE:
+        try:
+            from blizzard_core.storage import azure as store_azure  # noqa: PLC0415  # an extra
+
+            endpoint = option(options, "AZURE_STORAGE_ENDPOINT")
+            azure = store_azure.make_file_system(patience, endpoint, **arguments)
+        except ImportError as error:
+            raise StorageError(
+                f"{place}: Azure needs its extra; pip install 'blizzard-penguin[azure]'"
+            ) from error
+        except ValueError:  # its text may hold what it was given
+            raise StorageError(
+                f"{place}: the Azure account or its credentials cannot be used;"
+                " set AZURE_STORAGE_ACCOUNT_NAME and a key in storage_options"
+            ) from None
+        return store_azure.AzureStorage(azure, azure_root(root), place)
+    return ObjectStorage(cast("FileSystem", fsspec.filesystem(scheme, **arguments)), root, place)
+
+
+def azure_root(root: str) -> str:
+    """``container@account.dfs…/a`` as ``container/a``: the account is in the options."""
+    host, slash, path = root.partition("/")
+    return f"{host.partition('@')[0]}{slash}{path}"
+
+
+def azure_account(uri: str) -> str | None:
+    """The account that an Azure URI names (``abfss://container@account.dfs…``), if it does."""
+    host = urlsplit(uri).netloc
+    if scheme_of(uri) not in _AZURE or "@" not in host:
+        return None
+    return host.rpartition("@")[2].partition(".")[0] or None
+
+
+def option(options: StorageOptions, wanted: str) -> str | None:
+    """The option of that name, which may be written in any case."""
+    return next((value for name, value in options.items() if name.upper() == wanted), None)
+
+
+def _names_for(scheme: str) -> Mapping[str, tuple[str, ...]]:
+    return next((names for schemes, names in _NAMES.items() if scheme in schemes), {})

@@ -1,0 +1,169 @@
+"""A narrow protocol over object stores and local disks.
+
+Every path is relative to the storage's root and uses ``/``. Keys are compared
+as **UTF-8 bytes of the path**, which is the order S3 and GCS list in; local
+directories are read in the same order (``name + "/"`` for directories).
+
+Failures come as `StorageError` and its subclasses, always with the URI, never
+with credentials. A listing either yields everything in its range or raises;
+it is never silently short.
+
+`open_storage` is the one place that picks an implementation: S3 lists with
+``StartAfter``, GCS with ``startOffset`` and ``endOffset``, Azure and local
+disks directory by directory leaving out those beside the range, any other
+fsspec file system by listing below the root and filtering.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from blizzard_core.errors import StorageError
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One object of a listing.
+
+    ``path`` is relative to the storage's root, with ``/`` between components;
+    ``size`` is in bytes as stored; ``modified`` in seconds since the epoch.
+    """
+
+    path: str
+    size: int
+    modified: float
+
+
+FIRST_PAGE_KEYS = 100
+PAGE_KEYS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A piece of a listing: entries in order, and the requests it cost.
+
+    A request is one LIST call on an object store, one directory read on a
+    local disk. ``keys`` counts what the store sent, directories included.
+    """
+
+    entries: tuple[Entry, ...]
+    requests: int
+    keys: int
+
+
+class Storage(Protocol):
+    """What the daemons need from a store, below one root."""
+
+    @property
+    def uri(self) -> str:
+        """The root as a URI without credentials and without a trailing slash."""
+
+    @property
+    def conditional_writes(self) -> bool:
+        """Whether `put_if` checks and writes in one step. False: a writer in between is lost."""
+
+    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+        """All files with ``after < path < until`` in UTF-8 byte order.
+
+        Both bounds are exclusive; ``until=None`` means no upper bound and
+        ``after=""`` no lower one. Where a listing can start at a key, the first
+        page is small (100 keys), because most polls find little. The caller may
+        stop early. A missing local
+        root or bucket raises `NotFound`; an empty prefix yields nothing.
+        """
+
+    def stat(self, path: str) -> Entry | None:
+        """The object at ``path``, or None if there is none."""
+
+    def read(self, path: str) -> bytes:
+        """The whole object. Raises `NotFound`."""
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Bytes ``start`` to ``end`` (exclusive) in one request. Raises `NotFound`."""
+
+    def open_input(self, path: str) -> BinaryIO:
+        """A stream over the object, read forward. Raises `NotFound`."""
+
+    def open_output(self, path: str) -> BinaryIO:
+        """A stream to a new object. Closing it is not a promise that it is durable."""
+
+    def put_atomic(self, path: str, data: bytes) -> None:
+        """Replace the object: readers see the old bytes or the new, whole.
+
+        Durable on return: local disks are fsynced, file and directory.
+        """
+
+    def read_versioned(self, path: str) -> tuple[bytes, str]:
+        """The whole object and the version it has, for `put_if`. Raises `NotFound`.
+
+        A version is an opaque token: an ETag, a generation, a hash. The same
+        bytes written again may have the same version, so what writers compete
+        for must hold something of its own (a writer id, an epoch).
+        """
+
+    def put_if(self, path: str, data: bytes, version: str | None) -> str:
+        """Replace the object if ``version`` is the one it has; returns its new version.
+
+        ``None`` means that there must be no object. Raises `Conflict` if the
+        condition does not hold, and then has changed nothing. A write whose
+        answer was lost may be repeated by the client and conflict with itself:
+        after a `Conflict`, read back before concluding that someone else wrote.
+        Excludes other `put_if` calls only; whole and durable as `put_atomic`.
+        """
+
+    def rename(self, source: str, target: str) -> None:
+        """Move an object; ``target`` appears whole or not at all.
+
+        Atomic on local disks. On object stores it is copy and delete, so after
+        a crash both may exist. Raises `NotFound` if ``source`` is missing.
+        """
+
+    def sync(self, path: str) -> None:
+        """Make an object written through `open_output` durable (no-op on object stores)."""
+
+    def delete(self, path: str) -> None:
+        """Remove the object; it is no error if there is none."""
+
+    def delete_tree(self, prefix: str) -> int:
+        """Remove everything below the directory ``prefix``; returns how many objects."""
+
+
+StorageOptions = Mapping[str, str]
+
+
+def join(*parts: str) -> str:
+    """Join path components with ``/``, leaving out the empty ones."""
+    return "/".join(p for p in (part.strip("/") for part in parts) if p)
+
+
+def root_exists(storage: Storage, path: str) -> bool:
+    """Whether the place is there that lacks ``path``: an unmounted disk has lost no file.
+
+    Nor has one whose mount point is there and bare.
+    """
+    try:
+        next(iter(storage.list_range(path, f"{path}\0")), None)
+        return not is_bare(storage)
+    except StorageError:
+        return False
+
+
+def is_bare(storage: Storage) -> bool:
+    """Whether nothing at all is there, not even a directory or a hidden file: one request.
+
+    A place from which all files were removed looks so, and so does a disk that is not mounted.
+    """
+    first = next(iter(storage.list_range("", None)), None)
+    return first is None or not first.keys
+
+
+def order_key(path: str) -> bytes:
+    """The bytes that paths are compared by, also for undecodable local names."""
+    return path.encode("utf-8", "surrogateescape")
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a component starts with ``_`` or ``.``: never data, for both daemons."""
+    return any(part.startswith(("_", ".")) for part in path.split("/"))

@@ -1,0 +1,172 @@
+"""S3 and everything that speaks its API: listings from any key, conditional PUT.
+
+Some servers that speak it take ``If-Match`` and ``If-None-Match`` on a PUT and pay no
+heed to them. Two daemons would replace each other's state there, and two commits of one
+version each other. So the first conditional write of a storage is made once more, and has
+to be refused.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Protocol
+
+from fsspec.asyn import sync
+from s3fs import core as s3fs  # type: ignore[import-untyped]  # ships no types
+
+from blizzard_core.errors import Conflict, StorageError, Unavailable
+from blizzard_core.storage.objects import ExactPaths, FileSystem, ObjectStorage, Patience
+from blizzard_core.storage.protocol import FIRST_PAGE_KEYS, PAGE_KEYS, Entry, Page, order_key
+
+_TOO_MANY_REQUESTS = 429
+_SERVER_ERRORS = 500
+
+
+class S3FileSystem(FileSystem, Protocol):
+    """What s3fs adds: the raw S3 API, its event loop, and how often it tries."""
+
+    loop: Any
+    retries: int
+
+    def call_s3(self, method: str, **arguments: Any) -> dict[str, Any]: ...
+    async def _call_s3(self, method: str, **arguments: Any) -> dict[str, Any]: ...
+
+
+class _ExactS3(ExactPaths, s3fs.S3FileSystem):  # type: ignore[misc]  # s3fs ships no types
+    """s3fs without a meaning for anything in a key."""
+
+
+def make_file_system(patience: Patience, **arguments: Any) -> S3FileSystem:
+    """An s3fs with its time-outs and tries bounded.
+
+    botocore is told not to retry, because s3fs does. That waits ``0.1 · 1.7ⁿ`` seconds
+    after each try, the last one included: hence one less.
+    """
+    made: S3FileSystem = _ExactS3(config_kwargs=client_arguments(patience), **arguments)
+    made.retries = max(1, patience.tries(lambda count: 0.1 * 1.7**count) - 1)
+    return made
+
+
+def client_arguments(patience: Patience) -> dict[str, Any]:
+    """What botocore is told: the time-outs, and to leave retries alone."""
+    return {
+        "connect_timeout": patience.connect_secs,
+        "read_timeout": patience.read_secs,
+        "max_pool_connections": 64,
+        "retries": {"total_max_attempts": 1},
+    }
+
+
+def _is_transient(error: Exception) -> bool:
+    """Throttling and server errors, for which s3fs by itself knows one code only."""
+    response = getattr(error, "response", None) or {}
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return bool(status == _TOO_MANY_REQUESTS or status >= _SERVER_ERRORS)
+
+
+# s3fs retries time-outs, broken connections and cut bodies; this adds the rest. It is
+# one hook for the whole process, and says the same for every file system in it.
+s3fs.set_custom_error_handler(_is_transient)
+
+
+class S3Storage(ObjectStorage):
+    """A bucket or a prefix of it."""
+
+    def __init__(self, fs: S3FileSystem, root: str, uri: str) -> None:
+        super().__init__(fs, root, uri)
+        self._s3 = fs
+        self._bucket, _, prefix = self._root.partition("/")
+        self._prefix = f"{prefix}/" if prefix else ""
+        # Whether this store was seen to refuse a write for its condition.
+        self._refuses = False
+
+    @property
+    def conditional_writes(self) -> bool:
+        """True: ``If-Match`` and ``If-None-Match`` on the PUT."""
+        return True
+
+    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+        """``ListObjectsV2`` with ``StartAfter``; stops at the first key past ``until``."""
+        arguments: dict[str, Any] = {
+            "Bucket": self._bucket,
+            "Prefix": self._prefix,
+            "MaxKeys": FIRST_PAGE_KEYS,
+        }
+        if after:
+            arguments["StartAfter"] = self._prefix + after
+        low = order_key(after)
+        high = None if until is None else order_key(until)
+        while True:
+            answer = self._call("", partial(self._s3.call_s3, "list_objects_v2", **arguments))
+            contents = answer.get("Contents", [])
+            entries: list[Entry] = []
+            past = False
+            for item in contents:
+                path = item["Key"][len(self._prefix) :]
+                key = order_key(path)
+                if high is not None and key >= high:
+                    past = True
+                    break
+                # A key that ends with "/" is a console's folder marker.
+                if key > low and not path.endswith("/"):
+                    modified: dt.datetime = item["LastModified"]
+                    entries.append(Entry(path, int(item["Size"]), modified.timestamp()))
+            yield Page(tuple(entries), 1, len(contents))
+            if past or not answer.get("IsTruncated"):
+                return
+            if not answer.get("NextContinuationToken"):
+                raise Unavailable(f"{self.uri}/: a listing was cut off without a way to go on")
+            arguments = {
+                "Bucket": self._bucket,
+                "Prefix": self._prefix,
+                "MaxKeys": PAGE_KEYS,
+                "ContinuationToken": answer["NextContinuationToken"],
+            }
+
+    def _get_versioned(self, key: str) -> tuple[bytes, str]:
+        async def fetch() -> tuple[bytes, str]:
+            answer = await self._s3._call_s3(  # noqa: SLF001  # the awaitable of `call_s3`
+                "get_object", Bucket=self._bucket, Key=self._name(key)
+            )
+            async with answer["Body"] as body:
+                return await body.read(), answer["ETag"]
+
+        found: tuple[bytes, str] = sync(self._s3.loop, fetch)
+        return found
+
+    def put_if(self, path: str, data: bytes, version: str | None) -> str:
+        """As `Storage.put_if`. Raises `StorageError` if the store ignores conditions."""
+        try:
+            found = super().put_if(path, data, version)
+            # The same data once more changes nothing where it is taken. A version that has not
+            # changed could be replaced again with good reason.
+            if not self._refuses and found != version:
+                self._repeat(path, data, version)
+        except Conflict:
+            self._refuses = True
+            raise
+        return found
+
+    def _repeat(self, path: str, data: bytes, version: str | None) -> None:
+        try:
+            super().put_if(path, data, version)
+        except Conflict:
+            self._refuses = True
+            return
+        raise StorageError(
+            f"{self.uri}/{path}: this store ignores If-Match and If-None-Match, so daemons and"
+            " commits would overwrite each other unnoticed; update the server to a version that"
+            " honours conditional PUT, or use another store"
+        )
+
+    def _put_if(self, key: str, data: bytes, version: str | None) -> str:
+        condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
+        answer = self._s3.call_s3(
+            "put_object", Bucket=self._bucket, Key=self._name(key), Body=data, **condition
+        )
+        return str(answer["ETag"])
+
+    def _name(self, key: str) -> str:
+        return key.partition("/")[2]

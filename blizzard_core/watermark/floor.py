@@ -1,0 +1,182 @@
+"""The floors: which partitions are closed, so that a poll's cost stays bounded. Pure.
+
+A poll costs one listing per tracked partition. So only the newest are tracked,
+and a floor rises over the others: what sorts below it is closed and is not
+listed any more, which also means that it never looks new again. Two things
+raise it: more partitions than may be tracked, and a lookback that moves with
+time.
+
+**Heads.** With another key before the time (``region=eu/date=2024-01-28``) partitions
+follow one another in time only below one head (``region=eu``). So each head has a
+floor of its own, for what lies below it, and the source's floor rises over whole
+heads: where there are more than may be tracked, over those that nobody writes to. It cannot
+rise over one that is written to; of those above it that nobody writes to, and that are too
+many, each keeps its newest partition only.
+What lies between two heads stays open: a new one may come there.
+
+A floor closes what was never seen as well, so it never rises further than names
+whose grace is over allow:
+
+* up to the highest partition in which scans start behind a name (``before``): what
+  lies below that name and was to come within its grace period has been found;
+* never over a partition in which a name is still in grace;
+* never over a file that is discovered and not done, nor beyond where a scan was cut;
+* never over the newest partition of a family that is written now, by its name's time:
+  families lie one behind the other in the order of names, and not in time;
+* never over files above the partition depth (a source that mixes depths): they are
+  tracked under their own directories, which no listing of partitions covers.
+
+Partitions that are named by a time count apart from those that are not, if
+there are both: a few odd directories must not close the real ones.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from blizzard_core.storage.protocol import order_key
+from blizzard_core.watermark.partition_time import family_of, head_of, is_timed, span_of
+from blizzard_core.watermark.paths import joined, partition_key
+from blizzard_core.watermark.progress import Progress
+
+# For so long after its time a partition counts as written to.
+IN_USE_SECS = 7 * 86_400.0
+
+
+def raised(
+    progress: Progress,
+    limit: int,
+    lookback: str | None,
+    pending: Iterable[str],
+    now: float,
+    until: str | None = None,
+) -> Progress:
+    """The progress with its floors as high as ``limit`` and ``lookback`` want and work allows.
+
+    ``limit`` is how many partitions may be tracked below a head, and how many heads;
+    ``lookback`` the oldest partition that is still wanted. ``pending`` must hold every
+    discovered file that is not done, ``until`` how far a scan went that did not list
+    everything. ``now`` is in epoch seconds.
+    """
+    if not progress.depth:
+        return progress
+    held = list(pending)
+    tracked = _tracked(progress, "")
+    timed = [p for p in tracked if is_timed(p)]
+    heads: dict[str, list[str]] = defaultdict(list)
+    for partition in timed:
+        heads[head_of(partition)].append(partition)
+    # A head counts as one, by its lowest partition.
+    units = [*heads.pop("", ()), *(found[0] for found in heads.values())]
+    counted = sorted(units, key=partition_key) or tracked
+    if lookback is not None or len(counted) > limit:
+        ceiling = _ceiling(progress, "", timed or tracked, held, now, until)
+        wanted = _surplus(counted, limit, ceiling)
+        if lookback is not None:
+            free = [p for p in timed or tracked if partition_key(p) <= ceiling]
+            wanted += [lookback] if partition_key(lookback) <= ceiling else free[-1:]
+        progress = _closed(progress, "", wanted)
+    left = {head: [p for p in found if p in progress.partitions] for head, found in heads.items()}
+    resting = _resting(left, limit, now)
+    for head, counted in left.items():
+        most = 1 if head in resting else limit
+        if len(counted) > most:
+            ceiling = _ceiling(progress, head, counted, held, now, until)
+            progress = _closed(progress, head, _surplus(counted, most, ceiling))
+    return progress
+
+
+def _resting(heads: Mapping[str, Sequence[str]], limit: int, now: float) -> set[str]:
+    """The heads beyond ``limit``, the lowest of those to which nobody writes.
+
+    They lie above one that is written to, or they were closed. Anything in one of them
+    may start again, so each keeps a partition.
+    """
+    there = [head for head, found in heads.items() if found]
+    if len(there) <= limit:
+        return set()
+    idle = [head for head in there if not _in_use(heads[head], now)]
+    return set(sorted(idle, key=order_key)[: len(there) - limit])
+
+
+def _tracked(progress: Progress, within: str) -> list[str]:
+    """The tracked partitions of the full depth whose names begin with ``within``, in order."""
+    depth = progress.depth or 0
+    partitions = (p for p in progress.partitions if p and p.startswith(within))
+    return sorted((p for p in partitions if p.count("/") + 1 == depth), key=partition_key)
+
+
+def _surplus(counted: Sequence[str], limit: int, ceiling: bytes) -> list[str]:
+    """Where a floor leaves ``limit`` of the counted partitions, as far as ``ceiling`` allows."""
+    free = [p for p in counted if partition_key(p) <= ceiling]
+    if len(counted) <= limit or len(free) <= 1:
+        return []
+    return [min(counted[-limit], free[-1], key=partition_key)]
+
+
+def _closed(progress: Progress, head: str, wanted: Sequence[str]) -> Progress:
+    """The progress with its floor for ``head`` at the highest of ``wanted``; it never goes back.
+
+    Without a head it is the source's floor.
+    """
+    floor = max(wanted, key=partition_key, default=None)
+    known = progress.floors.get(head) if head else progress.floor
+    if floor is None or (known is not None and partition_key(floor) <= partition_key(known)):
+        return progress
+    low, within = partition_key(floor), f"{head}/" if head else ""
+    gone = {p for p in _tracked(progress, within) if partition_key(p) < low}
+    floors = {
+        other: its
+        for other, its in progress.floors.items()
+        if not other.startswith(within) or partition_key(its) > low
+    }
+    progress = replace(
+        progress,
+        partitions={p: known for p, known in progress.partitions.items() if p not in gone},
+        floors={**floors, head: floor} if head else floors,
+    )
+    return progress if head else replace(progress, floor=floor)
+
+
+def _in_use(tracked: Sequence[str], now: float) -> list[str]:
+    """The newest partitions of each family whose time is not over for long, as paths.
+
+    Where only the numbers of heads differ (``tenant=7/date=…``) each is a family by itself.
+    """
+    newest: dict[tuple[str, str], tuple[float, str]] = {}
+    for partition in tracked:
+        span = span_of(partition)
+        if span is not None and span.end + IN_USE_SECS >= now:
+            family = head_of(partition), family_of(partition)
+            # They come in their order: of those with one time the first one is kept.
+            if span.begin > newest.get(family, (-1.0, ""))[0]:
+                newest[family] = span.begin, partition
+    return [f"{partition}/" for _, partition in newest.values()]
+
+
+def _ceiling(
+    progress: Progress,
+    head: str,
+    partitions: Sequence[str],
+    pending: Iterable[str],
+    now: float,
+    until: str | None,
+) -> bytes:
+    """What the floor must not pass, as the key of a path; ``b""`` holds it where it is."""
+    within, depth = f"{head}/" if head else "", progress.depth or 0
+    over = [p for p in partitions if progress.partitions[p].before is not None]
+    held = [partition_key(over[-1]) if over else b""]
+    held += [order_key(path) for path in pending if path.startswith(within)]
+    held += [order_key(path) for path in _in_use(_tracked(progress, within), now)]
+    if until is not None:
+        held.append(order_key(until))
+    for partition, known in progress.partitions.items():
+        if not f"{partition}/".startswith(within):
+            continue
+        if not partition or partition.count("/") + 1 < depth:
+            held.append(order_key(joined(partition, known.before or "")))
+        elif known.done:
+            held.append(partition_key(partition))
+    return min(held)

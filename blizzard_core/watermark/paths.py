@@ -1,0 +1,36 @@
+"""A path as partition and name, in the order in which stores list. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from blizzard_core.storage.protocol import order_key
+
+
+def split(path: str, depth: int) -> tuple[str, str]:
+    """Partition and name: at most ``depth`` leading components, and the rest.
+
+    Object stores allow empty components (``a//b``); a partition ends before the
+    first of them, so that no two paths have both in common.
+    """
+    parts = path.split("/")
+    cut = min(depth, len(parts) - 1)
+    if "" in parts[:cut]:
+        cut = parts.index("")
+    return "/".join(parts[:cut]), "/".join(parts[cut:])
+
+
+def joined(partition: str, name: str) -> str:
+    """The path again: the inverse of `split`."""
+    return f"{partition}/{name}" if partition else name
+
+
+def depth_of(paths: Iterable[str]) -> int | None:
+    """The depth that a listing suggests: that of the first file not at the root, if any."""
+    folders = (split(path, path.count("/"))[0] for path in paths)
+    return next((folder.count("/") + 1 for folder in folders if folder), None)
+
+
+def partition_key(partition: str) -> bytes:
+    """Orders partitions as stores list them."""
+    return order_key(f"{partition}/") if partition else b""

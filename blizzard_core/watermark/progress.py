@@ -1,0 +1,355 @@
+"""The watermark: which files are done, decided from paths and from what scans saw. Pure.
+
+A watermark is the path of the last file done; what sorts above it is new. Paths
+compare as UTF-8 bytes, partitions as ``partition + "/"``, which is the order
+stores list in (``date=2024-01-28-late/`` comes before ``date=2024-01-28/``).
+
+The partition of a path is its first ``depth`` components, the name is the rest.
+A file that lies higher up than that is tracked under its own directory, a file
+at the root under the partition ``""``. With ``depth`` 0 everything is in ``""``.
+
+**Grace.** Writers do not finish in name order, and a listing does not see what
+appears behind its cursor. So each partition keeps three things: the
+``watermark`` that is shown, the names ``done`` whose grace is not over, and
+``before``, where scans start. What is above ``before`` and not in ``done`` is new.
+
+**What is known when.** A name is done with the time at which the scan that first
+*saw* it ended; whatever sorts below it and appears within the grace period of
+that moment is going to be found. So a name's grace is over when a scan that
+*began* later than that has ended: what was there has been listed, and is done or
+pending. Nothing else moves ``before``: no clock that ran on while nobody
+looked, no modification time, no recovery. `finished` adds names; `settled`, called
+after a complete scan and with what it found, is the one place that moves ``before``.
+
+**Pending.** A file that was found and is not done holds both ``watermark`` and
+``before`` below itself; the ones done beyond it are kept by name until then.
+
+States: ``Initial`` (nothing done yet) → ``Active`` when a file is done → ``Idle`` when a
+poll finds nothing (`mark_idle`). ``Initial`` with an empty source stays so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+from blizzard_core.storage.protocol import order_key
+from blizzard_core.watermark.paths import depth_of, joined, partition_key, split
+
+State = Literal["Initial", "Active", "Idle"]
+
+# Stores tell times in whole seconds, and our clock is read from one.
+CLOCK_STEP_SECS = 1.0
+# As little as times of our day can lie apart, and a million of them within that step.
+_APART_SECS = 1e-6
+
+# The key of the lowest pending name of a partition, None if nothing of it is pending.
+Lowest: TypeAlias = Callable[[str], bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """One partition: the shown watermark, the scan's start, the names done above it.
+
+    ``done`` maps each name to when the scan that first saw it ended (epoch
+    seconds). ``before`` never exceeds ``watermark``.
+    """
+
+    watermark: str | None = None
+    before: str | None = None
+    done: Mapping[str, float] = field(default_factory=dict)
+
+
+# Whose names move a partition's watermark.
+Moving: TypeAlias = Callable[[PartitionProgress], Callable[[str], bool]]
+
+
+def _all_move(_known: PartitionProgress) -> Callable[[str], bool]:
+    """All of them."""
+    return _is_name
+
+
+def _is_name(_name: str) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """All that is known of one source or table. ``Progress()`` is a cold start.
+
+    ``value`` is the global watermark, a full path. ``floor`` closes every
+    partition that sorts below it, ``floors`` what lies below a head (``region=eu``) and
+    sorts below the head's own. ``depth`` is None until a file in a directory is seen.
+    """
+
+    state: State = "Initial"
+    value: str | None = None
+    partitions: Mapping[str, PartitionProgress] = field(default_factory=dict)
+    depth: int | None = None
+    floor: str | None = None
+    floors: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """One ordered listing: ``after < path < until``, both exclusive."""
+
+    after: str
+    until: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """A scan that is over: when it began and ended, and how far it went.
+
+    Times in epoch seconds. Everything up to ``until`` was listed; None: everything.
+    """
+
+    began: float
+    ended: float
+    until: str | None = None
+
+
+def is_new(progress: Progress, path: str) -> bool:
+    """Whether a listed file still has to be done.
+
+    While the depth is not known only root files were done, so no directory was looked at.
+    """
+    if closed_by(progress, path) is not None:
+        return False
+    partition, name = split(path, path.count("/") if progress.depth is None else progress.depth)
+    known = progress.partitions.get(partition)
+    if known is not None:
+        if known.before is not None and order_key(name) <= order_key(known.before):
+            return False
+        return name not in known.done
+    return True
+
+
+def closed_by(progress: Progress, path: str) -> str | None:
+    """The floor that a path sorts below, so that no listing shows it; None if there is none."""
+    key = order_key(path)
+    if progress.floor is not None and key < partition_key(progress.floor):
+        return progress.floor
+    end = path.find("/") if progress.floors else -1
+    while end >= 0:
+        floor = progress.floors.get(path[:end])
+        if floor is not None and key < partition_key(floor):
+            return floor
+        end = path.find("/", end + 1)
+    return None
+
+
+def gaps(progress: Progress) -> tuple[Gap, ...]:
+    """Where new files can be: before, between and behind what is done.
+
+    With tracked partitions p₁ < p₂ < … of exactly the tracked depth and their
+    scan starts bᵢ: ``[floor, p₁/)``, ``(p₁/b₁, p₂/)``, …, ``(pₙ/bₙ, ∞)``. A partition without
+    a scan start is no reason to list twice: there is nothing in it to be left out.
+    What a head's floor closes is left out, too. Shallower files lie inside these ranges and
+    are filtered afterwards; jumping over *their* directories would jump over deeper
+    partitions too.
+    """
+    depth = progress.depth
+    start = f"{progress.floor}/" if progress.floor else ""
+    if depth is None:
+        return (Gap(start, None),)
+    if depth == 0:
+        root = progress.partitions.get("", PartitionProgress())
+        return (Gap(max(start, root.before or "", key=order_key), None),)
+    passed = [(f"{head}/", f"{floor}/") for head, floor in progress.floors.items()]
+    passed += [
+        (f"{partition}/", f"{partition}/{known.before}")
+        for partition, known in progress.partitions.items()
+        if partition.count("/") + 1 == depth and partition and known.before is not None
+    ]
+    found: list[Gap] = []
+    for low, high in sorted(passed, key=lambda item: order_key(item[0])):
+        if order_key(start) < order_key(low):
+            found.append(Gap(start, low))
+        start = max(start, high, key=order_key)
+    found.append(Gap(start, None))
+    return tuple(found)
+
+
+def lowest_of(paths: Iterable[str], depth: int | None) -> dict[str, bytes]:
+    """The lowest name of each partition, as the key it is compared by."""
+    lowest: dict[str, bytes] = {}
+    for path in paths:
+        partition, name = split(path, depth or 0)
+        key = order_key(name)
+        lowest[partition] = min(lowest.get(partition, key), key)
+    return lowest
+
+
+def finished(
+    progress: Progress,
+    paths: Iterable[str],
+    seen: float,
+    lowest: Lowest,
+    moving: Moving = _all_move,
+) -> Progress:
+    """The progress with these files done, which a scan that ended at ``seen`` first saw.
+
+    ``lowest`` tells what is known and not done, ``moving`` whose names count. The shown
+    watermarks rise up to there; where scans start stays. Costs what the partitions of
+    ``paths`` hold.
+    """
+    fresh: dict[str, list[str]] = defaultdict(list)
+    depth = progress.depth
+    paths = tuple(paths)
+    if depth is None:
+        depth = depth_of(paths)
+    for path in paths:
+        partition, name = split(path, depth or 0)
+        fresh[partition].append(name)
+    partitions = dict(progress.partitions)
+    for partition, names in fresh.items():
+        known = partitions.get(partition, PartitionProgress())
+        done = {**known.done, **dict.fromkeys(names, seen)}
+        known = replace(known, done=done)
+        free = filter(moving(known), _free(names, lowest(partition)))
+        partitions[partition] = replace(known, watermark=_highest(known.watermark, *free))
+    return _valued(replace(progress, partitions=partitions, depth=depth), fresh, active=bool(paths))
+
+
+def settled(
+    progress: Progress,
+    scanned: Scanned,
+    grace: float,
+    lowest: Lowest,
+    moving: Moving = _all_move,
+) -> Progress:
+    """The progress after a scan whose findings are all done or known to ``lowest``.
+
+    Names that were first seen more than ``grace`` seconds before it began need to
+    be remembered no more: scans start behind them. Watermarks never go back. Names that
+    do not move them are remembered until one that does sorts above.
+    """
+    expiry = scanned.began - grace - CLOCK_STEP_SECS
+    partitions = {
+        partition: _settled(
+            known,
+            expiry,
+            lowest(partition),
+            _listed_up_to(partition, scanned.until),
+            moving(known),
+        )
+        if known.done
+        else known
+        for partition, known in progress.partitions.items()
+    }
+    return _valued(replace(progress, partitions=partitions), partitions, active=False)
+
+
+def _settled(
+    known: PartitionProgress,
+    expiry: float,
+    waiting: bytes | None,
+    listed: bytes | None,
+    moves: Callable[[str], bool],
+) -> PartitionProgress:
+    free = list(filter(moves, _free(known.done, waiting)))
+    watermark = _highest(known.watermark, *free)
+    if min(known.done.values()) > expiry:
+        return replace(known, watermark=watermark)
+    over = [
+        name
+        for name in free
+        if known.done[name] <= expiry and (listed is None or order_key(name) <= listed)
+    ]
+    before = _highest(known.before, *over)
+    done = known.done
+    if over and before is not None:
+        low = order_key(before)
+        done = {name: at for name, at in done.items() if order_key(name) > low}
+    return PartitionProgress(watermark, before, done)
+
+
+def _free(names: Iterable[str], waiting: bytes | None) -> list[str]:
+    """The names below what is pending."""
+    if waiting is None:
+        return list(names)
+    return [name for name in names if order_key(name) < waiting]
+
+
+def _listed_up_to(partition: str, until: str | None) -> bytes | None:
+    """How far a scan that ended at the path ``until`` has listed a partition's names.
+
+    None: all of it, ``b""``: nothing.
+    """
+    if until is None:
+        return None
+    head = f"{partition}/" if partition else ""
+    if until.startswith(head):
+        return order_key(until[len(head) :])
+    return None if order_key(head) < order_key(until) else b""
+
+
+def _valued(progress: Progress, changed: Iterable[str], *, active: bool) -> Progress:
+    """The progress with the global watermark that follows from those of its partitions."""
+    known = ((partition, progress.partitions[partition].watermark) for partition in changed)
+    value = _highest(progress.value, *(joined(p, name) for p, name in known if name is not None))
+    # With everything that is done lying behind a pending file there is no
+    # watermark to be active at.
+    if value is not None and (active or progress.state == "Initial"):
+        return replace(progress, state="Active", value=value)
+    return replace(progress, value=value)
+
+
+def _highest(*names: str | None) -> str | None:
+    return max((n for n in names if n is not None), key=order_key, default=None)
+
+
+def mark_idle(progress: Progress) -> Progress:
+    """The progress after a poll that found nothing: ``Idle``, unless nothing was ever done."""
+    return progress if progress.state == "Initial" else replace(progress, state="Idle")
+
+
+def observed(progress: Progress, now: float) -> Progress:
+    """The progress of a checkpoint that does not say when its names were seen: it was ``now``.
+
+    What is below them is done, as that checkpoint says; but none of our scans has seen
+    them, so the grace period, and with it the time when partitions may be closed,
+    begins now.
+    """
+    partitions = {
+        partition: replace(known, done={known.before: now, **known.done})
+        if known.before is not None
+        else known
+        for partition, known in progress.partitions.items()
+    }
+    return replace(progress, partitions=partitions)
+
+
+def clamped(progress: Progress, now: float) -> Progress:
+    """The progress with no name seen after ``now``: a clock was wrong, so grace begins anew."""
+    return retimed(progress, cut(times_of(progress), now))
+
+
+def times_of(progress: Progress) -> set[float]:
+    """When the names that are remembered were first seen."""
+    return {at for known in progress.partitions.values() for at in known.done.values()}
+
+
+def cut(times: Iterable[float], now: float) -> dict[float, float]:
+    """What becomes of times after ``now``: now, or just before.
+
+    They stay apart and in their order, for names are told by them: which of them a
+    checkpoint lists, and which it leaves to a journal.
+    """
+    ahead = sorted({at for at in times if at > now}, reverse=True)
+    return {at: now - place * _APART_SECS for place, at in enumerate(ahead)}
+
+
+def retimed(progress: Progress, times: Mapping[float, float]) -> Progress:
+    """The progress with other times in the place of these."""
+    if not times:
+        return progress
+    partitions = {
+        partition: replace(known, done={name: times.get(at, at) for name, at in known.done.items()})
+        for partition, known in progress.partitions.items()
+    }
+    return replace(progress, partitions=partitions)

@@ -1,0 +1,173 @@
+"""Skip-scan: list only where new files can be.
+
+The cost of a poll is one request per gap plus the pages of new names, whatever
+is stored below the watermarks. Gaps are listed at the same time, up to a bound.
+Hidden top-level directories (``_delta_log/``, ``_blizzard/``) may hold far more
+names than the data: when a listing meets one it jumps to its end.
+
+The result is filtered again by `is_new`, so a store that ignores bounds costs
+requests and never correctness; a key that a store repeats counts once. A scan that
+fails anywhere fails as a whole.
+
+**Bounded.** With a ``limit`` a scan stops soon after that many new files, so that what
+is held in memory does not depend on what is stored. It then says how far it went,
+and what lies behind that counts as not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from blizzard_core.storage.protocol import Entry, Storage, is_hidden, order_key
+from blizzard_core.watermark.paths import depth_of
+from blizzard_core.watermark.progress import Gap, Progress, gaps, is_new
+
+# A source with more files at its root than this and no directory has no partitions,
+# whether they are new or done. Up to there the root is listed whole, so that the first
+# directory decides the depth.
+FLAT_KEYS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """New files in byte order of their paths, what finding them cost, and the depth used.
+
+    ``until`` is the path that a bounded scan stopped at; None: it listed everything.
+    """
+
+    entries: tuple[Entry, ...]
+    requests: int
+    keys: int
+    progress: Progress
+    until: str | None = None
+
+
+def scan(
+    storage: Storage,
+    progress: Progress,
+    accept: Callable[[str], bool],
+    concurrency: int,
+    within: Gap | None = None,
+    limit: int | None = None,
+) -> Scan:
+    """Everything above the watermarks that ``accept`` takes. Raises `StorageError`.
+
+    A cold start settles the partition depth from what it finds; the returned
+    ``progress`` has it. ``within`` bounds the listing to a range, ``limit`` the
+    number of new files; at least one is found if there is any.
+    """
+    ranges = gaps(progress)
+    if within is not None:
+        ranges = tuple(_clipped(ranges, within))
+
+    # Files that are done count as well. More of them than this tell nothing more.
+    files: set[str] = set()
+
+    def wanted(entry: Entry) -> bool:
+        if is_hidden(entry.path) or not accept(entry.path):
+            return False
+        if progress.depth is None and len(files) <= FLAT_KEYS:
+            files.add(entry.path)
+        return is_new(progress, entry.path)
+
+    listed = _listed(storage, ranges, concurrency, wanted, limit)
+    if progress.depth is None:
+        depth = depth_of(path for part in listed for path in part.entries)
+        if depth is None and len(files) > FLAT_KEYS:
+            depth = 0
+        progress = replace(progress, depth=depth)
+    found: dict[str, Entry] = {}
+    for part in listed:
+        found |= part.entries
+    new = sorted(
+        (entry for entry in found.values() if is_new(progress, entry.path)),
+        key=lambda entry: order_key(entry.path),
+    )
+    return Scan(
+        tuple(new),
+        sum(part.requests for part in listed),
+        sum(part.keys for part in listed),
+        progress,
+        next((part.until for part in listed if part.until is not None), None),
+    )
+
+
+def _clipped(ranges: tuple[Gap, ...], within: Gap) -> Iterator[Gap]:
+    for gap in ranges:
+        after = max(gap.after, within.after, key=order_key)
+        ends = [until for until in (gap.until, within.until) if until is not None]
+        until = min(ends, key=order_key, default=None)
+        if until is None or order_key(after) < order_key(until):
+            yield Gap(after, until)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    entries: dict[str, Entry]
+    requests: int
+    keys: int
+    until: str | None = None
+
+
+def _listed(
+    storage: Storage,
+    ranges: Sequence[Gap],
+    concurrency: int,
+    wanted: Callable[[Entry], bool],
+    limit: int | None,
+) -> list[_Listed]:
+    """The ranges in their order, up to the one in which ``limit`` is reached."""
+    if len(ranges) <= 1:
+        return [_list_gap(storage, gap, wanted, limit) for gap in ranges]
+    parts: list[_Listed] = []
+    count = 0
+    with ThreadPoolExecutor(max_workers=min(concurrency, len(ranges))) as pool:
+        for start in range(0, len(ranges), concurrency):
+            some = ranges[start : start + concurrency]
+            for gap, part in zip(
+                some,
+                pool.map(lambda gap: _list_gap(storage, gap, wanted, limit), some),
+                strict=True,
+            ):
+                count += len(part.entries)
+                full = limit is not None and count >= limit and gap is not ranges[-1]
+                parts.append(
+                    replace(part, until=gap.until) if full and part.until is None else part
+                )
+                if parts[-1].until is not None:
+                    return parts
+    return parts
+
+
+def _list_gap(
+    storage: Storage, gap: Gap, wanted: Callable[[Entry], bool], limit: int | None
+) -> _Listed:
+    entries: dict[str, Entry] = {}
+    requests = keys = 0
+    after: str | None = gap.after
+    while after is not None:
+        start, after = after, None
+        for page in storage.list_range(start, gap.until):
+            requests += page.requests
+            keys += page.keys
+            entries |= {entry.path: entry for entry in page.entries if wanted(entry)}
+            if limit is not None and len(entries) >= limit:
+                return _Listed(entries, requests, keys, page.entries[-1].path)
+            jump = _past_hidden(page.entries[-1].path) if page.entries else None
+            if jump is not None and order_key(jump) > order_key(start):
+                if gap.until is None or order_key(jump) < order_key(gap.until):
+                    after = jump
+                break
+    return _Listed(entries, requests, keys)
+
+
+def _past_hidden(path: str) -> str | None:
+    """The end of the range of hidden top-level names that ``path`` lies in, if it does.
+
+    ``"`"`` follows ``_`` and ``/`` follows ``.`` in ASCII, so names that start with
+    ``_`` or ``.`` lie between those bounds and nothing else does.
+    """
+    head = path[:1]
+    return {"_": "`", ".": "/"}.get(head) if "/" in path else None

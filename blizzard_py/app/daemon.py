@@ -1,0 +1,160 @@
+"""What runs Blizzard's parts: the daemon, a backfill, and the check of transforms."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+
+from rich.console import Console
+
+from blizzard_core.daemon import Loop, run, stop_on_signals
+from blizzard_core.errors import ConfigError, StateError
+from blizzard_core.log import get_logger
+from blizzard_core.observability.status import Panel
+from blizzard_core.observability.web import served
+from blizzard_core.settings.document import Config
+from blizzard_py.app.live_progress import shown
+from blizzard_py.app.wiring import (
+    NoEngine,
+    build,
+    ingest_settings,
+    parts_of,
+    source_of,
+    source_pipeline,
+    spark_engine,
+)
+from blizzard_py.engines.lazy import LazyEngine
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.planning.ranges import (
+    Range,
+    RangeRefused,
+    begins_over,
+    check_earlier,
+    check_range,
+    is_finished,
+    is_ours,
+)
+from blizzard_py.replay.ownership import backfill_ranges
+from blizzard_py.sources.files.discovery import Scope, accepts
+from blizzard_py.sources.files.opening import open_files
+from blizzard_py.state.checkpoint_file import read_ledger, read_state
+from blizzard_py.state.siblings import BACKFILL
+
+
+def run_daemon(config: Config, *, once: bool, fresh: bool = False) -> int:
+    """Run every source until the work is done or a signal comes. Returns the exit code.
+
+    ``fresh`` insists on a cold start of sources whose checkpoint is missing.
+    """
+    if not config.pipelines:
+        raise ConfigError("configuration", ["pipelines: is required to run blizzard"])
+    log = get_logger()
+    engine = LazyEngine(partial(spark_engine, config, "blizzard"))
+    stop = threading.Event()
+    limits = config.global_
+    loop = Loop(once, limits.poll_jitter_secs, limits.shutdown_grace_secs)
+    workers = build(config, engine, fresh=fresh)
+    panel = Panel("blizzard", [w.activity for w in workers], time.time)
+    with stop_on_signals(stop), served(config.metrics, panel):
+        log.info("started", sources=[w.name for w in workers], once=once)
+        try:
+            with shown({w.name: w.meter for w in workers}, _terminal() if once else None):
+                code = run(workers, loop, stop)
+        finally:
+            engine.stop()
+        log.info("stopped", exit_code=code)
+    return code
+
+
+def _terminal() -> Console | None:
+    """Where a person watches, None in a container or a pipe."""
+    console = Console(stderr=True)
+    return console if console.is_terminal else None
+
+
+def validate_transforms(config: Config) -> None:
+    """Raise `ConfigError` for transforms that cannot be used; no Spark starts without any.
+
+    A Spark of this machine judges them, so that no cluster needs to be there; a
+    Connect client may have no Java, so there it is its server. Where columns are
+    inferred, nobody can say before the first batch, which is preceded by the same check.
+    """
+    chosen = {
+        name: pipeline
+        for name, pipeline in config.pipelines.items()
+        if pipeline.transform is not None and not pipeline.schema_.infer
+    }
+    if not chosen:
+        return
+    from blizzard_py.engines.spark import checking_engine  # noqa: PLC0415  # see `LazyEngine`
+
+    engine = checking_engine(config.spark.master, config.spark.conf)
+    problems: list[str] = []
+    try:
+        for name, pipeline in chosen.items():
+            source = next(iter(pipeline.sources.values()))  # all sources have one schema
+            try:
+                engine.check(name, ingest_settings(pipeline, source))
+            except ConfigError as error:
+                problems += [f"{error.source}: {problem}" for problem in error.problems]
+    finally:
+        engine.stop()
+    if problems:
+        raise ConfigError("configuration", problems)
+
+
+def backfill(
+    config: Config, where: tuple[str, str], chosen: Range, *, replay: bool, anew: bool = False
+) -> int:
+    """Ingest a closed range of a source beside its live daemon. Returns the exit code.
+
+    With ``replay`` also what was done, and with ``anew`` once more if a replay of it is finished.
+
+    Raises `ConfigError` for an unknown source, `RangeRefused`, and `StateError` where the
+    live daemon would be refused, too.
+    """
+    source = source_of(config, where)
+    for prefix in (chosen.first, chosen.last):
+        if accepts(source.compression)(prefix):
+            raise RangeRefused(f"{prefix!r} is a file; --from and --to are partitions")
+    parts = parts_of(config, where, NoEngine())
+    live = source_pipeline(parts)
+    state = read_state(live.sink, parts.id)
+    check_range(chosen, state, backfill_ranges(parts), replay=replay)
+    if state is None:
+        raise StateError(f"{live.name}: its checkpoint is gone")
+    # Kept in another way, it would say nothing of what this backfill is to leave out.
+    live.check(state)
+    ledger = read_ledger(live.sink, parts.id)
+    suffix = f"{BACKFILL}{chosen.slug}"
+    earlier = read_state(live.sink, f"{parts.id}{suffix}")
+    check_earlier(earlier, replay=replay)
+    scope = Scope(chosen.gap, partial(is_ours, state, ledger, replay=replay))
+    again = partial(begins_over, anew=anew) if replay else None
+    if again and earlier is not None and is_finished(earlier) and not again(earlier):
+        log = get_logger(pipeline=live.pipeline, source=live.source_name)
+        remedy = "nothing of it comes again; give --anew to ingest it once more"
+        log.warning("range_replayed", begun_ts=earlier.anew_ts, remedy=remedy)
+    engine = LazyEngine(partial(spark_engine, config, "blizzard-backfill"))
+    stop = threading.Event()
+    # The range is the only bound: the same depth, no lookback and no late files.
+    bounded = source.model_copy(
+        update={
+            "partition_filter": source.partition_filter
+            and source.partition_filter.model_copy(update={"lookback": None}),
+            "partition_depth": state.progress.depth,
+            "late_sweep_interval_secs": 0,
+        }
+    )
+    worker = SourcePipeline(
+        parts_of(config, where, engine, bounded, suffix),
+        partial(open_files, scope=scope),
+        begins_over=again,
+    )
+    with stop_on_signals(stop):
+        try:
+            with shown({worker.name: worker.meter}, _terminal()):
+                return run([worker], Loop(True, 0, config.global_.shutdown_grace_secs), stop)
+        finally:
+            engine.stop()

@@ -1,0 +1,185 @@
+"""What is so and what would come of it, for people to look at. Writes nothing.
+
+Read from storage and the configuration alone: no Spark starts and nothing is taken
+over, so each of these may be asked beside a running daemon.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from itertools import islice
+from typing import Any
+
+from blizzard_core.errors import BlizzardError, StorageError
+from blizzard_core.settings.document import Config
+from blizzard_core.storage.protocol import order_key
+from blizzard_core.watermark.progress import Gap
+from blizzard_py.app.wiring import NoEngine, build, inferred_schema, parts_of, source_pipeline
+from blizzard_py.explain import Explanation, located, unmatched
+from blizzard_py.explain import explain as explain_file
+from blizzard_py.ingest.inferred_schema import described
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.replay.ownership import backfill_ranges
+from blizzard_py.schema.types import field_spec
+from blizzard_py.state.siblings import BACKFILL
+from blizzard_py.state.source_state import SourceState
+
+
+def explain(config: Config, uri: str) -> Explanation:
+    """What became of the file at ``uri``, or will. Raises `ConfigError` if it is no URI."""
+    roots = {
+        f"{name}/{source_name}": source.source_uri
+        for name, pipeline in config.pipelines.items()
+        for source_name, source in pipeline.sources.items()
+    }
+    place = located(uri, roots)
+    if place.source is None or place.path is None:
+        return unmatched(place)
+    pipeline_name, _, source_name = place.source.partition("/")
+    parts = parts_of(config, (pipeline_name, source_name), NoEngine())
+    ours = [r for r in backfill_ranges(parts) if _lies_in(r.gap, place.path)]
+    return explain_file(
+        parts,
+        source_pipeline(parts).source,
+        place,
+        {f"{parts.id}{BACKFILL}{r.slug}": r.slug for r in ours},
+    )
+
+
+def _lies_in(gap: Gap, path: str) -> bool:
+    until = gap.until
+    return order_key(gap.after) < order_key(path) and (
+        until is None or order_key(path) < order_key(until)
+    )
+
+
+def schema(config: Config) -> tuple[dict[str, Any], list[str]]:
+    """Every pipeline's columns and where they come from. Writes nothing.
+
+    A sample is of the new files of the first source that has any.
+    """
+    pipelines: dict[str, Any] = {}
+    errors: list[str] = []
+    for name in config.pipelines:
+        try:
+            pipelines[name] = _schema_of(config, name)
+        except BlizzardError as error:
+            errors.append(f"{name}: {error}")
+    return {"pipelines": pipelines}, errors
+
+
+def _schema_of(config: Config, name: str) -> dict[str, Any]:
+    pipeline = config.pipelines[name]
+    declared = tuple(map(field_spec, pipeline.schema_.fields))
+    if not pipeline.schema_.infer:
+        return described("declared", declared)
+    for source_name in pipeline.sources:
+        parts = parts_of(config, (name, source_name), NoEngine())
+        found = inferred_schema(name, pipeline, parts.source, parts.stores)
+        kept = found.kept()
+        if kept is not None:
+            return described("inferred", found.combined(kept), kept)
+        worker = source_pipeline(parts)
+        files = worker.discover(worker.load()).files
+        if files:
+            sampled = found.inferred(files)
+            return described("sample", found.combined(sampled), sampled)
+    return described("unknown", declared)
+
+
+def plan(config: Config) -> tuple[dict[str, Any], list[str]]:
+    """What the next poll of every source would do, and the errors of those that failed."""
+    return _collect(config, _plan_source)
+
+
+def status(config: Config) -> tuple[dict[str, Any], list[str]]:
+    """The state of every source, from storage alone, and the errors of unreadable ones."""
+    return _collect(config, _status_of)
+
+
+def _collect(
+    config: Config, describe: Callable[[SourcePipeline], dict[str, Any]]
+) -> tuple[dict[str, Any], list[str]]:
+    pipelines: dict[str, Any] = {}
+    errors: list[str] = []
+    for source in build(config, NoEngine()):
+        sources = pipelines.setdefault(source.pipeline, {"sources": {}})["sources"]
+        try:
+            sources[source.source_name] = describe(source)
+        except BlizzardError as error:
+            errors.append(f"{source.name}: {error}")
+    return {"pipelines": pipelines}, errors
+
+
+def _plan_source(source: SourcePipeline) -> dict[str, Any]:
+    state = source.outlook(source.load())
+    found = source.discover(state, whole=True)
+    return {
+        "state": state.progress.state,
+        "watermark": state.progress.value,
+        "files": [{"path": entry.path, "size": entry.size} for entry in found.files],
+        "list_requests": found.requests,
+        "keys_listed": found.keys,
+    }
+
+
+def _status_of(source: SourcePipeline) -> dict[str, Any]:
+    state = source.load()
+    return {
+        "state": state.progress.state,
+        "watermark": state.progress.value,
+        **source.source.shown(state),
+        "last_update_ts": state.last_update_ts,
+        "lag": _lag_of(source, state),
+        "dead_letters": _letters_of(source),
+        "in_flight": [
+            {
+                "batch": batch.batch,
+                "attempt": batch.attempt,
+                "phase": batch.phase,
+                "started_ts": batch.started_ts,
+                "files": len(batch.files),
+                "outputs": len(batch.outputs),
+            }
+            for batch in state.in_flight
+        ],
+        "totals": asdict(state.totals),
+    }
+
+
+# Objects of a dead-letter queue that `status` counts: a request for each thousand.
+LETTERS_COUNTED = 10_000
+
+
+_LAG_UNKNOWN = {"secs": None, "files": None, "complete": False, "apart": None, "error": None}
+
+
+def _lag_of(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
+    """How long the oldest waiting file has waited. A source out of reach is no error here."""
+    try:
+        found = source.backlog(source.outlook(state))
+    except StorageError as error:
+        return {**_LAG_UNKNOWN, "error": str(error)}
+    if found is None:
+        return _LAG_UNKNOWN
+    waited = None if found.oldest_ts is None else max(0.0, time.time() - found.oldest_ts)
+    return {
+        "secs": 0.0 if waited is None and found.complete else waited,
+        "files": found.files,
+        "complete": found.complete,
+        "apart": asdict(found.apart),
+        "error": None,
+    }
+
+
+def _letters_of(source: SourcePipeline) -> dict[str, Any]:
+    found = list(islice(source.dead_letters(), LETTERS_COUNTED + 1))
+    counted = found[:LETTERS_COUNTED]
+    return {
+        "objects": len(counted),
+        "bytes": sum(letter.size for letter in counted),
+        "newest_ts": max((letter.modified for letter in counted), default=None),
+        "complete": len(found) == len(counted),
+    }

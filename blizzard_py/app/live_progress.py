@@ -1,0 +1,89 @@
+"""Progress for people and for logs: a live table on a terminal, an event now and then elsewhere."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from blizzard_core.cli import cell
+from blizzard_core.log import get_logger
+from blizzard_py.sources.meter import Meter, Reading
+
+LOG_INTERVAL_SECS = 30.0
+_BAR_WIDTH = 24
+
+
+@contextmanager
+def shown(
+    meters: Mapping[str, Meter], console: Console | None, interval_secs: float = LOG_INTERVAL_SECS
+) -> Iterator[None]:
+    """Show how far each source is while the block runs.
+
+    With a ``console`` as a table that is drawn anew and stays at the end; log lines
+    appear above it. Without one, as a ``progress`` event per source that is working
+    something off and per interval: a batch that takes long is no reason to worry.
+    """
+    if console is not None:
+        with Live(get_renderable=lambda: table_of(meters), console=console):
+            yield
+        return
+    ended = threading.Event()
+    thread = threading.Thread(
+        target=_log, args=(meters, interval_secs, ended), name="progress", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def table_of(meters: Mapping[str, Meter]) -> Table:
+    """One row per source: a bar by bytes, files, rows, speed, time left."""
+    table = Table("source", "", "files", "rows", "MB/s", "left", box=None, pad_edge=False)
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for name, meter in meters.items():
+        reading = meter.read()
+        table.add_row(
+            cell(name),
+            ProgressBar(
+                total=max(1, reading.found_bytes), completed=reading.bytes, width=_BAR_WIDTH
+            ),
+            f"{reading.files:,}/{reading.found_files:,}",
+            f"{reading.rows:,}",
+            f"{reading.bytes_per_sec / 1e6:,.1f}",
+            _left(reading),
+        )
+    return table
+
+
+def _left(reading: Reading) -> str:
+    if reading.left_secs is None:
+        return "-"
+    return str(dt.timedelta(seconds=round(reading.left_secs)))
+
+
+def _log(meters: Mapping[str, Meter], interval_secs: float, ended: threading.Event) -> None:
+    log = get_logger()
+    while not ended.wait(interval_secs):
+        for name, meter in meters.items():
+            reading = meter.read()
+            if reading.working:
+                log.info(
+                    "progress",
+                    source=name,
+                    files=reading.files,
+                    found_files=reading.found_files,
+                    rows=reading.rows,
+                    mb_per_sec=round(reading.bytes_per_sec / 1e6, 1),
+                    left_secs=None if reading.left_secs is None else round(reading.left_secs),
+                )

@@ -1,0 +1,220 @@
+"""What people do by hand, wired: dead letters, files, checkpoints. Beside `daemon`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from blizzard_core.daemon import Loop, run, stop_on_signals
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.document import Config
+from blizzard_core.storage.opening import open_storage
+from blizzard_py.app.wiring import NoEngine, parts_of, source_of, source_pipeline, spark_engine
+from blizzard_py.dead_letters import reader as letters
+from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
+from blizzard_py.edits.rebuild import Rebuild
+from blizzard_py.edits.rename import Rename
+from blizzard_py.engines.lazy import LazyEngine
+from blizzard_py.explain import located
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.job import Engine
+from blizzard_py.replay import (
+    Drain,
+    Given,
+    GivenFiles,
+    Outcome,
+    Replay,
+    Report,
+    file_parts,
+    record_parts,
+    records_uri,
+)
+from blizzard_py.sources.parts import Parts
+
+
+def sources_of(config: Config, pipeline: str | None, source: str | None) -> list[tuple[str, str]]:
+    """The sources that the names choose, all where they are None. Raises `ConfigError`."""
+    found = [
+        (name, source_name)
+        for name, settings in config.pipelines.items()
+        for source_name in settings.sources
+        if pipeline in {None, name} and source in {None, source_name}
+    ]
+    if not found:
+        source_of(config, (pipeline or "*", source or "*"))
+    return found
+
+
+def listed(
+    config: Config, where: list[tuple[str, str]], *, replayed: bool
+) -> Iterator[tuple[str, DeadLetterObject, DeadLetter | UnreadableDeadLetter]]:
+    """Every dead letter with its source's name and its object; one in memory at a time."""
+    for place in where:
+        parts = parts_of(config, place, NoEngine())
+        for found in letters.objects(parts.stores.dlq, parts.letters_id, replayed=replayed):
+            try:
+                for letter in letters.read(parts.stores.dlq, found):
+                    yield parts.name, found, letter
+            except UnreadableDeadLetter as error:
+                yield parts.name, found, error
+
+
+def preview(
+    config: Config, where: tuple[str, str], letter_id: str | None, *, from_source: bool
+) -> list[Outcome]:
+    """What `replay` would do. Writes nothing. Raises `ConfigError`."""
+    live = _live(config, where)
+    found = _replay(live, NoEngine(), _never, from_source=from_source)
+    return list(found.preview(_chosen(live, letter_id)))
+
+
+def replay(
+    config: Config, where: tuple[str, str], letter_id: str | None, *, from_source: bool
+) -> Report:
+    """Ingest the files and records of one dead-letter object, or of all. Raises `ConfigError`."""
+    live = _live(config, where)
+    # Before anything starts: a wrong id is told at once.
+    chosen = _chosen(live, letter_id)
+    with _draining(config, "blizzard-replay") as (engine, drain, stop):
+        return _replay(live, engine, drain, from_source=from_source).run(
+            found for found in chosen if not stop.is_set()
+        )
+
+
+def ingest(
+    config: Config,
+    uris: Sequence[str],
+    names: tuple[str | None, str | None],
+    *,
+    insist: bool,
+    dry_run: bool,
+) -> dict[tuple[str, str], Given]:
+    """What became of the given files, by source. ``names`` narrow the sources down.
+
+    Raises `ConfigError` for a URI that lies below no source's root, or below several.
+    """
+    chosen = _by_source(config, uris, names)
+    if dry_run:
+        return {
+            where: _given_files(config, where, NoEngine(), _never, insist=insist).preview(paths)
+            for where, paths in chosen.items()
+        }
+    found: dict[tuple[str, str], Given] = {}
+    with _draining(config, "blizzard-ingest") as (engine, drain, stop):
+        for where, paths in chosen.items():
+            if not stop.is_set():
+                files = _given_files(config, where, engine, drain, insist=insist)
+                found[where] = files.run(paths)
+    return found
+
+
+def _given_files(
+    config: Config, where: tuple[str, str], engine: Engine, drain: Drain, *, insist: bool
+) -> GivenFiles:
+    live = _live(config, where)
+    return GivenFiles(live, file_parts(live, engine), drain, insist=insist)
+
+
+def _by_source(
+    config: Config, uris: Sequence[str], names: tuple[str | None, str | None]
+) -> dict[tuple[str, str], list[str]]:
+    """The paths of the files below their sources, each once."""
+    roots = {
+        (pipeline, source): config.pipelines[pipeline].sources[source].source_uri
+        for pipeline, source in sources_of(config, *names)
+    }
+    chosen: dict[tuple[str, str], dict[str, None]] = {}
+    problems: list[str] = []
+    for uri in uris:
+        homes = {
+            where: place.path
+            for where, root in roots.items()
+            if (place := located(uri, {"/".join(where): root})).path
+        }
+        match list(homes.items()):
+            case [(where, path)]:
+                chosen.setdefault(where, {})[path] = None
+            case []:
+                known = ", ".join(sorted(set(roots.values())))
+                problems.append(f"{uri}: names no file below {known}")
+            case several:
+                listed_names = ", ".join("/".join(where) for where, _ in several)
+                problems.append(
+                    f"{uri}: lies below the roots of {listed_names}; say which with --pipeline and"
+                    " --source"
+                )
+    if problems:
+        raise ConfigError("URI", problems)
+    return {where: list(paths) for where, paths in chosen.items()}
+
+
+@contextmanager
+def _draining(config: Config, app: str) -> Iterator[tuple[Engine, Drain, threading.Event]]:
+    engine = LazyEngine(partial(spark_engine, config, app))
+    stop = threading.Event()
+
+    def drain(worker: SourcePipeline) -> int:
+        return run([worker], Loop(True, 0, config.global_.shutdown_grace_secs), stop)
+
+    with stop_on_signals(stop):
+        try:
+            yield engine, drain, stop
+        finally:
+            engine.stop()
+
+
+def _never(_worker: SourcePipeline) -> int:
+    raise AssertionError("a preview ingests nothing")
+
+
+def _live(config: Config, where: tuple[str, str]) -> Parts:
+    source_of(config, where)
+    return parts_of(config, where, NoEngine())
+
+
+def _replay(live: Parts, engine: Engine, drain: Drain, *, from_source: bool) -> Replay:
+    records = open_storage(records_uri(live), live.ingest.sink.options)
+    return Replay(
+        live,
+        file_parts(live, engine),
+        record_parts(live, engine, records),
+        drain,
+        from_source=from_source,
+    )
+
+
+def _chosen(live: Parts, letter_id: str | None) -> list[DeadLetterObject]:
+    """The objects there are now: what a replay itself writes must not be replayed by it."""
+    found = list(letters.objects(live.stores.dlq, live.letters_id))
+    if letter_id is None:
+        return found
+    found = [each for each in found if each.id == letter_id]
+    if not found:
+        hint = "`blizzard dlq list` shows the ids, with --replayed also those that are done"
+        raise ConfigError("--letter", [f"{live.name} has no open letters of that name; {hint}"])
+    return found
+
+
+def rebuild_of(config: Config, where: tuple[str, str]) -> Rebuild:
+    """What makes a source's checkpoint again. Raises `ConfigError`."""
+    return Rebuild(_live(config, where))
+
+
+def rename_of(
+    config: Config, where: tuple[str, str], old_id: str | None, moved_from: str | None
+) -> Rename:
+    """What takes a source's state over from an old id or place. Raises `ConfigError`."""
+    live = _live(config, where)
+    if old_id in {None, live.id} and moved_from is None:
+        raise ConfigError(
+            "--from",
+            [f"{live.id} is the id that {live.name} has; give the old one, or --moved-from"],
+        )
+    return Rename(live, live.id if old_id is None else old_id, moved_from)
+
+
+def pipeline_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
+    """One source, to look at or to change its state. Raises `ConfigError`."""
+    return source_pipeline(_live(config, where))

@@ -1,0 +1,162 @@
+"""From the configuration to a source and its parts. Opens no connection and starts nothing.
+
+What runs them is in `blizzard_py.app.daemon`, what only looks in `blizzard_py.app.inspection`.
+"""
+
+from __future__ import annotations
+
+import time
+
+from blizzard_core.errors import BlizzardError, ConfigError
+from blizzard_core.observability.metered_storage import Metered
+from blizzard_core.settings.document import Config, PipelineSettings
+from blizzard_core.settings.partitioning import TEMPLATES, PartitionBy
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.storage.opening import open_source, open_storage
+from blizzard_core.storage.protocol import join
+from blizzard_py.engines.lazy import StoppableEngine
+from blizzard_py.ingest.inferred_schema import InferredSchema
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.job import (
+    Engine,
+    IngestJob,
+    IngestResult,
+    IngestSettings,
+    PartitionRule,
+    Place,
+    SortKey,
+)
+from blizzard_py.schema.types import field_spec
+from blizzard_py.sources.activity import SourceActivity
+from blizzard_py.sources.files.opening import open_files
+from blizzard_py.sources.parts import Parts, Stores
+from blizzard_py.state.state_paths import STATE_FOLDER
+
+DLQ_FOLDER = join(STATE_FOLDER, "dlq")
+
+
+def ingest_settings(pipeline: PipelineSettings, source: SourceSettings) -> IngestSettings:
+    """What the ingest job needs of a pipeline and one of its sources."""
+    sink = pipeline.sink
+    by = sink.partition_by
+    return IngestSettings(
+        source=Place(source.source_uri, source.storage_options),
+        sink=Place(sink.table_uri, sink.storage_options),
+        fields=tuple(map(field_spec, pipeline.schema_.fields)),
+        compression=source.compression,
+        parquet_compression=sink.compression,
+        file_bytes=sink.file_size_mb * 1024 * 1024,
+        row_group_bytes=sink.row_group_size_bytes,
+        partition_template=by.prefix_template or "" if by and by.column is None else "",
+        partition_rules=_partition_rules(by) if by else (),
+        sort_by=tuple(SortKey(key.column, key.descending) for key in sink.sort_by),
+        on_bad_record=pipeline.error_handling.on_bad_record,
+        max_bad_fraction=pipeline.error_handling.max_bad_fraction,
+        metadata_columns=sink.metadata_columns,
+        unexpected_fields=pipeline.schema_.unexpected_fields,
+        transform=pipeline.transform or "",
+        deduplicate_by=tuple(pipeline.deduplicate_by),
+    )
+
+
+def _partition_rules(by: PartitionBy) -> tuple[PartitionRule, ...]:
+    """What rows decide about their directory; nothing if the source path does."""
+    if by.column is not None:
+        return (PartitionRule(by.column, template=by.prefix_template or ""),)
+    return tuple(
+        PartitionRule(column.column, key=column.name)
+        if column.transform == "identity"
+        else PartitionRule(column.column, template=f"{column.name}={TEMPLATES[column.transform]}")
+        for column in by.columns
+    )
+
+
+def build(config: Config, engine: Engine, *, fresh: bool = False) -> list[SourcePipeline]:
+    """Every source of every pipeline, wired. Opens no connection.
+
+    ``fresh`` insists on a cold start where the checkpoint is missing, whatever else is there.
+    """
+    return [
+        source_pipeline(parts_of(config, (name, source_name), engine), fresh=fresh)
+        for name, pipeline in config.pipelines.items()
+        for source_name in pipeline.sources
+    ]
+
+
+def source_pipeline(parts: Parts, *, fresh: bool = False) -> SourcePipeline:
+    """One source as its settings describe it; the one place that chooses its kind."""
+    return SourcePipeline(parts, open_files, fresh=fresh)
+
+
+def parts_of(
+    config: Config,
+    where: tuple[str, str],
+    engine: Engine,
+    source: SourceSettings | None = None,
+    suffix: str = "",
+) -> Parts:
+    """What a source is made of. Opens no connection."""
+    name, source_name = where
+    pipeline = config.pipelines[name]
+    source = pipeline.sources[source_name] if source is None else source
+    sink = pipeline.sink
+    activity = SourceActivity(f"{name}/{source_name}", source.source_uri, time.time)
+    dlq_uri = pipeline.error_handling.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
+    stores = Stores(
+        Metered(open_source(source.source_uri, source.storage_options), activity.beat),
+        Metered(open_storage(sink.table_uri, sink.storage_options), activity.beat),
+        Metered(open_storage(dlq_uri, sink.storage_options), activity.beat),
+    )
+    inferred = inferred_schema(name, pipeline, source, stores) if pipeline.schema_.infer else None
+    return Parts(
+        name,
+        source_name,
+        source,
+        pipeline.error_handling,
+        ingest_settings(pipeline, source),
+        stores,
+        engine,
+        config.global_.total_concurrency,
+        time.time,
+        suffix=suffix,
+        activity=activity,
+        infer=None if inferred is None else inferred.fields,
+    )
+
+
+def inferred_schema(
+    name: str, pipeline: PipelineSettings, source: SourceSettings, stores: Stores
+) -> InferredSchema:
+    """Where a pipeline's inferred columns are kept and made."""
+    return InferredSchema(name, pipeline, stores.source, source.compression, stores.sink, time.time)
+
+
+class NoEngine:
+    """Stands in where nothing may be ingested: `plan` and `status` need no Spark."""
+
+    def ingest(self, job: IngestJob) -> IngestResult:
+        """Refuse: reaching this is a bug."""
+        raise BlizzardError(f"{job.output_prefix}: this command does not ingest")
+
+    def cancel(self, output_prefix: str) -> None:
+        """Nothing runs, nothing to end."""
+
+
+def spark_engine(config: Config, app_name: str) -> StoppableEngine:
+    """Spark as it is configured. Starts nothing before the first job."""
+    from blizzard_py.engines.spark import SparkEngine  # noqa: PLC0415  # see `LazyEngine`
+
+    return SparkEngine(config.spark.master, config.spark.conf, app_name)
+
+
+def source_of(config: Config, where: tuple[str, str]) -> SourceSettings:
+    """The settings of a source by the names of its pipeline and itself. Raises `ConfigError`."""
+    pipeline = config.pipelines.get(where[0])
+    source = None if pipeline is None else pipeline.sources.get(where[1])
+    if source is None:
+        known = ", ".join(
+            f"{p}/{s}" for p, found in config.pipelines.items() for s in found.sources
+        )
+        name = "/".join(where)
+        raise ConfigError("--pipeline, --source", [f"there is no {name}; known: {known}"])
+    return source

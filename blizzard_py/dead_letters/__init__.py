@@ -1,0 +1,1 @@
+"""The dead-letter queue: `writer` makes letters durable, `reader` finds them again."""

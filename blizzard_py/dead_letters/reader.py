@@ -1,0 +1,213 @@
+"""The dead-letter queue, read. `blizzard_py.dead_letters.writer` and the ingest job write it.
+
+Below ``{dlq}/{pipeline}_{source}/`` there are three kinds of objects, each NDJSON
+with one letter a line:
+
+* ``{batch}.ndjson``: whole files that a batch gave up;
+* ``late-{time}.ndjson``: late files, as older releases wrote them; today a late file's
+  letter is in its batch's object like any other, with the stage ``late``;
+* ``{batch}.records.ndjson``: single lines of files that were ingested otherwise.
+  Such a letter has, besides ``path``, ``error``, ``stage`` and ``timestamp``:
+  ``line`` (from 1), ``offset`` and ``length`` in bytes of the decompressed
+  file, and the line itself as ``raw``, or as ``raw_base64`` where it is not
+  UTF-8. ``truncated`` means that only its beginning is there.
+
+What a replay has dealt with lies below ``replayed/`` there. Everything in a letter
+is foreign text. Reading holds one letter at a time.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Literal
+
+from blizzard_core.errors import BlizzardError, NotFound
+from blizzard_core.storage.protocol import Entry, Storage, join
+from blizzard_py.state.source_state import REPLAYED_FOLDER
+
+Kind = Literal["files", "late", "records"]
+
+# A letter is at most 64 KiB of a line, and what JSON's escapes make of them.
+MAX_LETTER_BYTES = 4 << 20
+
+# What a replay appends to the name of the file that records are from.
+_OURS = re.compile(r"\.[0-9a-f]{8}-[0-9a-f-]{27}\.\d+\.ndjson$")
+# Of the 255 bytes that a name may have on a disk these are left beside that and what a
+# temporary name adds.
+_LONGEST_STEM = 172
+_HEAD_BYTES = 64
+_BLOCK_BYTES = 256 << 10
+_RECORDS = ".records.ndjson"
+
+
+class UnreadableDeadLetter(BlizzardError):
+    """A line of a dead-letter object that is not a letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterObject:
+    """One object of the queue. ``path`` is relative to the queue, ``id`` names it in commands."""
+
+    path: str
+    id: str
+    kind: Kind
+    size: int
+    modified: float
+    replayed: bool
+
+    @property
+    def batch(self) -> str:
+        """The batch that wrote it; for a sweep ``late-{time}``."""
+        return self.id.removesuffix(".records")
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One letter. ``line`` (from 1) and what follows are set for a record only.
+
+    ``uri`` is the source file's, ``raw`` the line without its end, its first
+    bytes only if ``truncated``, and ``length`` the bytes of the whole line.
+    """
+
+    uri: str
+    error: str
+    stage: str
+    timestamp: str
+    line: int = 0
+    length: int = 0
+    raw: bytes = field(default=b"", repr=False)
+    truncated: bool = False
+
+    def to_json(self, found: DeadLetterObject) -> dict[str, Any]:
+        """What ``blizzard dlq list --json`` prints."""
+        return {
+            "id": found.id,
+            "kind": found.kind,
+            "replayed": found.replayed,
+            "path": self.uri,
+            "line": self.line or None,
+            "stage": self.stage,
+            "error": self.error,
+            "timestamp": self.timestamp,
+        }
+
+
+def objects(dlq: Storage, source_id: str, *, replayed: bool = False) -> Iterator[DeadLetterObject]:
+    """The queue's objects of one source, those put away by a replay only if asked for.
+
+    A page in memory at a time. Raises `StorageError`; a queue that nothing was
+    written to yet is empty.
+    """
+    root, away = f"{source_id}/", f"{source_id}/{REPLAYED_FOLDER}/"
+    # "0" follows "/". What is put away may be much more than what is open.
+    beside = [(root, away), (f"{away[:-1]}0", f"{source_id}0")]
+    for after, until in [(root, f"{source_id}0")] if replayed else beside:
+        try:
+            for page in dlq.list_range(after, until):
+                for entry in page.entries:
+                    found = _object(entry, root)
+                    if found is not None:
+                        yield found
+        except NotFound:
+            return
+
+
+def _object(entry: Entry, root: str) -> DeadLetterObject | None:
+    folder, _, name = entry.path.removeprefix(root).rpartition("/")
+    if folder not in {"", REPLAYED_FOLDER} or not name.endswith(".ndjson"):
+        return None
+    kind: Kind = "records" if name.endswith(_RECORDS) else "files"
+    if name.startswith("late-"):
+        kind = "late"
+    stem = name.removesuffix(".ndjson")
+    return DeadLetterObject(entry.path, stem, kind, entry.size, entry.modified, bool(folder))
+
+
+def record_file(path: str, batch: str, piece: int) -> str:
+    """The file that a replay writes of a source file's records: the same for the same letter.
+
+    In the source file's folder, and short enough for any disk, also while it is written.
+    """
+    return f"{stem_of(path)}.{batch}.{piece}.ndjson"
+
+
+def original_of(path: str) -> str:
+    """The `stem_of` the source file whose records a replay's file holds, or of another file."""
+    return stem_of(_OURS.sub("", path))
+
+
+def stem_of(path: str) -> str:
+    """What the names of a file's record files begin with: its path, or a digest in its place."""
+    folder, slash, name = path.rpartition("/")
+    raw = name.encode("utf-8", "surrogateescape")
+    if len(raw) <= _LONGEST_STEM:
+        return path
+    head = raw[:_HEAD_BYTES].decode("utf-8", "ignore")
+    return f"{folder}{slash}{head}~{hashlib.sha256(raw).hexdigest()}"
+
+
+def put_away(source_id: str, letter_id: str) -> tuple[str, str]:
+    """Where an object is and where a replay moves it to."""
+    name = f"{letter_id}.ndjson"
+    return join(source_id, name), join(source_id, REPLAYED_FOLDER, name)
+
+
+def read(dlq: Storage, found: DeadLetterObject) -> Iterator[DeadLetter]:
+    """The letters of an object. Raises `UnreadableDeadLetter` naming the line, `StorageError`."""
+    where = f"{dlq.uri}/{found.path}"
+    with closing(dlq.open_input(found.path)) as stream:
+        for number, line in enumerate(_lines(stream), 1):
+            if line is None:
+                raise UnreadableDeadLetter(f"{where}: line {number} is too long to be a letter")
+            if line.strip():
+                try:
+                    yield _letter(json.loads(line), found.kind)
+                except (ValueError, KeyError, TypeError, binascii.Error) as error:
+                    raise UnreadableDeadLetter(
+                        f"{where}: line {number} is not a dead letter ({error!r}); mend the line,"
+                        " or move the object out of the queue"
+                    ) from error
+
+
+def _letter(document: dict[str, Any], kind: Kind) -> DeadLetter:
+    texts = [document[key] for key in ("path", "error", "stage", "timestamp")]
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("path, error, stage and timestamp must be text")
+    uri, error, stage, timestamp = texts
+    if kind != "records":
+        return DeadLetter(uri, error, stage, timestamp)
+    encoded = document.get("raw_base64")
+    raw = document["raw"].encode() if encoded is None else base64.b64decode(encoded, validate=True)
+    return DeadLetter(
+        uri,
+        error,
+        stage,
+        timestamp,
+        line=int(document["line"]),
+        length=int(document["length"]),
+        raw=raw,
+        truncated=bool(document.get("truncated", False)),
+    )
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
+    """Lines without their ends; None for one longer than a letter can be."""
+    held = b""
+    skipping = False
+    while block := stream.read(_BLOCK_BYTES):
+        *whole, rest = (held + block).split(b"\n")
+        for line in whole:
+            yield None if skipping else line
+            skipping = False
+        if len(rest) > MAX_LETTER_BYTES:
+            skipping, rest = True, b""
+        held = rest
+    if held or skipping:
+        yield None if skipping else held

@@ -1,0 +1,5 @@
+"""What people change of a source's state: set, reset, rebuild, rename.
+
+Each takes the checkpoint over first, which fences a running daemon, and keeps the old
+one beside the new.
+"""

@@ -1,0 +1,229 @@
+"""Moving a source's watermark by hand, and starting it over.
+
+It is the one thing that can skip files or double rows, so it says beforehand
+what it would do (`plan` before and after), fences the daemon that runs (its next
+save is refused and it stops with exit code 3), and keeps the old checkpoint
+beside the new one as ``…_checkpoint.json.epoch-{n}.bak``.
+
+Batches that are ``running`` are dropped: nothing of them counts, and their files
+are found again where the watermark says so. While one is ``publishing`` nothing is
+changed, since its rows are going to be in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from blizzard_core.checkpoint import document as checkpoint
+from blizzard_core.checkpoint.fence import FencedFile, Writer, writer_of
+from blizzard_core.errors import BlizzardError, Conflict, NotFound
+from blizzard_core.storage.protocol import Entry, Storage, order_key
+from blizzard_core.watermark.paths import joined
+from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by, is_new
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.state.checkpoint_file import whole
+from blizzard_py.state.ledger import Ledger
+from blizzard_py.state.source_state import SourceState, state_from_json, state_to_json
+
+
+class EditRefused(BlizzardError):
+    """The checkpoint is not changed; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A checkpoint as it is in storage; ``raw`` and ``writer`` are None without a file."""
+
+    state: SourceState
+    raw: bytes | None
+    writer: Writer | None
+    document: Any
+
+
+def stored(source: SourcePipeline) -> Stored:
+    """The source's checkpoint. Raises `StateError`, `StorageError`."""
+    where = f"{source.sink.uri}/{source.checkpoint_path}"
+    try:
+        raw = source.sink.read(source.checkpoint_path)
+    except NotFound:
+        return Stored(SourceState(), None, None, None)
+    document = checkpoint.parsed(raw, where)
+    state = whole(source.sink, source.id, state_from_json(document, where))
+    return Stored(state, raw, writer_of(document, where), document)
+
+
+def backups(source: SourcePipeline) -> list[Entry]:
+    """The copies that earlier changes kept, oldest first."""
+    stem = f"{source.checkpoint_path}.epoch-"
+    try:
+        found = [
+            entry
+            for page in source.sink.list_range(stem, f"{stem}\U0010ffff")
+            for entry in page.entries
+            if entry.path.endswith(".bak")
+        ]
+    except NotFound:
+        return []
+    return sorted(found, key=lambda entry: entry.modified)
+
+
+def moved(state: SourceState, partition: str, name: str) -> SourceState:
+    """The state with the partition's watermark at ``name``: up to it everything is done.
+
+    With an empty ``name`` nothing of the partition is. Raises `EditRefused`.
+    """
+    if state.processed is not None:
+        raise EditRefused(
+            "this source keeps a set of names and no watermark (use_watermark: false); reset it,"
+            " or bring the files back under new names"
+        )
+    progress = state.progress
+    if progress.state == "Initial":
+        raise EditRefused("nothing was ingested yet, so there is no watermark to move; run it once")
+    depth = progress.depth or 0  # only files at the root so far
+    if partition.count("/") + bool(partition) > depth:
+        raise EditRefused(
+            f"{partition!r} is deeper than this source's partitions, which have {depth} components"
+        )
+    floor = closed_by(progress, f"{partition}/")
+    if floor is not None:
+        raise EditRefused(
+            f"{partition!r} lies below the floor {floor!r}, where no poll looks; use"
+            " `blizzard backfill --replay` for it"
+        )
+    if name.startswith("/") or (partition and name.startswith(f"{partition}/")):
+        raise EditRefused(f"--watermark {name!r} must be relative to the partition")
+    partitions = {p: known for p, known in progress.partitions.items() if p != partition}
+    if name:
+        partitions[partition] = PartitionProgress(name, name)
+    progress = _revalued(replace(progress, partitions=partitions))
+    return replace(
+        state,
+        progress=progress,
+        in_flight=(),
+        # The journal must not bring names back that are to come again; those that stay done
+        # the checkpoint lists itself.
+        window=(),
+        # What is new again is for polls to find; it must not be done twice.
+        queue=tuple(entry for entry in state.queue if not is_new(progress, entry.path)),
+    )
+
+
+def _revalued(progress: Progress) -> Progress:
+    """The source's own watermark follows from those of its partitions."""
+    tops = [
+        joined(p, known.watermark) for p, known in progress.partitions.items() if known.watermark
+    ]
+    if not tops:
+        raise EditRefused("that would leave nothing done in the whole source; reset it instead")
+    return replace(progress, value=max(tops, key=order_key), state="Active")
+
+
+def over(state: SourceState) -> SourceState:
+    """A cold start. What was counted so far stays counted."""
+    return SourceState(totals=state.totals, source=state.source)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a change would do to the files that are at the source now.
+
+    ``skipped`` would have been ingested and are not any more; ``again`` were passed
+    and will be ingested (again, if they had been).
+    """
+
+    skipped: tuple[str, ...]
+    again: tuple[str, ...]
+
+
+def effect(source: SourcePipeline, before: SourceState, after: SourceState) -> Effect:
+    """Compare what polls from the two states would find. Raises `StorageError`."""
+    now = {entry.path for entry in _found(source, before)}
+    then = {entry.path for entry in _found(source, after)}
+    return Effect(
+        tuple(sorted(now - then, key=order_key)), tuple(sorted(then - now, key=order_key))
+    )
+
+
+def _found(source: SourcePipeline, state: SourceState) -> list[Entry]:
+    found = source.discover(state, whole=True)
+    return [*found.files, *found.young]
+
+
+def check_settled(state: SourceState) -> None:
+    """Raise `EditRefused` while a batch is being published."""
+    if any(batch.phase == "publishing" for batch in state.in_flight):
+        raise EditRefused(
+            "a batch is being published; let the daemon finish it (or start it: `blizzard run"
+            " --once`), then try again"
+        )
+
+
+def change(
+    source: SourcePipeline,
+    seen: Stored,
+    edit: Callable[[SourceState], SourceState],
+    now: float,
+) -> str | None:
+    """Put ``edit`` of the state there; the path of the backup, None if there was no file.
+
+    Raises `EditRefused` if the checkpoint is not the one that was ``seen``, or
+    is in the middle of publishing. A daemon that runs is fenced.
+    """
+    fresh = stored(source)
+    check_settled(fresh.state)
+    if fresh.raw != seen.raw:
+        raise EditRefused(
+            "the checkpoint has changed since it was shown: a daemon is at work; look again, or"
+            " stop the daemon first"
+        )
+    backup = keep(source.sink, source.checkpoint_path, fresh)
+    file = FencedFile(source.sink, source.checkpoint_path)
+
+    def begun() -> Mapping[str, Any]:
+        if fresh.raw is not None:
+            raise EditRefused("the checkpoint is gone since it was shown; look again")
+        return state_to_json(SourceState(), now)
+
+    taken = file.take(state_from_json, begun)
+    state = SourceState() if taken is None else whole(source.sink, source.id, taken)
+    if state != fresh.state:
+        raise EditRefused(
+            "the daemon saved at the same moment and is fenced now; nothing was changed, so look"
+            " again and repeat"
+        )
+    after = edit(state)
+    if after.progress.state == "Initial":
+        # It starts over: also what replays have ingested comes again, and what is late then
+        # is not to look like what was settled before.
+        ledger = Ledger(source.sink, source.id)
+        at = file.now()
+        ledger.load((), file.epoch)
+        after = replace(after, anew_ts=at, ledger=ledger.begin_anew())
+    file.save(state_to_json(after, now))
+    return backup
+
+
+def keep(sink: Storage, path: str, found: Stored) -> str | None:
+    """A copy of the checkpoint beside it, as a path; None if there is no checkpoint."""
+    if found.raw is None:
+        return None
+    return keep_raw(sink, path, found.raw, 0 if found.writer is None else found.writer.epoch)
+
+
+def keep_raw(sink: Storage, path: str, raw: bytes, epoch: int) -> str:
+    """A copy of a state file beside it, as a path; one per epoch, never overwritten."""
+    backup = f"{path}.epoch-{epoch}.bak"
+    number = 1
+    while True:
+        try:
+            sink.put_if(backup, raw, None)
+        except Conflict:
+            if sink.read(backup) == raw:
+                return backup
+            number += 1
+            backup = f"{path}.epoch-{epoch}-{number}.bak"
+        else:
+            return backup

@@ -1,0 +1,156 @@
+"""The decisions of a rebuild: what is done, where scans start, what becomes of a batch. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from blizzard_core.storage.protocol import order_key
+from blizzard_core.watermark.floor import raised
+from blizzard_core.watermark.paths import depth_of, partition_key, split
+from blizzard_core.watermark.progress import (
+    PartitionProgress,
+    Progress,
+    Scanned,
+    lowest_of,
+    settled,
+)
+from blizzard_core.watermark.scan import FLAT_KEYS
+from blizzard_py.job import FinishedFile
+from blizzard_py.state.source_state import Batch
+
+Place = Literal["staged", "placed", "logged", "nowhere"]
+Judgement = Literal["done", "publishing", "again", "letters"]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a progress is made within: the depth and the floor it begins with, and its bounds.
+
+    ``began`` is a time (epoch seconds) before the listing by every clock, ``tracked``
+    how many partitions may be tracked, ``lookback`` the oldest that is wanted.
+    """
+
+    depth: int | None
+    floor: str | None
+    began: float
+    grace: float
+    tracked: int
+    lookback: str | None
+
+
+def remade(
+    listed: Collection[str], done: Mapping[str, float], held: Collection[str], frame: Frame
+) -> Progress:
+    """The progress by which of ``listed`` exactly those are new that are not ``done``.
+
+    ``done`` maps paths, also ones that are gone, to when the scan ended that first saw
+    them; 0 for long ago. ``held`` are paths of batches in flight, which are neither. What
+    sorts below the floor is closed, done or not.
+    """
+    progress = Progress(depth=frame.depth, floor=frame.floor)
+    floor = None if frame.floor is None else order_key(f"{frame.floor}/")
+    kept = [path for path in done if floor is None or order_key(path) > floor]
+    names: dict[str, dict[str, float]] = defaultdict(dict)
+    for path in kept:
+        partition, name = split(path, frame.depth or 0)
+        names[partition][name] = done[path]
+    progress = replace(
+        progress, partitions={p: PartitionProgress(done=found) for p, found in names.items()}
+    )
+    pending = [path for path in listed if path not in done]
+    waiting = [*(p for p in pending if floor is None or order_key(p) > floor), *held]
+    lowest = lowest_of(waiting, frame.depth)
+    scanned = Scanned(frame.began, frame.began)
+    progress = settled(progress, scanned, frame.grace, lowest.get)
+    return raised(progress, frame.tracked, frame.lookback, waiting, frame.began)
+
+
+def depth_from(listed: Iterable[str]) -> int | None:
+    """The depth that a cold start would find in this listing."""
+    paths = sorted(listed, key=order_key)
+    depth = depth_of(paths)
+    return 0 if depth is None and len(paths) > FLAT_KEYS else depth
+
+
+def bound_of(done_before: str, accepts: Callable[[str], bool]) -> bytes:
+    """The key below which everything counts as done, for a partition or a file."""
+    return order_key(done_before) if accepts(done_before) else partition_key(done_before)
+
+
+def origin_of(
+    live: Iterable[str], history: Collection[str], listed: Iterable[str], depth: int | None
+) -> str:
+    """Where the cold start began, as far as it can be told: ``""`` for everything.
+
+    ``live`` are the listed files that the source itself has settled, ``history`` those
+    that the ledger knows to lie below the origin.
+    """
+    if history:
+        highest = max(map(order_key, history))
+        above = [partition_key(split(p, depth or 0)[0]) for p in listed]
+        above = [key for key in above if key > highest]
+        return min(above).decode("utf-8", "surrogateescape").rstrip("/") if above else ""
+    partitions = (split(path, depth or 0)[0] for path in live)
+    return min((p for p in partitions if p), key=partition_key, default="")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What becomes of a batch that may not be finished, and why.
+
+    ``batch`` is what goes into the checkpoint as ``publishing``; of one that is ``done``
+    nothing does.
+    """
+
+    batch: Batch
+    judgement: Judgement
+    why: str
+
+
+def judged(
+    batch: Batch, places: Sequence[Place], *, log_is_whole: bool, unfinished: bool
+) -> Judged:
+    """What becomes of a batch whose outputs are where ``places`` says, one for each.
+
+    ``unfinished``: something else of it is left to do. ``log_is_whole``: what the
+    table's log does not name was never committed.
+    """
+    lost = places.count("nowhere")
+    count = len(places)
+    if not lost:
+        staged = places.count("staged")
+        if not staged and not unfinished:
+            return Judged(batch, "done", "everything of it is in its place")
+        return Judged(batch, "publishing", f"{staged} of {count} outputs are still to be published")
+    visible = sum(place in {"placed", "logged"} for place in places)
+    if not visible and log_is_whole:
+        again = replace(batch, outputs=(), letters=(), finished=tuple(map(_again, batch.finished)))
+        why = f"{lost} of {count} outputs are lost and none is in the table, so nothing can double"
+        return Judged(again, "again", why)
+    why = (
+        f"{lost} of {count} outputs are lost and {visible} are in the table, so rows would come"
+        " twice if its files were ingested again"
+        if log_is_whole
+        else f"{lost} of {count} outputs are lost and the table's log does not reach back far"
+        " enough to say whether they were committed"
+    )
+    left = tuple(o for o, place in zip(batch.outputs, places, strict=True) if place != "nowhere")
+    finished = tuple(_given_up(file, f"batch {batch.batch}: {why}") for file in batch.finished)
+    return Judged(replace(batch, outputs=left, finished=finished), "letters", why)
+
+
+def _again(file: FinishedFile) -> FinishedFile:
+    if file.outcome != "ingested":
+        return file
+    error = "the outputs that it went into are lost"
+    return FinishedFile(file.path, "retry", error=error, stage="publish")
+
+
+def _given_up(file: FinishedFile, why: str) -> FinishedFile:
+    # A file without rows is in no output.
+    if file.outcome != "ingested" or not file.rows:
+        return file
+    return FinishedFile(file.path, "quarantined", error=why, stage="publish")

@@ -1,0 +1,301 @@
+"""What earlier work of a source has left: journal, segments, outputs, other runs. Reads only."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from blizzard_core.checkpoint import document as checkpoint
+from blizzard_core.delta_json import added, commits, delta_versions, listed, read_each
+from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_py.dead_letters.reader import put_away
+from blizzard_py.edits.rebuild.decide import Place
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state import processed_set
+from blizzard_py.state.checkpoint_file import read_ledger
+from blizzard_py.state.journal import KEPT_SECS, Ingested, Journal, Record, first_name
+from blizzard_py.state.ledger import Ledger
+from blizzard_py.state.processed_set import Segment
+from blizzard_py.state.siblings import siblings_of
+from blizzard_py.state.source_state import (
+    Batch,
+    PlannedOutput,
+    SourceState,
+    checkpoint_path,
+    state_from_json,
+    under_way,
+)
+from blizzard_py.state.state_paths import JOURNAL_FOLDER, StatePaths
+
+# Without a checkpoint to say which, the last two batches may not be finished.
+_LAST = 2
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
+_OUTPUT = re.compile(rf"({_UUID})\.parquet")
+_DAY_SECS = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Something that tells of work which nothing accounts for; ``since`` in epoch seconds."""
+
+    what: str
+    since: float | None = None
+
+    def __str__(self) -> str:
+        if self.since is None:
+            return self.what
+        return f"{self.what} ({dt.datetime.fromtimestamp(self.since, dt.UTC):%F %T} UTC)"
+
+
+class Evidence:
+    """Everything that is known of one source. ``state`` is its checkpoint if there is one.
+
+    Raises `StateError` for what is damaged, `StorageError`.
+    """
+
+    def __init__(self, parts: Parts, state: SourceState | None) -> None:
+        self._parts = parts
+        self._sink = parts.stores.sink
+        self._state = state
+        self._journal = Journal(self._sink, parts.id, parts.concurrency)
+        self._written = dict(self._journal.written())
+        self.batches = sorted(self._written)
+        paths = StatePaths(parts.id)
+        self._found = [
+            processed_set.found(self._sink, folder) for folder in (paths.ledger, paths.processed)
+        ]
+        self.segments, self.set_segments = map(self._counting, self._found)
+        self._set = processed_set.load(self._sink, paths.processed, self.set_segments)
+        self.ledger = Ledger(self._sink, parts.id, parts.concurrency)
+        self.ledger.load(self.segments)
+        self.ledger.look()
+        self._siblings = siblings_of(self._sink, parts.id)
+        self.records: list[Record] = [
+            record for record in self._journal.read(self.batches) if self._counts(record)
+        ]
+
+    @property
+    def _anew_ts(self) -> float:
+        return 0.0 if self._state is None else self._state.anew_ts
+
+    def _counting(self, found: tuple[Segment, ...]) -> tuple[Segment, ...]:
+        """The segments that tell what is done: all, or since a start over those that it names."""
+        if self._state is None or not self._anew_ts:
+            return found
+        named = {s.name for s in (*self._state.ledger, *(self._state.processed or ()))}
+        return tuple(segment for segment in found if segment.name in named)
+
+    def _counts(self, record: Record) -> bool:
+        """Whether a batch is not one from before a start over, of which nothing is left."""
+        settled = record.settled
+        return not self._anew_ts or not settled or len(self.unsettled(settled)) < len(settled)
+
+    def unsettled(self, paths: Sequence[str]) -> list[str]:
+        """Those of the paths that the source itself has not settled."""
+        return self._set.unseen(self.ledger.not_settled(paths))
+
+    def epochs(self) -> int:
+        """The highest epoch that anything of the source was written in."""
+        names = [segment.name for found in self._found for segment in found]
+        staged = (path.split("/")[0] for path in self._staged_paths())
+        return max(
+            (*map(processed_set.epoch_of, names), *(int(e) for e in staged if e.isdigit())),
+            default=0,
+        )
+
+    def elsewhere(self, paths: Sequence[str]) -> set[str]:
+        """Those of the paths that a replay or a backfill has settled, or has still to do.
+
+        After a start over what they had settled before comes again, as it does with a poll.
+        """
+        left = list(paths)
+        taken: set[str] = set()
+        for source_id in self._siblings:
+            path = checkpoint_path(source_id)
+            state = checkpoint.load(self._sink, path, state_from_json)
+            if state is not None:
+                taken.update(under_way(state))
+            if self._anew_ts:
+                width = self._parts.concurrency
+                taken |= Ingested(self._sink, source_id, width).since(self._anew_ts)
+                # What replays have folded meanwhile is marked if it came after the start over.
+                folded = read_ledger(self._sink, source_id, self._anew_ts)
+                taken |= folded.ingested_since(list(paths))
+            else:
+                left = read_ledger(self._sink, source_id).not_settled(left)
+        return set(paths).difference(left) | taken.intersection(paths)
+
+    def last_written(self) -> float | None:
+        """The store's time of the last trace of the source; None if it has left none.
+
+        It is past by as much as the source has rested, but no machine's clock had a part in it.
+        """
+        paths = StatePaths(self._parts.id)
+        kept = self._sink.stat(paths.checkpoint)
+        times = [
+            entry.modified
+            for folder in (paths.ledger, paths.processed)
+            for entry in self._below(folder)
+        ]
+        times += [*self._written.values(), *([] if kept is None else [kept.modified])]
+        return max(times, default=None)
+
+    def _below(self, folder: str) -> Iterator[Entry]:
+        return listed(self._sink, f"{folder}/", f"{folder}0")
+
+    # -- batches that may not be finished ----------------------------------------
+
+    def unfinished(self) -> Iterator[tuple[Batch, bool]]:
+        """Batches that were committed and perhaps not published, and whether that is certain."""
+        state = self._state
+        if state is not None:
+            yield from ((b, True) for b in state.in_flight if b.phase == "publishing")
+            return
+        staged = {path.split("/")[1] for path in self._staged_paths() if path.count("/") > 1}
+        suspects = sorted({*self._last(), *staged.intersection(self.batches)})
+        for batch in self._journal.committed(suspects):
+            kept = tuple(one for one in batch.letters if self._is_there(one.staged))
+            lacks_letters = any(f.outcome == "quarantined" for f in batch.finished) and not any(
+                self._parts.stores.dlq.stat(path) is not None
+                for path in put_away(self._parts.letters_id, batch.batch)
+            )
+            yield (
+                Batch(
+                    batch.batch,
+                    batch.attempt,
+                    "publishing",
+                    batch.started_ts,
+                    batch.files,
+                    batch.seen_ts,
+                    batch.outputs,
+                    batch.finished,
+                    kept,
+                    batch.committed_ts,
+                ),
+                bool(kept) or lacks_letters,
+            )
+
+    def _last(self) -> set[str]:
+        """The batches that were written down last, by the store's time.
+
+        Names are from the clocks of machines, which differ. They count as well, for a
+        journal that was brought back from a copy has the copy's times.
+        """
+        newest = sorted(self._written.values())[-_LAST:]
+        by_time = {batch for batch, at in self._written.items() if at >= newest[0]}
+        return by_time.union(self.batches[-_LAST:])
+
+    def _staged_paths(self) -> Iterator[str]:
+        """Everything staged of the source, below ``{epoch}/{batch}/``."""
+        root = StatePaths(self._parts.id).staging
+        for entry in listed(self._sink, f"{root}/", f"{root}0"):
+            yield entry.path[len(root) + 1 :]
+
+    def places(self, batch: Batch) -> tuple[list[Place], bool]:
+        """Where each output of a batch is, and whether the log tells of all that was committed."""
+        # Staged first: a rename that goes on meanwhile is found in its place then.
+        with ThreadPoolExecutor(max_workers=self._parts.concurrency) as pool:
+            places = list(pool.map(self._place, batch.outputs))
+        wanted = {
+            path
+            for output, place in zip(batch.outputs, places, strict=True)
+            if place == "nowhere"
+            for path in output.finals
+        }
+        if not wanted:
+            return places, True
+        versions, whole = delta_versions(
+            self._sink, wanted, batch.started_ts, self._parts.concurrency
+        )
+        return [
+            "logged" if place == "nowhere" and not versions.keys().isdisjoint(o.finals) else place
+            for o, place in zip(batch.outputs, places, strict=True)
+        ], whole
+
+    def _place(self, output: PlannedOutput) -> Place:
+        staged = bool(output.staged) and self._is_there(output.staged)
+        if any(self._is_there(path) for path in output.finals):
+            return "placed"
+        return "staged" if staged else "nowhere"
+
+    def _is_there(self, path: str) -> bool:
+        return self._sink.stat(path) is not None
+
+    # -- what nothing accounts for -------------------------------------------------
+
+    def doubts(self) -> list[Doubt]:
+        """What tells of work that neither journal nor ledger know, the oldest first."""
+        found = [*self._missing_segments(), *self._unknown_work()]
+        return sorted(found, key=lambda doubt: doubt.since or 0.0)
+
+    def _missing_segments(self) -> Iterator[Doubt]:
+        if self._state is None:
+            return
+        there = {segment.name for segment in (*self.segments, *self.set_segments)}
+        named: tuple[Segment, ...] = (*self._state.ledger, *(self._state.processed or ()))
+        for segment in named:
+            if segment.name not in there:
+                yield Doubt(f"segment {segment.name}, which the checkpoint names, is gone")
+
+    def _unknown_work(self) -> Iterator[Doubt]:
+        ours = re.compile(rf'"{re.escape(self._parts.name)}/({_UUID})/\d+/'.encode())
+        batches: set[str] = set()
+        committed: set[str] = set()
+        names = iter(commits(self._sink))
+        for where, raw in read_each(self._sink, names, self._parts.concurrency):
+            batches.update(found.decode() for found in ours.findall(raw))
+            committed.update(path.rpartition("/")[2] for path in added(raw, where))
+        left = sorted(batches - set(self.batches))
+        for source_id in self._siblings:
+            left = read_ledger(self._sink, source_id).not_folded(left)
+        # Journals are kept for thirty days; what is older may have been folded and let go of.
+        # The ledger was written when it let go of a batch, so the store tells how old that is.
+        newest = self._newest_segment()
+        since = "" if newest is None else first_name(newest - KEPT_SECS + _DAY_SECS)
+        for batch in self.ledger.not_folded(left):
+            if batch > since:
+                yield Doubt(f"the table's log commits batch {batch}", _moment(batch))
+        yield from self._unknown_outputs(committed, since)
+
+    def _newest_segment(self) -> float | None:
+        """The store's time of the last segment of the ledger; no machine's clock is asked."""
+        return max(
+            (entry.modified for entry in self._below(StatePaths(self._parts.id).ledger)),
+            default=None,
+        )
+
+    def _unknown_outputs(self, committed: set[str], since: str) -> Iterator[Doubt]:
+        """Outputs that nobody has committed yet and that no journal of the table names."""
+        loose = {
+            entry.path: named[1]
+            for entry in listed(self._sink, "", None)
+            if entry.path[:1] not in "._"
+            and (named := _OUTPUT.fullmatch(entry.path.rpartition("/")[2]))
+            and named[1] > since
+            and named[0] not in committed
+        }
+        known = set(_planned(self._sink, self._parts.concurrency)) if loose else set()
+        for path in sorted(loose.keys() - known):
+            yield Doubt(f"output {path} is in no journal", _moment(loose[path]))
+
+
+def _planned(sink: Storage, concurrency: int) -> Iterator[str]:
+    """The final paths of all outputs that any journal of the table names."""
+    folders = {
+        entry.path.split("/")[2]
+        for entry in listed(sink, f"{JOURNAL_FOLDER}/", f"{JOURNAL_FOLDER}0")
+    }
+    for source_id in sorted(folders):
+        journal = Journal(sink, source_id, concurrency)
+        for batch in journal.committed(journal.batches()):
+            for output in batch.outputs:
+                yield from output.finals
+
+
+def _moment(name: str) -> float:
+    """When a UUIDv7 was made."""
+    return (uuid.UUID(name).int >> 80) / 1000

@@ -1,0 +1,337 @@
+"""Planning a rebuild from the evidence, and the one write that carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from blizzard_core.checkpoint import document as checkpoint
+from blizzard_core.checkpoint.fence import FencedFile, writer_of
+from blizzard_core.errors import BlizzardError, NotFound, StateError
+from blizzard_core.storage.protocol import Entry, is_hidden, order_key
+from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.paths import partition_key
+from blizzard_core.watermark.progress import Progress, is_new
+from blizzard_py.edits.checkpoint_edit import keep_raw
+from blizzard_py.edits.rebuild.decide import (
+    Frame,
+    Judged,
+    bound_of,
+    depth_from,
+    judged,
+    origin_of,
+    remade,
+)
+from blizzard_py.edits.rebuild.evidence import Evidence
+from blizzard_py.sources.files.discovery import accepts, check_tracking
+from blizzard_py.sources.files.sweep import grace_of
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state import processed_set
+from blizzard_py.state.identity import check_identity
+from blizzard_py.state.source_state import (
+    Batch,
+    SourceState,
+    Sweep,
+    Totals,
+    checkpoint_path,
+    state_from_json,
+    state_to_json,
+)
+from blizzard_py.state.state_paths import StatePaths
+
+
+class RebuildRefused(BlizzardError):
+    """Nothing was changed; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The checkpoint object that is there now, if any; ``state`` if it can be understood."""
+
+    raw: bytes | None = None
+    version: str | None = None
+    document: Any = None
+    state: SourceState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A checkpoint made again, not yet written.
+
+    ``listed`` counts the files at the source, ``done`` those of them that are done,
+    ``new`` names those that the next polls will find. ``said`` counts those that are
+    done only because the operator says so.
+    """
+
+    found: Found
+    state: SourceState
+    epoch: int
+    listed: int
+    done: int
+    said: int
+    new: tuple[str, ...]
+    batches: tuple[Judged, ...]
+    settled: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The listing, divided: ``done`` with times, ``held`` by batches, ``said`` by the operator."""
+
+    listed: dict[str, Entry]
+    done: dict[str, float]
+    held: frozenset[str]
+    history: frozenset[str]
+    own: frozenset[str]
+    said: frozenset[str]
+
+
+class Rebuild:
+    """Makes the checkpoint of one source again."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._sink = parts.stores.sink
+        self._path = checkpoint_path(parts.id)
+        self._where = f"{self._sink.uri}/{self._path}"
+        self._accepts = accepts(parts.source.compression)
+
+    def plan(self, done_before: str | None) -> Rebuilt:
+        """What the checkpoint would be. Writes nothing.
+
+        Raises `RebuildRefused` where that would be guessing and ``done_before`` is None,
+        `StateError`, `StorageError`.
+        """
+        found = self._found()
+        evidence = Evidence(self._parts, found.state)
+        # In the past of the store rather than by a machine's clock: a lookback that begins too
+        # early is put right by the next poll, one too late closes what is still wanted.
+        last = evidence.last_written()
+        now = self._parts.clock() if last is None else last
+        doubts = evidence.doubts()
+        if doubts and done_before is None:
+            raise RebuildRefused(
+                f"{self._parts.name}: {len(doubts):,} things tell of work that neither journal nor"
+                f" ledger know, the first: {doubts[0]}; from then on it would be guessing which"
+                " files are done. Bring back what is missing below _blizzard/, or find out in the"
+                " table up to where rows are in and say so with --done-before PARTITION_OR_PATH"
+            )
+        batches = tuple(
+            judged(batch, places, log_is_whole=whole, unfinished=certain)
+            for batch, certain in evidence.unfinished()
+            for places, whole in [evidence.places(batch)]
+        )
+        flying = tuple(each.batch for each in batches if each.judgement != "done")
+        waiting = () if found.state is None else found.state.retries
+        known = self._known(evidence, flying, waiting, done_before)
+        state = self._state(found.state, evidence, known, flying, now)
+        writer = None if found.document is None else writer_of(found.document, self._where)
+        epoch = max(evidence.epochs(), 0 if writer is None else writer.epoch) + 1
+        return Rebuilt(
+            found,
+            state,
+            epoch,
+            len(known.listed),
+            sum(path in known.done for path in known.listed),
+            len(known.said),
+            self._new(state, known),
+            batches,
+            tuple(known.done),
+        )
+
+    def write(self, rebuilt: Rebuilt) -> str | None:
+        """Put it in the place of what was looked at; the path of the old one's copy, if any.
+
+        Raises `RebuildRefused` or `FencedError` if the checkpoint has changed meanwhile.
+        """
+        found, now = rebuilt.found, self._parts.clock()
+        file = FencedFile(self._sink, self._path)
+        kept = None
+        if found.raw is not None:
+            kept = keep_raw(self._sink, self._path, found.raw, rebuilt.epoch - 1)
+        if found.state is not None:
+            taken = file.take(lambda document, _where: document, self._gone)
+            if taken != found.document:
+                raise RebuildRefused(
+                    f"{self._where}: a daemon has saved since it was looked at and is fenced now;"
+                    " nothing was changed, so run this again"
+                )
+        document = state_to_json(self._with_set(rebuilt), now)
+        if found.state is not None:
+            file.save(document)
+        else:
+            file.replace(document, found.version, rebuilt.epoch)
+        return kept
+
+    def _gone(self) -> Mapping[str, Any]:
+        raise RebuildRefused(f"{self._where}: is gone since it was looked at; run this again")
+
+    def _with_set(self, rebuilt: Rebuilt) -> SourceState:
+        """The state, with the set of names written that a source without watermark needs."""
+        state = rebuilt.state
+        if state.processed is None:
+            return state
+        folder = StatePaths(self._parts.id).processed
+        names = processed_set.load(self._sink, folder, state.processed)
+        change = names.adding(rebuilt.settled)
+        if change is not None:
+            names = processed_set.write(self._sink, folder, change, rebuilt.epoch)
+        return replace(state, processed=names.segments)
+
+    def _found(self) -> Found:
+        try:
+            raw, version = self._sink.read_versioned(self._path)
+        except NotFound:
+            return Found()
+        try:
+            document = checkpoint.parsed(raw, self._where)
+        except StateError:  # damaged: that is what a rebuild is for
+            return Found(raw, version)
+        state = state_from_json(document, self._where)
+        check_identity(state, self._parts.identity, self._parts.source.id, self._where)
+        check_tracking(state, self._parts.source, self._where)
+        return Found(raw, version, document, state)
+
+    def _known(
+        self,
+        evidence: Evidence,
+        flying: Iterable[Batch],
+        waiting: Collection[str],
+        done_before: str | None,
+    ) -> _Known:
+        # What was settled counts, whatever endings count today; what is new has one of them.
+        there = {
+            entry.path: entry
+            for page in self._parts.stores.source.list_range("", None)
+            for entry in page.entries
+            if _can_count(entry.path)
+        }
+        paths = list(there)
+        held = frozenset(entry.path for batch in flying for entry in batch.files)
+        journaled = {
+            path: record.seen_ts
+            for record in evidence.records
+            for path in record.settled
+            if _can_count(path)
+        }
+        for path in evidence.unsettled(list(journaled)):
+            del journaled[path]  # from before a start over
+        own = frozenset(journaled).union(set(paths).difference(evidence.unsettled(paths)))
+        history = frozenset(evidence.ledger.in_history(paths)) - own
+        done = dict.fromkeys(own | history | evidence.elsewhere(paths), 0.0) | journaled
+        said: frozenset[str] = frozenset()
+        if done_before is not None:
+            bound = bound_of(done_before, _can_count)
+            said = frozenset(p for p in paths if order_key(p) < bound and p not in done) - held
+            done |= dict.fromkeys(said, 0.0)
+        for path in held:
+            done.pop(path, None)
+        # What waits for another try is not to be passed either, whatever its ending.
+        kept = held.union(done, waiting)
+        listed = {p: e for p, e in there.items() if self._accepts(p) or p in kept}
+        return _Known(listed, done, held, history, own, said)
+
+    def _state(
+        self,
+        old: SourceState | None,
+        evidence: Evidence,
+        known: _Known,
+        flying: tuple[Batch, ...],
+        now: float,
+    ) -> SourceState:
+        source = self._parts.source
+        before = SourceState(totals=Totals()) if old is None else old
+        progress, origin = self._progress(before, evidence, known, now)
+        names = {at for part in progress.partitions.values() for at in part.done.values()}
+        unfinished = {batch.batch for batch in flying}
+        # Of many names in grace the checkpoint names the batches, as it always does.
+        window = tuple(
+            (record.batch, record.seen_ts)
+            for record in evidence.records
+            if record.seen_ts in names and record.batch not in unfinished
+        )
+        flying = tuple(
+            replace(b, files=tuple(known.listed.get(e.path, e) for e in b.files)) for b in flying
+        )
+        state = SourceState(
+            progress,
+            flying,
+            totals=before.totals,
+            ledger=evidence.segments,
+            lateness=before.lateness,
+            window=window if source.use_watermark else (),
+            processed=None if source.use_watermark else evidence.set_segments,
+            source=self._parts.identity,
+            anew_ts=before.anew_ts,
+        )
+        if not source.use_watermark:
+            return state
+        return replace(
+            state,
+            retries={p: r for p, r in before.retries.items() if p in known.listed},
+            queue=tuple(
+                entry
+                for entry in before.queue
+                if entry.path not in known.done and not is_new(progress, entry.path)
+            ),
+            sweep=Sweep(whole=not known.said, noted=not origin),
+            origin=origin,
+        )
+
+    def _progress(
+        self, before: SourceState, evidence: Evidence, known: _Known, now: float
+    ) -> tuple[Progress, str]:
+        """The progress and the origin; without a watermark what is shown of it."""
+        source = self._parts.source
+        if not source.use_watermark:
+            value = max(known.done, key=order_key, default=None)
+            return Progress("Initial" if value is None else "Active", value), ""
+        depth = source.partition_depth
+        if depth is None and source.partition_filter is not None:
+            depth = source.partition_filter.depth
+        if depth is None:
+            depth = before.progress.depth
+        if depth is None:
+            depth = depth_from([*known.listed, *known.done])
+        lookback = lookback_floor(source.partition_filter, now)
+        origin = before.origin
+        if origin is None:
+            origin = ""
+            if lookback is not None or known.history:
+                live = known.own.intersection(known.listed)
+                origin = origin_of(live, known.history, known.listed, depth)
+                # It began at the first batch or before: what may come above that is wanted, too.
+                first = min([now, *(record.seen_ts for record in evidence.records)])
+                wanted = lookback_floor(source.partition_filter, first)
+                if wanted is not None:
+                    origin = min(origin or wanted, wanted, key=partition_key)
+        began = min([now, *(record.seen_ts for record in evidence.records[-1:])])
+        frame = Frame(
+            depth,
+            origin or None,
+            began,
+            grace_of(source, before, now),
+            source.max_tracked_partitions,
+            lookback,
+        )
+        progress = remade(known.listed.keys(), known.done, known.held, frame)
+        if before.origin is None and not known.history and not _any_below(origin, known.listed):
+            origin = ""  # whatever comes there comes late
+        return progress, origin
+
+    def _new(self, state: SourceState, known: _Known) -> tuple[str, ...]:
+        fresh = [path for path in known.listed if path not in known.done and path not in known.held]
+        fresh = [path for path in fresh if self._accepts(path)]
+        if state.processed is None:
+            fresh = [path for path in fresh if is_new(state.progress, path)]
+        return tuple(sorted(fresh, key=order_key))
+
+
+def _any_below(origin: str, listed: Iterable[str]) -> bool:
+    return any(order_key(path) < partition_key(origin) for path in listed)
+
+
+def _can_count(path: str) -> bool:
+    """Whether polls take the file under any setting of ``compression``."""
+    return accepts("auto")(path) and not is_hidden(path)

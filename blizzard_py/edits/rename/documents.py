@@ -1,0 +1,88 @@
+"""What a rename makes of checkpoints and letters. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.watermark.paths import joined
+from blizzard_py.state.source_state import (
+    MOVED_DOCUMENT,
+    MOVED_EPOCH,
+    MOVED_TO,
+    Identity,
+    SourceState,
+)
+
+# No release has ever written or read this one.
+_NO_VERSION = 0
+
+
+def tombstone(
+    new_id: str, epoch: int, now: float, document: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """What stands in the old checkpoint's place; ``document`` is the state while it is moved.
+
+    ``epoch`` is that of the rename: whoever goes on under the new id has a higher one.
+    """
+    found = {
+        "schema_version": _NO_VERSION,
+        MOVED_TO: new_id,
+        MOVED_EPOCH: epoch,
+        "moved_ts": int(now),
+    }
+    return found if document is None else {**found, MOVED_DOCUMENT: document}
+
+
+@dataclass(frozen=True, slots=True)
+class _Buried:
+    moved_epoch: int
+
+
+def buried_epoch(document: Any, where: str) -> int:
+    """The epoch in a tombstone. Raises `StateError`."""
+    return decoded(_Buried, document, where, open_=True).moved_epoch
+
+
+def readdressed(document: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
+    """The checkpoint as another source's."""
+    kept = {key: value for key, value in document.items() if key != "writer"}
+    return {**kept, "source": asdict(identity)}
+
+
+def without_batches(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The checkpoint without batches that run: nothing of them counts, their files are new."""
+    return {key: value for key, value in document.items() if key != "in_flight"}
+
+
+def newest_done(state: SourceState) -> list[str]:
+    """The highest path done of every tracked partition; without them the highest of all."""
+    found = [
+        joined(partition, known.watermark)
+        for partition, known in state.progress.partitions.items()
+        if known.watermark is not None
+    ]
+    return found or ([] if state.progress.value is None else [state.progress.value])
+
+
+def letter_for(line: bytes, heads: Sequence[tuple[str, str]]) -> bytes:
+    """A dead letter's line with its file's URI rewritten; as it is if it begins with no head."""
+    try:
+        letter = json.loads(line)
+    except ValueError:  # no letter: it is told of where letters are read
+        return line
+    path = letter.get("path") if isinstance(letter, dict) else None
+    for old, new in heads:
+        if isinstance(path, str) and path.startswith(old):
+            letter["path"] = new + path[len(old) :]
+            text = json.dumps(letter, ensure_ascii=False)
+            return text.encode("utf-8", "backslashreplace") + b"\n"
+    return line
+
+
+def moved_identity(known: Identity | None, identity: Identity) -> Identity:
+    """The identity under the new names, with the URI that the state is of."""
+    return identity if known is None else replace(identity, uri=known.uri)

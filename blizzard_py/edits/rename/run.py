@@ -1,0 +1,316 @@
+"""The steps of a rename; see `blizzard_py.edits.rename`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from blizzard_core.checkpoint import document as checkpoint
+from blizzard_core.checkpoint.fence import FencedFile, writer_of
+from blizzard_core.errors import BlizzardError, FencedError, NotFound
+from blizzard_core.storage.opening import normalize_uri
+from blizzard_py.edits.rename.copies import copy_folder, copy_letters, count_below
+from blizzard_py.edits.rename.documents import (
+    buried_epoch,
+    moved_identity,
+    newest_done,
+    readdressed,
+    tombstone,
+    without_batches,
+)
+from blizzard_py.ingest.inferred_schema import schema_path
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.journal import Journal
+from blizzard_py.state.siblings import RECORDS_SUFFIX, checkpoints, siblings_of
+from blizzard_py.state.source_state import (
+    MOVED_DOCUMENT,
+    MOVED_TO,
+    Identity,
+    SourceState,
+    checkpoint_path,
+    state_from_json,
+)
+from blizzard_py.state.state_paths import StatePaths
+
+# Files that a refusal names.
+_EXAMPLES = 3
+
+
+class RenameRefused(BlizzardError):
+    """Nothing was changed; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """What a rename does, or did: ids, URIs, and how many objects it copies.
+
+    ``runs`` are the ids of the replays and backfills that come along. ``begun`` means that
+    an earlier run died in the middle, ``over`` that there is nothing left to do.
+    """
+
+    old_id: str
+    new_id: str
+    old_uri: str | None
+    new_uri: str
+    runs: tuple[str, ...]
+    journal: int
+    letters: int
+    begun: bool = False
+    over: bool = False
+
+
+class Rename:
+    """Moves the state of one source, whose configuration ``parts`` are made of, to its id.
+
+    ``old_id`` may be the same, if only the files have moved.
+    """
+
+    def __init__(self, parts: Parts, old_id: str, moved_from: str | None = None) -> None:
+        self._parts = parts
+        self._old = old_id
+        self._new = parts.id
+        self._moved_from = moved_from
+        self._sink = parts.stores.sink
+        self._dlq = parts.stores.dlq
+
+    def plan(self) -> Renamed:
+        """What `run` would do. Writes nothing. Raises `RenameRefused`, `StateError`."""
+        document = self._document(self._old)
+        if document is None:
+            known = ", ".join(checkpoints(self._sink)) or "none"
+            raise RenameRefused(
+                f"{self._where(self._old)} does not exist; there are states named {known}"
+            )
+        target = document.get(MOVED_TO)
+        if target is not None and target != self._new:
+            raise RenameRefused(f"{self._old} was renamed to {target} before")
+        held = document.get(MOVED_DOCUMENT) if target is not None else document
+        if held is None:
+            return self._told({}, over=True)
+        state = state_from_json(held, self._where(self._old))
+        self._check(state)
+        if target is None and self._old != self._new:
+            self._check_free()
+        return self._told(held, begun=target is not None)
+
+    def run(self) -> Renamed:
+        """Do it, or what a run that died has left. Raises `RenameRefused`, `FencedError`."""
+        plan = self.plan()
+        if plan.over:
+            return plan
+        if self._old == self._new:
+            self._readdress(plan)
+        else:
+            self._rename(plan)
+        return plan
+
+    # -- other names ---------------------------------------------------------------
+
+    def _rename(self, plan: Renamed) -> None:
+        """Steps 1 to 4."""
+        document = self._buried(self._old, self._new)
+        runs = {
+            old: self._buried(old, self._new + old[len(self._old) :])
+            for old in siblings_of(self._sink, self._old)
+            if self._document(old) is not None
+        }
+        if self._document(self._new) is None:
+            self._copy([self._old, *runs], plan, state_from_json(document, self._where(self._old)))
+            for old, held in runs.items():
+                self._create(self._new + old[len(self._old) :], held, old)
+            self._create(self._new, without_batches(document), self._old)
+        self._check_ours()
+        self._sink.delete_tree(StatePaths(self._old).staging)
+        for old in (*runs, self._old):
+            self._let_go(old)
+
+    def _buried(self, old: str, new: str) -> dict[str, Any]:
+        """Step 1: the state that the tombstone in the place of ``old`` holds from now on."""
+        known = self._document(old) or {}
+        if MOVED_TO in known:
+            held: dict[str, Any] = known.get(MOVED_DOCUMENT) or {}
+            return held
+        file = FencedFile(self._sink, checkpoint_path(old))
+        document = self._taken(file, old)
+        state = state_from_json(document, self._where(old))
+        if old == self._old:
+            self._check(state)
+        kept = {key: value for key, value in document.items() if key != "writer"}
+        file.save(tombstone(new, file.epoch, self._parts.clock(), kept))
+        return kept
+
+    def _copy(self, ids: list[str], plan: Renamed, state: SourceState) -> None:
+        """Step 2."""
+        width = self._parts.concurrency
+        for old in ids:
+            at, to = StatePaths(old), StatePaths(self._new + old[len(self._old) :])
+            copy_folder(self._sink, at.journal, to.journal, width)
+            copy_folder(self._sink, at.ledger, to.ledger, width)
+            copy_folder(self._sink, at.processed, to.processed, width)
+        before, after = self._records_of(self._old), self._records_of(self._new)
+        copy_folder(self._dlq, before, after, width)
+        heads = [*self._heads(plan), (f"{self._dlq.uri}/{before}/", f"{self._dlq.uri}/{after}/")]
+        copy_letters(self._dlq, self._old, self._new, heads)
+        self._copy_schema(state.source)
+
+    def _copy_schema(self, known: Identity | None) -> None:
+        """The columns that were inferred for the old pipeline are those of the table."""
+        target = schema_path(self._parts.pipeline)
+        if known is None or self._sink.stat(target) is not None:
+            return
+        old = schema_path(known.pipeline)
+        if self._sink.stat(old) is not None:
+            self._sink.put_atomic(target, self._sink.read(old))
+
+    def _create(self, new: str, document: Mapping[str, Any], old: str) -> None:
+        """Step 3: a checkpoint under its new id, unless a run that died has made it."""
+        if self._document(new) is None:
+            file = FencedFile(self._sink, checkpoint_path(new))
+            moved = readdressed(document, self._identity_of(new, document))
+            file.replace(moved, None, self._buried_in(old) + 1)
+
+    def _check_ours(self) -> None:
+        """Raise `FencedError` if somebody began anew under the new id meanwhile."""
+        found = writer_of(self._document(self._new) or {}, self._where(self._new))
+        if found is None or found.epoch <= self._buried_in(self._old):
+            raise FencedError(
+                f"{self._where(self._new)}: somebody has begun anew under this name; stop that"
+                " daemon, move this checkpoint away and run the rename again"
+            )
+
+    def _let_go(self, old: str) -> None:
+        """Step 4."""
+        document = self._document(old)
+        if document is not None and MOVED_DOCUMENT in document:
+            file = FencedFile(self._sink, checkpoint_path(old))
+            self._taken(file, old)
+            epoch = self._buried_in(old)
+            file.save(tombstone(document[MOVED_TO], epoch, self._parts.clock(), None))
+
+    # -- another place ---------------------------------------------------------------
+
+    def _readdress(self, plan: Renamed) -> None:
+        """The same names over files that have moved.
+
+        All are fenced before letters are rewritten, so that nobody writes one with the old
+        place meanwhile; the live checkpoint is saved last, and until then all is done again.
+        """
+        taken: list[tuple[FencedFile, dict[str, Any]]] = []
+        for source_id in (*plan.runs, self._new):
+            file = FencedFile(self._sink, checkpoint_path(source_id))
+            document = self._taken(file, source_id)
+            if source_id == self._new:
+                self._check(state_from_json(document, self._where(source_id)))
+            taken.append((file, readdressed(document, self._identity_of(source_id, document))))
+        copy_letters(self._dlq, self._new, self._new, self._heads(plan))
+        for file, document in taken:
+            file.save(document)
+
+    def _heads(self, plan: Renamed) -> list[tuple[str, str]]:
+        """Which beginnings of letters' URIs become which."""
+        # The operator's word counts as well: also where the state was taken over before, for
+        # letters that somebody who was paused has brought back.
+        places = {plan.old_uri, self._moved_from and normalize_uri(self._moved_from)}
+        return [(f"{old}/", f"{plan.new_uri}/") for old in places - {None, plan.new_uri} if old]
+
+    # -- what both need --------------------------------------------------------------
+
+    def _taken(self, file: FencedFile, source_id: str) -> dict[str, Any]:
+        """The document of a checkpoint that is ours now; where it is gone nothing is written."""
+
+        def gone() -> Mapping[str, Any]:
+            raise RenameRefused(
+                f"{self._where(source_id)} is gone; bring it back, then run this again"
+            )
+
+        return file.take(lambda found, _where: found, gone) or {}
+
+    def _check(self, state: SourceState) -> None:
+        """Raise `RenameRefused` unless the state can be taken over as it is."""
+        if any(batch.phase == "publishing" for batch in state.in_flight):
+            raise RenameRefused(
+                f"{self._old}: a batch is being published; let the daemon finish it under the old"
+                " names (`blizzard run --once`), then run this again"
+            )
+        known = None if state.source is None else state.source.uri
+        uri = self._parts.stores.source.uri
+        if self._moved_from is None:
+            if known not in {None, uri}:
+                raise RenameRefused(
+                    f"{self._old} is of the files below {known}, the configuration says {uri}; if"
+                    f" these are the same files under the same names, add --moved-from {known}"
+                )
+            return
+        if known not in {None, uri, normalize_uri(self._moved_from)}:
+            raise RenameRefused(
+                f"{self._old} is of the files below {known} and not of {self._moved_from}"
+            )
+        names = newest_done(state)
+        source = self._parts.stores.source
+        missing = [path for path in names if source.stat(path) is None]
+        if missing:
+            raise RenameRefused(
+                f"{len(missing):,} of the {len(names):,} newest files done are not below {uri},"
+                f" among them {', '.join(missing[:_EXAMPLES])}; copy them there, too, or check the"
+                " URI: under other names everything would be ingested again"
+            )
+
+    def _check_free(self) -> None:
+        """Raise `RenameRefused` if there is work under the new name already."""
+        if self._document(self._new) is not None:
+            raise RenameRefused(f"{self._where(self._new)} exists: that name has a state already")
+        batch = next(Journal(self._sink, self._new).batches(), None)
+        if batch is not None:
+            raise RenameRefused(
+                f"the journal has batch {batch} under the new name {self._new}; choose another name"
+            )
+
+    def _told(
+        self, document: Mapping[str, Any], *, begun: bool = False, over: bool = False
+    ) -> Renamed:
+        runs = tuple(
+            name for name in siblings_of(self._sink, self._old) if self._document(name) is not None
+        )
+        source = document.get("source") or {}
+        return Renamed(
+            self._old,
+            self._new,
+            source.get("uri"),
+            self._parts.stores.source.uri,
+            runs,
+            sum(count_below(self._sink, StatePaths(i).journal) for i in (self._old, *runs)),
+            count_below(self._dlq, self._old),
+            begun,
+            over,
+        )
+
+    def _document(self, source_id: str) -> dict[str, Any] | None:
+        try:
+            raw = self._sink.read(checkpoint_path(source_id))
+        except NotFound:
+            return None
+        document: dict[str, Any] = checkpoint.parsed(raw, self._where(source_id))
+        return document
+
+    def _identity_of(self, source_id: str, document: Mapping[str, Any]) -> Identity:
+        """Whose state it is under the new id."""
+        if source_id.endswith(RECORDS_SUFFIX):
+            records = f"{self._dlq.uri}/{self._records_of(self._new)}"
+            return Identity(self._parts.pipeline, self._parts.source_name, records)
+        if self._moved_from is None:
+            known = state_from_json(document, self._where(source_id)).source
+            return moved_identity(known, self._parts.identity)
+        return self._parts.identity
+
+    def _buried_in(self, old: str) -> int:
+        """The epoch in which the old checkpoint became a tombstone; the new one begins above."""
+        return buried_epoch(self._document(old), self._where(old))
+
+    @staticmethod
+    def _records_of(live_id: str) -> str:
+        """The folder of records that replays of a source read, in its dead-letter queue."""
+        return f"{live_id}{RECORDS_SUFFIX}"
+
+    def _where(self, source_id: str) -> str:
+        return f"{self._sink.uri}/{checkpoint_path(source_id)}"

@@ -1,0 +1,5 @@
+"""Spark as the scheduler of the ingest kernels; the only place that imports pyspark."""
+
+from blizzard_py.engines.spark.engine import SparkEngine, checking_engine
+
+__all__ = ["SparkEngine", "checking_engine"]

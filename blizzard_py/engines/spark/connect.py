@@ -1,0 +1,127 @@
+"""A Spark session whose driver is a Spark Connect server: no JVM here, gRPC to ``sc://``."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import cast
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.client.retries import DefaultPolicy
+from pyspark.sql.connect.session import SparkSession as ConnectSparkSession
+
+from blizzard_core.errors import ConfigError, EngineError
+from blizzard_py.engines.spark.failures import first_line, reason_of
+from blizzard_py.engines.spark.masters import (
+    SESSION_DEFAULTS,
+    require_reachable,
+    without_parameters,
+)
+from blizzard_py.engines.spark.session import silence_query_logs
+from blizzard_py.engines.spark.zipped_package import zipped_packages
+
+# A call is repeated while the server does not answer, for half a minute in all: a batch
+# is cheaper to begin again than ten minutes (the client's default) are to wait.
+_RETRIES = 6
+_MAX_BACKOFF_MS = 10_000
+
+
+class ConnectSession:
+    """A `Session` of a Spark Connect server.
+
+    The server decides about the pools of its scheduler; the client cannot name one.
+    """
+
+    def __init__(self, remote: ConnectSparkSession, parallelism: int) -> None:
+        self._remote = remote
+        self._parallelism = parallelism
+
+    @property
+    def spark(self) -> SparkSession:
+        """The same methods as a session of this process has."""
+        return cast("SparkSession", self._remote)
+
+    def parallelism(self) -> int:
+        """As it was when the session was opened."""
+        return self._parallelism
+
+    @contextlib.contextmanager
+    def job(self, group: str, pool: str) -> Iterator[None]:  # noqa: ARG002  # see the class
+        """Tags belong to the thread."""
+        self._remote.addTag(group)
+        try:
+            yield
+        finally:
+            self._remote.removeTag(group)
+
+    def interrupt(self, group: str) -> None:
+        """Tasks are interrupted, which ends their Python workers."""
+        with contextlib.suppress(PySparkException):  # the next try is a moment away
+            self._remote.interruptTag(group)
+
+    def alive(self) -> bool:
+        """A server that was restarted, or has let the session expire, knows it no more."""
+        if self._remote.is_stopped:
+            return False
+        try:
+            self._remote.conf.get("spark.sql.session.timeZone")
+        except (PySparkException, OSError):
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Release the session on the server and close the channel."""
+        self._remote.stop()
+
+
+def open_connect(url: str, conf: Mapping[str, str]) -> ConnectSession:
+    """A new session on the server at ``url`` with this package on its executors.
+
+    Raises `ConfigError` for a setting that belongs to the server, and `EngineError`.
+    """
+    require_reachable(url)
+    silence_query_logs()
+    try:
+        # Not through `SparkSession.builder`, which turns the whole process into a client.
+        remote = ConnectSparkSession.builder.remote(url).create()
+    except (PySparkException, OSError, ValueError) as error:
+        raise EngineError(f"spark.master {without_parameters(url)}: {reason_of(error)}") from None
+    try:
+        remote.client.set_retry_policies(
+            [DefaultPolicy(max_retries=_RETRIES, max_backoff=_MAX_BACKOFF_MS)]
+        )
+        _configure(remote, conf)
+        with tempfile.TemporaryDirectory() as name:
+            remote.addArtifacts(str(zipped_packages(Path(name))), pyfile=True)
+        return ConnectSession(remote, _parallelism(remote))
+    except (PySparkException, OSError) as error:
+        remote.stop()
+        raise EngineError(f"spark.master {without_parameters(url)}: {reason_of(error)}") from None
+    except ConfigError:
+        remote.stop()
+        raise
+
+
+def _configure(remote: ConnectSparkSession, conf: Mapping[str, str]) -> None:
+    for key, value in SESSION_DEFAULTS.items():
+        remote.conf.set(key, value)
+    problems = []
+    for key, value in conf.items():
+        try:
+            remote.conf.set(key, value)
+        except PySparkException as error:
+            problems.append(
+                f"{key}: the Spark Connect server does not let a session set it"
+                f" ({first_line(str(error))}); set it where the server is started"
+            )
+    if problems:
+        raise ConfigError("spark.conf", problems)
+
+
+def _parallelism(remote: ConnectSparkSession) -> int:
+    """How many tasks the server makes of a range, which is how many it can run at once."""
+    places = remote.range(1 << 16).selectExpr("spark_partition_id() AS place")
+    return int(places.selectExpr("max(place) AS last").collect()[0]["last"]) + 1

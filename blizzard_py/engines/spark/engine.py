@@ -1,0 +1,326 @@
+"""The `Engine` of the product: a Spark job per batch, one kernel call per task.
+
+With a transform or ``deduplicate_by`` a batch is two jobs: the first does what it
+always does, to a directory of its own, and so keeps every promise about files and
+records; the second takes what it reported through Spark SQL to the outputs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from blizzard_core.errors import Cancelled, EngineError
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import join, order_key
+from blizzard_py.engines.spark.connect import open_connect
+from blizzard_py.engines.spark.failing_files import FailedOnData, failing_files
+from blizzard_py.engines.spark.failures import is_of_the_data, reason_of
+from blizzard_py.engines.spark.masters import is_connect
+from blizzard_py.engines.spark.session import Session, open_driver
+from blizzard_py.engines.spark.transform import (
+    check,
+    needs_second,
+    records,
+    staged_metadata,
+    transformed,
+    without_duplicates,
+)
+from blizzard_py.engines.spark.worker import (
+    REPORTS,
+    run_merge_partition,
+    run_partition,
+    write_partition,
+)
+from blizzard_py.job import FinishedFile, IngestJob, IngestResult, IngestSettings, JobFile
+from blizzard_py.kernels.merge import merge_tasks, with_merged
+from blizzard_py.kernels.packing import pack, task_count
+from blizzard_py.kernels.report import TaskReport, merged
+from blizzard_py.kernels.sql_stage import SqlStage
+from blizzard_py.kernels.task import tasks_of
+
+_CANCEL_INTERVAL_SECS = 0.1
+# The first of two jobs: below the batch's staging, and fast to read again.
+_FIRST = "first"
+_FIRST_FILE_BYTES = 32 << 20
+
+_Failure = (PySparkException, Py4JError, OSError, RuntimeError)
+
+ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+class SparkEngine:
+    """Runs ingest jobs on one Spark session, from any number of threads.
+
+    The session starts with the first job, so commands that ingest nothing never
+    start a JVM. ``conf`` goes to Spark as it is and wins over our settings. A
+    session that died is replaced by the next job.
+    """
+
+    def __init__(
+        self, master: str, conf: Mapping[str, str] | None = None, app_name: str = "blizzard"
+    ) -> None:
+        self._master = master
+        self._conf = dict(conf or {})
+        self._app_name = app_name
+        self._lock = threading.Lock()
+        self._session: Session | None = None
+        self._running: dict[str, _Running] = {}
+        self._checked: dict[str, pa.Schema] = {}
+
+    def ingest(self, job: IngestJob) -> IngestResult:
+        """Run the job; see `Engine.ingest`. Raises `ConfigError` for a transform as `check` does.
+
+        Tasks of a cancelled or failed job may go on writing to its staging
+        directory for some seconds; nothing that they write is reported.
+        """
+        if not job.files:
+            return IngestResult((), (), 0)
+        with self._job(job) as running:
+            if needs_second(job.settings):
+                result = self._settled(job, running)
+            else:
+                result = merged(self._first(job, running))
+            return _with_merges(job, result, running)
+
+    def check(self, pipeline: str, settings: IngestSettings) -> None:
+        """Raise `ConfigError` if the pipeline's transform cannot be used. Starts Spark for that."""
+        if needs_second(settings):
+            session = self._opened()
+            try:
+                self._output_schema(session, pipeline, settings)
+            except _Failure as error:
+                self._drop_if_dead(session)
+                raise EngineError(f"{pipeline}: {reason_of(error)}") from None
+
+    def cancel(self, output_prefix: str) -> None:
+        """End the job with that prefix and wait until `ingest` has returned."""
+        with self._lock:
+            running = self._running.get(output_prefix)
+        if running is None:
+            return
+        running.cancelled.set()
+        # A job can be cancelled only once Spark has it: repeat until it is gone.
+        while not running.ended.wait(_CANCEL_INTERVAL_SECS):
+            with self._lock:
+                session = self._session
+            if session is not None:
+                with contextlib.suppress(*_Failure):  # it may be ending just now
+                    session.interrupt(output_prefix)
+
+    def stop(self) -> None:
+        """Stop Spark; running jobs fail. A later job starts a new session."""
+        with self._lock:
+            session, self._session = self._session, None
+        if session is not None:
+            session.stop()
+
+    def session(self) -> SparkSession:
+        """The session, started if there is none."""
+        return self._opened().spark
+
+    def _opened(self) -> Session:
+        with self._lock:
+            if self._session is None:
+                self._session = (
+                    open_connect(self._master, self._conf)
+                    if is_connect(self._master)
+                    else open_driver(self._master, self._conf, self._app_name)
+                )
+            return self._session
+
+    def _drop_if_dead(self, session: Session) -> None:
+        if session.alive():
+            return
+        with self._lock:
+            if self._session is not session:
+                return
+            self._session = None
+        session.stop()
+
+    @contextlib.contextmanager
+    def _job(self, job: IngestJob) -> Iterator[_Running]:
+        """Registers the job for `cancel` and turns whatever fails into an error of ours."""
+        group = job.output_prefix
+        with self._lock:
+            if group in self._running:
+                raise EngineError(f"{group}: this job is running already")
+            running = self._running[group] = _Running(group)
+        session: Session | None = None
+        try:
+            session = running.session = self._opened()
+            with session.job(group, _pool(group)):
+                yield running
+        except _Failure as error:
+            if session is not None:
+                self._drop_if_dead(session)
+            if running.cancelled.is_set():
+                raise Cancelled(f"{group}: cancelled") from None
+            # The cause repeats the whole JVM trace and may hold what was sent to it.
+            raise EngineError(f"{group}: the Spark job failed: {reason_of(error)}") from None
+        finally:
+            with self._lock:
+                del self._running[group]
+            running.ended.set()
+
+    def _first(self, job: IngestJob, running: _Running) -> list[TaskReport]:
+        slots = running.session.parallelism()
+        packed = pack(job.files, task_count(job.files, slots))
+        run = functools.partial(run_partition, tasks_of(job, packed, slots))
+        return _on_ids(running, len(packed), run)
+
+    def _settled(self, job: IngestJob, running: _Running) -> IngestResult:
+        """Both jobs; files that the statement fails on are quarantined, and cost the rest nothing.
+
+        Each attempt is complete or worth nothing, so trying is free of consequences.
+        """
+
+        def attempt(files: Sequence[JobFile]) -> IngestResult:
+            return self._both(dataclasses.replace(job, files=tuple(files)), running)
+
+        files: Sequence[JobFile] = job.files
+        bad: dict[str, str] = {}
+        while files:
+            try:
+                result = attempt(files)
+            except FailedOnData as error:
+                found = failing_files(files, error.reason, attempt)
+                if not found:
+                    raise EngineError(f"{job.output_prefix}: {error.reason}") from None
+                bad |= found
+                # Without them other duplicates are first, so the rest is tried as a whole.
+                files = [file for file in files if file.path not in found]
+            else:
+                break
+        else:
+            result = IngestResult((), (), 0)
+        lost = tuple(
+            FinishedFile(path, "quarantined", error=reason, stage="transform")
+            for path, reason in bad.items()
+        )
+        by_path = sorted((*result.files, *lost), key=lambda file: order_key(file.path))
+        return dataclasses.replace(result, files=tuple(by_path))
+
+    def _both(self, job: IngestJob, running: _Running) -> IngestResult:
+        """Raises `FailedOnData` if a row made the statement fail."""
+        session = running.session
+        schema = self._output_schema(session, _pool(job.output_prefix), job.settings)
+        first = merged(self._first(_first_job(job), running))
+        if not first.outputs:
+            return first
+        staged = [JobFile(o.staged, o.size, o.partition) for o in first.outputs]
+        packed = pack(staged, task_count(staged, session.parallelism()))
+        frame = records(session.spark, job.settings, packed)
+        frame = without_duplicates(frame, job.settings, len(packed))
+        second = SqlStage(
+            job.settings,
+            job.staging,
+            job.output_prefix,
+            schema,
+            frozenset(file.partition for file in job.files),
+        )
+        write = functools.partial(write_partition, second)
+        try:
+            with transformed(session.spark, frame, job.settings) as rows:
+                written = merged(_collected(running, rows.mapInArrow(write, REPORTS)))
+        except _Failure as error:
+            if running.cancelled.is_set() or not is_of_the_data(error):
+                raise
+            raise FailedOnData(reason_of(error)) from None
+        accepted = sum(file.rows for file in first.files)
+        kept = sum(output.rows for output in written.outputs)
+        return dataclasses.replace(
+            first,
+            outputs=written.outputs,
+            tasks=first.tasks + written.tasks,
+            rows_dropped=accepted - kept,
+        )
+
+    def _output_schema(
+        self, session: Session, pipeline: str, settings: IngestSettings
+    ) -> pa.Schema:
+        key = f"{pipeline} {settings!r}"  # storage options, which have no part in it, are left out
+        with self._lock:
+            known = self._checked.get(key)
+        if known is None:
+            known = check(session.spark, pipeline, settings)
+            with self._lock:
+                self._checked[key] = known
+        return known
+
+
+def checking_engine(master: str, conf: Mapping[str, str]) -> SparkEngine:
+    """An engine to `SparkEngine.check` with: this machine's, or the Connect server."""
+    if is_connect(master):
+        return SparkEngine(master, conf, "blizzard-validate")
+    own = {key: value for key, value in conf.items() if key.startswith("spark.sql.")}
+    return SparkEngine("local[1]", own, "blizzard-validate")
+
+
+class _Running:
+    """A job between its submission and its end."""
+
+    session: Session
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.cancelled = threading.Event()
+        self.ended = threading.Event()
+
+
+def _on_ids(running: _Running, tasks: int, run: ArrowFunction) -> list[TaskReport]:
+    """One call of ``run`` with the number of each task; their reports."""
+    frame = running.session.spark.range(0, tasks, 1, tasks).mapInArrow(run, REPORTS)
+    return _collected(running, frame)
+
+
+def _with_merges(job: IngestJob, result: IngestResult, running: _Running) -> IngestResult:
+    """The result with its small outputs merged. Without that it is as right, only larger."""
+    tasks = merge_tasks(job, result, running.session.parallelism())
+    if not tasks:
+        return result
+    try:
+        reports = _on_ids(running, len(tasks), functools.partial(run_merge_partition, tasks))
+    except _Failure as error:
+        if running.cancelled.is_set():
+            raise
+        get_logger().warning("merge_failed", job=job.output_prefix, error=reason_of(error))
+        return result
+    return with_merged(result, tasks, reports)
+
+
+def _collected(running: _Running, frame: DataFrame) -> list[TaskReport]:
+    if running.cancelled.is_set():
+        raise Cancelled(f"{running.group}: cancelled")
+    return [TaskReport.from_json(row["result"]) for row in frame.collect()]
+
+
+def _first_job(job: IngestJob) -> IngestJob:
+    """The job up to what is accepted: as declared, into files that nobody will ever publish."""
+    return dataclasses.replace(
+        job,
+        settings=dataclasses.replace(
+            job.settings,
+            parquet_compression="lz4",
+            file_bytes=_FIRST_FILE_BYTES,
+            partition_template="",
+            partition_rules=(),
+            sort_by=(),
+            metadata_columns=staged_metadata(job.settings),
+        ),
+        staging=join(job.staging, _FIRST),
+        output_prefix=f"{job.output_prefix}/{_FIRST}",
+    )
+
+
+def _pool(group: str) -> str:
+    """The pipeline's name, which is what scheduling is fair between."""
+    return group.partition("/")[0]

@@ -1,0 +1,65 @@
+"""One line out of a Spark failure: what happened, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+
+from blizzard_py.kernels.failure import bounded
+from blizzard_py.kernels.sql_stage import RowRefused
+
+_NO_JVM = (
+    "the JVM did not start; Java 17 or newer must be on PATH or in JAVA_HOME"
+    " (what it printed is in the log, event `jvm`)"
+)
+_MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (No module named '[^']+'|.*)")
+_VERSIONS = re.compile(r"different version: (\d+\.\d+) than that in driver: (\d+\.\d+)")
+_STATE = re.compile(r"SQLSTATE: (\w{5})")
+
+
+def reason_of(error: Exception) -> str:
+    """The exception of the task, if there is one, in one line; with a remedy if we know it.
+
+    Spark wraps a worker's exception in a JVM stack trace that holds the Python
+    traceback as text. Its last line is the only one that tells something.
+    """
+    text = str(error)
+    if "JAVA_GATEWAY_EXITED" in text:
+        return _NO_JVM
+    if found := _VERSIONS.search(text):
+        return (
+            f"the executors run Python {found[1]} and this driver runs {found[2]}; both must be the"
+            " same: use one image for both, or set spark.pyspark.python in spark.conf"
+        )
+    _, traceback, tail = text.rpartition("Traceback (most recent call last):")
+    if traceback:
+        unindented = (line for line in tail.splitlines()[1:] if line and not line[0].isspace())
+        if line := next(unindented, ""):
+            if missing := _MISSING.match(line):
+                return bounded(
+                    f"the executors' Python cannot run this package ({missing[1]}); install its"
+                    " dependencies in their image, or set spark.pyspark.python in spark.conf"
+                )
+            kind, _, message = line.partition(": ")
+            if kind.startswith(("blizzard_py.", "blizzard_core.")) and message:
+                return bounded(message)
+            return bounded(line)
+    for marker in ("Most recent failure: ", "SparkException: "):
+        if marker in text:
+            text = text.partition(marker)[2]
+            break
+    return first_line(text) or type(error).__name__
+
+
+def first_line(text: str) -> str:
+    """The first line that is not blank, bounded."""
+    return bounded(next((line for line in text.splitlines() if line.strip()), ""))
+
+
+def is_of_the_data(error: Exception) -> bool:
+    """Whether a value made an expression fail, so that the same rows will fail it again."""
+    text = str(error)
+    if f"{RowRefused.__module__}.{RowRefused.__name__}: " in text:
+        return True
+    states = _STATE.findall(text)
+    # Class 22 is a data exception (a cast, a division, an overflow); P0001 is raise_error().
+    return any(state.startswith("22") or state == "P0001" for state in states)

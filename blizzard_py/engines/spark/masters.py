@@ -1,0 +1,165 @@
+"""What a master URL asks of Spark's configuration, and whether anyone answers there.
+
+Pure, but for `require_reachable`.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
+
+from blizzard_core.errors import ConfigError, EngineError
+
+# A crashed worker costs a retry; plain local[N] never retries.
+_LOCAL_ATTEMPTS = 3
+_LOCAL = re.compile(r"local(?:\[(?P<cores>\d+|\*)\])?")
+_CONNECT_SECS = 5.0
+_DEFAULT_PORTS = {"spark": 7077, "sc": 15002}
+
+# What may be set in any session, a foreign server's included.
+SESSION_DEFAULTS = {
+    # Plans have one stage or two; adapting them costs milliseconds and gains nothing.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # A transform is judged by its whole plan, not by the beginning of each line.
+    "spark.sql.debug.maxToStringFields": "100000",
+}
+_DEFAULTS = {
+    **SESSION_DEFAULTS,
+    # Each pipeline has a pool of its own, so a long batch of one does not hold up another.
+    "spark.scheduler.mode": "FAIR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Between the JVM and its workers; TCP makes an empty job four times as long.
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+_LOCAL_DEFAULTS = {
+    # Nobody outside this machine needs to reach the driver.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Where this package is for sure before the first task: executors are sent it with that.
+    "spark.python.daemon.module": "blizzard_py.engines.spark.worker_daemon",
+    # Its allocator of choice would start a thread, before the daemon forks.
+    "spark.executorEnv.JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+_IMAGE = "spark.kubernetes.container.image"
+_EXECUTOR_IMAGE = "spark.kubernetes.executor.container.image"
+
+
+def is_local(master: str) -> bool:
+    """Whether the driver's JVM runs the tasks."""
+    return master == "local" or master.startswith("local[")
+
+
+def is_connect(master: str) -> bool:
+    """Whether a Spark Connect server runs the driver, and this process has no JVM."""
+    return master.startswith("sc://")
+
+
+def is_kubernetes(master: str) -> bool:
+    """Whether executors are pods."""
+    return master.startswith("k8s://")
+
+
+def retrying(master: str) -> str:
+    """``local[N]`` as ``local[N,3]``; any other master unchanged."""
+    found = _LOCAL.fullmatch(master)
+    return f"local[{found['cores'] or 1},{_LOCAL_ATTEMPTS}]" if found else master
+
+
+def settings(
+    master: str, conf: Mapping[str, str], environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Spark's configuration: ours, then what the user set, which wins.
+
+    ``environment`` is what a pod knows of itself; see `kubernetes_settings`. Raises
+    `ConfigError` for a Kubernetes master without an image.
+    """
+    by_master: Mapping[str, str] = {}
+    if is_local(master):
+        by_master = _LOCAL_DEFAULTS
+    elif is_kubernetes(master):
+        if _IMAGE not in conf and _EXECUTOR_IMAGE not in conf:
+            raise ConfigError(
+                "spark.conf",
+                [f"{_IMAGE}: is required for a k8s:// master; the image that has this package"],
+            )
+        by_master = kubernetes_settings(environment or {})
+    return {**_DEFAULTS, **by_master, **conf}
+
+
+def kubernetes_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """How executor pods find the driver and go with it, if the driver is a pod as well.
+
+    The pod's manifest passes its own name, address and namespace down as ``POD_NAME``,
+    ``POD_IP`` and ``POD_NAMESPACE`` (docs/engine.md); what is not there is left to Spark.
+    The driver's name makes it the owner of its executors: Kubernetes removes them with it,
+    also after a ``kill -9``.
+    """
+    found: dict[str, str] = {}
+    if address := environment.get("POD_IP"):
+        found["spark.driver.host"] = address
+        found["spark.driver.bindAddress"] = "0.0.0.0"  # noqa: S104  # a pod has one address
+    if name := environment.get("POD_NAME"):
+        found["spark.kubernetes.driver.pod.name"] = name
+        found["spark.kubernetes.executor.podNamePrefix"] = name[:40].strip("-.")
+    if namespace := environment.get("POD_NAMESPACE"):
+        found["spark.kubernetes.namespace"] = namespace
+    return found
+
+
+def without_parameters(master: str) -> str:
+    """The URL as it may be shown: the parameters of ``sc://`` may hold a token."""
+    return master.partition(";")[0]
+
+
+def addresses(master: str) -> Iterator[tuple[str, int]]:
+    """The hosts and ports that a master URL names; nothing for a local one.
+
+    ``spark://a:1,b:2`` names two, any of which will do. Raises `ConfigError` for a URL
+    that no port can be read from.
+    """
+    scheme, separator, rest = master.partition("://")
+    if not separator:
+        return
+    if scheme == "k8s":
+        # k8s://host is https; k8s://http://host says otherwise.
+        url = urlsplit(rest if "://" in rest else f"https://{rest}")
+        default = 80 if url.scheme == "http" else 443
+        places = [url.netloc]
+    else:
+        default = _DEFAULT_PORTS.get(scheme, 0)
+        places = re.split("[/;]", rest, maxsplit=1)[0].split(",")
+    for place in places:
+        try:
+            parts = urlsplit(f"//{place}")
+            host, port = parts.hostname, parts.port or default
+        except ValueError:
+            host, port = None, 0
+        if not host or not port:
+            raise ConfigError(
+                "spark.master", [f"{without_parameters(master)}: names no host and port"]
+            )
+        yield host, port
+
+
+def require_reachable(master: str, timeout_secs: float = _CONNECT_SECS) -> None:
+    """Raise `EngineError` within seconds if nobody listens at the master's address.
+
+    Spark itself tries for a minute (a cluster) or ten (Connect) and says less.
+    """
+    problems = []
+    for host, port in addresses(master):
+        try:
+            socket.create_connection((host, port), timeout_secs).close()
+        except OSError as error:
+            problems.append(f"{host}:{port}: {error.strerror or error}")
+        else:
+            return
+    if problems:
+        raise EngineError(
+            f"spark.master {without_parameters(master)} cannot be reached ({'; '.join(problems)});"
+            " check the URL, that it runs, and that this machine may connect to it"
+        )

@@ -1,0 +1,286 @@
+"""The second job's frames: accepted records, without duplicates, transformed, checked."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import uuid
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.sources import MetadataColumn
+from blizzard_py.engines.spark.failures import first_line, is_of_the_data
+from blizzard_py.engines.spark.transform_guard import (
+    VIEW_PREFIX,
+    call_refusal,
+    plan_refusal,
+    spark_said,
+    wrapped,
+)
+from blizzard_py.engines.spark.worker import nothing, read_partition
+from blizzard_py.job import IngestSettings, JobFile
+from blizzard_py.kernels.decode.columns import RecordSchema
+from blizzard_py.kernels.sql_stage import PARTITION
+from blizzard_py.kernels.write.metadata import Metadata
+
+# What a record's place is; batches of one source have no two records with one.
+_ORDER: tuple[MetadataColumn, ...] = ("_source_file", "_source_line")
+_ALONE = "_blizzard_alone"
+_RANK = "_blizzard_rank"
+
+_PLAIN = (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    TimestampType,
+)
+
+# What has one text in a path, and an order.
+_IN_A_PATH = (BooleanType, DateType, IntegerType, LongType, StringType, TimestampType)
+
+
+def needs_second(settings: IngestSettings) -> bool:
+    """Whether the records of a batch go through Spark SQL."""
+    return bool(settings.transform or settings.deduplicate_by)
+
+
+def by_path(settings: IngestSettings) -> bool:
+    """Whether a record's file decides about its directory."""
+    return bool(settings.partition_template) and not settings.partition_rules
+
+
+def staged_metadata(settings: IngestSettings) -> tuple[MetadataColumn, ...]:
+    """The metadata columns of the first job: those wanted, and what tells which record is first."""
+    wanted = settings.metadata_columns
+    if not settings.deduplicate_by:
+        return wanted
+    return (*wanted, *(name for name in _ORDER if name not in wanted))
+
+
+def record_schema(settings: IngestSettings) -> pa.Schema:
+    """What `read_records` yields: the declared columns, and those that only pass through."""
+    declared = RecordSchema(settings.fields, settings.unexpected_fields).table
+    schema = Metadata(staged_metadata(settings), "", 0).schema(declared)
+    if by_path(settings):
+        schema = schema.append(pa.field(PARTITION, pa.string(), nullable=False))
+    return schema
+
+
+def records(
+    spark: SparkSession, settings: IngestSettings, packed: Sequence[tuple[JobFile, ...]]
+) -> DataFrame:
+    """The accepted records, read by a task for each of ``packed``; no record without any."""
+    schema = record_schema(settings)
+    read = functools.partial(read_partition, settings.sink, packed, schema) if packed else nothing
+    count = max(1, len(packed))
+    return spark.range(0, len(packed), 1, count).mapInArrow(
+        read, from_arrow_schema(schema, prefer_timestamp_ntz=False)
+    )
+
+
+def without_duplicates(frame: DataFrame, settings: IngestSettings, tasks: int) -> DataFrame:
+    """One record for each key, the first by file and line, and all that have a null in it.
+
+    Null is no value, so nobody knows that two of them are the same.
+    """
+    if not settings.deduplicate_by:
+        return frame
+    keys = [_quoted(name) for name in settings.deduplicate_by]
+    unknown = " OR ".join(f"{key} IS NULL" for key in keys)
+    # Its place makes a record without a key one of a kind, and spreads such records.
+    place = ", ".join(_ORDER)
+    alone = f"CASE WHEN {unknown} THEN struct({place}) END AS {_ALONE}"
+    group = [*keys, _ALONE]
+    rank = f"row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {place}) AS {_RANK}"
+    helpers = set(_ORDER) - set(settings.metadata_columns)
+    columns = [_quoted(name) for name in frame.columns if name not in helpers]
+    return (
+        frame.selectExpr("*", alone)
+        .repartition(tasks, *group)
+        .selectExpr("*", rank)
+        .where(f"{_RANK} = 1")
+        .selectExpr(*columns)
+    )
+
+
+@contextlib.contextmanager
+def transformed(
+    spark: SparkSession, frame: DataFrame, settings: IngestSettings
+) -> Iterator[DataFrame]:
+    """The frame that the pipeline's statement makes of the records; as it is without one.
+
+    Raises `PySparkException` for what Spark refuses. The frame is good inside the
+    block only.
+    """
+    if not settings.transform:
+        yield frame
+        return
+    with _view(frame) as view:
+        yield spark.sql(wrapped(settings.transform, view))
+
+
+def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema:
+    """The schema of the Parquet files. Raises `ConfigError` for a statement that cannot be used.
+
+    Looks at no record: the statement is analysed over an empty frame of the declared
+    columns. ``name`` is the pipeline's.
+    """
+    names = {field.name for field in settings.fields}
+    missing = [column for column in settings.deduplicate_by if column not in names]
+    if missing:
+        raise ConfigError(
+            f"pipelines.{name}.deduplicate_by",
+            [
+                f"{column!r} is not a field of the schema; duplicates are removed before the"
+                " transform"
+                for column in missing
+            ],
+        )
+    empty = without_duplicates(records(spark, settings, ()), settings, 1)
+    if not settings.transform:
+        return _output_schema(empty.schema)
+    refusal = call_refusal(settings.transform)
+    if refusal is None:
+        try:
+            with _view(empty) as view:
+                statement = wrapped(settings.transform, view)
+                schema = spark.sql(statement).schema
+                lines = spark.sql(f"EXPLAIN EXTENDED {statement}").collect()
+        except PySparkException as error:
+            # A value among its constants may fail as soon as it is looked at.
+            if not isinstance(error, AnalysisException) and not is_of_the_data(error):
+                raise
+            refusal = spark_said(str(error))
+        else:
+            explained = "\n".join(line[0] for line in lines)
+            refusal = plan_refusal(explained) or _schema_refusal(schema, settings)
+    if refusal is not None:
+        raise ConfigError(f"pipelines.{name}.transform", [refusal])
+    return _output_schema(schema)
+
+
+def _output_schema(schema: StructType) -> pa.Schema:
+    """The Parquet files' schema: times are microseconds in UTC."""
+    kept = StructType([field for field in schema.fields if field.name != PARTITION])
+    return to_arrow_schema(kept, timezone="UTC")
+
+
+def _schema_refusal(schema: StructType, settings: IngestSettings) -> str | None:
+    names = [field.name for field in schema.fields]
+    lowered = [name.lower() for name in names]
+    twice = [name for name in names if lowered.count(name.lower()) > 1]
+    if twice:
+        return f"gives column {twice[0]!r} twice (Delta ignores case); rename one with AS"
+    if by_path(settings) and PARTITION not in names:
+        return (
+            f"must select {PARTITION}, the directory that sink.partition_by gives a record's file"
+            f" (SELECT {PARTITION}, …); it is not written to the files"
+        )
+    if set(names) <= {PARTITION}:
+        return "gives no column for the table"
+    for field in schema.fields:
+        if (unfit := _unfit(field.dataType)) is not None:
+            return f"column {field.name!r} has type {unfit}, {_REMEDIES.get(unfit, _NO_REMEDY)}"
+    return _partition_refusal(schema, settings)
+
+
+def _partition_refusal(schema: StructType, settings: IngestSettings) -> str | None:
+    types = {field.name: field.dataType for field in schema.fields}
+    for rule in settings.partition_rules:
+        kind = types.get(rule.column)
+        if kind is None:
+            return f"must give the column {rule.column!r}, which sink.partition_by names"
+        if rule.template and not isinstance(kind, TimestampType):
+            return f"must give {rule.column!r} as a timestamp, which sink.partition_by takes it for"
+        if not rule.template and not isinstance(kind, _IN_A_PATH):
+            return (
+                f"gives {rule.column!r} as {first_line(kind.simpleString())}, which"
+                " sink.partition_by cannot make a directory of; CAST it to STRING"
+            )
+    for sorted_by in settings.sort_by:
+        kind = types.get(sorted_by.column)
+        if not isinstance(kind, (*_IN_A_PATH, FloatType, DoubleType)):
+            return f"must give the column {sorted_by.column!r} with an order: sink.sort_by names it"
+    moved = {rule.column for rule in settings.partition_rules if rule.moves}
+    lowered = {name.lower(): name for name in types if name not in moved}
+    for key in _partition_keys(settings):
+        if key.lower() in lowered:
+            return f"gives column {lowered[key.lower()]!r}, which is a key of sink.partition_by"
+    return None
+
+
+def _partition_keys(settings: IngestSettings) -> Iterator[str]:
+    templates = [rule.template for rule in settings.partition_rules]
+    for template in filter(None, (*templates, settings.partition_template)):
+        for part in template.split("/"):
+            yield part.partition("=")[0]
+    yield from (rule.key for rule in settings.partition_rules if rule.key)
+
+
+_NO_REMEDY = "which a Delta table cannot hold; CAST it to another"
+_REMEDIES = {
+    "timestamp_ntz": "which has no time zone; CAST(… AS TIMESTAMP) takes it as UTC",
+    "void": "since it is null in every row; say which with CAST(NULL AS …)",
+}
+
+
+def _unfit(kind: DataType) -> str | None:
+    """The first type inside that a Delta table cannot hold, by its SQL name."""
+    if isinstance(kind, TimestampNTZType):
+        return "timestamp_ntz"
+    if isinstance(kind, ArrayType):
+        return _unfit(kind.elementType)
+    if isinstance(kind, MapType):
+        return _unfit(kind.keyType) or _unfit(kind.valueType)
+    if isinstance(kind, StructType):
+        return next(filter(None, (_unfit(field.dataType) for field in kind.fields)), None)
+    return None if isinstance(kind, _PLAIN) else first_line(kind.simpleString())
+
+
+@contextlib.contextmanager
+def _view(frame: DataFrame) -> Iterator[str]:
+    """The frame under a name of its own: jobs of several pipelines share the session."""
+    name = f"{VIEW_PREFIX}{uuid.uuid4().hex}"
+    frame.createOrReplaceTempView(name)
+    try:
+        yield name
+    finally:
+        with contextlib.suppress(Exception):  # the session may be gone; what ended it matters more
+            frame.sparkSession.catalog.dropTempView(name)
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"

@@ -1,0 +1,128 @@
+"""What runs in Spark's Python workers: thin shells around the kernels."""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.job import JobFile, Place
+from blizzard_py.kernels.merge import MergeTask, run_merge
+from blizzard_py.kernels.process import prepare_process
+from blizzard_py.kernels.report import TaskReport
+from blizzard_py.kernels.sql_stage import SqlStage, read_records, write_rows
+from blizzard_py.kernels.task import Task, run_task
+
+# What every job's frame of reports looks like, as Spark writes a schema.
+REPORTS = "result string"
+
+
+def run_partition(
+    tasks: Sequence[Task], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """``mapInArrow``'s function, after ``tasks`` is bound: a row of ids in, reports out.
+
+    The attempt's number goes along: a later one means that the worker of the
+    one before may have died of its input.
+    """
+    context = _context()
+    for index in _ids(batches):
+        task = tasks[index]
+        yield _reported(
+            run_task(
+                task,
+                _storage(task.settings.source),
+                _storage(task.settings.sink),
+                context.taskAttemptId(),
+                attempt=context.attemptNumber(),
+            )
+        )
+
+
+def read_partition(
+    sink: Place,
+    packed: Sequence[tuple[JobFile, ...]],
+    schema: pa.Schema,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """As `run_partition`, for the second job's input: ids in, accepted records out."""
+    _context()
+    for index in _ids(batches):
+        yield from read_records(_storage(sink), packed[index], schema)
+
+
+def write_partition(
+    second: SqlStage, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """As `run_partition`, for the second job's output: rows in, a report out."""
+    context = _context()
+    yield _reported(
+        write_rows(
+            second,
+            context.partitionId(),
+            context.taskAttemptId(),
+            batches,
+            _storage(second.settings.sink),
+        )
+    )
+
+
+def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """No rows: what stands in for the records where a transform is only looked at."""
+    for _ in batches:
+        pass
+    yield from ()
+
+
+def _context() -> TaskContext:
+    prepare_worker()
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("this runs in a Spark task only")
+    return context
+
+
+def _ids(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column("id").to_pylist()
+
+
+def _reported(report: TaskReport) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"result": [report.to_json()]})
+
+
+def run_merge_partition(
+    tasks: Sequence[MergeTask], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """As `run_partition`, for the job that merges small outputs."""
+    context = _context()
+    for index in _ids(batches):
+        task = tasks[index]
+        yield _reported(run_merge(task, _storage(task.settings.sink), context.taskAttemptId()))
+
+
+@functools.cache
+def prepare_worker() -> None:
+    """Once per worker process: pyarrow set up, and garbage collections made cheap.
+
+    Spark collects garbage after every task. With pyarrow loaded that takes 40 ms
+    unless what is loaded now is set aside.
+    """
+    prepare_process()
+    gc.collect()
+    gc.freeze()
+
+
+def _storage(place: Place) -> Storage:
+    return _opened(place.uri, frozenset(place.options.items()))
+
+
+@functools.lru_cache(maxsize=32)
+def _opened(uri: str, options: frozenset[tuple[str, str]]) -> Storage:
+    """Connections outlive tasks: making an S3 client costs more than a small task."""
+    return open_storage(uri, dict(options))

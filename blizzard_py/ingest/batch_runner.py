@@ -1,0 +1,278 @@
+"""One batch, from a checkpoint entry to the table: steps 2 to 5 of the protocol.
+
+See `blizzard_py.ingest.source_pipeline` for the steps and why their order makes it exactly-once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from blizzard_core.delta_json import delta_versions
+from blizzard_core.errors import BlizzardError, StateError
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Entry, join
+from blizzard_py.dead_letters.writer import DeadLetterWriter
+from blizzard_py.ingest.publish import OutputNames, clear_older, publish, staging_of, unpublished
+from blizzard_py.ingest.tolerance import Tolerance
+from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.protocol import Source, Upkeep, Work
+from blizzard_py.state.journal import Journal
+from blizzard_py.state.source_state import Batch, PlannedOutput, SourceState
+from blizzard_py.state.transitions import (
+    ended,
+    judge_outcomes,
+    name_outputs,
+    prepare_batch,
+    rename_outputs,
+    restart_batch,
+)
+
+# How many bad files a log line names.
+_EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Ingesting:
+    """A batch whose job runs in another thread since ``started``."""
+
+    batch: Batch
+    started: float
+    result: Future[IngestResult]
+
+
+class BatchRunner:
+    """Runs the batches of one source. Every action of it follows the save that allows it."""
+
+    def __init__(self, parts: Parts, source: Source[Any], upkeep: Upkeep) -> None:
+        self._parts = parts
+        self._activity = upkeep.activity
+        self._source = source
+        self._save = upkeep.save
+        self._now = upkeep.clock
+        self._epoch = upkeep.epoch
+        self._sink = parts.stores.sink
+        self._journal = Journal(self._sink, parts.id, parts.concurrency)
+        self._letters = DeadLetterWriter(
+            parts.stores.dlq, parts.letters_id, parts.stores.source.uri
+        )
+        self._settings = parts.ingest if parts.infer is None else None
+        self._names = OutputNames()
+        self._tolerance = Tolerance(parts.name, parts.errors, source.is_gone)
+        self._job: str | None = None
+        self._thread = ThreadPoolExecutor(1, f"ingest {parts.name}")
+        self.bytes_per_sec: float | None = None
+        self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+
+    def cancel(self) -> None:
+        """End the running job; its batch runs again on the next start."""
+        job = self._job
+        if job is not None:
+            self._parts.engine.cancel(job)
+
+    def settle(self, files: Sequence[Entry]) -> IngestSettings:
+        """What jobs are run with; fields that are not declared are found out, once.
+
+        Called with all files there are before the first batch, since they tell more
+        than the batch's own. Raises as `Parts.infer` does.
+        """
+        if self._settings is None:
+            fields = () if self._parts.infer is None else self._parts.infer(files)
+            self._settings = replace(self._parts.ingest, fields=fields)
+        return self._settings
+
+    def recover(self, state: SourceState, batch: Batch) -> SourceState:
+        """Bring a batch that a crash left in the checkpoint to its end.
+
+        What else waits at the source is not known here. Raises
+        `StateError` if outputs are neither staged, nor in place, nor in the table's log.
+        """
+        self._parts.meter.found(len(batch.files), sum(f.size for f in batch.files))
+        self._log.info("recovering", batch=batch.batch, phase=batch.phase)
+        if batch.phase == "running":
+            state, again = restart_batch(state, batch)
+            self._save(state)
+            state, ready, started = self.prepare(state, self.start(state, again))
+            self._save(state)
+            self._letters.drop_earlier(ready)
+            return self.finish(state, ready, started, None)
+        # Who committed it may have died before that.
+        self._letters.drop_earlier(batch)
+        found = unpublished(self._sink, batch.outputs, self._parts.concurrency)
+        self._check_published(batch, found.nowhere)
+        names = self._names.fresh(len(found.staged), self._now())
+        missing = dict(zip((o.staged for o in found.staged), names, strict=True))
+        state, ready = rename_outputs(state, batch, missing)
+        if missing:
+            self._save(state)
+        self._tell(state, ready)
+        left = [output for output in ready.outputs if output.staged in missing]
+        publish(self._sink, left, self._parts.concurrency)
+        state = self._advance(state, ready, None)
+        self._letters.tidy(ready)
+        return state
+
+    def _check_published(self, batch: Batch, nowhere: Sequence[PlannedOutput]) -> None:
+        """Raise `StateError` for outputs that are nowhere, unless the table knows them."""
+        if not nowhere:
+            return
+        wanted = {path for output in nowhere for path in output.finals}
+        versions, _ = delta_versions(self._sink, wanted, batch.started_ts, self._parts.concurrency)
+        lost = [output.final for output in nowhere if versions.keys().isdisjoint(output.finals)]
+        if lost:
+            raise StateError(
+                f"{self._sink.uri}/{lost[0]}: an output of batch {batch.batch} is neither staged,"
+                " nor in the table, nor in its log; restore it, or have the batch's files ingested"
+                " again: `blizzard checkpoint rebuild`"
+            )
+
+    def clear_older(self) -> None:
+        """Remove what earlier epochs staged; nothing of it may be waiting any more."""
+        clear_older(self._sink, self._parts.id, self._epoch())
+
+    def start(self, state: SourceState, batch: Batch) -> Ingesting:
+        """Step 2 begins, in a thread of its own. ``state`` is saved, with the batch ``running``."""
+        self._log.info(
+            "batch_started",
+            batch=batch.batch,
+            attempt=batch.attempt,
+            files=len(batch.files),
+            bytes=sum(f.size for f in batch.files),
+        )
+        self._activity.batch_began(batch)
+        parts = self._parts
+        prefix = f"{parts.pipeline}/{parts.source_name}/{batch.batch}/{batch.attempt}"
+        # One job at a time: while it runs, the caller publishes the batch before.
+        self._job = prefix
+        return Ingesting(
+            batch, parts.clock(), self._thread.submit(self._ingest_batch, state, batch, prefix)
+        )
+
+    def prepare(self, state: SourceState, ingesting: Ingesting) -> tuple[SourceState, Batch, float]:
+        """Wait for step 2, then step 3 up to its save, which is the caller's.
+
+        Returns the state to save, the batch as it is in it, and when it was started.
+        Raises what the job raised, and `PipelineStopped`.
+        """
+        batch = ingesting.batch
+        log = self._log.bind(batch=batch.batch, attempt=batch.attempt)
+        try:
+            result = ingesting.result.result()
+        finally:
+            self._job = None
+        secs = self._parts.clock() - ingesting.started
+        if secs > 0:
+            self.bytes_per_sec = sum(f.size for f in batch.files) / secs
+        finished = judge_outcomes(result, state.retries, self._parts.errors.max_retries)
+        self._tolerance.check(finished)
+        bad = [file for file in finished if file.bad_rows]
+        if bad:
+            log.warning(
+                "records_quarantined",
+                records=sum(file.bad_rows for file in bad),
+                files=len(bad),
+                dead_letters=self._letters.records_uri(batch.batch),
+                examples=[f"{file.path}: {file.error}" for file in bad[:_EXAMPLES]],
+            )
+        for file in finished:
+            if file.outcome not in {"ingested", "reported"}:
+                log.warning(
+                    "file_failed",
+                    outcome=file.outcome,
+                    path=file.path,
+                    stage=file.stage,
+                    error=file.error,
+                )
+        names = self._names.fresh(len(result.outputs), self._now())
+        outputs = name_outputs(result.outputs, names)
+        log.info("batch_ingested", outputs=len(outputs), tasks=result.tasks)
+        ready = prepare_batch(state, batch, outputs, finished, result.letters, self._now())
+        return (*ready, ingesting.started)
+
+    def finish(
+        self, state: SourceState, ready: Batch, started: float, work: Work | None
+    ) -> SourceState:
+        """Steps 4 and 5 for a batch that is in the checkpoint as ``publishing``.
+
+        ``work`` is what waits beside it, None where nobody knows.
+        """
+        self._activity.batch_enters(ready, "publish")
+        self._tell(state, ready)
+        publish(self._sink, ready.outputs, self._parts.concurrency)
+        state = self._advance(state, ready, work)
+        self._sink.delete_tree(staging_of(self._parts.id, self._epoch(), ready.batch))
+        self._tolerance.passed()
+        rows = sum(o.rows for o in ready.outputs)
+        self._parts.meter.done(len(ready.files), sum(f.size for f in ready.files), rows)
+        self._log.info(
+            "batch_done",
+            batch=ready.batch,
+            attempt=ready.attempt,
+            files=sum(f.outcome == "ingested" for f in ready.finished),
+            rows=rows,
+            bad_rows=sum(f.bad_rows for f in ready.finished),
+            outputs=len(ready.outputs),
+            secs=round(self._parts.clock() - started, 3),
+            watermark=state.progress.value,
+        )
+        return state
+
+    def abandon(self, ingesting: Ingesting) -> None:
+        """End a job whose batch will not be finished now, so that nothing of it goes on writing."""
+        self.cancel()
+        with contextlib.suppress(BaseException):  # what the caller is raising matters more
+            ingesting.result.result()
+        self._job = None
+
+    def _tell(self, state: SourceState, batch: Batch) -> None:
+        """Journal and dead letters of a committed batch; the same whoever writes them."""
+        self._journal.write(batch)
+        letters = self._letters.keep(batch, state.retries)
+        records = self._letters.keep_records(batch, self._sink)
+        if letters or records:
+            self._log.info("dead_letters", batch=batch.batch, files=letters, records=records)
+
+    def _advance(self, state: SourceState, batch: Batch, work: Work | None) -> SourceState:
+        self._activity.batch_enters(batch, "advance")
+        now = self._now()
+        saved = self._save(ended(self._source.advance(state, batch, work, now), batch, now))
+        self._activity.batch_done(batch)
+        self._source.saved()
+        return saved
+
+    def _ingest_batch(self, state: SourceState, batch: Batch, prefix: str) -> IngestResult:
+        result = self._ingest(state, batch, prefix)
+        self._activity.batch_enters(batch, "prepare")
+        return result
+
+    def _ingest(self, state: SourceState, batch: Batch, prefix: str) -> IngestResult:
+        files, lost = self._source.placed(state, batch)
+        if not files:
+            return IngestResult((), tuple(lost), 0)
+        job = IngestJob(
+            self.settle(batch.files),
+            join(staging_of(self._parts.id, self._epoch(), batch.batch), str(batch.attempt)),
+            prefix,
+            tuple(files),
+            batch.started_ts,
+        )
+        result = self._parts.engine.ingest(job)
+        _check_complete(files, result)
+        if result.rows_dropped:
+            self._log.info("rows_dropped", batch=batch.batch, rows=result.rows_dropped)
+        return replace(result, files=(*result.files, *lost))
+
+
+def _check_complete(files: list[JobFile], result: IngestResult) -> None:
+    """Every file must be reported exactly once; anything else is a bug that must not pass."""
+    asked = sorted(file.path for file in files)
+    told = sorted(file.path for file in result.files)
+    if asked != told:
+        raise BlizzardError(
+            f"the ingest job was given {len(asked)} files and reported {len(told)};"
+            " the batch was not committed"
+        )

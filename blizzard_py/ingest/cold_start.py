@@ -1,0 +1,108 @@
+"""Cold starts that are none: a checkpoint that is missing where there was work before.
+
+To begin anew there would ingest everything again. So a start without a checkpoint
+looks for what earlier work leaves, and refuses if it finds any: the journal, segments
+of names done, another name's checkpoint over the same files, and commits in the table's
+log that carry this source's output ids. A few requests, once in a source's life. For a
+replay it is the commit point that is lost: its journal counts files whose rows nobody
+would publish.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from blizzard_core.checkpoint import document as checkpoint
+from blizzard_core.delta_json import commits, listed, read_each
+from blizzard_core.errors import ColdStartRefused
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.journal import Journal
+from blizzard_py.state.siblings import checkpoints, is_backfill
+from blizzard_py.state.source_state import (
+    MOVED_DOCUMENT,
+    MOVED_TO,
+    checkpoint_path,
+    state_from_json,
+)
+from blizzard_py.state.state_paths import StatePaths
+
+# So many of the table's newest commits are looked at.
+COMMITS = 100
+
+_LIVE = (
+    "Bring the checkpoint back, make it again with `blizzard checkpoint rebuild`, take over the"
+    " state of an earlier name with `blizzard rename` or `id:`, or insist with --fresh"
+)
+_BESIDE = (
+    "Bring the checkpoint back, or take the files that are still missing with `blizzard ingest`,"
+    " which knows what was done"
+)
+_REPLAY = (
+    "Bring its last version back (from an older one what was done since would come again);"
+    " docs/mending.md says what to do if there is none"
+)
+
+
+def check_cold_start(parts: Parts) -> None:
+    """Raise `ColdStartRefused` if there is no checkpoint, but traces of one.
+
+    Raises `StorageError`, `StateError` for what cannot be read.
+    """
+    sink = parts.stores.sink
+    if sink.stat(checkpoint_path(parts.id)) is not None:
+        return
+    trace = next(_traces(parts, sink), None)
+    # Another daemon may have begun since, and left its checkpoint before any trace.
+    if trace is not None and sink.stat(checkpoint_path(parts.id)) is None:
+        raise ColdStartRefused(
+            f"{parts.name}: {sink.uri}/{checkpoint_path(parts.id)} is missing, but {trace}; a start"
+            f" from nothing would {_harm_and_remedy(parts)}"
+        )
+
+
+def _harm_and_remedy(parts: Parts) -> str:
+    if parts.is_replay:
+        return f"lose what was committed and is not published yet. {_REPLAY}"
+    return f"ingest everything again. {_BESIDE if parts.suffix else _LIVE}"
+
+
+def _traces(parts: Parts, sink: Storage) -> Iterator[str]:
+    """What earlier work has left, the surest first."""
+    for batch in Journal(sink, parts.id).batches():
+        yield f"the journal has batch {batch} of it"
+    paths = StatePaths(parts.id)
+    for folder in (paths.ledger, paths.processed):
+        for entry in listed(sink, f"{folder}/", f"{folder}0"):
+            yield f"{entry.path} holds names that were done"
+    if parts.suffix:
+        return
+    yield from _other_names(parts, sink)
+    yield from _committed(parts, sink)
+
+
+def _other_names(parts: Parts, sink: Storage) -> Iterator[str]:
+    for source_id in checkpoints(sink):
+        if source_id == parts.id or "~" in source_id or is_backfill(source_id):
+            continue
+        path = checkpoint_path(source_id)
+        document = checkpoint.load(sink, path, lambda found, _where: found)
+        if document is None:
+            continue
+        if MOVED_TO in document:
+            # Its state is elsewhere by now, or on its way to there.
+            if document[MOVED_TO] == parts.id and MOVED_DOCUMENT in document:
+                yield f"{path} is being renamed to it, which `blizzard rename` has to finish"
+            continue
+        state = state_from_json(document, f"{sink.uri}/{path}")
+        if state.source and state.source.uri == parts.stores.source.uri:
+            yield f"{path} is of the same files"
+
+
+def _committed(parts: Parts, sink: Storage) -> Iterator[str]:
+    ours = re.compile(rf'"{re.escape(parts.name)}/[0-9a-f-]{{36}}/\d+/'.encode())
+    newest = iter(commits(sink)[-COMMITS:])
+    for where, raw in read_each(sink, newest, parts.concurrency):
+        if ours.search(raw):
+            yield f"{where} commits files of it"

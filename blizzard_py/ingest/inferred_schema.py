@@ -1,0 +1,204 @@
+"""The inferred schema of a pipeline: found once, kept, and the same for all its sources.
+
+``_blizzard/{pipeline}_schema.json`` beside the checkpoints::
+
+    {"schema_version": 1, "inferred_ts": 1706450500,
+     "sample": {"files": ["date=…/a.ndjson.gz", …], "records": 1234, "skipped_lines": 0},
+     "left_out": {"Id": "differs only in case from 'id'"},
+     "fields": [{"name": "time", "type": "string"}, …]}         # as under schema.fields
+
+It is created only where there is none, in one conditional request, so whoever
+comes second takes what the first one found. It is never changed and never made
+again by itself: a table's columns do not follow the weather. Deleting it makes
+the next start with new files infer anew. What the configuration declares is not
+in it and wins over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from blizzard_core.checkpoint import document as checkpoint
+from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.document import SCHEMA_VERSION, check_version
+from blizzard_core.errors import Conflict, SchemaUnknown, StateError
+from blizzard_core.log import get_logger
+from blizzard_core.settings.document import PipelineSettings
+from blizzard_core.settings.schema import RESCUED, FieldSettings
+from blizzard_core.settings.sources import SourceCompression
+from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_py.job import FieldSpec
+from blizzard_py.schema.inference import Inference, Inferred, Rules
+from blizzard_py.schema.types import field_document, field_spec
+from blizzard_py.sources.files.sampling import chosen, first_lines
+from blizzard_py.state.state_paths import STATE_FOLDER
+
+_REMEDY = "restore the file, or delete it to infer the schema anew"
+
+
+@dataclass(frozen=True, slots=True)
+class _SchemaDocument:
+    """The document above; a field's settings are checked as those of a configuration."""
+
+    fields: list[Any]
+    left_out: dict[str, str]
+    sample: dict[str, Any]
+    inferred_ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSchema:
+    """What the file holds; ``sample`` as documented above."""
+
+    fields: tuple[FieldSpec, ...]
+    left_out: dict[str, str] = field(default_factory=dict)
+    sample: dict[str, Any] = field(default_factory=dict)
+    inferred_ts: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The document."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "inferred_ts": self.inferred_ts,
+            "sample": self.sample,
+            "left_out": self.left_out,
+            "fields": [field_document(spec) for spec in self.fields],
+        }
+
+    @classmethod
+    def from_json(cls, document: Any, where: str) -> KeptSchema:
+        """The inverse. Raises `StateError` naming ``where``."""
+        check_version(document, where, (SCHEMA_VERSION,))
+        found = decoded(_SchemaDocument, document, where, _REMEDY, open_=True)
+        try:
+            settings = [FieldSettings.model_validate(item) for item in found.fields]
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            raise StateError(f"{where}: fields.{place}: {first['msg']}; {_REMEDY}") from None
+        return cls(
+            tuple(map(field_spec, settings)), found.left_out, found.sample, found.inferred_ts
+        )
+
+
+def schema_path(pipeline: str) -> str:
+    """Where the file is, below the table."""
+    return f"{STATE_FOLDER}/{pipeline}_schema.json"
+
+
+def described(
+    origin: Literal["declared", "inferred", "sample", "unknown"],
+    fields: Sequence[FieldSpec],
+    kept: KeptSchema | None = None,
+) -> dict[str, Any]:
+    """A pipeline's columns as ``blizzard schema`` shows them.
+
+    ``origin``: declared in the configuration; inferred and kept; what would be
+    inferred now from a sample; unknown, since there is no file yet.
+    """
+    return {
+        "origin": origin,
+        "fields": [field_document(spec) for spec in fields],
+        "left_out": kept.left_out if kept else {},
+        "sample": kept.sample if kept else None,
+        "inferred_ts": kept.inferred_ts if kept and origin == "inferred" else None,
+    }
+
+
+class InferredSchema:
+    """A source's view of its pipeline's schema, as far as it is to be inferred."""
+
+    def __init__(
+        self,
+        pipeline: str,
+        settings: PipelineSettings,
+        source: Storage,
+        compression: SourceCompression,
+        sink: Storage,
+        clock: Callable[[], float],
+    ) -> None:
+        self._settings = settings.schema_
+        self._declared = tuple(map(field_spec, self._settings.fields))
+        by = settings.sink.partition_by
+        taken = [*(spec.name for spec in self._declared), *(by.keys if by else ())]
+        taken += settings.sink.metadata_columns
+        if self._settings.unexpected_fields == "capture":
+            taken.append(RESCUED)
+        self._rules = Rules(
+            self._settings.coerce_conflicts_to_utf8,
+            self._settings.infer_timestamps,
+            frozenset(name.lower() for name in taken),
+        )
+        self._source = source
+        self._compression = compression
+        self._sink = sink
+        self._clock = clock
+        self.path = schema_path(pipeline)
+        self._log = get_logger(pipeline=pipeline)
+
+    def fields(self, files: Sequence[Entry]) -> tuple[FieldSpec, ...]:
+        """All columns; if they are not known yet they are inferred from ``files`` and kept.
+
+        Raises `SchemaConflict`, `SchemaUnknown`, `StateError`, `StorageError`.
+        """
+        kept = self.kept()
+        if kept is None:
+            kept = self._keep(self.inferred(files))
+        return self.combined(kept)
+
+    def combined(self, kept: KeptSchema) -> tuple[FieldSpec, ...]:
+        """Declared columns, then those of the file that have no other's name."""
+        rest = [f for f in kept.fields if f.name.lower() not in self._rules.taken]
+        return (*self._declared, *rest)
+
+    def kept(self) -> KeptSchema | None:
+        """What the file says, None if there is none. Writes nothing."""
+        return checkpoint.load(self._sink, self.path, KeptSchema.from_json)
+
+    def inferred(self, files: Sequence[Entry]) -> KeptSchema:
+        """What a sample of ``files`` says now. Writes nothing."""
+        sample = chosen(files, self._settings.sample_files)
+        inference = Inference(self._rules)
+        limit = self._settings.sample_bytes_per_file
+        for file in sample:
+            lines = first_lines(self._source, file, self._compression, limit)
+            for number, line in enumerate(lines, 1):
+                inference.add(line, f"{file.path}, line {number}")
+        found = inference.result()
+        self._check(found, len(sample))
+        counts = {"records": found.records, "skipped_lines": found.skipped_lines}
+        paths = [file.path for file in sample]
+        sampled = {"files": paths, **counts}
+        return KeptSchema(found.fields, found.left_out, sampled, int(self._clock()))
+
+    def _check(self, found: Inferred, files: int) -> None:
+        if not found.fields and not self._declared:
+            raise SchemaUnknown(
+                f"{self._source.uri}: no field was found in {files} files to infer a schema from;"
+                " mend them, raise schema.sample_bytes_per_file if lines are longer, or"
+                " declare schema.fields"
+            )
+
+    def _keep(self, found: KeptSchema) -> KeptSchema:
+        try:
+            self._sink.put_if(self.path, checkpoint.encode(found.to_json()), None)
+        except Conflict:
+            # Another source was first, or our own write's answer was lost.
+            kept = self.kept()
+            if kept is None:
+                raise
+            return kept
+        sample = found.sample
+        self._log.info(
+            "schema_inferred",
+            fields=len(found.fields),
+            files=len(sample["files"]),
+            records=sample["records"],
+        )
+        for name, reason in found.left_out.items():
+            self._log.warning("field_left_out", field=name, reason=reason)
+        return found

@@ -1,0 +1,135 @@
+"""From staging to the table: rename, and finish what a crash left half done.
+
+Rename is atomic on local disks and copy + delete on object stores, so after a
+crash each output is in one of four places:
+
+=============  =============  ===================================================
+staged there   final there    what it means, what to do
+=============  =============  ===================================================
+no             yes            it was published
+yes            yes            copied, not yet deleted: finish the delete
+yes            no             never appeared: publish it under a fresh name
+no             no             published, committed and let go by the table since;
+                              or lost: only the table's log can tell
+=============  =============  ===================================================
+
+Staging is ``_blizzard/staging/{source id}/{epoch}/{batch}/{attempt}``. Only what older
+epochs wrote is removed, and only once nothing of it waits to be published: those who
+wrote it cannot commit any more, and a daemon that was replaced knows older epochs only.
+
+One that was replaced after it had committed may go on to publish under the name that it
+knows, while its successor does under another. Both carry one output id, of which the
+committer takes one file; and whoever comes later finds the output under either name.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from blizzard_core.errors import NotFound
+from blizzard_core.storage.protocol import Storage, join
+from blizzard_py.state.source_state import PlannedOutput
+from blizzard_py.state.state_paths import StatePaths
+
+T = TypeVar("T")
+
+_EPOCH = re.compile(r"\d{8}")
+# Version 7 and the variant of RFC 9562, and the bits behind the version: a counter.
+_SHAPE = 7 << 76 | 2 << 62
+_COUNTER_BITS = 12
+
+
+def staging_of(source_id: str, epoch: int, batch: str) -> str:
+    """Where a batch is staged in an epoch of its source's checkpoint."""
+    return join(StatePaths(source_id).staging, f"{epoch:08d}", batch)
+
+
+def clear_older(storage: Storage, source_id: str, epoch: int) -> None:
+    """Remove what was staged in epochs before this one."""
+    root = StatePaths(source_id).staging
+    older: dict[str, None] = {}
+    try:
+        for page in storage.list_range(f"{root}/", f"{root}0"):  # "0" follows "/"
+            for entry in page.entries:
+                older[entry.path[len(root) + 1 :].partition("/")[0]] = None
+    except NotFound:  # a local table that nothing was written to yet
+        return
+    for folder in older:
+        # Releases that knew no epochs staged below the batch's own name.
+        if not _EPOCH.fullmatch(folder) or int(folder) < epoch:
+            storage.delete_tree(join(root, folder))
+
+
+class OutputNames:
+    """Names of outputs: UUIDv7 (RFC 9562), each greater than every one that it gave before.
+
+    A committer looks behind the names that it has seen, so the time in them is to be
+    the store's and not that of this machine, which the next daemon need not share.
+    """
+
+    def __init__(self) -> None:
+        self._last = 0  # milliseconds and, in the lowest twelve bits, a counter within each
+
+    def fresh(self, count: int, now: float) -> list[str]:
+        """So many names in increasing order; ``now`` is in epoch seconds."""
+        first = max(int(now * 1000) << _COUNTER_BITS, self._last + 1)
+        self._last = first + count - 1
+        return [_name(first + n) for n in range(count)]
+
+
+def _name(place: int) -> str:
+    millis, counter = place >> _COUNTER_BITS, place & ((1 << _COUNTER_BITS) - 1)
+    return str(uuid.UUID(int=_SHAPE | millis << 80 | counter << 64 | _bits()))
+
+
+def _bits() -> int:
+    """62 random bits."""
+    return uuid.uuid4().int & ((1 << 62) - 1)
+
+
+def publish(storage: Storage, outputs: Sequence[PlannedOutput], concurrency: int) -> None:
+    """Rename every output, started in name order, several at a time."""
+    _each(outputs, concurrency, lambda output: storage.rename(output.staged, output.final))
+
+
+@dataclass(frozen=True, slots=True)
+class Unpublished:
+    """Outputs after a crash: those that never appeared, and those that are nowhere."""
+
+    staged: tuple[PlannedOutput, ...]
+    nowhere: tuple[PlannedOutput, ...]
+
+
+def unpublished(
+    storage: Storage, outputs: Sequence[PlannedOutput], concurrency: int
+) -> Unpublished:
+    """After a crash: the outputs that are not in their place. Finishes half-done renames."""
+
+    def settle(output: PlannedOutput) -> tuple[bool, bool]:
+        staged = storage.stat(output.staged) is not None
+        final = any(storage.stat(path) is not None for path in output.finals)
+        if staged and final:
+            storage.delete(output.staged)
+        return staged, final
+
+    found = list(zip(outputs, _each(outputs, concurrency, settle), strict=True))
+    return Unpublished(
+        tuple(output for output, where in found if where == (True, False)),
+        tuple(output for output, where in found if where == (False, False)),
+    )
+
+
+def _each(
+    outputs: Sequence[PlannedOutput],
+    concurrency: int,
+    action: Callable[[PlannedOutput], T],
+) -> list[T]:
+    if not outputs:
+        return []
+    with ThreadPoolExecutor(max_workers=min(concurrency, len(outputs))) as pool:
+        return list(pool.map(action, outputs))

@@ -1,0 +1,288 @@
+"""One source's cycle: discover → plan → ingest → prepare → publish → advance.
+
+The order of saves and actions is the whole exactly-once argument:
+
+1. *plan*: the batch goes into the checkpoint as ``running``, then the job starts;
+2. *ingest*: the job writes below the batch's own staging directory;
+3. *prepare*: outputs, outcomes and bad records go into the checkpoint as
+   ``publishing``. **That save is the commit point**;
+4. *publish*: the journal and the dead letters say what was committed, then outputs
+   are renamed into the table;
+5. *advance*: the files are done and the batch leaves the checkpoint.
+
+Every action follows the save that allows it, and every save is refused once another
+process has taken the checkpoint over: what a daemon does that was replaced is what
+it had committed before, or lies under an epoch that nobody reads any more.
+
+While one batch goes through 4 and 5 the next goes through 2, in a thread of its
+own that touches no state; so at most two batches are in the checkpoint.
+
+Whatever raises, the in-memory state is dropped and the next cycle starts from
+the checkpoint, so an error is handled by the same code as a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from uuid_utils import uuid7
+
+from blizzard_core.checkpoint import document as checkpoint
+from blizzard_core.checkpoint.fence import FencedFile
+from blizzard_core.daemon import StopEvent
+from blizzard_core.errors import NotFound, StateError, Unavailable, Unfinished
+from blizzard_core.log import get_logger
+from blizzard_core.storage.clock import StoreClock
+from blizzard_core.watermark.progress import mark_idle, observed
+from blizzard_py.ingest.batch_runner import BatchRunner, Ingesting
+from blizzard_py.ingest.cold_start import check_cold_start
+from blizzard_py.ingest.source_view import SourceView
+from blizzard_py.job import FinishedFile
+from blizzard_py.planning.batches import BatchLimits
+from blizzard_py.sources.activity import SourceActivity
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.protocol import Opener, Upkeep, Work
+from blizzard_py.state.checkpoint_file import whole
+from blizzard_py.state.source_state import (
+    Batch,
+    SourceState,
+    checkpoint_path,
+    state_from_json,
+    state_to_json,
+)
+from blizzard_py.state.transitions import begin_batch, clamp_times, waiting
+
+
+class SourcePipeline(SourceView):
+    """A source of a pipeline as a `Worker` of the poll loop."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        opens: Opener,
+        *,
+        fresh: bool = False,
+        begins_over: Callable[[SourceState], bool] | None = None,
+    ) -> None:
+        """``opens`` makes the source. ``fresh`` insists on a cold start where state is missing.
+
+        With ``begins_over`` an operator has it ingest again what was done, so what replays took
+        before counts no more; it says whether to begin over, given what an earlier run has left.
+        """
+        self.meter = parts.meter
+        self.activity = parts.activity or SourceActivity(
+            parts.name, parts.stores.source.uri, parts.clock
+        )
+        self._fresh = fresh
+        self._begins_over = begins_over
+        self._clock = StoreClock(parts.clock, parts.monotonic)
+        self._file = FencedFile(parts.stores.sink, checkpoint_path(parts.id))
+        upkeep = Upkeep(
+            self._save, self._clock, lambda: self._file.epoch, self._finish, self.activity
+        )
+        super().__init__(parts, opens(parts, upkeep))
+        self._batches = BatchRunner(parts, self.source, upkeep)
+        limits = parts.source.checkpoint
+        self._limits = BatchLimits(
+            limits.interval_files, limits.max_bytes_per_batch, limits.interval_secs
+        )
+        self._items = f"{self.source.items}(s) of {parts.stores.source.uri}"
+        # The state that is gone on from; None where it has to be read first.
+        self._state: SourceState | None = None
+        self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+
+    def cancel(self) -> None:
+        """End the running job; its batch runs again on the next start."""
+        self._batches.cancel()
+
+    def cycle(self, stop: StopEvent) -> bool:
+        """Ingest everything that is there now, batch by batch; True if any file was done."""
+        try:
+            return self._cycle(stop)
+        except (StateError, NotFound):
+            self._state = None
+            # What one that was replaced finds missing its successor has removed, and to it the
+            # remedy in a message does not apply.
+            self._file.check()
+            raise
+        except BaseException:
+            # What was saved last is the truth; see the module's docstring.
+            self._state = None
+            raise
+
+    def _cycle(self, stop: StopEvent) -> bool:
+        state = self._state if self._state is not None else self._recover()
+        self._state = state  # what recovery has loaded is not to be loaded again, without an epoch
+        self.check(state)
+        plan = self.source.plan(state)
+        state, found, work = plan.state, plan.found, plan.work
+        scanned = found.scanned
+        cost = (found.requests, found.keys)
+        took = scanned.ended - scanned.began
+        self.activity.polled(took, work.files, found.young, cost, found.apart)
+        if not work:
+            state = self._rest(state)
+            self._complain(state, waiting(state, scanned.ended))
+            # What lies behind a bounded scan is looked at without a pause.
+            return scanned.until is not None
+
+        self._batches.settle(work.files)
+        state, finished = self._work_off(state, work, scanned.ended, stop)
+        self._state = state
+        done = sum(f.outcome != "retry" for f in finished)
+        if finished and not done:
+            first = finished[0]
+            raise Unavailable(
+                f"{len(finished)} {self._items} cannot be read and will be tried again,"
+                f" first {first.path}: {first.error}"
+            )
+        return done > 0
+
+    def _rest(self, state: SourceState) -> SourceState:
+        """Nothing to do: say so."""
+        idle = replace(state, progress=mark_idle(state.progress))
+        if idle.progress.state != state.progress.state:
+            self._save(idle)
+            self._log.info("idle", watermark=idle.progress.value)
+        self._state = idle
+        return idle
+
+    def _complain(self, state: SourceState, waits: set[str]) -> None:
+        """Raise `Unfinished` while files wait for another try and nothing else is there to do.
+
+        Only those whose try lies ahead count: one that is due and not there to be tried
+        (too young, or left apart) would have the next look begin at once, for ever.
+        """
+        if waits:
+            secs = min(state.retries[path].after for path in waits) - self._clock()
+            raise Unfinished(
+                f"{len(waits)} {self._items} could not be read and wait for another try,"
+                f" among them {min(waits)}",
+                max(0.0, secs),
+            )
+
+    def _work_off(
+        self, state: SourceState, work: Work, seen_ts: float, stop: StopEvent
+    ) -> tuple[SourceState, list[FinishedFile]]:
+        """Files in batches, all if they can be read; while one is published the next is ingested.
+
+        The save that makes a batch's outputs count writes the next batch down, too.
+        """
+        finished: list[FinishedFile] = []
+        if stop.is_set():
+            return state, finished
+        self.meter.found(len(work), work.size)
+        state, batch = self._next_batch(state, work, seen_ts)
+        self._save(state)
+        ingesting: Ingesting | None = self._batches.start(state, batch)
+        following: Batch | None = None
+        try:
+            while ingesting is not None:
+                state, ready, started = self._batches.prepare(state, ingesting)
+                ingesting = following = None
+                # Where nothing of a batch could be read the store is rather down than the
+                # files bad: what else waits is not tried one after the other.
+                readable = any(file.outcome != "retry" for file in ready.finished)
+                if work and readable and not stop.is_set():
+                    state, following = self._next_batch(state, work, seen_ts)
+                self._save(state)
+                if following is not None:
+                    ingesting = self._batches.start(state, following)
+                state = self._batches.finish(state, ready, started, work)
+                finished += ready.finished
+        except BaseException:
+            if ingesting is not None:
+                self._batches.abandon(ingesting)
+            raise
+        return state, finished
+
+    def _next_batch(
+        self, state: SourceState, work: Work, seen_ts: float
+    ) -> tuple[SourceState, Batch]:
+        """The state with the next batch begun."""
+        chosen = work.take(self._limits, self._batches.bytes_per_sec)
+        batch = Batch(str(uuid7()), 1, "running", self._clock(), chosen, seen_ts)
+        return begin_batch(state, batch), batch
+
+    def _finish(
+        self, state: SourceState, batch: Batch, started: float, work: Work | None
+    ) -> SourceState:
+        return self._batches.finish(state, batch, started, work)
+
+    def _save(self, state: SourceState) -> SourceState:
+        try:
+            self._file.save(state_to_json(state, self._parts.clock()))
+        except BaseException:
+            self.activity.save_failed()
+            raise
+        self.activity.saved(state)
+        return state
+
+    def _recover(self) -> SourceState:
+        """The state in storage, with batches that a crash left behind brought to their end."""
+        first = not self._file.epoch
+        found = self._file.take(
+            lambda document, where: self._checked(state_from_json(document, where)),
+            self._first_document,
+        )
+        self._clock.set(self._file.now())
+        state, changed = self._begun(found, first=first)
+        if changed:
+            # Or each start, and each error is one, would begin anew to wait, or not begin over.
+            self._save(state)
+        self.activity.knows(state)
+        state = self.source.recover(state, self._file.epoch)
+        for batch in state.in_flight:
+            state = self._batches.recover(state, batch)
+        if found is not None:
+            self._batches.clear_older()
+            checkpoint.sweep_temporaries(self.sink, self.checkpoint_path)
+        return state
+
+    def _begun(self, found: SourceState | None, *, first: bool) -> tuple[SourceState, bool]:
+        """What a start goes on with, and whether that is to be saved before anything else."""
+        state = self._cold() if found is None else whole(self.sink, self.id, found)
+        # Once a process: what it has finished itself it does not begin over.
+        over = first and self._begins_over is not None and self._begins_over(state)
+        if over:
+            state = replace(self._cold(), totals=state.totals, ledger=state.ledger)
+        if (found is None and self._fresh) or self._begins_anew(state):
+            state = replace(state, anew_ts=self._clock())
+        ledger = state.ledger
+        if self._starts_over(state):
+            # What was settled before is not to hide what is late from now on.
+            state = self.source.begin_anew(state, self._file.epoch)
+        kept = replace(state, source=self._parts.identity)
+        state = clamp_times(kept, self._clock())
+        if found is not None and found.source is None:
+            # The original's, or an older release's.
+            state = replace(state, progress=observed(state.progress, self._clock()))
+        return state, state != kept or state.ledger != ledger or over
+
+    def _cold(self) -> SourceState:
+        # Of an insisted start also whoever starts next has to know, if we die at once.
+        anew = self._parts.clock() if self._fresh else 0.0
+        return SourceState(source=self._parts.identity, anew_ts=anew)
+
+    def _first_document(self) -> Mapping[str, Any]:
+        """What to write where there is no checkpoint, unless there was one."""
+        if not self._fresh:
+            check_cold_start(self._parts)
+        return state_to_json(self._cold(), self._parts.clock())
+
+    def _begins_anew(self, state: SourceState) -> bool:
+        """Whether what was done is to be ingested again; its first look saves that it has begun."""
+        again = self._begins_over is not None
+        return again and state.origin is None and state.progress.state == "Initial"
+
+    def _starts_over(self, state: SourceState) -> bool:
+        """Whether this is an insisted start from nothing that has not done anything yet."""
+        cold = state.origin is None and state.progress.state == "Initial"
+        idle = not (state.in_flight or state.ledger)
+        return bool(state.anew_ts) and cold and idle and not self._parts.suffix
+
+    def _checked(self, state: SourceState) -> SourceState:
+        self.check(state)
+        return state

@@ -1,0 +1,84 @@
+"""One source, looked at: its state in storage, what a poll would find, what waits. Writes nothing.
+
+What runs a source (`blizzard_py.ingest.source_pipeline`) looks through the same eyes, so
+``plan``, ``status`` and a poll never disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.dead_letters.reader import DeadLetterObject, objects
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.protocol import Backlog, Found, Source
+from blizzard_py.state.checkpoint_file import read_state
+from blizzard_py.state.identity import check_identity
+from blizzard_py.state.source_state import SourceState, checkpoint_path
+from blizzard_py.state.transitions import ended
+
+
+class SourceView:
+    """A source as it is in storage."""
+
+    def __init__(self, parts: Parts, source: Source[Any]) -> None:
+        self.pipeline = parts.pipeline
+        self.source_name = parts.source_name
+        self.checkpoint_path = checkpoint_path(parts.id)
+        self.source = source
+        self._parts = parts
+        self._where = f"{parts.stores.sink.uri}/{self.checkpoint_path}"
+
+    @property
+    def name(self) -> str:
+        """``pipeline/source``."""
+        return self._parts.name
+
+    @property
+    def id(self) -> str:
+        """What its state is named by."""
+        return self._parts.id
+
+    @property
+    def poll_interval_secs(self) -> float:
+        """From the source's settings."""
+        return self._parts.source.poll_interval_secs
+
+    @property
+    def sink(self) -> Storage:
+        """The table's storage, where the state is."""
+        return self._parts.stores.sink
+
+    def load(self) -> SourceState:
+        """The state in storage, or a cold start. Raises `StateError`, `StorageError`."""
+        found = read_state(self.sink, self.id)
+        return SourceState() if found is None else found
+
+    def outlook(self, state: SourceState) -> SourceState:
+        """The state with what is being published done, since it will be."""
+        for batch in state.in_flight:
+            if batch.phase == "publishing":
+                state = ended(self.source.outlook(state, batch), batch, batch.committed_ts)
+        return state
+
+    def discover(self, state: SourceState, *, whole: bool = False) -> Found:
+        """What the next poll would find; ``whole``: the ones after it as well. Writes nothing."""
+        self.check(state)
+        return self.source.discover(state, whole=whole)
+
+    def backlog(self, state: SourceState) -> Backlog | None:
+        """What waits, for a bounded number of requests; None if that cannot be told.
+
+        Raises `StorageError`, `StateError`.
+        """
+        return self.source.backlog(state)
+
+    def dead_letters(self) -> Iterator[DeadLetterObject]:
+        """The open objects of its dead-letter queue. Raises `StorageError`."""
+        return objects(self._parts.stores.dlq, self._parts.letters_id)
+
+    def check(self, state: SourceState) -> None:
+        """Raise `StateError` if the state is not this source's or was kept in another way."""
+        check_identity(state, self._parts.identity, self._parts.source.id, self._where)
+        self.source.check(state)

@@ -1,0 +1,100 @@
+r"""The bad records of a task's files, as lines of a staged NDJSON object.
+
+One line per record::
+
+    {"path": "s3://raw/date=…/x.ndjson.gz", "line": 3, "offset": 120, "length": 57,
+     "error": "…", "stage": "parse", "timestamp": "2024-01-28T14:00:00+00:00",
+     "raw": "{\"id\":", "truncated": false}
+
+``line`` counts from 1 over the file, blank lines included; ``offset`` is that of
+the line's first byte in the decompressed stream, a byte order mark counted;
+``length`` is in bytes without the newline. A line that is not valid UTF-8 has
+``raw_base64`` instead of ``raw``; either holds the first 64 KiB at most, and
+``truncated`` says whether that is not all. ``timestamp`` is when the batch began,
+so a batch that runs again writes the same letters.
+
+They wait on the local disk, because a file's records count only once its end
+is known to be good: `rewind` forgets those of a file that was given up.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import shutil
+import tempfile
+from typing import Any
+
+from blizzard_core.storage.failures import wrap_error
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.kernels.decode.parse import BadRecord
+from blizzard_py.kernels.failure import bounded
+from blizzard_py.kernels.read.framing import RAW_BYTES
+
+# Above this the records go to a temporary file.
+_MEMORY_BYTES = 1 << 20
+
+
+class BadRecordWriter:
+    """Collects a task's bad records; `stage` writes them where the driver finds them."""
+
+    def __init__(self, source_uri: str, started_ts: float) -> None:
+        self._source_uri = source_uri
+        self._timestamp = dt.datetime.fromtimestamp(started_ts, dt.UTC).isoformat()
+        self._file = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115  # closed by `close`
+
+    def add(self, path: str, bad: BadRecord) -> None:
+        """One record of the file at ``path``; index and offset count from the file's start."""
+        raw = bad.head[:RAW_BYTES]
+        truncated = len(raw) < bad.length
+        letter = {
+            "path": f"{self._source_uri}/{path}",
+            "line": bad.index + 1,
+            "offset": bad.offset,
+            "length": bad.length,
+            "error": bounded(bad.reason),
+            "stage": bad.stage,
+            "timestamp": self._timestamp,
+            **_raw(raw, cut=truncated),
+            "truncated": truncated,
+        }
+        text = json.dumps(letter, ensure_ascii=False) + "\n"
+        self._file.write(text.encode("utf-8", "backslashreplace"))
+
+    def mark(self) -> int:
+        """Where the next record will be, for `rewind`."""
+        return self._file.tell()
+
+    def rewind(self, mark: int) -> None:
+        """Forget what was added since ``mark`` was taken."""
+        self._file.seek(mark)
+        self._file.truncate()
+
+    def stage(self, sink: Storage, path: str) -> str:
+        """Write the records to ``path`` and return it; nothing and ``""`` if there are none."""
+        if not self._file.tell():
+            return ""
+        self._file.seek(0)
+        stream = sink.open_output(path)
+        try:
+            with stream:
+                shutil.copyfileobj(self._file, stream)
+        except Exception as error:  # store clients share no base class
+            raise wrap_error(f"{sink.uri}/{path}", error) from error
+        sink.sync(path)
+        return path
+
+    def close(self) -> None:
+        """Remove the temporary file."""
+        self._file.close()
+
+
+def _raw(raw: bytes, *, cut: bool) -> dict[str, Any]:
+    """The bytes as text if they are UTF-8; a character that the cut goes through does not count."""
+    for end in range(len(raw), max(-1, len(raw) - (4 if cut else 1)), -1):
+        try:
+            return {"raw": raw[:end].decode()}
+        except UnicodeDecodeError:
+            continue
+    return {"raw_base64": base64.b64encode(raw).decode()}

@@ -1,0 +1,1 @@
+"""From lines to Arrow columns, with guards around a parser that is too forgiving."""

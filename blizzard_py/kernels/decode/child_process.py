@@ -1,0 +1,163 @@
+"""Calls that may end the process, made in processes of their own.
+
+`ChildProcess` starts one clean interpreter that has loaded pyarrow and no thread, and
+that one forks a child for each call: a fork of the worker itself would take over
+locks of its threads, and a fresh interpreter for each call half a second. A child
+that dies takes nothing along, and the caller learns how it died.
+
+Functions and values travel as pickles, through pipes between processes of the
+same user and code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import BinaryIO, ParamSpec, Self, TypeVar, cast
+
+from blizzard_py.kernels.process import prepare_process
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_LENGTH = struct.Struct(">Q")
+_OK, _RAISED, _DIED = b"ORD"
+
+
+class Died(Exception):
+    """The process that made the call ended before it returned; ``how`` says by what."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(how)
+        self.how = how
+
+
+class ChildProcess:
+    """Makes calls in child processes, one at a time."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """What the function returns or raises, or `Died`. It must be found by its name."""
+        process = self._started()
+        stdin, stdout = cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout)
+        try:
+            _send(stdin, pickle.dumps((function, args, kwargs)))
+            answer = _received(stdout)
+        except (EOFError, BrokenPipeError):  # the interpreter itself was killed
+            self._process = None
+            process.communicate()  # closes both pipes, where `close` would send what is left
+            raise Died(_how(process.returncode)) from None
+        kind, content = answer[0], memoryview(answer)[1:]
+        if kind == _DIED:
+            raise Died(bytes(content).decode())
+        value = pickle.loads(content)  # noqa: S301  # our own child's
+        if kind == _RAISED:
+            raise value
+        return cast("R", value)
+
+    def close(self) -> None:
+        """End the interpreter."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            self._process = subprocess.Popen(  # noqa: S603  # our own module
+                [sys.executable, "-m", __name__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        return self._process
+
+
+def _how(code: int) -> str:
+    """An exit code as `subprocess` gives it, in words."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = "unknown"
+    return f"signal {-code} ({name})"
+
+
+def _send(stream: BinaryIO, content: bytes) -> None:
+    stream.write(_LENGTH.pack(len(content)))
+    stream.write(content)
+    stream.flush()
+
+
+def _received(stream: BinaryIO) -> bytes:
+    """One message. Raises `EOFError` if the other side is gone."""
+    head = stream.read(_LENGTH.size)
+    if len(head) == _LENGTH.size:
+        (length,) = _LENGTH.unpack(head)
+        content = stream.read(length)
+        if len(content) == length:
+            return content
+    raise EOFError
+
+
+def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """The interpreter's loop: a child for each request, until there are no more."""
+    while True:
+        try:
+            request = _received(requests)
+        except EOFError:
+            return
+        # Loaded here, so that modules are imported once and not in every child.
+        function, args, kwargs = pickle.loads(request)  # noqa: S301  # our own parent's
+        read_end, write_end = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(read_end)
+            with open(write_end, "wb") as out:  # noqa: PTH123  # a descriptor
+                out.write(_answer(functools.partial(function, *args, **kwargs)))
+            os._exit(0)
+        os.close(write_end)
+        with open(read_end, "rb") as pipe:  # noqa: PTH123  # a descriptor
+            answer = pipe.read()
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        _send(answers, answer if code == 0 else bytes([_DIED]) + _how(code).encode())
+
+
+def _answer(call: Callable[[], object]) -> bytes:
+    try:
+        return bytes([_OK]) + pickle.dumps(call(), protocol=5)
+    except Exception as error:  # whatever it is, it is the caller's
+        return bytes([_RAISED]) + pickle.dumps(error)
+
+
+def main() -> None:
+    """Serve the parent's requests; what anything prints goes to stderr."""
+    prepare_process()
+    gc.collect()
+    gc.freeze()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    with contextlib.suppress(BrokenPipeError):  # the parent is gone
+        _serve(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

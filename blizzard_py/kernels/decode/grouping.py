@@ -1,0 +1,59 @@
+"""What belongs to which file, of small files that were parsed together. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from blizzard_py.kernels.decode.parse import BadRecord, LineNumbers, Parsed
+from blizzard_py.kernels.read.framing import Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One file's part: rows ``start`` to ``start + rows``, and its bad lines.
+
+    Those have the index of their line in the file, and their offset in its stream.
+    """
+
+    start: int
+    rows: int
+    bad: tuple[BadRecord, ...]
+
+
+def shares(parsed: Parsed, chunks: Sequence[Chunk]) -> tuple[list[Share], LineNumbers]:
+    """Each file's share of ``parsed``, which came of the chunks' data joined.
+
+    Also every row's line number, from 1 within its file.
+    """
+    line_counts = np.array([chunk.data.count(b"\n") for chunk in chunks], np.int64)
+    line_ends = np.cumsum(line_counts)
+    row_ends = np.searchsorted(parsed.rows_at, line_ends)
+    row_counts = np.diff(row_ends, prepend=0)
+    line_starts = line_ends - line_counts
+    numbers = parsed.rows_at - np.repeat(line_starts, row_counts) + 1
+    bad = _bad_by_file(parsed.bad, chunks, line_starts.tolist()) if parsed.bad else {}
+    starts, counts = (row_ends - row_counts).tolist(), row_counts.tolist()
+    found = [
+        Share(start, rows, tuple(bad.get(index, ())))
+        for index, (start, rows) in enumerate(zip(starts, counts, strict=True))
+    ]
+    return found, numbers
+
+
+def _bad_by_file(
+    bad: Sequence[BadRecord], chunks: Sequence[Chunk], line_starts: list[int]
+) -> dict[int, list[BadRecord]]:
+    byte_starts = [0]
+    for chunk in chunks:
+        byte_starts.append(byte_starts[-1] + len(chunk.data))
+    found: dict[int, list[BadRecord]] = {}
+    for record in bad:
+        file = bisect_right(line_starts, record.index) - 1
+        index = record.index - line_starts[file]
+        offset = record.offset - byte_starts[file] + chunks[file].offset
+        found.setdefault(file, []).append(replace(record, index=index, offset=offset))
+    return found

@@ -1,0 +1,120 @@
+"""Parsing and reading what has killed a worker, in children that it may kill instead.
+
+The lines of a chunk that a child died of are halved until the line is found that
+kills on its own. It is a bad record then, if it kills a second child as well: a
+child may also die because the machine has no memory left, of which no line is
+guilty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from blizzard_core.settings.sources import SourceCompression
+from blizzard_core.storage.opening import open_storage
+from blizzard_py.job import JobFile, Place
+from blizzard_py.kernels.decode.child_process import ChildProcess, Died
+from blizzard_py.kernels.decode.columns import RecordSchema
+from blizzard_py.kernels.decode.parse import BadLine, BadRecord, LineParser, Parsed
+from blizzard_py.kernels.failure import FileFailed
+from blizzard_py.kernels.read.decompress import opened
+
+# A line of some ten thousand is found in about fifteen; a file with more of them is given up.
+MAX_DEATHS = 500
+
+
+class IsolatedParser:
+    """A `LineParser` that survives what it parses; for one file.
+
+    Raises `FileFailed` if the file has killed `MAX_DEATHS` children.
+    """
+
+    def __init__(self, nursery: ChildProcess, schema: RecordSchema, *, tolerant: bool) -> None:
+        self._nursery = nursery
+        self._schema = schema
+        self._tolerant = tolerant
+        self._deaths = 0
+
+    def parse(self, chunk: bytes) -> Parsed:
+        """As `LineParser.parse`; a line that kills is one that is not a record."""
+        try:
+            return self._nursery.call(_parse, self._schema, chunk, tolerant=self._tolerant)
+        except Died as died:
+            self._count(died)
+            lines = _lines(chunk)
+            return self._halved(lines) if len(lines) > 1 else self._alone(chunk, died)
+
+    def _halved(self, lines: list[bytes]) -> Parsed:
+        middle = len(lines) // 2
+        first = self.parse(b"".join(lines[:middle]))
+        try:
+            return _joined(first, middle, self.parse(b"".join(lines[middle:])), lines)
+        except BadLine as error:
+            raise BadLine(error.index + middle, error.reason) from error
+
+    def _alone(self, line: bytes, died: Died) -> Parsed:
+        try:
+            return self._nursery.call(_parse, self._schema, line, tolerant=self._tolerant)
+        except Died:
+            self._count(died)
+        reason = f"the parser died of this line: {died.how}"
+        if not self._tolerant:
+            raise BadLine(0, reason) from died
+        head = line.removesuffix(b"\n")
+        bad = BadRecord(0, 0, len(head), head, reason)
+        return Parsed(self._schema.table.empty_table(), 1, np.arange(0), (bad,))
+
+    def _count(self, died: Died) -> None:
+        self._deaths += 1
+        if self._deaths > MAX_DEATHS:
+            raise FileFailed(
+                "parse", f"the parser died {self._deaths} times of its lines, last: {died.how}"
+            ) from died
+
+
+def check_readable(
+    nursery: ChildProcess, source: Place, file: JobFile, compression: SourceCompression
+) -> None:
+    """Raise `FileFailed` if reading and decompressing the file kills two children."""
+    for _ in range(2):
+        try:
+            nursery.call(_read_through, source, file, compression)
+        except Died as died:
+            how = died.how
+        else:
+            return
+    raise FileFailed("decompress", f"a process that reads it dies: {how}")
+
+
+def _parse(schema: RecordSchema, chunk: bytes, *, tolerant: bool) -> Parsed:
+    return LineParser(schema, tolerant=tolerant).parse(chunk)
+
+
+def _read_through(source: Place, file: JobFile, compression: SourceCompression) -> None:
+    storage = open_storage(source.uri, dict(source.options))
+    try:
+        with opened(storage, file, compression) as blocks:
+            for _ in blocks:
+                pass
+    except FileFailed:
+        return  # the task will find the same and say so
+
+
+def _lines(chunk: bytes) -> list[bytes]:
+    return [line + b"\n" for line in chunk.split(b"\n")[:-1]]
+
+
+def _joined(first: Parsed, middle: int, second: Parsed, lines: list[bytes]) -> Parsed:
+    offset = sum(map(len, lines[:middle]))
+    return Parsed(
+        pa.concat_tables([first.table, second.table]),
+        first.lines + second.lines,
+        np.concatenate([first.rows_at, second.rows_at + middle]),
+        (
+            *first.bad,
+            *(replace(b, index=b.index + middle, offset=b.offset + offset) for b in second.bad),
+        ),
+    )

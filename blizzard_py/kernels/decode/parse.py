@@ -1,0 +1,275 @@
+"""Lines of JSON to Arrow, with guards around a parser that is too forgiving.
+
+``pyarrow.json`` sees a stream of values and not lines: it takes two objects on
+one line, an object over several lines, and a bare ``null`` (which adds a row or
+ends the process). Two checks make lines and rows the same thing:
+
+1. every line that is not blank starts with ``{`` and ends with ``}``. No object
+   can then reach over a line end, since JSON never has ``{`` after ``}`` inside
+   an object, and no value but an object can start a line;
+2. there are as many rows as such lines. Each line holds at least one object, so
+   each holds exactly one.
+
+The parser takes invalid UTF-8 as well, so the chunk is validated before.
+
+A chunk that passes takes one call. One that does not takes the exact path: lines
+that look wrong are parsed alone, the others together, and bisected if that
+fails. **A line is bad if and only if it fails alone**, so the verdict does not
+depend on its neighbours, on the chunk or on the path.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from blizzard_py.kernels.decode.columns import RecordSchema, read_json
+from blizzard_py.kernels.decode.prefilter import plausibility
+from blizzard_py.kernels.failure import bounded
+
+_BLANK = b" \t\r"
+_NEWLINE, _OPEN, _CLOSE = b"\n{}"
+_ROW_NUMBER = re.compile(r"\.? in row \d+$")
+# A value that the parser quotes may be as long as the line.
+_MAX_QUOTE = 200
+# Finding the column that an error is about takes calls of its own, which the first
+# bad lines of a chunk are worth.
+_NAMED = 10
+# Into how many parts the lines are divided that hold a bad one.
+_FAN_OUT = 16
+
+LineNumbers = npt.NDArray[np.int64]
+
+
+class BadLine(ValueError):
+    """A line that is not a record of the schema. ``index`` counts from 0 within its chunk."""
+
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(index, reason)
+        self.index = index
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A line that is not a record: its index and first byte within the chunk.
+
+    ``length`` is in bytes without the newline; ``head`` is all of the line, or
+    the start of one that is too long to be read.
+    """
+
+    index: int
+    offset: int
+    length: int
+    head: bytes
+    reason: str
+    stage: str = "parse"
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A chunk's rows and the number of all its lines, which are blank, bad or a row.
+
+    ``rows_at`` has the index of each row's line, ``bad`` the others in order.
+    """
+
+    table: pa.Table
+    lines: int
+    rows_at: LineNumbers
+    bad: tuple[BadRecord, ...] = ()
+
+    def without(self, chunk: bytes, reasons: Mapping[int, str], stage: str) -> Parsed:
+        """The same with some rows as bad records; ``chunk`` is what all of it was parsed from."""
+        rows = np.array(list(reasons), np.int64)
+        kept = np.ones(len(self.rows_at), np.bool_)
+        kept[rows] = False
+        faults = dict(zip(self.rows_at[rows].tolist(), reasons.values(), strict=True))
+        bad = [*self.bad, *_bad_records(chunk.split(b"\n")[:-1], faults, stage)]
+        return Parsed(
+            self.table.filter(pa.array(kept)),
+            self.lines,
+            self.rows_at[kept],
+            tuple(sorted(bad, key=lambda record: record.index)),
+        )
+
+
+class LineParser:
+    """Parses the data of a `framing.Chunk` into a table of the schema.
+
+    ``tolerant`` says what `parse` does with lines that are not records.
+    """
+
+    def __init__(self, schema: RecordSchema, *, tolerant: bool = False) -> None:
+        self._schema = schema
+        self._tolerant = tolerant
+
+    def parse(self, chunk: bytes) -> Parsed:
+        """Every line that is a record as a row, every other one in ``bad``.
+
+        Without ``tolerant`` `BadLine` for the first that is not a record. Missing
+        fields are null.
+        """
+        try:
+            return self._parse(chunk)
+        except ValueError as error:  # pa.ArrowInvalid is one
+            if self._tolerant:
+                return self._exact(chunk)
+            raise self._first_bad_line(chunk, error) from error
+
+    def _parse(self, chunk: bytes) -> Parsed:
+        rows_at, lines = record_lines(chunk)
+        _check_utf8(chunk)
+        if len(rows_at) == 0:
+            return Parsed(self._schema.table.empty_table(), lines, rows_at)
+        table = read_json(chunk, self._schema.read)
+        if table.num_rows != len(rows_at):
+            raise ValueError("more than one JSON object in a line")
+        return Parsed(self._schema.finish(table, chunk), lines, rows_at)
+
+    def _first_bad_line(self, chunk: bytes, error: ValueError) -> BadLine:
+        """Bisect with the parser itself, so that the verdict is always the parser's.
+
+        Each step parses half of what the step before did: twice the chunk in all.
+        """
+        lines = [line + b"\n" for line in chunk.split(b"\n")[:-1]]
+        low, high = 0, len(lines)
+        while high - low > 1:
+            middle = (low + high) // 2
+            try:
+                self._parse(b"".join(lines[low:middle]))
+            except ValueError as narrower:
+                high, error = middle, narrower
+            else:
+                low = middle
+        try:
+            self._parse(lines[low])
+        except ValueError as alone:
+            error = self._schema.named(alone, lines[low])
+        return BadLine(low, _reason(error))
+
+    @cached_property
+    def _plausible(self) -> Callable[[bytes], bool]:
+        return plausibility(self._schema.read)
+
+    def _exact(self, chunk: bytes) -> Parsed:
+        lines = chunk.split(b"\n")
+        lines.pop()
+        bad: dict[int, str] = {}
+        rows: list[int] = []
+        suspects: list[int] = []
+        for index, line in enumerate(lines):
+            text = line.strip(_BLANK)
+            if not text:
+                continue
+            hopeless = _hopeless(text)
+            if hopeless:
+                bad[index] = hopeless
+                continue
+            rows.append(index)
+            if not self._plausible(text):
+                suspects.append(index)
+        self._settle(lines, suspects, bad)
+        rows = [index for index in rows if index not in bad]
+        tables = self._settle(lines, rows, bad)
+        rows = [index for index in rows if index not in bad]
+        return Parsed(
+            pa.concat_tables(tables) if tables else self._schema.table.empty_table(),
+            len(lines),
+            np.array(rows, np.int64),
+            tuple(_bad_records(lines, bad)),
+        )
+
+    def _settle(
+        self, lines: Sequence[bytes], chosen: Sequence[int], bad: dict[int, str]
+    ) -> list[pa.Table]:
+        """The rows of the chosen lines; those that fail alone are put into ``bad``.
+
+        Parsing less and less at a time, so every line that is bad costs a few
+        calls and those that are good few altogether.
+        """
+        if not chosen:
+            return []
+        try:
+            return [self._parse(b"".join(lines[index] + b"\n" for index in chosen)).table]
+        except ValueError as error:
+            if len(chosen) == 1:
+                line = lines[chosen[0]] + b"\n"
+                named = self._schema.named(error, line) if len(bad) < _NAMED else error
+                bad[chosen[0]] = _reason(named)
+                return []
+        step = -(-len(chosen) // _FAN_OUT)
+        return [
+            table
+            for start in range(0, len(chosen), step)
+            for table in self._settle(lines, chosen[start : start + step], bad)
+        ]
+
+
+def _bad_records(
+    lines: Sequence[bytes], bad: Mapping[int, str], stage: str = "parse"
+) -> Iterator[BadRecord]:
+    offset = 0
+    for index, line in enumerate(lines):
+        if index in bad:
+            yield BadRecord(index, offset, len(line), line, bad[index], stage)
+        offset += len(line) + 1
+
+
+def record_lines(chunk: bytes) -> tuple[LineNumbers, int]:
+    """The indices of the lines that are not blank, and how many lines there are.
+
+    A chunk that is not empty ends with a newline. Raises `ValueError` if a line
+    cannot be an object. Looking at the bytes beside the newlines takes
+    a thirtieth of the parser's time; looking at lines one by one is left for
+    chunks with blank lines, CRLF, indentation or something worse.
+    """
+    if not chunk:
+        return np.arange(0), 0
+    data = np.frombuffer(chunk, np.uint8)
+    ends = np.flatnonzero(data == _NEWLINE)
+    if (
+        chunk.startswith(b"{")
+        and (data[ends[:-1] + 1] == _OPEN).all()
+        and (data[ends - 1] == _CLOSE).all()
+    ):
+        return np.arange(len(ends)), len(ends)
+    found = []
+    for index, line in enumerate(chunk.split(b"\n")):
+        text = line.strip(_BLANK)
+        if not text:
+            continue
+        if hopeless := _hopeless(text):
+            raise ValueError(hopeless)
+        found.append(index)
+    return np.array(found, np.int64), len(ends)
+
+
+def _hopeless(text: bytes) -> str:
+    """Why a line without its blanks cannot be an object, nothing if it can."""
+    if not text.startswith(b"{"):
+        return "not a JSON object: the line does not start with '{'"
+    if not text.endswith(b"}"):
+        return "not a JSON object: the line does not end with '}'"
+    return ""
+
+
+def _check_utf8(chunk: bytes) -> None:
+    if chunk.isascii():
+        return
+    offsets = pa.py_buffer(array("q", (0, len(chunk))))
+    text = pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, pa.py_buffer(chunk)])
+    try:
+        text.cast(pa.large_string())
+    except pa.ArrowInvalid as error:
+        raise ValueError("invalid UTF-8") from error
+
+
+def _reason(error: ValueError) -> str:
+    return bounded(_ROW_NUMBER.sub("", str(error)), _MAX_QUOTE)

@@ -1,0 +1,1 @@
+"""From a store's object to chunks of whole lines."""

@@ -1,0 +1,110 @@
+"""A batch's second job: from the first one's Parquet files to the table's.
+
+The first job decides about files and records and writes what is accepted to Parquet
+files of the batch's own staging directory. Here they are read again, as Arrow batches
+for Spark SQL, and what comes out of that is written as the first job would have: the
+same names, statistics and output ids, and only what a task reports counts.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.job import IngestSettings, JobFile
+from blizzard_py.kernels.report import TaskReport
+from blizzard_py.kernels.task import output_format
+from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
+from blizzard_py.kernels.write.partition import Places, Unplaceable, place_rows
+
+# The directory that a record's file brings along; it passes through Spark as a column.
+PARTITION = "_partition"
+# What one Arrow batch may hold on its way into the JVM.
+_BATCH_BYTES = 8 << 20
+_BATCH_ROWS = 10_000
+
+
+class RowRefused(ValueError):
+    """A row that no table can hold; the same rows will be refused again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqlStage:
+    """What a task of the second job writes; ``directories`` are those a path may name."""
+
+    settings: IngestSettings
+    staging: str
+    output_prefix: str
+    schema: pa.Schema
+    directories: frozenset[str]
+
+
+def read_records(
+    storage: Storage, files: Sequence[JobFile], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The records of staged ``files`` in batches of ``schema``, in order.
+
+    Its last column is `PARTITION` if it has that one: the directory of each file.
+    Raises `StorageError`.
+    """
+    columns = [name for name in schema.names if name != PARTITION]
+    for file in files:
+        staged = pq.ParquetFile(io.BytesIO(storage.read(file.path)))
+        rows = max(1, staged.metadata.num_rows)
+        width = sum(
+            staged.metadata.row_group(group).total_byte_size
+            for group in range(staged.metadata.num_row_groups)
+        )
+        size = max(1, min(_BATCH_ROWS, _BATCH_BYTES * rows // max(1, width)))
+        for batch in staged.iter_batches(batch_size=size, columns=columns):
+            arrays = list(batch.columns)
+            if PARTITION in schema.names:
+                arrays.append(pa.array([file.partition] * batch.num_rows, pa.string()))
+            yield pa.RecordBatch.from_arrays(
+                [a.cast(f.type) for a, f in zip(arrays, schema, strict=True)], schema=schema
+            )
+
+
+def write_rows(
+    second: SqlStage, index: int, attempt_id: int, batches: Iterable[pa.RecordBatch], sink: Storage
+) -> TaskReport:
+    """Write rows to staged Parquet files; ``attempt_id`` is unique in the staging directory.
+
+    Raises `StorageError` for the sink, `RowRefused`, and `ValueError` for a transform
+    that changes `PARTITION`.
+    """
+    form = output_format(second.settings, second.schema)
+    names = OutputNames(second.staging, second.output_prefix, f"{index:05d}", attempt_id)
+    outputs = OutputSet(sink, names, form)
+    try:
+        for batch in batches:
+            for where, rows in _pieces(second, pa.Table.from_batches([batch])):
+                outputs.add(where, rows.select(form.schema.names).cast(form.schema))
+        return TaskReport(index, os.getpid(), tuple(outputs.close()), ())
+    except BaseException:
+        outputs.discard()
+        raise
+
+
+def _pieces(second: SqlStage, table: pa.Table) -> Iterator[tuple[str | Places, pa.Table]]:
+    if second.settings.partition_rules:
+        try:
+            yield place_rows(table, second.settings.partition_rules), table
+        except Unplaceable as error:
+            raise RowRefused(error.reason) from error
+        return
+    if PARTITION not in table.column_names:
+        yield "", table
+        return
+    given = table.column(PARTITION)
+    for directory in pc.unique(given).to_pylist():
+        if directory not in second.directories:
+            raise ValueError(f"the transform changes {PARTITION}; it must hand it on as it is")
+        yield directory, table.filter(pc.equal(given, directory))

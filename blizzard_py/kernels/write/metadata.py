@@ -1,0 +1,64 @@
+"""Columns that say where a row comes from: ``_source_file``, ``_source_line``, ``_ingested_at``.
+
+They depend on the source file and on when its batch began and on nothing else,
+so a row that is ingested again by another attempt has the same values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from blizzard_core.settings.sources import MetadataColumn
+
+_MICROS = 1_000_000
+
+_TYPES: dict[MetadataColumn, pa.DataType] = {
+    "_source_file": pa.string(),
+    "_source_line": pa.int64(),
+    "_ingested_at": pa.timestamp("us", tz="UTC"),
+}
+
+
+class Metadata:
+    """Adds the wanted columns, none of them ever null, behind those of the schema."""
+
+    def __init__(
+        self, columns: Sequence[MetadataColumn], source_uri: str, started_ts: float
+    ) -> None:
+        self._columns = tuple(columns)
+        self._source_uri = source_uri
+        self._started = pa.scalar(round(started_ts * _MICROS), _TYPES["_ingested_at"])
+
+    def schema(self, schema: pa.Schema) -> pa.Schema:
+        """The schema with the columns."""
+        for name in self._columns:
+            schema = schema.append(pa.field(name, _TYPES[name], nullable=False))
+        return schema
+
+    def added(
+        self, table: pa.Table, files: Sequence[tuple[str, int]], lines: npt.NDArray[np.int64]
+    ) -> pa.Table:
+        """The table with the columns; ``files`` are paths with their numbers of rows in turn.
+
+        ``lines`` has each row's line number, from 1 within its file.
+        """
+        if not self._columns:
+            return table
+        values: dict[MetadataColumn, pa.Array] = {}
+        if "_source_file" in self._columns:
+            uris = [f"{self._source_uri}/{path}" for path, _ in files]
+            texts = pa.array([uri.encode("utf-8", "backslashreplace") for uri in uris])
+            which = np.repeat(np.arange(len(files)), [rows for _, rows in files])
+            values["_source_file"] = texts.cast(pa.string()).take(pa.array(which))
+        if "_source_line" in self._columns:
+            values["_source_line"] = pa.array(lines, pa.int64())
+        if "_ingested_at" in self._columns:
+            values["_ingested_at"] = pa.repeat(self._started, table.num_rows)
+        return pa.table(
+            [*table.columns, *(values[name] for name in self._columns)],
+            schema=self.schema(table.schema),
+        )

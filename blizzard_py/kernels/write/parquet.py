@@ -1,0 +1,172 @@
+"""One Parquet file being written."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from blizzard_core.handover import OUTPUT_ID_KEY
+from blizzard_core.settings.tables import ParquetCompression
+from blizzard_core.storage.failures import wrap_error
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.job import SortKey
+
+# Enough to tell a column of some thousand values from one that never repeats.
+_SAMPLE_ROWS = 1 << 14
+_SAMPLE_SLICES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFormat:
+    """How files are made.
+
+    ``file_bytes`` is when a file is full, as stored; ``row_group_bytes`` counts Arrow
+    data. With ``sort_by`` the rows of each file are in that order.
+    """
+
+    schema: pa.Schema
+    compression: ParquetCompression
+    file_bytes: int
+    row_group_bytes: int = 64 << 20
+    sort_by: tuple[SortKey, ...] = ()
+
+
+class ParquetFile:
+    """An open file in staging; ``sample`` are rows to judge its columns by."""
+
+    def __init__(
+        self, storage: Storage, form: ParquetFormat, staged: str, output_id: str, sample: pa.Table
+    ) -> None:
+        self.staged = staged
+        self.output_id = output_id
+        self.rows = 0
+        self._arrow_bytes = 0
+        self._sink = _Sink(storage.open_output(staged), f"{storage.uri}/{staged}")
+        self._writer = _writer(self._sink, form, sample)
+        self._writer.add_key_value_metadata({OUTPUT_ID_KEY: output_id})
+
+    @property
+    def bytes(self) -> int:
+        """The file's size so far."""
+        return self._sink.written
+
+    def write(self, table: pa.Table) -> None:
+        """The rows as one row group."""
+        self._writer.write_table(table, row_group_size=table.num_rows)
+        self.rows += table.num_rows
+        self._arrow_bytes += table.nbytes
+
+    def stored(self, arrow_bytes: int) -> int:
+        """How much the file would grow by that many bytes of rows, by what it holds."""
+        return self.bytes * arrow_bytes // max(1, self._arrow_bytes)
+
+    def finish(self) -> None:
+        """Write the footer. Only now the file is one."""
+        self._writer.close()
+        self._sink.close()
+
+    def abandon(self) -> None:
+        """Close it; whatever this leaves behind must not be reported."""
+        with contextlib.suppress(Exception):
+            self._writer.close()
+        with contextlib.suppress(Exception):
+            self._sink.close()
+
+
+def stored_bytes(table: pa.Table, form: ParquetFormat) -> int:
+    """What the rows take in a file, found by writing them to nowhere."""
+    sink = pa.MockOutputStream()
+    with _writer(sink, form, table) as writer:
+        writer.write_table(table)
+    return int(sink.size())
+
+
+def repeating(table: pa.Table) -> list[str]:
+    """Parquet columns whose values repeat; the others gain nothing by a dictionary.
+
+    Judged by rows from all over the table. Fields of structs, lists and maps are columns
+    of their own in Parquet, named by their path.
+    """
+    sample = table
+    if table.num_rows > _SAMPLE_ROWS:
+        share = _SAMPLE_ROWS // _SAMPLE_SLICES
+        step = table.num_rows // _SAMPLE_SLICES
+        sample = pa.concat_tables(
+            table.slice(number * step, share) for number in range(_SAMPLE_SLICES)
+        )
+    found: list[str] = []
+    for name in sample.schema.names:
+        for path, values in _leaves(name, sample.column(name).combine_chunks()):
+            if 2 * pc.count_distinct(values).as_py() <= len(values):
+                found.append(path)
+    return found
+
+
+def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    kind = values.type
+    if pa.types.is_struct(kind):
+        for field, child in zip(kind, values.flatten(), strict=True):
+            yield from _leaves(f"{path}.{field.name}", child)
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", values.keys)
+        yield from _leaves(f"{path}.key_value.value", values.items)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _leaves(f"{path}.list.element", values.flatten())
+    elif not pa.types.is_boolean(kind):  # one bit a value already
+        yield path, values
+
+
+def _writer(sink: Any, form: ParquetFormat, sample: pa.Table) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        sink,
+        form.schema,
+        compression="none" if form.compression == "uncompressed" else form.compression,
+        use_dictionary=repeating(sample) or False,
+        write_statistics=True,
+        sorting_columns=_sorting_columns(form.schema, form.sort_by) or None,
+    )
+
+
+def _sorting_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> list[pq.SortingColumn]:
+    """The order as readers learn of it; names would be ambiguous beside nested columns."""
+    names = [key.column for key in keys]
+    if not names:
+        return []
+    order = [(key.column, "descending" if key.descending else "ascending") for key in keys]
+    return list(pq.SortingColumn.from_ordering(schema, order, null_placement="at_end"))
+
+
+class _Sink(io.RawIOBase):
+    """Counts bytes and turns whatever a store's stream raises into a `StorageError`."""
+
+    def __init__(self, stream: BinaryIO, uri: str) -> None:
+        self._stream = stream
+        self._uri = uri
+        self.written = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        try:
+            self._stream.write(data)
+        except Exception as error:  # store clients share no base class
+            raise wrap_error(self._uri, error) from error
+        self.written += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        try:
+            self._stream.close()
+        except Exception as error:  # see write
+            raise wrap_error(self._uri, error) from error

@@ -1,0 +1,114 @@
+"""What Blizzard counts. Declarations only; ``docs/metrics.md`` lists them."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from blizzard_core.observability.metrics import WORK_SECS
+
+# Blizzard: finding files.
+
+POLL_SECS = Histogram(
+    "blizzard_poll_duration_seconds",
+    "How long finding new files took.",
+    ["target"],
+    buckets=WORK_SECS,
+)
+LIST_REQUESTS = Counter(
+    "blizzard_list_requests_total", "LIST requests that polls have made.", ["target"]
+)
+KEYS_LISTED = Counter(
+    "blizzard_keys_listed_total", "Keys that stores have sent in answer to polls.", ["target"]
+)
+FILES_DISCOVERED = Counter(
+    "blizzard_files_discovered_total", "New files that polls have found.", ["target"]
+)
+TRACKED_PARTITIONS = Gauge(
+    "blizzard_tracked_partitions",
+    "Partitions that a poll looks into; each costs a LIST request.",
+    ["target"],
+)
+FILES_APART = Gauge(
+    "blizzard_files_apart",
+    "Files that the last poll left alone: their partitions lie ahead of time, or are odd and many.",
+    ["target"],
+)
+LATE_FILES = Counter(
+    "blizzard_late_files_total", "Files that appeared where no poll looks any more.", ["target"]
+)
+LATE_PARTITIONS = Histogram(
+    "blizzard_late_partitions_behind",
+    "How many tracked partitions sort above that of a late file.",
+    ["target"],
+    buckets=(0, 1, 2, 5, 10, 24, 48, 100),
+)
+PENDING_FILES = Gauge(
+    "blizzard_pending_files",
+    "Files that the last poll found and that are not done yet.",
+    ["target"],
+)
+LAG_SECS = Gauge(
+    "blizzard_lag_seconds",
+    "Age of the oldest file that is not ingested yet, 0 if none.",
+    ["target"],
+)
+
+# Blizzard: batches.
+
+FILES_PROCESSED = Counter(
+    "blizzard_files_processed_total", "Files that were done, by outcome.", ["target", "status"]
+)
+FILES_FAILED = Counter(
+    "blizzard_files_failed_total", "Files that failed, by stage.", ["target", "stage"]
+)
+RECORDS_PROCESSED = Counter(
+    "blizzard_records_processed_total", "Rows that were published.", ["target"]
+)
+BAD_RECORDS = Counter(
+    "blizzard_bad_records_total",
+    "Records of ingested files that were left out because they are bad.",
+    ["target"],
+)
+BYTES_READ = Counter(
+    "blizzard_bytes_read_total", "Bytes of source files that were done, as stored.", ["target"]
+)
+BYTES_DECOMPRESSED = Counter(
+    "blizzard_bytes_decompressed_total",
+    "Bytes of source files that were ingested, decompressed.",
+    ["target"],
+)
+FILES_WRITTEN = Counter(
+    "blizzard_files_written_total", "Parquet files that were published.", ["target"]
+)
+BYTES_WRITTEN = Counter(
+    "blizzard_bytes_written_total", "Bytes of Parquet files that were published.", ["target"]
+)
+BATCH_SECS = Histogram(
+    "blizzard_batch_duration_seconds",
+    "How long a batch took, from its plan to its watermark.",
+    ["target"],
+    buckets=WORK_SECS,
+)
+STEP_SECS = Histogram(
+    "blizzard_batch_step_duration_seconds",
+    "How long a step of a batch took.",
+    ["target", "step"],
+    buckets=WORK_SECS,
+)
+UTILIZATION = Gauge(
+    "blizzard_utilization_ratio", "Share of the last five minutes spent in batches.", ["target"]
+)
+
+# Blizzard: the checkpoint.
+
+CHECKPOINTS_SAVED = Counter(
+    "blizzard_checkpoints_saved_total", "Saves of the checkpoint.", ["target"]
+)
+CHECKPOINT_FAILURES = Counter(
+    "blizzard_checkpoint_failures_total", "Saves of the checkpoint that failed.", ["target"]
+)
+CHECKPOINT_AGE = Gauge(
+    "blizzard_checkpoint_age_seconds",
+    "Seconds since the checkpoint was saved; it is saved when something changes.",
+    ["target"],
+)

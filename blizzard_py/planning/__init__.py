@@ -1,0 +1,1 @@
+"""What comes next, and where to: batches, ranges, table directories. Pure."""

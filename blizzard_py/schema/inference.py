@@ -1,0 +1,218 @@
+"""Columns from records: what a sample of lines has in common. Pure.
+
+| values seen of a field | its type |
+|---|---|
+| none but null | ``string`` (see below) |
+| booleans | ``boolean`` |
+| whole numbers of 64 bits | ``int64`` (never ``int32``: the sample may be small) |
+| whole numbers, some larger, up to 38 digits | ``decimal(38,0)``, which keeps every digit |
+| numbers, some with a fraction or an exponent | ``float64`` |
+| text | ``string``; ``timestamp`` if asked for and all of it is ISO 8601 |
+| objects | ``struct``; ``json`` without a common form: no or too many names, or odd ones |
+| arrays | ``list`` of whatever the elements have in common |
+| anything else: a conflict | ``string`` with ``coerce: true``, which takes all of it |
+
+With coercion off a conflict is `SchemaConflict`, and a field that is always null
+is a plain string; with it on that field takes anything, since nothing is known.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from blizzard_core.errors import SchemaConflict
+from blizzard_core.settings.schema import FieldType
+from blizzard_py.job import FieldSpec
+
+# An object with more names than this is a mapping of data, not a record.
+MAX_STRUCT_FIELDS = 256
+MAX_DECIMAL_DIGITS = 38
+
+# What Delta tables cannot have in a column's name without column mapping.
+_ODD_NAME = re.compile(r"[ ,;{}()\n\t=]")
+# Exactly forms that the reader takes for a timestamp.
+_ISO = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.(?:\d{3}|\d{6}))?)?(?:Z|[+-]\d\d:\d\d)?"
+)
+
+_Kind = Literal[
+    "boolean", "integer", "decimal", "digits", "float", "timestamp", "text", "object", "array"
+]
+_KINDS: dict[type, _Kind] = {
+    bool: "boolean",
+    int: "integer",
+    float: "float",
+    dict: "object",
+    list: "array",
+}
+_NUMBERS: frozenset[_Kind] = frozenset({"integer", "decimal", "digits", "float"})
+# The first type that takes all kinds seen without change is the one.
+_COMMON: tuple[tuple[frozenset[_Kind], FieldType], ...] = (
+    (frozenset({"boolean"}), "boolean"),
+    (frozenset({"integer"}), "int64"),
+    (frozenset({"integer", "decimal"}), "decimal"),
+    (frozenset({"integer", "decimal", "float"}), "float64"),
+    (frozenset({"timestamp"}), "timestamp"),
+    (frozenset({"timestamp", "text"}), "string"),
+)
+_TOLD = {"digits": "integer of more than 38 digits", "decimal": "integer beyond 64 bits"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """``taken``: lower-case names that are columns already, declared or from the path."""
+
+    coerce_conflicts: bool = True
+    timestamps: bool = False
+    taken: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """Fields in the order of their first appearance, and why others are none of them."""
+
+    fields: tuple[FieldSpec, ...]
+    left_out: dict[str, str]
+    records: int
+    skipped_lines: int
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What values of one field looked like, each kind with the place of the first one."""
+
+    kinds: dict[_Kind, str] = field(default_factory=dict)
+    members: dict[str, _Seen] = field(default_factory=dict)
+    elements: _Seen | None = None
+
+    def add(self, value: Any, where: str) -> None:
+        if value is None:
+            return
+        kind = _kind(value)
+        self.kinds.setdefault(kind, where)
+        if kind == "object":
+            for name, member in value.items():
+                if name not in self.members and len(self.members) > MAX_STRUCT_FIELDS:
+                    continue  # too many already; memory stays bounded
+                self.members.setdefault(name, _Seen()).add(member, where)
+        elif kind == "array":
+            self.elements = self.elements or _Seen()
+            for element in value:
+                self.elements.add(element, where)
+
+
+class Inference:
+    """Takes lines in, gives columns out."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._columns: dict[str, _Seen] = {}
+        self._records = 0
+        self._skipped = 0
+
+    def add(self, line: bytes, where: str) -> None:
+        """One line of a sample; ``where`` names it in errors. What is no record is skipped."""
+        if not line.strip():
+            return
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            self._skipped += 1  # it will be a bad record when its file is ingested
+            return
+        self._records += 1
+        for name, value in record.items():
+            if name.lower() not in self._rules.taken:
+                self._columns.setdefault(name, _Seen()).add(value, where)
+
+    def result(self) -> Inferred:
+        """The columns so far. Raises `SchemaConflict`."""
+        fields: list[FieldSpec] = []
+        left_out: dict[str, str] = {}
+        taken: dict[str, str] = {}
+        for name, seen in self._columns.items():
+            other = taken.setdefault(name.lower(), name)
+            if other != name:
+                left_out[name] = f"differs only in case from {other!r}"
+            elif _is_odd(name):
+                left_out[name] = "a column cannot have this name"
+            else:
+                fields.append(self._field(name, seen, name))
+        return Inferred(tuple(fields), left_out, self._records, self._skipped)
+
+    def _field(self, name: str, seen: _Seen, path: str) -> FieldSpec:
+        kinds = seen.kinds.keys()
+        if not kinds:
+            return _spec(name, "string", coerce=self._rules.coerce_conflicts)
+        if "digits" in kinds and kinds <= _NUMBERS:
+            return _spec(name, "string", coerce=True)  # no number type has so many digits
+        if kinds == {"object"}:
+            return self._struct(name, seen, path)
+        if seen.elements is not None and kinds == {"array"}:
+            element = self._field("element", seen.elements, f"{path}[]")
+            return _spec(name, "list", children=(element,))
+        for common, kind in _COMMON:
+            if kinds <= common and (kind != "timestamp" or self._rules.timestamps):
+                return _spec(name, kind, precision=MAX_DECIMAL_DIGITS if kind == "decimal" else 0)
+        if not self._rules.coerce_conflicts:
+            raise SchemaConflict(_conflict(path, seen))
+        return _spec(name, "string", coerce=True)
+
+    def _struct(self, name: str, seen: _Seen, path: str) -> FieldSpec:
+        names = seen.members.keys()
+        odd = any(map(_is_odd, names)) or len({n.lower() for n in names}) < len(names)
+        if not names or odd or len(names) > MAX_STRUCT_FIELDS:
+            return _spec(name, "json")
+        children = [self._field(n, member, f"{path}.{n}") for n, member in seen.members.items()]
+        return _spec(name, "struct", children=tuple(children))
+
+
+def _spec(name: str, kind: FieldType, **more: Any) -> FieldSpec:
+    return FieldSpec(name, kind, nullable=True, **more)
+
+
+def _kind(value: Any) -> _Kind:
+    if isinstance(value, str):
+        return "timestamp" if _is_timestamp(value) else "text"
+    kind = _KINDS[type(value)]
+    if kind == "integer" and not -(2**63) <= value < 2**63:
+        return "decimal" if abs(value) < 10**MAX_DECIMAL_DIGITS else "digits"
+    return kind
+
+
+def _is_timestamp(text: str) -> bool:
+    if _ISO.fullmatch(text) is None:
+        return False
+    try:
+        dt.datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_odd(name: str) -> bool:
+    return not name or _ODD_NAME.search(name) is not None or not _is_unicode(name)
+
+
+def _is_unicode(name: str) -> bool:
+    """Whether UTF-8 can hold it: JSON may escape half of a surrogate pair."""
+    return not any("\ud800" <= c <= "\udfff" for c in name)
+
+
+def _conflict(path: str, seen: _Seen) -> str:
+    places = ", ".join(_places(seen))
+    return (
+        f"field {path!r} has values of different types: {places}; declare it under schema.fields"
+        " (type: json or coerce: true take anything), or set coerce_conflicts_to_utf8: true"
+    )
+
+
+def _places(seen: _Seen) -> Iterator[str]:
+    for kind, where in seen.kinds.items():
+        yield f"{_TOLD.get(kind, kind)} ({where})"

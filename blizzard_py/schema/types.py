@@ -1,0 +1,168 @@
+"""The schema in its three forms: settings, what the reader is asked for, what is written.
+
+The last two differ where ``pyarrow.json`` reads a type not at all, or not as
+strictly as it should: a date and base64 are read as strings, an epoch as a
+decimal, a ``float32`` as a double, and `kernels.columns` converts them. What
+the reader has no type for (any JSON, maps, and whatever contains them) is left
+out of the read schema and taken from the lines by `kernels.extract`.
+
+Only top-level columns are required in the Parquet files. ``nullable: false``
+inside them is enforced on the values all the same; Delta readers differ on what
+a required field of a null struct means, so files do not say it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import pyarrow as pa
+
+from blizzard_core.settings.schema import (
+    RESCUED,
+    FieldSettings,
+    FieldType,
+    TypeSettings,
+    decimal_digits,
+)
+from blizzard_py.job import FieldSpec
+
+# Decimal digits behind the point of an epoch in this unit, down to microseconds. Eighteen
+# digits of microseconds reach far beyond the year 9999.
+EPOCH_SCALES = {"s": 6, "ms": 3, "us": 0}
+EPOCH_DIGITS = 18
+
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+_TYPES: dict[FieldType, pa.DataType] = {
+    "string": pa.string(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "boolean": pa.bool_(),
+    "timestamp": _TIMESTAMP,
+    "date": pa.date32(),
+    "json": pa.string(),
+    "binary": pa.binary(),
+}
+_READ_AS: dict[FieldType, pa.DataType] = {
+    "date": pa.string(),
+    "binary": pa.string(),
+    "float32": pa.float64(),
+}
+
+
+def field_spec(settings: FieldSettings) -> FieldSpec:
+    """A column as configured."""
+    return _spec(settings.name, settings)
+
+
+def _spec(name: str, settings: TypeSettings) -> FieldSpec:
+    kind, precision, scale = settings.type, 0, 0
+    if kind.startswith("decimal"):
+        precision, scale = decimal_digits(kind)
+        kind = "decimal"
+    children = [_spec(field.name, field) for field in settings.fields or ()]
+    children += [_spec("element", settings.items)] if settings.items else []
+    children += [_spec("value", settings.values)] if settings.values else []
+    return FieldSpec(
+        name,
+        cast("FieldType", kind),  # the settings admit no other
+        settings.nullable,
+        tuple(children),
+        precision,
+        scale,
+        settings.unit,
+        settings.coerce,
+    )
+
+
+def field_document(spec: FieldSpec) -> dict[str, Any]:
+    """The inverse of `field_spec`: what to write under ``schema.fields``."""
+    return {"name": spec.name, **_type_document(spec)}
+
+
+def _type_document(spec: FieldSpec) -> dict[str, Any]:
+    decimal = f"decimal({spec.precision},{spec.scale})"
+    found: dict[str, Any] = {"type": decimal if spec.type == "decimal" else spec.type}
+    if not spec.nullable:
+        found["nullable"] = False
+    if spec.unit != "iso":
+        found["unit"] = spec.unit
+    if spec.coerce:
+        found["coerce"] = True
+    if spec.type == "struct":
+        found["fields"] = [field_document(child) for child in spec.children]
+    elif spec.type in ("list", "map"):
+        inner = _type_document(spec.children[0])
+        key = "items" if spec.type == "list" else "values"
+        found[key] = inner["type"] if len(inner) == 1 else inner
+    return found
+
+
+def arrow_type(spec: FieldSpec) -> pa.DataType:
+    """The Arrow type a field is written as.
+
+    Timestamps are microseconds in UTC, which is what Delta stores; dates are
+    days since the epoch; any JSON is its text.
+    """
+    match spec.type:
+        case "decimal":
+            return pa.decimal128(spec.precision, spec.scale)
+        case "struct":
+            return pa.struct([(child.name, arrow_type(child)) for child in spec.children])
+        case "list":
+            return pa.list_(pa.field("element", arrow_type(spec.children[0])))
+        case "map":
+            return pa.map_(pa.string(), arrow_type(spec.children[0]))
+        case _:
+            return _TYPES[spec.type]
+
+
+def table_schema(fields: Iterable[FieldSpec], *, rescued: bool = False) -> pa.Schema:
+    """The schema of the Parquet files, columns in declared order; ``_rescued`` is the last."""
+    columns = [pa.field(f.name, arrow_type(f), nullable=f.nullable) for f in fields]
+    return pa.schema([*columns, pa.field(RESCUED, pa.string())] if rescued else columns)
+
+
+def is_extracted(spec: FieldSpec) -> bool:
+    """Whether the value is taken from the line itself because the reader cannot read it."""
+    if spec.type in ("json", "map") or spec.coerce:
+        return True
+    return any(is_extracted(child) for child in spec.children)
+
+
+def read_type(spec: FieldSpec) -> pa.DataType:
+    """The type the reader is asked for; `kernels.columns` makes `arrow_type` of it.
+
+    Everything in it is nullable: the reader would refuse a null struct for the
+    sake of its required fields.
+    """
+    match spec.type:
+        case "struct":
+            return pa.struct([(child.name, read_type(child)) for child in spec.children])
+        case "list":
+            return pa.list_(pa.field("element", read_type(spec.children[0])))
+        case "decimal":
+            # The reader adds digits behind the point without looking whether they fit; 256
+            # bits have room for all that 38 digits can become.
+            return pa.decimal256(spec.precision, spec.scale)
+        case "timestamp" if spec.unit != "iso":
+            return pa.decimal128(EPOCH_DIGITS, EPOCH_SCALES[spec.unit])
+        case _:
+            return _READ_AS.get(spec.type) or arrow_type(spec)
+
+
+def read_schema(fields: Iterable[FieldSpec]) -> pa.Schema:
+    """The ``explicit_schema`` for ``pyarrow.json``, without what is extracted.
+
+    A null or missing value of a field that is not nullable is an error of the
+    reader itself.
+    """
+    return pa.schema(
+        [
+            pa.field(spec.name, read_type(spec), nullable=spec.nullable)
+            for spec in fields
+            if not is_extracted(spec)
+        ]
+    )

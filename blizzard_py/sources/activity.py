@@ -1,0 +1,209 @@
+"""What a source tells while it works: `Activity` in Blizzard's words, with its counters.
+
+The names of steps are those of `blizzard_py.ingest.source_pipeline`. With one batch being published
+while the next is ingested, both are known at the same time, by their ids.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from blizzard_core.observability.activity import Activity, Finished, Letter, Poll, Running, age
+from blizzard_core.observability.health import job_secs
+from blizzard_core.storage.protocol import Entry
+from blizzard_py import metrics
+from blizzard_py.job import FinishedFile
+from blizzard_py.state.source_state import Batch, SourceState, Totals
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Files in partitions that are not looked at: how many there are, and the first."""
+
+    files: int = 0
+    first: str | None = None
+
+
+NONE_APART = Apart()
+
+Step = Literal["ingest", "prepare", "publish", "advance"]
+
+OUTCOMES = ("ingested", "quarantined", "retry")
+STEPS = ("plan", "ingest", "prepare", "publish", "advance")
+
+
+class SourceActivity(Activity):
+    """One source's live view."""
+
+    daemon = "blizzard"
+
+    def __init__(self, name: str, place: str, clock: Callable[[], float]) -> None:
+        super().__init__(name, place, clock)
+        self._totals = Totals()
+        self._saved: float | None = None
+        self._apart = NONE_APART
+        metrics.PENDING_FILES.labels(name).set_function(self.pending)
+        metrics.LAG_SECS.labels(name).set_function(self.lag)
+        metrics.UTILIZATION.labels(name).set_function(self.utilization)
+        metrics.TRACKED_PARTITIONS.labels(name).set_function(self.tracked)
+        metrics.CHECKPOINT_AGE.labels(name).set_function(self._checkpoint_age)
+        # Series that exist from the start let a rule see the first event.
+        for outcome in OUTCOMES:
+            metrics.FILES_PROCESSED.labels(name, outcome)
+        for step in STEPS:
+            metrics.STEP_SECS.labels(name, step)
+        for metric in (
+            metrics.FILES_DISCOVERED,
+            metrics.LIST_REQUESTS,
+            metrics.KEYS_LISTED,
+            metrics.FILES_APART,
+            metrics.LATE_FILES,
+            metrics.RECORDS_PROCESSED,
+            metrics.BAD_RECORDS,
+            metrics.BYTES_READ,
+            metrics.BYTES_DECOMPRESSED,
+            metrics.FILES_WRITTEN,
+            metrics.BYTES_WRITTEN,
+            metrics.CHECKPOINTS_SAVED,
+            metrics.CHECKPOINT_FAILURES,
+            metrics.POLL_SECS,
+            metrics.BATCH_SECS,
+        ):
+            metric.labels(name)
+
+    def polled(
+        self,
+        secs: float,
+        files: Sequence[Entry],
+        young: Sequence[Entry],
+        cost: tuple[int, int],
+        apart: Apart,
+    ) -> None:
+        """A poll of ``secs`` found ``files`` to do and ``young`` ones to leave alone for now.
+
+        ``cost`` is LIST requests and keys; ``apart`` are files where polls do not look for now.
+        """
+        now = self.clock()
+        requests, keys = cost
+        metrics.POLL_SECS.labels(self.name).observe(secs)
+        metrics.LIST_REQUESTS.labels(self.name).inc(requests)
+        metrics.KEYS_LISTED.labels(self.name).inc(keys)
+        metrics.FILES_DISCOVERED.labels(self.name).inc(len(files))
+        metrics.FILES_APART.labels(self.name).set(apart.files)
+        with self._lock:
+            self._apart = apart
+        self._polled(Poll(now, secs, len(files), requests, keys), [*files, *young])
+
+    def late(self, partitions_behind: int) -> None:
+        """The sweep found a late file."""
+        metrics.LATE_FILES.labels(self.name).inc()
+        metrics.LATE_PARTITIONS.labels(self.name).observe(partitions_behind)
+
+    def knows(self, state: SourceState) -> None:
+        """The state that the source goes on from."""
+        with self._lock:
+            self._progress = state.progress
+            self._totals = state.totals
+            if self._saved is None and state.last_update_ts is not None:
+                self._saved = float(state.last_update_ts)
+
+    def saved(self, state: SourceState) -> None:
+        """The checkpoint was saved."""
+        metrics.CHECKPOINTS_SAVED.labels(self.name).inc()
+        with self._lock:
+            self._saved = self.clock()
+            self.knows(state)
+            self.beat()
+
+    def save_failed(self) -> None:
+        """The checkpoint could not be saved."""
+        metrics.CHECKPOINT_FAILURES.labels(self.name).inc()
+
+    def batch_began(self, batch: Batch) -> None:
+        """A batch is planned and its job starts; until it ends, no sign of life is due."""
+        now = self.clock()
+        size = sum(file.size for file in batch.files)
+        metrics.STEP_SECS.labels(self.name, "plan").observe(age(now, batch.started_ts))
+        due = now + job_secs(size)
+        with self._lock:
+            self._running[batch.batch] = Running(
+                batch.batch, len(batch.files), size, batch.started_ts, "ingest", now, due
+            )
+            self._busy(now)
+            self.beat()
+
+    def batch_enters(self, batch: Batch, step: Step) -> None:
+        """A batch is done with the step it was in."""
+        with self._lock:
+            now = self.clock()
+            self.beat()
+            running = self._running.get(batch.batch)
+            # One that a crash left behind is only brought to its end, step by step no more.
+            if running is not None:
+                metrics.STEP_SECS.labels(self.name, running.step).observe(age(now, running.since))
+                self._running[batch.batch] = replace(running, step=step, since=now, due=0.0)
+
+    def batch_done(self, batch: Batch) -> None:
+        """A batch with its outputs and outcomes is in the table, and its watermarks are saved."""
+        now = self.clock()
+        rows = sum(output.rows for output in batch.outputs)
+        self._count(batch, rows)
+        settled = {file.path for file in batch.finished if file.outcome != "retry"}
+        entries = [entry for entry in batch.files if entry.path in settled]
+        ingested = sum(file.outcome == "ingested" for file in batch.finished)
+        size = sum(entry.size for entry in entries)
+        metrics.BYTES_READ.labels(self.name).inc(size)
+        with self._lock:
+            running = self._running.pop(batch.batch, None)
+            secs = age(now, batch.started_ts)
+            if running is not None:
+                metrics.STEP_SECS.labels(self.name, running.step).observe(age(now, running.since))
+                metrics.BATCH_SECS.labels(self.name).observe(secs)
+            if not self._running:
+                self._idle(now)
+            self._backlog.settle(entry.modified for entry in entries)
+            self._did(Finished(now, batch.batch, ingested, rows, size, secs))
+            self.gave_up(batch.finished)
+            self.beat()
+
+    def gave_up(self, files: Iterable[FinishedFile]) -> None:
+        """Those of the files that are quarantined are in the dead letters."""
+        now = self.clock()
+        self._given_up(
+            Letter(now, file.path, file.stage, file.error)
+            for file in files
+            if file.outcome == "quarantined"
+        )
+
+    def _count(self, batch: Batch, rows: int) -> None:
+        name = self.name
+        for outcome, files in Counter(file.outcome for file in batch.finished).items():
+            metrics.FILES_PROCESSED.labels(name, outcome).inc(files)
+        failed = Counter(file.stage for file in batch.finished if file.outcome != "ingested")
+        for stage, files in failed.items():
+            metrics.FILES_FAILED.labels(name, stage).inc(files)
+        metrics.RECORDS_PROCESSED.labels(name).inc(rows)
+        metrics.BAD_RECORDS.labels(name).inc(sum(file.bad_rows for file in batch.finished))
+        metrics.BYTES_DECOMPRESSED.labels(name).inc(
+            sum(file.bytes_read for file in batch.finished if file.outcome == "ingested")
+        )
+        metrics.FILES_WRITTEN.labels(name).inc(len(batch.outputs))
+        metrics.BYTES_WRITTEN.labels(name).inc(sum(output.size for output in batch.outputs))
+
+    def _checkpoint_age(self) -> float:
+        with self._lock:
+            return math.nan if self._saved is None else age(self.clock(), self._saved)
+
+    def to_json(self) -> dict[str, Any]:
+        """As `Activity`, with the totals since the first batch and what polls left apart."""
+        with self._lock:
+            return {
+                **super().to_json(),
+                "totals": asdict(self._totals),
+                "saved_at": self._saved,
+                "apart": asdict(self._apart),
+            }

@@ -1,0 +1,295 @@
+"""Finds the source files that are still to be ingested.
+
+Thin on purpose: `blizzard_core.watermark.scan` knows how to list little, this module
+knows what a source file is called and where a cold start begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from blizzard_core.checkpoint.digests import Digests
+from blizzard_core.errors import StateError
+from blizzard_core.settings.sources import SourceCompression, SourceSettings
+from blizzard_core.storage.protocol import Entry, Storage, is_hidden
+from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.partition_time import family_of, is_timed, span_of
+from blizzard_core.watermark.paths import partition_key, split
+from blizzard_core.watermark.progress import Gap, Progress, Scanned
+from blizzard_core.watermark.scan import scan
+from blizzard_py.sources.activity import NONE_APART, Apart
+from blizzard_py.sources.protocol import Found
+from blizzard_py.state.processed_set import digests_of
+from blizzard_py.state.source_state import SourceState
+
+_PLAIN = (".ndjson", ".jsonl", ".json")
+ENDINGS: dict[SourceCompression, tuple[str, ...]] = {
+    "none": _PLAIN,
+    "gzip": tuple(f"{ending}.gz" for ending in _PLAIN),
+    "zstd": tuple(f"{ending}.zst" for ending in _PLAIN),
+}
+ENDINGS["auto"] = tuple(ending for endings in ENDINGS.values() for ending in endings)
+
+
+# New files that one scan takes at most; what lies behind them is for the next.
+SCAN_FILES = 50_000
+# Until the depth is known a file's whole folder tells its time.
+_ANY_DEPTH = 99
+# A file that is dated further ahead than this was not written then; see `FirstSeen`.
+AHEAD_SLACK_SECS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery(Found):
+    """Files to do, and the progress they refer to.
+
+    No watermark passes the ``young``. ``apart`` are files in partitions that are not looked
+    at: those whose name says a time ahead of now, and odd ones beyond the limit.
+    """
+
+    progress: Progress
+
+
+class FirstSeen:
+    """When files that are dated ahead of now were first seen as they are: `min_age_secs` for them.
+
+    In memory only: after a restart they are as old as the first look at them.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[Entry, float] = {}
+
+    def since(self, entries: Iterable[Entry], now: float) -> Mapping[Entry, float]:
+        """First looks at these files; those that are not listed any more are forgotten."""
+        self._seen = {entry: self._seen.get(entry, now) for entry in entries}
+        return self._seen
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A part of a source: the range to list, and which paths of it to take."""
+
+    within: Gap
+    takes: Callable[[str], bool]
+
+
+def accepts(compression: SourceCompression) -> Callable[[str], bool]:
+    """Whether a path has one of the endings that ``compression`` stands for."""
+    endings = ENDINGS[compression]
+    return lambda path: path.endswith(endings)
+
+
+def check_tracking(state: SourceState, source: SourceSettings, where: str) -> None:
+    """Raise `StateError` if the state was kept the other way: it would ingest all again."""
+    begun = state.progress.value is not None or bool(state.progress.partitions)
+    if not source.use_watermark and state.processed is None and begun:
+        raise StateError(
+            f"{where}: was kept with a watermark, the configuration now says use_watermark: false;"
+            " set it back, or give the source another id (which ingests everything again)"
+        )
+    if source.use_watermark and state.processed is not None:
+        raise StateError(
+            f"{where}: was kept without a watermark, the configuration now says use_watermark:"
+            " true; set it back, or give the source another id (which ingests everything again)"
+        )
+
+
+def starting_point(state: SourceState, source: SourceSettings, now: float, where: str) -> Progress:
+    """The progress to scan from: the configured depth, and the floor of a cold start.
+
+    Raises `StateError` if the checkpoint was kept at another depth: its
+    watermarks would be compared with names they do not belong to.
+    """
+    progress = state.progress
+    depth = source.partition_depth
+    if depth is None and source.partition_filter is not None:
+        depth = source.partition_filter.depth
+    if depth is not None and progress.depth not in (None, depth):
+        raise StateError(
+            f"{where}: was kept with a partition depth of {progress.depth}, the configuration now"
+            f" says {depth}; set partition_depth: {progress.depth}, or give the source another id"
+        )
+    if depth is not None:
+        progress = replace(progress, depth=depth)
+    # From the first scan on the floor stands in the checkpoint and rises by its own rules.
+    # A checkpoint of the original has none: it goes on as the original would.
+    # With a global watermark only it has a floor, but one that knows of no lookback.
+    if state.origin is None and (progress.floor is None or not state.totals.batches):
+        progress = _begun_at(progress, lookback_floor(source.partition_filter, now))
+    return progress
+
+
+def _begun_at(progress: Progress, floor: str | None) -> Progress:
+    """The progress closed below ``floor`` as well, also what was tracked there."""
+    if floor is None:
+        return progress
+    floor = max(floor, progress.floor or "", key=partition_key)
+    partitions = {
+        partition: known
+        for partition, known in progress.partitions.items()
+        if partition.count("/") + bool(partition) != progress.depth
+        or partition_key(partition) >= partition_key(floor)
+    }
+    return replace(progress, floor=floor, partitions=partitions)
+
+
+def discover_unseen(
+    storage: Storage,
+    source: SourceSettings,
+    unseen: Callable[[Sequence[str]], Sequence[str]],
+    clock: Callable[[], float],
+    first_seen: FirstSeen,
+) -> tuple[Discovery, Digests]:
+    """A full listing less what is done, for names that do not sort; and the digests of all paths.
+
+    Costs a request per thousand files stored: there is no watermark to start at. Of
+    what is done a page is in memory at a time, and 16 bytes a name.
+    """
+    began = clock()
+    accept = accepts(source.compression)
+    new: dict[str, Entry] = {}
+    listed: list[Digests] = []
+    requests = keys = 0
+    for page in storage.list_range("", None):
+        requests += page.requests
+        keys += page.keys
+        entries = {e.path: e for e in page.entries if not is_hidden(e.path)}
+        listed.append(digests_of(entries))
+        wanted = [path for path in entries if accept(path)]
+        if len(new) < SCAN_FILES:  # the rest is for the next poll
+            new |= {path: entries[path] for path in unseen(wanted)}
+    now = clock()
+    ripe, young = _split_by_age(tuple(new.values()), source, now, first_seen)
+    scanned = Scanned(began, now)
+    found = Discovery(ripe, young, requests, keys, scanned, NONE_APART, Progress(depth=0))
+    return found, np.concatenate(listed) if listed else digests_of(())
+
+
+def _split_by_age(
+    entries: tuple[Entry, ...], source: SourceSettings, now: float, first_seen: FirstSeen
+) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
+    """The files that are old enough, and those that are not.
+
+    A file is as old as its modification time says; one that is dated ahead of now, as
+    old as it has been seen unchanged.
+    """
+    if not source.min_age_secs:
+        return entries, ()
+    ahead = [entry for entry in entries if entry.modified > now + AHEAD_SLACK_SECS]
+    since = first_seen.since(ahead, now)
+    newest = now - source.min_age_secs
+    ripe = tuple(entry for entry in entries if since.get(entry, entry.modified) <= newest)
+    young = tuple(entry for entry in entries if since.get(entry, entry.modified) > newest)
+    return ripe, young
+
+
+def discover(
+    storage: Storage,
+    source: SourceSettings,
+    progress: Progress,
+    clock: Callable[[], float],
+    concurrency: int,
+    first_seen: FirstSeen,
+    scope: Scope | None = None,
+    limit: int | None = SCAN_FILES,
+) -> Discovery:
+    """Everything above the watermarks, up to a limit. Raises `StorageError`, never returns a part.
+
+    ``clock`` is asked before and after the listing.
+    """
+    began = clock()
+    within = None if scope is None else scope.within
+    accept = accepts(source.compression)
+    places = Places(progress, source, began)
+
+    def wanted(path: str) -> bool:
+        # A bounded scan counts what is taken: the rest would fill it again and again.
+        taken = accept(path) and (scope is None or scope.takes(path))
+        return taken and places.take(path)
+
+    found = scan(storage, progress, wanted, concurrency, within, limit)
+    now = clock()
+    entries = found.entries
+    apart = places.apart
+    if not progress.partitions:
+        # Until something is tracked only what was found can tell which partitions are odd.
+        places = Places(found.progress, source, began, (e.path for e in entries))
+        entries = tuple(e for e in entries if places.take(e.path))
+        apart = Apart(apart.files + places.apart.files, apart.first or places.apart.first)
+    ripe, young = _split_by_age(entries, source, now, first_seen)
+    return Discovery(
+        ripe,
+        young,
+        found.requests,
+        found.keys,
+        Scanned(began, now, found.until),
+        apart,
+        found.progress,
+    )
+
+
+class Places:
+    """Which partitions are looked at, and what lies in the others.
+
+    Left alone until then: partitions named by a time ahead of now. But one in which
+    something is done is looked at, whatever settings or clock say by now: scans go on behind
+    its names, and would leave behind what nobody looked at. Beside partitions
+    that are named by a time, families of others and new families of such (see
+    `family_of`) are looked at up to `max_tracked_partitions`: a few tiny objects must not
+    take the place of what writers write. ``found`` are paths that tell, besides what is
+    tracked, whether partitions are named by times.
+    """
+
+    def __init__(
+        self,
+        progress: Progress,
+        source: SourceSettings,
+        now: float,
+        found: Iterable[str] = (),
+    ) -> None:
+        tracked = [partition for partition in progress.partitions if partition]
+        self._depth = _ANY_DEPTH if progress.depth is None else progress.depth
+        self._latest = now + source.max_ahead_secs
+        self._limit = source.max_tracked_partitions
+        self._families = {_kind_of(partition) for partition in tracked}
+        partitions = {split(path, self._depth)[0] for path in found}
+        self._timed = any(map(is_timed, (*tracked, *partitions)))
+        self._known = {"": True, **dict.fromkeys(tracked, True)}
+        self._count = 0
+        self._first: str | None = None
+
+    @property
+    def apart(self) -> Apart:
+        """What lies in partitions that are not looked at."""
+        return Apart(self._count, self._first)
+
+    def take(self, path: str) -> bool:
+        """Whether the file's partition is looked at; notes those that are not."""
+        partition = split(path, self._depth)[0]
+        looked_at = self._known.get(partition)
+        if looked_at is None:
+            looked_at = self._known[partition] = self._looks_at(partition)
+        if not looked_at:
+            self._count += 1
+            self._first = path if self._first is None else self._first
+        return looked_at
+
+    def _looks_at(self, partition: str) -> bool:
+        span = span_of(partition)
+        if span is not None and span.begin > self._latest:
+            return False
+        family = _kind_of(partition)
+        if not self._timed or family in self._families:
+            return True
+        if len(self._families) > self._limit:  # that of the real partitions is one of them
+            return False
+        self._families.add(family)
+        return True
+
+
+def _kind_of(partition: str) -> str:
+    """The family of a partition with a time; of others each is one of its own."""
+    return family_of(partition) if is_timed(partition) else partition

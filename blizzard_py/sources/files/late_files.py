@@ -1,0 +1,190 @@
+"""What is done about late files: the sweep's slices, and what follows from each.
+
+A late file is queued for ingestion (``late_files: ingest``), or its verdict, a dead
+letter or a report, is committed as a batch of its own that ingests nothing: the
+same commit point, the same journal, the same letters as any other. So a daemon that was
+replaced writes none, and what was said of a file is said once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from uuid_utils import uuid7
+
+from blizzard_core.errors import StorageError
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.sources.files.marks import NOTHING
+from blizzard_py.sources.files.out_of_turn import OutOfTurn
+from blizzard_py.sources.files.sweep import (
+    LateSweep,
+    Slice,
+    grace_of,
+    lists,
+    partitions_behind,
+    sweeps,
+    verdicts,
+)
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.protocol import Upkeep
+from blizzard_py.state.checkpoint_file import read_ledger
+from blizzard_py.state.lateness import with_worst
+from blizzard_py.state.ledger import Ledger
+from blizzard_py.state.processed_set import Segment
+from blizzard_py.state.siblings import siblings_of
+from blizzard_py.state.source_state import Batch, SourceState, Sweep
+from blizzard_py.state.transitions import begin_batch
+
+# Late files that are named one by one in the log for each slice.
+_NAMED = 20
+
+
+class LateFiles:
+    """The late files of one source."""
+
+    def __init__(self, parts: Parts, upkeep: Upkeep, out_of_turn: OutOfTurn) -> None:
+        self._parts = parts
+        self._source = parts.source
+        self._upkeep = upkeep
+        self._out_of_turn = out_of_turn
+        self._sink = parts.stores.sink
+        self._ledger = Ledger(self._sink, parts.id, parts.concurrency)
+        self._sweep = LateSweep(parts.stores.source, parts.source, self._ledger)
+        self._epoch = 0
+        self._loaded = False
+        self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+
+    def load(self, epoch: int) -> None:
+        """The checkpoint was taken over in ``epoch``; the ledger is read when it is needed."""
+        self._epoch = epoch
+        self._loaded = False
+
+    def begin_anew(self, state: SourceState) -> SourceState:
+        """The state with a ledger in which nothing of the journal counts."""
+        self._ledger.load((), self._epoch)
+        return replace(state, ledger=self._ledger.begin_anew())
+
+    def go_on(self, state: SourceState) -> SourceState:
+        """One slice of the sweep, and what follows from it. A listing that fails is told only.
+
+        Raises what saving raises.
+        """
+        now = self._upkeep.clock()
+        if not self._sweep.may_go_on(now):
+            return state
+        if not self._loaded:
+            self._ledger.load(state.ledger, self._epoch)
+            self._loaded = True
+        if state.sweep.cursor is None:
+            state = replace(state, sweep=replace(state.sweep, began=now, cursor=""))
+        state = self._noted(state, self._ledger.fold())
+        if not lists(self._source):
+            state = replace(state, sweep=replace(state.sweep, cursor=None))
+            return self._dealt_with(state, ())
+        try:
+            found = self._sweep.next_slice(state)
+        except StorageError as error:
+            # Polls go on: what cannot be listed now is looked at later.
+            self._sweep.rest(now, self._source.late_sweep_interval_secs)
+            self._log.warning("late_sweep_failed", error=str(error))
+            return state
+        state = self._noted(state, self._ledger.note_history(found.history))
+        if state.sweep.noted and found.history:
+            self._log.warning(
+                "files_below_origin",
+                files=len(found.history),
+                first=found.history[0],
+                remedy=f"they came below {state.origin!r}, where the cold start began; `blizzard"
+                " backfill` takes them in",
+            )
+        late, elsewhere = self._divided(found.late)
+        state = self._noted(state, self._ledger.note([*found.known, *elsewhere]))
+        state = self._moved_on(state, found)
+        return self._dealt_with(state, late)
+
+    def _noted(self, state: SourceState, segments: tuple[Segment, ...] | None) -> SourceState:
+        return state if segments is None else replace(state, ledger=segments)
+
+    def _divided(self, late: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
+        """Those that are late, and the paths that a backfill or a replay has dealt with.
+
+        What one of them has taken and not finished is neither, for now.
+        """
+        # Their states first: what these have not finished yet the ledgers may have by now.
+        taken = self._out_of_turn.unfinished(late)
+        late = [entry for entry in late if entry.path not in taken]
+        paths = [entry.path for entry in late]
+        for source_id in siblings_of(self._sink, self._parts.id) if paths else ():
+            paths = read_ledger(self._sink, source_id).not_settled(paths)
+        left = set(paths)
+        return (
+            [entry for entry in late if entry.path in left],
+            [entry.path for entry in late if entry.path not in left],
+        )
+
+    def _moved_on(self, state: SourceState, found: Slice) -> SourceState:
+        sweep = replace(state.sweep, cursor=found.cursor)
+        if found.cursor is None:
+            sweep = Sweep(began=sweep.began, whole=True, noted=True)
+            listed = self._sweep.over()
+            now = self._upkeep.clock()
+            if not self._sweep.has_outgrown:
+                state = self._noted(state, self._ledger.spare())
+            elif listed is not None:
+                state = self._noted(state, self._ledger.forget(listed, now))
+            if sweeps(self._source):
+                self._log.info("late_sweep_done")
+        return replace(state, sweep=sweep)
+
+    def _dealt_with(self, state: SourceState, late: Sequence[Entry]) -> SourceState:
+        """Queue or commit what is to become of late files, with what the slice has noted."""
+        now = self._upkeep.clock()
+        grace = grace_of(self._source, state, now)
+        if late:
+            self._tell(state, late)
+            state = replace(
+                state,
+                # They were later than the period in use, so it was too short for them.
+                lateness=with_worst(state.lateness, grace, now),
+                queue=(*state.queue, *late),
+            )
+        if not late or self._source.late_files == "ingest":
+            state = self._upkeep.save(state)
+            self._ledger.saved()
+        else:
+            state = self._commit(state, late, grace, now)
+        if state.sweep.cursor is None:
+            if not self._parts.is_replay:
+                # Not those that the checkpoint may leave names in grace to.
+                self._ledger.prune(now, (batch for batch, _ in state.window))
+            self._ledger.unload()
+            self._loaded = False
+        return state
+
+    def _commit(
+        self, state: SourceState, late: Sequence[Entry], grace: float, now: float
+    ) -> SourceState:
+        """The verdicts as a batch that ingests nothing."""
+        batch = Batch(
+            str(uuid7()),
+            1,
+            "publishing",
+            now,
+            tuple(late),
+            now,
+            finished=verdicts(late, self._source, grace),
+            committed_ts=now,
+        )
+        state = self._upkeep.save(begin_batch(state, batch))
+        self._ledger.saved()
+        return self._upkeep.finish(state, batch, now, NOTHING)
+
+    def _tell(self, state: SourceState, late: Sequence[Entry]) -> None:
+        for entry in late[:_NAMED]:
+            self._log.warning("late_file", path=entry.path, late_files=self._source.late_files)
+        if len(late) > _NAMED:
+            self._log.warning("late_files_more", files=len(late) - _NAMED)
+        for entry in late:
+            self._upkeep.activity.late(partitions_behind(state, entry.path))

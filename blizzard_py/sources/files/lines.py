@@ -1,0 +1,53 @@
+"""Single lines of a source file, read again: for dead letters that hold only a line's beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from blizzard_core.settings.sources import SourceCompression
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.job import JobFile
+from blizzard_py.kernels.read.decompress import opened
+from blizzard_py.kernels.read.framing import MAX_LINE_BYTES
+
+
+def read_lines(
+    storage: Storage, path: str, size: int, compression: SourceCompression, wanted: Collection[int]
+) -> dict[int, bytes]:
+    """The wanted lines (numbered from 1) without their ends; those beyond the end are missing.
+
+    Reads up to the last of them and keeps no other line. ``size`` is the
+    object's, in bytes as stored. Raises `FileFailed` if the file cannot be
+    read or decompressed that far, `ValueError` if a wanted line is too long to
+    be ingested.
+    """
+    found: dict[int, bytes] = {}
+    left = sorted(set(wanted))
+    number = 1  # of the line that the next byte is of
+    parts: list[bytes] = []
+    with opened(storage, JobFile(path, size), compression) as blocks:
+        for block in blocks:
+            start = 0
+            newlines = block.count(b"\n")
+            if left and number + newlines < left[0]:
+                number += newlines
+                continue
+            while left:
+                end = block.find(b"\n", start)
+                piece = block[start:] if end < 0 else block[start:end]
+                if number == left[0]:
+                    parts.append(piece)
+                    if sum(map(len, parts)) > MAX_LINE_BYTES:
+                        raise ValueError(f"line {number} is longer than {MAX_LINE_BYTES} bytes")
+                if end < 0:
+                    break
+                if number == left[0]:
+                    found[left.pop(0)] = b"".join(parts)
+                    parts = []
+                number += 1
+                start = end + 1
+            if not left:
+                return found
+    if left and number == left[0] and parts:
+        found[number] = b"".join(parts)
+    return found

@@ -1,0 +1,116 @@
+"""Files that two runs of a source may come upon, and how each of them ends up with one.
+
+A source has several runs beside each other: the live daemon, backfills, the replay of whole
+files (also ``blizzard ingest``). Mostly what they do lies apart, and whose a file is was asked
+before it was taken (`blizzard_py.replay.ownership`, `blizzard_py.planning.ranges`). But between
+that answer and the save that takes the file another run may take it as well: a late sweep queues
+what a backfill is about to read, an operator names a file whose partition is looked at by now.
+
+So each run claims first and asks afterwards, and of two at least the later one sees the other's
+claim. A claim is a save: a file is in the ``queue`` or in a batch that is ``running``. Then
+
+* who finds files by scans (the live daemon and backfills) asks once its batch is saved, and
+  leaves out what another run has queued, has under way, or has ingested since
+  (`OutOfTurn.theirs`);
+* who has files in a queue (late ones, and those of a replay) lets those wait that a run which
+  finds them by scans has under way (`OutOfTurn.waiting`), and once that has ended leaves out
+  what it has ingested.
+
+Scans give way and queues wait, so a file that both have claimed is never left by both.
+A file that is left out is settled without a row; the other's ledger says what came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from blizzard_core.checkpoint import document as checkpoint
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.checkpoint_file import read_ledger
+from blizzard_py.state.journal import Ingested
+from blizzard_py.state.ledger import Ledger
+from blizzard_py.state.processed_set import Segment
+from blizzard_py.state.siblings import BACKFILL, RECORDS_SUFFIX, backfills_of, replays_of
+from blizzard_py.state.source_state import SourceState, checkpoint_path, state_from_json, under_way
+
+_BY_REPLAY = "a replay or `blizzard ingest` has taken it"
+_BY_LIVE = "the live daemon has taken it"
+
+
+class OutOfTurn:
+    """What the other runs of a source have to do with the files of the one that ``parts`` are of.
+
+    A request or two per question while no other ever ran. All raise `StateError`, `StorageError`.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._sink = parts.stores.sink
+        self._live_id = parts.letters_id
+        self._replay_id = replays_of(self._live_id)[0]
+        self._is_backfill = parts.suffix.startswith(BACKFILL)
+        self._replayed = Ingested(self._sink, self._replay_id, parts.concurrency)
+        self._ledger: Ledger | None = None
+        self._folded: tuple[tuple[Segment, ...], float] = ((), 0.0)
+        self._lived = Ingested(self._sink, self._live_id, parts.concurrency)
+
+    def theirs(self, state: SourceState, entries: Sequence[Entry]) -> dict[str, str]:
+        """Those of the files that are another run's, with the reason; ``state`` claims them all.
+
+        What was ingested before an operator had this run start over counts no more.
+        """
+        paths = {entry.path for entry in entries}
+        found: dict[str, str] = {}
+        # States first: what they have not finished yet the journals may have by now.
+        if not self._parts.is_replay and (replay := self._state(self._replay_id)) is not None:
+            taken = {*under_way(replay), *self._by_replay(sorted(paths), replay, state.anew_ts)}
+            found |= dict.fromkeys(paths & taken, "a replay or `blizzard ingest` has taken it")
+        if self._is_backfill:
+            taken = self._claimed([self._live_id])
+            # Without --replay what the live daemon does lies apart.
+            taken |= self._lived.since(state.anew_ts) if state.anew_ts else set()
+            found |= dict.fromkeys(paths & taken, "the live daemon has taken it")
+        queued = sorted(paths.intersection(entry.path for entry in state.queue))
+        for source_id in self._scanning() if queued else ():
+            ledger = read_ledger(self._sink, source_id)
+            done = [path for path in queued if ledger.settled_as(path) == "rows"]
+            found |= dict.fromkeys(done, f"{source_id} has ingested it")
+        return found
+
+    def waiting(self, queue: Sequence[Entry]) -> set[str]:
+        """Those of the queued files that a run which finds files by scans has under way."""
+        runs = self._scanning() if queue else ()
+        return self._claimed(runs).intersection(entry.path for entry in queue)
+
+    def unfinished(self, entries: Sequence[Entry]) -> set[str]:
+        """Those of the files that any other run has still to do."""
+        others = (self._replay_id, *self._scanning()) if entries else ()
+        return self._claimed(others).intersection(entry.path for entry in entries)
+
+    def _scanning(self) -> tuple[str, ...]:
+        """The other runs that find files by scans. Those of single records have none of them."""
+        if self._parts.suffix == RECORDS_SUFFIX:
+            return ()
+        runs = (self._live_id, *backfills_of(self._sink, self._live_id))
+        return tuple(source_id for source_id in runs if source_id != self._parts.id)
+
+    def _by_replay(self, paths: Sequence[str], replay: SourceState, anew_ts: float) -> set[str]:
+        """What the replay has ingested, after a moment if one is given."""
+        ledger = self._ledger
+        if ledger is None or self._folded != (replay.ledger, anew_ts):
+            ledger = self._ledger = read_ledger(self._sink, self._replay_id, anew_ts)
+            self._folded = (replay.ledger, anew_ts)
+        else:
+            # Nothing is missed: what is pruned meanwhile was there for thirty days.
+            ledger.look()
+        found = ledger.ingested_since(paths)
+        # The marks of the segments are for the live daemon's start; a backfill asks the journal.
+        return found | self._replayed.since(anew_ts) if self._is_backfill and anew_ts else found
+
+    def _claimed(self, runs: Iterable[str]) -> set[str]:
+        states = (self._state(source_id) for source_id in runs)
+        return {path for state in states if state is not None for path in under_way(state)}
+
+    def _state(self, source_id: str) -> SourceState | None:
+        return checkpoint.load(self._sink, checkpoint_path(source_id), state_from_json)

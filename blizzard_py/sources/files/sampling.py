@@ -1,0 +1,52 @@
+"""The files a schema is inferred from, and their first lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blizzard_core.errors import Unavailable
+from blizzard_core.settings.sources import SourceCompression
+from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_py.job import JobFile
+from blizzard_py.kernels.failure import FileFailed
+from blizzard_py.kernels.read.decompress import opened
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def chosen(files: Sequence[Entry], count: int) -> list[Entry]:
+    """At most ``count`` of the files, evenly spread: the first, the last and some between.
+
+    Formats change with time, so neighbours tell less than files far apart.
+    """
+    if len(files) <= count:
+        return list(files)
+    if count == 1:
+        return [files[-1]]
+    last = len(files) - 1
+    return [files[round(index * last / (count - 1))] for index in range(count)]
+
+
+def first_lines(
+    storage: Storage, file: Entry, compression: SourceCompression, limit: int
+) -> list[bytes]:
+    """The whole lines within the first ``limit`` decompressed bytes of a file.
+
+    A file that is damaged or gone gives the lines that could be read, since its
+    verdict is the ingest's. Raises `Unavailable` if the store does not answer.
+    """
+    data = bytearray()
+    whole = False
+    try:
+        with opened(storage, JobFile(file.path, file.size), compression) as blocks:
+            for block in blocks:
+                data += block
+                if len(data) > limit:
+                    break
+            else:
+                whole = True
+    except FileFailed as error:
+        if error.outcome == "retry":
+            raise Unavailable(f"{storage.uri}/{file.path}: {error.reason}") from error
+    lines = bytes(data[:limit]).removeprefix(_BOM).split(b"\n")
+    return lines if whole else lines[:-1]

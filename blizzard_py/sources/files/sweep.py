@@ -1,0 +1,209 @@
+"""The late sweep: a full listing at a low rate, for files that no poll would find.
+
+It goes by what was settled and not by times: a file that scans start behind, that is
+not done and of which neither the ledger nor the queue knows, appeared too late for
+the scan that passed its name. (Or it was passed before there was a ledger, which the
+first sweep after an upgrade notes and does not accuse.)
+
+It comes in slices, so many pages with each poll, and what a slice found is dealt with
+before the next: polls go on, memory is bounded, and a listing that fails costs a
+warning. How far it came stands in the checkpoint, so a restart goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from blizzard_core.checkpoint.digests import Digests
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.storage.protocol import Entry, Storage, is_hidden, order_key
+from blizzard_core.watermark.paths import partition_key, split
+from blizzard_core.watermark.progress import is_new
+from blizzard_py.job import FinishedFile, Outcome
+from blizzard_py.sources.files.discovery import accepts
+from blizzard_py.state.lateness import auto_grace
+from blizzard_py.state.ledger import Ledger
+from blizzard_py.state.source_state import SourceState, Sweep
+from blizzard_py.state.transitions import is_below_origin
+
+# Pages of the full listing that one poll adds: 50,000 names.
+SLICE_PAGES = 50
+# So many late files are dealt with at once.
+LATE_AT_ONCE = 5000
+# How often the journal is folded where there is no sweep that does it.
+FOLD_SECS = 86_400.0
+# After a listing that failed the sweep rests so long, or its interval if that is shorter.
+REST_SECS = 3600.0
+
+
+def is_due(state: SourceState, source: SourceSettings, now: float) -> bool:
+    """Whether to go on with a sweep or begin one.
+
+    The first interval begins with the first poll; where a cold start left history
+    out, the first sweep is due at once, to tell it from what comes there later.
+    """
+    if state.progress.state == "Initial":
+        return False
+    sweep = state.sweep
+    return sweep.cursor is not None or now - sweep.began >= interval_of(source)
+
+
+def interval_of(source: SourceSettings) -> float:
+    """Seconds between sweeps; where none is wanted the journal is folded once a day."""
+    return source.late_sweep_interval_secs if sweeps(source) else FOLD_SECS
+
+
+def sweeps(source: SourceSettings) -> bool:
+    """Whether late files are looked for at all: without a watermark none can be late."""
+    return source.use_watermark and source.late_sweep_interval_secs > 0
+
+
+def lists(source: SourceSettings) -> bool:
+    """Whether the source is listed for the ledger to forget what is gone.
+
+    Without a watermark each poll lists everything anyhow; where someone wants no sweeps
+    nothing is listed and the ledger keeps every name.
+    """
+    return sweeps(source) or not source.use_watermark
+
+
+def grace_of(source: SourceSettings, state: SourceState, now: float) -> float:
+    """The grace period in seconds, as configured or as measured lateness asks for."""
+    configured = source.grace_period_secs
+    return auto_grace(state.lateness, now) if configured == "auto" else configured
+
+
+def started(state: SourceState, now: float) -> SourceState:
+    """A source that has just done its first files: when its first sweep is due."""
+    sweep = Sweep(
+        began=now, cursor="" if state.origin else None, whole=True, noted=not state.origin
+    )
+    return replace(state, sweep=sweep)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What a slice of the sweep listed and found.
+
+    ``late`` are files to deal with, ``known`` those to note as done before there was a
+    ledger, ``history`` those below the origin that no sweep met before: they are a
+    backfill's, whenever they came. ``cursor`` is where the next goes on, None after the
+    last.
+    """
+
+    late: tuple[Entry, ...]
+    known: tuple[str, ...]
+    history: tuple[str, ...]
+    cursor: str | None
+
+
+class LateSweep:
+    """The sweep of one source, as far as this process has taken part in it."""
+
+    def __init__(self, storage: Storage, source: SourceSettings, ledger: Ledger) -> None:
+        self._storage = storage
+        self._ledger = ledger
+        self._looks_for_late = sweeps(source)
+        self._accept: Callable[[str], bool] = accepts(source.compression)
+        # Digests of what is listed are 80 bytes a name, so they are kept only by a sweep
+        # that follows one after which the ledger was found to have outgrown the source.
+        self._listed: list[Digests] | None = None
+        self._forgetting = False
+        self._files: int | None = None
+        self._resting_until = 0.0
+
+    def may_go_on(self, now: float) -> bool:
+        """Whether it does not rest after a failure."""
+        return now >= self._resting_until
+
+    def rest(self, now: float, interval: float) -> None:
+        """A listing failed: go on after a while."""
+        self._resting_until = now + min(REST_SECS, interval)
+
+    def next_slice(self, state: SourceState) -> Slice:
+        """List on from where the sweep is. Raises `StorageError`; writes nothing."""
+        start = state.sweep.cursor or ""
+        if not start:
+            self._listed = [] if self._forgetting else None
+            self._files = 0
+        entries: list[Entry] = []
+        cursor: str | None = None
+        for number, page in enumerate(self._storage.list_range(start, None)):
+            if number >= SLICE_PAGES and entries:
+                cursor = entries[-1].path
+                break
+            entries += page.entries
+        # Whatever is listed is there: a name may have been settled under other endings.
+        if self._files is not None:
+            self._files += len(entries)
+        if self._listed is not None:
+            self._listed.append(self._ledger.digests_listed([entry.path for entry in entries]))
+        if not self._looks_for_late:
+            return Slice((), (), (), cursor)
+        wanted = [e for e in entries if self._accept(e.path) and not is_hidden(e.path)]
+        return self._sorted(state, wanted, cursor)
+
+    def over(self) -> Digests | None:
+        """The sweep is over: what it listed, if all of it was kept, for the ledger to forget by."""
+        listed, files = self._listed, self._files
+        self._listed = self._files = None
+        # Where another process listed the beginning nobody knows.
+        self._forgetting = files is not None and self._ledger.outgrows(files)
+        return None if listed is None else np.concatenate(listed)
+
+    @property
+    def has_outgrown(self) -> bool:
+        """Whether the sweep that is over found that the ledger outgrows the source."""
+        return self._forgetting
+
+    def _sorted(self, state: SourceState, wanted: Sequence[Entry], cursor: str | None) -> Slice:
+        queued = {entry.path for entry in state.queue}
+        passed = {
+            entry.path: entry
+            for entry in wanted
+            if entry.path not in queued and _is_passed(state, entry.path)
+        }
+        unsettled = self._ledger.not_settled(list(passed))
+        below = [path for path in unsettled if is_below_origin(state, path)]
+        late = [path for path in unsettled if not is_below_origin(state, path)]
+        known: tuple[str, ...] = ()
+        history = tuple(self._ledger.not_history(below))
+        if not state.sweep.whole:
+            known, late = tuple(late), []
+        if len(late) > LATE_AT_ONCE:
+            # The checkpoint lists them until they are dealt with: the rest is the next slice's.
+            late = sorted(late, key=order_key)[:LATE_AT_ONCE]
+            cursor = late[-1]
+        return Slice(tuple(passed[path] for path in late), known, history, cursor)
+
+
+def _is_passed(state: SourceState, path: str) -> bool:
+    """Whether no scan would find the file, and nothing that is known waits for it."""
+    if is_new(state.progress, path) or path in state.retries:
+        return False
+    partition, name = split(path, state.progress.depth or 0)
+    known = state.progress.partitions.get(partition)
+    # A scan start that is in grace is an original's: no batch of ours has done it.
+    return known is None or name not in known.done or name == known.before
+
+
+def partitions_behind(state: SourceState, path: str) -> int:
+    """How many tracked partitions sort above a late file's."""
+    low = partition_key(split(path, state.progress.depth or 0)[0])
+    return sum(partition_key(partition) > low for partition in state.progress.partitions)
+
+
+def verdicts(
+    late: Sequence[Entry], source: SourceSettings, grace: float
+) -> tuple[FinishedFile, ...]:
+    """What ``late_files`` says of late files, as outcomes of a batch that ingests nothing."""
+    outcome: Outcome = "quarantined" if source.late_files == "quarantine" else "reported"
+    error = (
+        "appeared where scans had passed already, later than the grace period of"
+        f" {grace:g} s or below a closed partition; `blizzard dlq replay` or `blizzard ingest`"
+        " takes it in"
+    )
+    return tuple(FinishedFile(entry.path, outcome, error=error, stage="late") for entry in late)

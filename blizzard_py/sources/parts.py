@@ -1,0 +1,74 @@
+"""What one source is made of, handed to whatever runs or looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from blizzard_core.settings.sources import ErrorSettings, SourceSettings
+from blizzard_core.storage.clock import elapsed
+from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_py.job import Engine, FieldSpec, IngestSettings
+from blizzard_py.sources.activity import SourceActivity
+from blizzard_py.sources.meter import Meter
+from blizzard_py.state.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
+from blizzard_py.state.source_state import Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The storages of one source: where files arrive, the table, the dead letters."""
+
+    source: Storage
+    sink: Storage
+    dlq: Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a source is made of; ``suffix`` tells other runs of it from the live one.
+
+    ``infer`` gives the fields for ``ingest`` where they are not all declared; it is
+    called with the first files to do. ``clock`` is for what people read; what decides
+    goes by the store's clock and ``monotonic`` (`blizzard_core.storage.clock`).
+    """
+
+    pipeline: str
+    source_name: str
+    source: SourceSettings
+    errors: ErrorSettings
+    ingest: IngestSettings
+    stores: Stores
+    engine: Engine
+    concurrency: int
+    clock: Callable[[], float]
+    monotonic: Callable[[], float] = elapsed
+    suffix: str = ""
+    meter: Meter = field(default_factory=Meter)
+    activity: SourceActivity | None = None
+    infer: Callable[[Sequence[Entry]], tuple[FieldSpec, ...]] | None = None
+
+    @property
+    def name(self) -> str:
+        """``pipeline/source``, for logs and metrics."""
+        return f"{self.pipeline}/{self.source_name}"
+
+    @property
+    def id(self) -> str:
+        """``{pipeline}_{source}`` or the source's own ``id``, for files and folders."""
+        return f"{self.letters_id}{self.suffix}"
+
+    @property
+    def letters_id(self) -> str:
+        """The folder of the source's dead letters, whichever of its runs wrote them."""
+        return self.source.id or f"{self.pipeline}_{self.source_name}"
+
+    @property
+    def identity(self) -> Identity:
+        """Whose state this is, as the checkpoint keeps it."""
+        return Identity(self.pipeline, self.source_name, self.stores.source.uri)
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether this is a replay of dead letters."""
+        return self.suffix in {REPLAY_SUFFIX, RECORDS_SUFFIX}

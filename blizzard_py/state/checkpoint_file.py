@@ -1,0 +1,135 @@
+"""A source's state from storage: its checkpoint, and the names that it leaves to the journal.
+
+Everything that only looks reads a state through `read_state`, what owns it through
+`whole` after taking it over; so nobody mistakes a file in grace for one that is not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from blizzard_core.checkpoint import document as checkpoint
+from blizzard_core.errors import StateError, Unavailable
+from blizzard_core.storage.protocol import Storage, order_key
+from blizzard_core.watermark.paths import split
+from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by
+from blizzard_py.state.journal import Journal, Record
+from blizzard_py.state.ledger import Ledger
+from blizzard_py.state.processed_set import Segment
+from blizzard_py.state.processed_tracker import ProcessedTracker
+from blizzard_py.state.source_state import SourceState, checkpoint_path, state_from_json
+from blizzard_py.state.state_paths import StatePaths
+
+# A segment that is gone was replaced since the checkpoint was read: so often it is read again.
+_LOOKS = 5
+
+
+def read_state(sink: Storage, source_id: str) -> SourceState | None:
+    """The state in storage, None if there is none. Raises `StateError`, `StorageError`."""
+    state = checkpoint.load(sink, checkpoint_path(source_id), state_from_json)
+    return None if state is None else whole(sink, source_id, state)
+
+
+def read_ledger(sink: Storage, source_id: str, since: float = 0.0) -> Ledger:
+    """Everything that a source has settled up to now. Raises `StateError`, `StorageError`.
+
+    ``since`` is for `Ledger.ingested_since`.
+
+    Its owner may fold the journal while we read, and remove what it has folded: only if the
+    checkpoint still lists the same segments afterwards, nothing has slipped through.
+    """
+    looks = _LOOKS
+    segments = _segments(sink, source_id)
+    while True:
+        looks -= 1
+        ledger = Ledger(sink, source_id)
+        try:
+            ledger.load(segments, since=since)
+            ledger.look()
+        except StateError:
+            if not looks:
+                raise
+            segments = _segments(sink, source_id)
+            continue
+        now = _segments(sink, source_id)
+        if now == segments:
+            return ledger
+        if not looks:
+            raise _too_fast(sink, source_id)
+        segments = now
+
+
+def read_names(sink: Storage, source_id: str) -> ProcessedTracker:
+    """The set of names that a source without a watermark has done.
+
+    Its owner may put segments together while we read. Only where the checkpoint still lists
+    one that is gone, it is lost. Raises `StateError`, `StorageError`.
+    """
+    folder = StatePaths(source_id).processed
+    segments = _processed(sink, source_id)
+    for _ in range(_LOOKS):
+        tracker = ProcessedTracker(sink, folder)
+        try:
+            tracker.load(segments)
+        except StateError:
+            before, segments = segments, _processed(sink, source_id)
+            if segments == before:
+                raise
+        else:
+            return tracker
+    raise _too_fast(sink, source_id)
+
+
+def _processed(sink: Storage, source_id: str) -> tuple[Segment, ...]:
+    state = checkpoint.load(sink, checkpoint_path(source_id), state_from_json)
+    return () if state is None else state.processed or ()
+
+
+def _too_fast(sink: Storage, source_id: str) -> Unavailable:
+    return Unavailable(
+        f"{sink.uri}/{checkpoint_path(source_id)}: changes faster than it can be read; try again"
+    )
+
+
+def _segments(sink: Storage, source_id: str) -> tuple[Segment, ...]:
+    state = checkpoint.load(sink, checkpoint_path(source_id), state_from_json)
+    return () if state is None else state.ledger
+
+
+def whole(sink: Storage, source_id: str, state: SourceState) -> SourceState:
+    """The state with the names in grace that only the journal has.
+
+    Raises `StateError` if the journal lacks a batch that the checkpoint counts on.
+    """
+    listed = {at for known in state.progress.partitions.values() for at in known.done.values()}
+    absent = [batch for batch, seen in state.window if seen not in listed]
+    records = list(Journal(sink, source_id).read(absent))
+    gone = set(absent) - {record.batch for record in records}
+    if gone:
+        raise StateError(
+            f"{sink.uri}/{checkpoint_path(source_id)}: counts on batch {min(gone)} of the journal,"
+            " which is gone; restore it, or make the checkpoint again with `blizzard checkpoint"
+            " rebuild`"
+        )
+    seen = dict(state.window)
+    return replace(state, progress=_with_names(state.progress, records, seen))
+
+
+def _with_names(progress: Progress, records: list[Record], seen: Mapping[str, float]) -> Progress:
+    fresh: dict[str, dict[str, float]] = {}
+    for record in records:
+        for path in record.settled:
+            partition, name = split(path, progress.depth or 0)
+            known = progress.partitions.get(partition, PartitionProgress())
+            if partition not in progress.partitions and closed_by(progress, path) is not None:
+                continue
+            if known.before is None or order_key(name) > order_key(known.before):
+                fresh.setdefault(partition, {})[name] = seen[record.batch]
+    if not fresh:
+        return progress
+    partitions = dict(progress.partitions)
+    for partition, names in fresh.items():
+        known = partitions.get(partition, PartitionProgress())
+        partitions[partition] = replace(known, done={**names, **known.done})
+    return replace(progress, partitions=partitions)

@@ -1,0 +1,34 @@
+"""Whose a state is: whether it may be gone on with under the names and the place that are given."""
+
+from __future__ import annotations
+
+from blizzard_core.errors import StateError
+from blizzard_py.state.source_state import Identity, SourceState
+
+
+def check_identity(
+    state: SourceState, parts_identity: Identity, own_id: str | None, where: str
+) -> None:
+    """Raise `StateError` if the state is another source's, or of files that lie elsewhere.
+
+    With an ``id`` of its own a source may have been renamed; its files may not have moved.
+    Where nothing was begun yet, a place that was mistaken may still be corrected.
+    """
+    known = state.source
+    progress = state.progress
+    begun = progress.value is not None or progress.partitions or state.processed
+    if known is None or not (begun or state.in_flight or state.queue or state.retries):
+        return
+    names = (known.pipeline, known.source)
+    if own_id is None and names != (parts_identity.pipeline, parts_identity.source):
+        raise StateError(
+            f"{where}: belongs to {'/'.join(names)}, whose names make the same file name; give one"
+            " of the two an `id:`"
+        )
+    if known.uri != parts_identity.uri:
+        raise StateError(
+            f"{where}: is of the files below {known.uri}, the configuration now says"
+            f" {parts_identity.uri}; set source_uri back, give the source another `id:` to ingest"
+            " everything there, or, if the same files were moved there under their names, say so"
+            " with `blizzard rename`"
+        )

@@ -1,0 +1,282 @@
+"""The journal: one small object per batch that says what became of every file of it.
+
+``_blizzard/journal/{source id}/{batch}.json``::
+
+    {"batch": "…", "attempt": 1, "started_ts": 1706450500.1, "finished_ts": 1706450512.9,
+     "seen_ts": 1706450499.5,
+     "files": [{"path": "date=…/x.ndjson.gz", "outcome": "ingested", "rows": 20,
+                "bad_rows": 0, "error": "", "stage": ""}, …],
+     "outputs": [{"final": "date=…/<uuidv7>.parquet", "rows": 20, "output_id": "…",
+                  "size": 4711, "staged": "_blizzard/staging/…", "earlier": []}, …],
+     "letters": [{"staged": "_blizzard/staging/…", "files": [["date=…/x.ndjson.gz", 1], …]}, …]}
+
+It is written after the commit point and before anything of the batch is published, under
+the batch's own name and with what was committed, so whoever finishes the batch writes
+the same again. So a file is done if and only if the journal or what it was folded
+into (`blizzard_py.state.ledger`) says so; `seen_ts` is when the scan ended that found them. With
+``staged`` and ``letters`` it is the whole batch: what a lost checkpoint knew of one that is
+being published can be made again (`blizzard_py.edits.rebuild`).
+
+Whoever takes a batch over gives its outputs new final names, and writes them under a name of
+their own as well, ``{batch}~{how often it was taken over}.json``: what the one before has
+sent may arrive when it likes, and takes nothing back (`latest`). What became of the files is
+the same in each, so whoever asks only that reads ``{batch}.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import groupby, islice
+from typing import Any
+
+from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.document import parsed
+from blizzard_core.errors import NotFound
+from blizzard_core.storage.protocol import Entry, Storage, join
+from blizzard_py.job import FinishedFile, Outcome, StagedBadRecords
+from blizzard_py.state.source_state import Batch, PlannedOutput
+from blizzard_py.state.state_paths import StatePaths
+
+KEPT_SECS = 30 * 86_400
+
+# Objects that are read and held at the same time.
+_READ_TOGETHER = 64
+# Stores tell times in whole seconds, and a daemon counts on from one of them.
+_SLACK_SECS = 60.0
+
+REMEDY = "restore it as it was written: without it nobody knows what became of its files"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One batch of the journal: its id, when its files were seen and settled, their outcomes."""
+
+    batch: str
+    seen_ts: float
+    finished_ts: float
+    outcomes: dict[str, str]
+
+    @property
+    def settled(self) -> list[str]:
+        """The files that are done: all but those that wait for another try."""
+        return [path for path, outcome in self.outcomes.items() if outcome != "retry"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    path: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcomes:
+    """An object of the journal as far as `Record` goes, which may be many thousands of."""
+
+    batch: str
+    started_ts: float
+    finished_ts: float
+    files: tuple[_Outcome, ...]
+    seen_ts: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDocument:
+    """An output. Releases that named no staged file published it, or nobody knows where it is."""
+
+    final: str
+    rows: int
+    output_id: str
+    size: int = 0
+    staged: str = ""
+    earlier: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDocument:
+    """An object of the journal. Older releases did not say ``seen_ts``, nor which letters."""
+
+    batch: str
+    attempt: int
+    started_ts: float
+    finished_ts: float
+    files: tuple[FinishedFile, ...]
+    outputs: tuple[OutputDocument, ...]
+    seen_ts: float | None = None
+    letters: tuple[StagedBadRecords, ...] | None = None
+
+
+class Journal:
+    """The journal of one source."""
+
+    def __init__(self, storage: Storage, source_id: str, concurrency: int = 8) -> None:
+        self._storage = storage
+        self._folder = StatePaths(source_id).journal
+        self._concurrency = concurrency
+
+    def write(self, batch: Batch) -> None:
+        """Put the batch's object there, or the same again."""
+        document = {
+            "batch": batch.batch,
+            "attempt": batch.attempt,
+            "started_ts": batch.started_ts,
+            "finished_ts": batch.committed_ts,
+            "seen_ts": batch.seen_ts,
+            "files": [
+                {
+                    "path": f.path,
+                    "outcome": f.outcome,
+                    "rows": f.rows,
+                    "bad_rows": f.bad_rows,
+                    "error": f.error,
+                    "stage": f.stage,
+                }
+                for f in batch.finished
+            ],
+            "outputs": [asdict(output) for output in batch.outputs],
+            "letters": [asdict(letters) for letters in batch.letters],
+        }
+        data = json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        if taken_over := max((len(output.earlier) for output in batch.outputs), default=0):
+            self._storage.put_atomic(self._path(f"{batch.batch}~{taken_over:04d}"), data)
+        self._storage.put_atomic(self._path(batch.batch), data)
+
+    def batches(self) -> Iterator[str]:
+        """The ids of all batches that are there, a page in memory at a time."""
+        return (batch for batch, _ in self.written())
+
+    def written(self) -> Iterator[tuple[str, float]]:
+        """The batches that are there, each with the store's time of its object."""
+        for batch, entry in latest(self._entries()):
+            yield batch, entry.modified
+
+    def _entries(self) -> Iterator[Entry]:
+        try:
+            for page in self._storage.list_range(f"{self._folder}/", f"{self._folder}0"):
+                yield from page.entries
+        except NotFound:  # a local table that nothing was written to yet
+            return
+
+    def read(self, batches: Iterable[str]) -> Iterator[Record]:
+        """The records of these batches in the order given, without those that are gone.
+
+        Raises `StateError` naming an object that is not understood, `StorageError`.
+        """
+        for document, where in self._documents(map(self._path, batches)):
+            found = decoded(_Outcomes, document, where, REMEDY, open_=True)
+            yield Record(
+                found.batch,
+                found.started_ts if found.seen_ts is None else found.seen_ts,
+                found.finished_ts,
+                {file.path: file.outcome for file in found.files},
+            )
+
+    def committed(self, batches: Iterable[str]) -> Iterator[Batch]:
+        """These batches as they were committed, in the order given, without those that are gone.
+
+        Of their files only the paths are known. Raises as `read` does.
+        """
+        newest = {batch: entry.path for batch, entry in latest(self._entries())}
+        paths = (newest[batch] for batch in batches if batch in newest)
+        for document, where in self._documents(paths):
+            yield _batch(decoded(BatchDocument, document, where, REMEDY))
+
+    def prune(self, now: float, folded: Iterable[str]) -> int:
+        """Remove those of ``folded`` that are older than thirty days; returns how many."""
+        limit = first_name(now - KEPT_SECS)
+        old = {batch for batch in folded if batch < limit}
+        paths = (entry.path for entry in self._entries()) if old else ()
+        doomed = [path for path in paths if _batch_of(path) in old]
+        for path in reversed(doomed):  # the one without ~ last: whoever prunes finds batches by it
+            self._storage.delete(path)
+        return len(old)
+
+    def _documents(self, paths: Iterable[str]) -> Iterator[tuple[Any, str]]:
+        """The objects of batches, and where each is."""
+        left = iter(paths)
+        with ThreadPoolExecutor(max_workers=self._concurrency) as pool:
+            while some := list(islice(left, _READ_TOGETHER)):
+                for path, raw in zip(some, pool.map(self._raw, some), strict=True):
+                    if raw is not None:
+                        where = f"{self._storage.uri}/{path}"
+                        yield parsed(raw, where), where
+
+    def _raw(self, path: str) -> bytes | None:
+        try:
+            return self._storage.read(path)
+        except NotFound:  # pruned meanwhile
+            return None
+
+    def _path(self, batch: str) -> str:
+        return join(self._folder, f"{batch}.json")
+
+
+def latest(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry]]:
+    """Each batch of a journal's listing, in its order, with the object to be believed.
+
+    That is the one of who took the batch over last: ``~`` sorts behind ``.json``.
+    """
+    written = (entry for entry in entries if entry.path.endswith(".json"))
+    for batch, objects in groupby(written, lambda entry: _batch_of(entry.path)):
+        yield batch, deque(objects, maxlen=1)[0]
+
+
+def _batch_of(path: str) -> str:
+    return path.rpartition("/")[2].removesuffix(".json").partition("~")[0]
+
+
+def _batch(found: BatchDocument) -> Batch:
+    return Batch(
+        found.batch,
+        found.attempt,
+        "publishing",
+        found.started_ts,
+        tuple(Entry(file.path, 0, 0.0) for file in found.files),
+        found.started_ts if found.seen_ts is None else found.seen_ts,
+        tuple(
+            PlannedOutput(one.staged, one.final, one.rows, one.size, one.output_id, one.earlier)
+            for one in found.outputs
+        ),
+        found.files,
+        found.letters or (),
+        found.finished_ts,
+        lettered=found.seen_ts is None,
+    )
+
+
+def first_name(moment: float) -> str:
+    """What every UUIDv7 made at ``moment`` or later sorts above (RFC 9562: 48 bits of ms)."""
+    return str(uuid.UUID(int=max(0, int(moment * 1000)) << 80))[:13]
+
+
+class Ingested:
+    """Which paths a source's journal says were ingested, read as it grows."""
+
+    def __init__(self, storage: Storage, source_id: str, concurrency: int) -> None:
+        self._journal = Journal(storage, source_id, concurrency)
+        self._read: set[str] = set()
+        self._batches: dict[str, str] = {}
+        self._finished: dict[str, float] = {}
+
+    def since(self, moment: float) -> set[str]:
+        """The paths that were ingested after a moment (epoch seconds). Raises as `batches` does."""
+        return set(self.batches(moment))
+
+    def batches(self, since: float = 0.0) -> dict[str, str]:
+        """Paths with the batch that ingested them after a moment, up to what the journal holds.
+
+        Reads what is new since the last call, and of what was written before the moment
+        nothing: a batch is committed, then written down. Raises `StateError`, `StorageError`.
+        """
+        written = self._journal.written()
+        fresh = [b for b, at in written if at >= since - _SLACK_SECS and b not in self._read]
+        for record in self._journal.read(fresh):
+            self._read.add(record.batch)
+            done = [path for path, outcome in record.outcomes.items() if outcome == "ingested"]
+            self._batches |= dict.fromkeys(done, record.batch)
+            self._finished |= dict.fromkeys(done, record.finished_ts)
+        return {path: b for path, b in self._batches.items() if self._finished[path] > since}

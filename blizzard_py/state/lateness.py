@@ -1,0 +1,82 @@
+"""How late files come, measured by what scans saw, to size ``grace_period_secs: auto``. Pure.
+
+A new name below one that is done came late. When it appeared lies between the
+beginning of the scan before, which did not see it, and the end of the one that did;
+its modification time says more only within those bounds. It is late by that much
+behind the scan that first saw a higher name, which is what grace counts from.
+
+The first scan of a process has no scan before it, so it measures nothing: what was
+found after a downtime need not have been late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from blizzard_core.storage.protocol import Entry, order_key
+from blizzard_core.watermark.paths import split
+from blizzard_core.watermark.progress import Progress, Scanned
+
+# Lateness is remembered for this many days to size `grace_period_secs: auto` …
+LATENESS_DAYS = 7
+# … as twice the worst of them, between these bounds; the middle one is the default.
+AUTO_GRACE_SECS = (60.0, 300.0, 3600.0)
+
+# The worst lateness in seconds by day (days since 1970).
+Lateness = tuple[tuple[int, float], ...]
+
+
+def measured(
+    known: Lateness,
+    progress: Progress,
+    found: Iterable[Entry],
+    before: Scanned | None,
+    scanned: Scanned,
+) -> Lateness:
+    """What is known of lateness after a scan; ``progress`` is from before its findings."""
+    if before is None:
+        return known
+    worst = 0.0
+    tops: dict[str, list[tuple[float, bytes]]] = {}
+    for entry in found:
+        partition, name = split(entry.path, progress.depth or 0)
+        done = progress.partitions.get(partition)
+        if done is None or not done.done:
+            continue
+        if partition not in tops:
+            tops[partition] = _tops(done.done)
+        appeared = min(max(entry.modified, before.began), scanned.ended)
+        key = order_key(name)
+        above = min((seen for seen, top in tops[partition] if top > key), default=appeared)
+        worst = max(worst, appeared - above)
+    return with_worst(known, worst, scanned.ended) if worst > 0 else known
+
+
+def _tops(done: Mapping[str, float]) -> list[tuple[float, bytes]]:
+    """The highest name that each scan saw first: there are few scans and many names."""
+    highest: dict[float, str] = {}
+    for name, seen in done.items():
+        if name > highest.get(seen, ""):
+            highest[seen] = name
+    return [(seen, order_key(name)) for seen, name in highest.items()]
+
+
+def with_worst(known: Lateness, secs: float, now: float) -> Lateness:
+    """The record with one more measurement, and without days that are too long ago."""
+    today = int(now // 86_400)
+    days = {day: worst for day, worst in known if day > today - LATENESS_DAYS}
+    days[today] = max(days.get(today, 0.0), secs)
+    return tuple(sorted(days.items()))
+
+
+def auto_grace(known: Lateness, now: float) -> float:
+    """The grace period that lateness asks for: twice its worst, within bounds, in seconds.
+
+    Days that a clock which was wrong has put into the future do not count.
+    """
+    low, first, high = AUTO_GRACE_SECS
+    today = now // 86_400
+    recent = [secs for day, secs in known if today - LATENESS_DAYS < day <= today]
+    if not recent:
+        return first
+    return min(high, max(low, 2 * max(recent)))

@@ -1,0 +1,196 @@
+"""The ledger: everything that was ever settled, so that nothing has to be guessed from times.
+
+Polls know what is done from watermarks. What asks about files below them (the late
+sweep, a backfill, a replay, ``blizzard ingest``) needs a list: the journal has one,
+batch by batch, and is folded into digest segments (`blizzard_py.state.processed_set`, 16 bytes
+a name) before its objects are thirty days old. Both together are the ledger.
+
+Folding does not go by the names or times of batches, since the clocks they are from
+may have been wrong: a batch that was folded is in the set itself. Other facts are
+kept as digests of the path behind a mark:
+
+=============  =================================================================
+path           a batch has settled it
+``none``       … and no row of it came of that: a dead letter, or a report
+``rows``       … and at another time rows did
+``noted``      it was passed before there was a ledger, or another run settled it
+``history``    it lay below the origin of the cold start, which nobody asked for
+``since/T``    rows came of it after T, when the live source was started over; a replay's only
+=============  =================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from blizzard_core.checkpoint.digests import Digests
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.state.journal import Journal, Record
+from blizzard_py.state.processed_set import TAIL, Segment, digests_of
+from blizzard_py.state.processed_tracker import ProcessedTracker
+from blizzard_py.state.state_paths import StatePaths
+
+Settled = Literal["rows", "none", "noted"]
+
+# No path of a listing begins like these.
+_BATCH = "\0batch/"
+_NONE = "\0none/"
+_ROWS = "\0rows/"
+_NOTED = "\0noted/"
+_HISTORY = "\0history/"
+_MARKS = ("", _NONE, _ROWS, _NOTED, _HISTORY)
+
+
+class Ledger:
+    """One source's ledger. The writer of the checkpoint `fold`s; anyone may `look`."""
+
+    def __init__(self, storage: Storage, source_id: str, concurrency: int = 8) -> None:
+        self._journal = Journal(storage, source_id, concurrency)
+        self._set = ProcessedTracker(storage, StatePaths(source_id).ledger)
+        self._beside: set[str] = set()
+        self._since = 0.0
+
+    def load(self, segments: Sequence[Segment], epoch: int = 0, since: float = 0.0) -> None:
+        """Read the segments that a checkpoint lists; its writer gives its epoch.
+
+        After ``since``, if it is given, rows count for `ingested_since`. What was folded
+        before somebody started over at that time has no such mark, and came before it.
+        """
+        self._set.load(segments, epoch)
+        self._beside.clear()
+        self._since = since
+
+    def unload(self) -> None:
+        """Let go of the memory; `load` it before it is asked again."""
+        self._set.unload()
+        self._beside.clear()
+
+    def outgrows(self, files: int) -> bool:
+        """Whether it holds so much more than the source that it is time to `forget`.
+
+        Never by a source that shows nothing: that is rather a disk that is not there.
+        """
+        return files > 0 and len(self._set) > 2 * len(_MARKS) * files + TAIL
+
+    def fold(self) -> tuple[Segment, ...] | None:
+        """Take in what the journal has more; the segments to save, then `saved`. None: nothing."""
+        self.look()
+        segments = self._set.adding(self._beside)
+        self._beside.clear()
+        return segments
+
+    def begin_anew(self) -> tuple[Segment, ...]:
+        """Nothing of the journal as it is now counts; the segments to save.
+
+        For a source that is told to start over. Its batches count as folded, and nothing of
+        them has been: what comes again is to be ingested, or called late, like a new file.
+        """
+        return self._set.adding(f"{_BATCH}{batch}" for batch in self._journal.batches()) or ()
+
+    def look(self) -> None:
+        """Take in what the journal has more, for this process only.
+
+        Raises `StateError`, `StorageError`.
+        """
+        for record in self._journal.read(self._unfolded()):
+            self._take(record)
+
+    def _take(self, record: Record) -> None:
+        settled = record.settled
+        fresh = set(self._without("", settled))
+        empty = set(settled) - set(self._without(_NONE, settled))
+        for path in settled:
+            ingested = record.outcomes[path] == "ingested"
+            if not ingested and path in fresh:
+                self._beside.add(f"{_NONE}{path}")
+            elif path not in fresh and ingested == (path in empty):
+                # Settled with rows the one time and without the other.
+                self._beside.add(f"{_ROWS}{path}")
+            if ingested and self._since and record.finished_ts > self._since:
+                self._beside.add(f"{_since(self._since)}{path}")
+        self._beside.update(settled)
+        self._beside.add(f"{_BATCH}{record.batch}")
+
+    def note(self, paths: Iterable[str]) -> tuple[Segment, ...] | None:
+        """These are not to be looked at again; the segments to save, then `saved`."""
+        return self._set.adding(f"{_NOTED}{path}" for path in paths)
+
+    def note_history(self, paths: Iterable[str]) -> tuple[Segment, ...] | None:
+        """These lie below the origin of the cold start; the segments to save, then `saved`."""
+        return self._set.adding(f"{_HISTORY}{path}" for path in paths)
+
+    def forget(self, listed: Digests, now: float) -> tuple[Segment, ...] | None:
+        """Names that have vanished from the source for good are let go of; then `saved`.
+
+        ``listed`` is a full listing, as `digests_listed` gives it.
+        """
+        batches = digests_of(f"{_BATCH}{batch}" for batch in self._journal.batches())
+        return self._set.forgetting(np.concatenate([listed, batches]), now)
+
+    def spare(self) -> tuple[Segment, ...] | None:
+        """A sweep did not find that it outgrows the source: nothing is on its way to be forgotten.
+
+        Else what one listing lacked years ago could go with the next that lacks it. Then `saved`.
+        """
+        return self._set.sparing()
+
+    @staticmethod
+    def digests_listed(paths: Sequence[str]) -> Digests:
+        """What `forget` has to know of files that are there."""
+        return digests_of(f"{mark}{path}" for mark in _MARKS for path in paths)
+
+    def saved(self) -> None:
+        """The segments are in the checkpoint."""
+        self._set.saved()
+
+    def prune(self, now: float, needed: Iterable[str]) -> int:
+        """Remove folded batches of the journal, thirty days old and older, but none ``needed``."""
+        kept = {*self._unfolded(), *needed}
+        folded = [batch for batch in self._journal.batches() if batch not in kept]
+        return self._journal.prune(now, folded)
+
+    def not_settled(self, paths: Sequence[str]) -> list[str]:
+        """Those of the paths that no batch has settled and that were not noted."""
+        return self._without(_NOTED, self._without("", paths))
+
+    def not_history(self, paths: Sequence[str]) -> list[str]:
+        """Those of the paths that were not noted as history."""
+        return self._without(_HISTORY, paths)
+
+    def settled_as(self, path: str) -> Settled | None:
+        """What came of a path: rows, none, or what nobody knows. None: nothing yet."""
+        if not self._without(_ROWS, [path]):
+            return "rows"
+        if not self._without("", [path]):
+            return "rows" if self._without(_NONE, [path]) else "none"
+        return None if self._without(_NOTED, [path]) else "noted"
+
+    def ingested_since(self, paths: Sequence[str]) -> set[str]:
+        """Those of the paths of which rows came after the time that `load` was given, or ever."""
+        if not self._since:
+            return {path for path in paths if self.settled_as(path) == "rows"}
+        return set(paths).difference(self._without(_since(self._since), paths))
+
+    def _without(self, mark: str, paths: Sequence[str]) -> list[str]:
+        marked = [f"{mark}{path}" for path in paths]
+        unseen = [name for name in self._set.unseen(marked) if name not in self._beside]
+        return [name[len(mark) :] for name in unseen]
+
+    def in_history(self, paths: Sequence[str]) -> list[str]:
+        """Those of the paths that are known to lie below the origin of the cold start."""
+        others = set(self.not_history(paths))
+        return [path for path in paths if path not in others]
+
+    def not_folded(self, batches: Sequence[str]) -> list[str]:
+        """Those of the batches that the ledger has not taken in."""
+        return self._without(_BATCH, batches)
+
+    def _unfolded(self) -> list[str]:
+        return self._without(_BATCH, list(self._journal.batches()))
+
+
+def _since(moment: float) -> str:
+    return f"\0since/{moment!r}/"

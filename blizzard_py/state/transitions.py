@@ -1,0 +1,187 @@
+"""The decisions of the batch protocol: which paths are done and what follows. Pure.
+
+Every function takes a state and returns the next one; the pipeline saves each
+before it acts on it. So a crash can only fall between two states that are both
+written down here, and a test can stop at any of them.
+
+What is done in the eyes of a source is the source's business (`blizzard_py.sources`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from blizzard_core.storage.protocol import Entry, join, order_key
+from blizzard_core.watermark.paths import partition_key
+from blizzard_core.watermark.progress import cut, retimed, times_of
+from blizzard_py.job import FinishedFile, IngestResult, StagedBadRecords, StagedOutput
+from blizzard_py.state.source_state import Batch, PlannedOutput, Retry, SourceState, Totals
+
+# How long a file that failed for now waits for its first further try; the next
+# waits four times as long each, up to a quarter of an hour.
+RETRY_SECS = (15.0, 900.0)
+
+
+def begin_batch(state: SourceState, batch: Batch) -> SourceState:
+    """Step 1: the batch is written down before anything of it exists."""
+    return replace(state, in_flight=(*state.in_flight, batch))
+
+
+def restart_batch(state: SourceState, batch: Batch) -> tuple[SourceState, Batch]:
+    """A batch whose process died before the commit point runs again, same files."""
+    again = replace(batch, attempt=batch.attempt + 1)
+    return _replaced(state, batch, again), again
+
+
+def judge_outcomes(
+    result: IngestResult, retries: Mapping[str, Retry], max_retries: int
+) -> tuple[FinishedFile, ...]:
+    """The files' outcomes once tries are used up: ``retry`` becomes ``quarantined``."""
+    return tuple(
+        replace(file, outcome="quarantined")
+        if file.outcome == "retry" and tries_of(retries, file.path) >= max_retries
+        else file
+        for file in result.files
+    )
+
+
+def name_outputs(
+    outputs: Sequence[StagedOutput], names: Iterable[str]
+) -> tuple[PlannedOutput, ...]:
+    """Final paths for staged files: ``names`` (increasing, unique) plus ``.parquet``."""
+    ordered = sorted(outputs, key=lambda o: (order_key(o.partition), order_key(o.staged)))
+    return tuple(
+        PlannedOutput(
+            output.staged,
+            join(output.partition, f"{name}.parquet"),
+            output.rows,
+            output.size,
+            output.output_id,
+        )
+        for output, name in zip(ordered, names, strict=True)
+    )
+
+
+def tries_of(retries: Mapping[str, Retry], path: str) -> int:
+    """How often a file has failed in a way that may pass."""
+    known = retries.get(path)
+    return 0 if known is None else known.count
+
+
+def prepare_batch(
+    state: SourceState,
+    batch: Batch,
+    outputs: tuple[PlannedOutput, ...],
+    outcomes: tuple[FinishedFile, ...],
+    letters: tuple[StagedBadRecords, ...],
+    now: float,
+) -> tuple[SourceState, Batch]:
+    """Step 3, the commit point: from here on exactly these outputs and letters are published."""
+    ready = replace(
+        batch,
+        phase="publishing",
+        outputs=outputs,
+        finished=outcomes,
+        letters=letters,
+        committed_ts=now,
+    )
+    return _replaced(state, batch, ready), ready
+
+
+def rename_outputs(
+    state: SourceState, batch: Batch, names: Mapping[str, str]
+) -> tuple[SourceState, Batch]:
+    """Recovery of step 4: outputs that never appeared get names made now.
+
+    ``names`` maps staged paths to new base names. The old names may sort
+    below what a committer has seen since, new ones cannot.
+    """
+    outputs = tuple(
+        replace(
+            o,
+            final=join(o.final.rpartition("/")[0], f"{names[o.staged]}.parquet"),
+            earlier=o.finals,
+        )
+        if o.staged in names
+        else o
+        for o in batch.outputs
+    )
+    again = replace(batch, outputs=outputs)
+    return _replaced(state, batch, again), again
+
+
+def ended(state: SourceState, batch: Batch, now: float) -> SourceState:
+    """Step 5, whatever the source: the batch leaves ``in_flight`` and its files all lists."""
+    retries = retried(state.retries, batch, now)
+    settled_now = {file.path for file in batch.finished} - set(retries)
+    return replace(
+        state,
+        queue=tuple(entry for entry in state.queue if entry.path not in settled_now),
+        in_flight=tuple(b for b in state.in_flight if b.batch != batch.batch),
+        retries=retries,
+        totals=_counted(state.totals, batch),
+    )
+
+
+def done_of(batch: Batch) -> tuple[Entry, ...]:
+    """The batch's files that need no further try."""
+    outcome = {file.path: file.outcome for file in batch.finished}
+    return tuple(entry for entry in batch.files if outcome[entry.path] != "retry")
+
+
+def waiting(state: SourceState, now: float) -> set[str]:
+    """The items whose next try lies ahead."""
+    return {path for path, retry in state.retries.items() if retry.after > now}
+
+
+def retried(retries: Mapping[str, Retry], batch: Batch, now: float) -> dict[str, Retry]:
+    """Who waits for another try after the batch, and until when."""
+    outcome = {file.path: file.outcome for file in batch.finished}
+    waiting = {path: retry for path, retry in retries.items() if path not in outcome}
+    first, longest = RETRY_SECS
+    for path, found in outcome.items():
+        if found == "retry":
+            count = tries_of(retries, path) + 1
+            waiting[path] = Retry(count, now + min(longest, first * 4.0 ** (count - 1)))
+    return waiting
+
+
+def _counted(totals: Totals, batch: Batch) -> Totals:
+    outcomes = [file.outcome for file in batch.finished]
+    return replace(
+        totals,
+        batches=totals.batches + 1,
+        files=totals.files + outcomes.count("ingested"),
+        quarantined=totals.quarantined + outcomes.count("quarantined"),
+        rows=totals.rows + sum(o.rows for o in batch.outputs),
+        bytes=totals.bytes + sum(entry.size for entry in done_of(batch)),
+        outputs=totals.outputs + len(batch.outputs),
+        bad_rows=totals.bad_rows + sum(f.bad_rows for f in batch.finished),
+    )
+
+
+def _replaced(state: SourceState, old: Batch, new: Batch) -> SourceState:
+    return replace(
+        state, in_flight=tuple(new if b.batch == old.batch else b for b in state.in_flight)
+    )
+
+
+def clamp_times(state: SourceState, now: float) -> SourceState:
+    """The state with no time after ``now``: a clock was wrong, so waiting begins anew."""
+    times = cut((*times_of(state.progress), *(seen for _, seen in state.window)), now)
+    return replace(
+        state,
+        progress=retimed(state.progress, times),
+        window=tuple((batch, times.get(seen, seen)) for batch, seen in state.window),
+        retries={
+            path: replace(retry, after=min(retry.after, now + RETRY_SECS[1]))
+            for path, retry in state.retries.items()
+        },
+        sweep=replace(state.sweep, began=min(state.sweep.began, now)),
+    )
+
+
+def is_below_origin(state: SourceState, path: str) -> bool:
+    """Whether a path lies where the cold start did not look: a backfill's, and nobody else's."""
+    return bool(state.origin) and order_key(path) < partition_key(state.origin or "")

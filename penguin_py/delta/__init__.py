@@ -1,0 +1,1 @@
+"""The Delta log. `table` and `entry` are the only modules that import deltalake."""

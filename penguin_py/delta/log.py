@@ -1,0 +1,398 @@
+"""The Delta log's own files, read through the storage: what delta-rs has no call for.
+
+* `known_paths`: every path the log knows, **adds and removes**. A path that was
+  removed must never be added again, since its rows would come back, and
+  delta-rs does not list removes. They stand in the newest checkpoint and in the
+  commits after it.
+* `last_own_commit`: our commitInfo of the version that carries our ``txn``.
+
+Formats: https://github.com/delta-io/delta/blob/master/PROTOCOL.md. Anything in
+the log that is not understood is a `StateError`: a path overlooked here could
+double rows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from blizzard_core.errors import NotFound, StateError, Unavailable
+from blizzard_core.storage.opening import normalize_uri
+from blizzard_core.storage.protocol import Entry, Storage
+from penguin_py.model import OwnCommit
+
+LOG = "_delta_log"
+# commitInfo key of ours, holding commit id, progress and output ids.
+OUR_KEY = "penguin"
+# What every Penguin's commit has a ``txn`` of, whatever the Penguin is called. No name has a
+# slash, so none is this one.
+COMMON_APP_ID = "penguin/any"
+# How many commits output ids are gathered from where nothing says that more could have
+# some: an instance folds those of 100 versions away, and then something does.
+COMMITS_SEARCHED = 1000
+# How many commits are read at the same time when one of ours is looked for backwards.
+SEARCHED_AT_ONCE = (1, 15, 48)
+# What tells one commit from another of the same version: its beginning has a time and,
+# in most, an id.
+STAMP_BYTES = 4096
+
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|/")
+_COMMIT = re.compile(rf"{LOG}/\d{{20}}\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
+# delta-rs stages `N.json` as `N.json#M` on local disks, other writers beside it.
+_LEFTOVER = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)(?:#\d+|\..*\.tmp)|_commit_.*\.tmp")
+_CHECKPOINT_COLUMNS = (
+    "add.path",
+    "add.modificationTime",
+    "remove.path",
+    "remove.deletionTimestamp",
+    "txn.appId",
+    "txn.version",
+    "sidecar.path",
+)
+
+
+@dataclass
+class News:
+    """What commits tell: paths added or removed, output ids, the newest ``txn`` by application."""
+
+    paths: list[str] = field(default_factory=list)
+    output_ids: list[str] = field(default_factory=list)
+    transactions: dict[str, int] = field(default_factory=dict)
+
+
+def exists(storage: Storage) -> bool:
+    """Whether the table's directory has a log. One LIST.
+
+    Raises `NotFound` if the directory or bucket itself is missing, and the other
+    storage errors: better words than delta-rs has for them.
+    """
+    return any(page.entries for page in storage.list_range(f"{LOG}/", f"{LOG}0"))
+
+
+def has_commit(storage: Storage, version: int) -> bool:
+    """Whether the log goes as far as ``version``. One GET of one byte."""
+    try:
+        storage.read_range(commit_path(version), 0, 1)
+    except NotFound:
+        return False
+    return True
+
+
+def commit_path(version: int) -> str:
+    """The path of a version's commit file."""
+    return f"{LOG}/{version:020d}.json"
+
+
+def stamp(storage: Storage, version: int) -> bytes | None:
+    """What tells this version's commit from another one of the same number; None if it is gone.
+
+    A table may be deleted and made anew under a running process. One GET.
+    """
+    try:
+        return storage.read_range(commit_path(version), 0, STAMP_BYTES)
+    except NotFound:
+        return None
+
+
+def features(storage: Storage) -> list[str]:
+    """The table features of the newest protocol that a commit of the log has; a last resort.
+
+    For a log that delta-rs does not open, to tell by name why.
+    """
+    names = [
+        entry.path
+        for page in storage.list_range(f"{LOG}/", f"{LOG}/:")
+        for entry in page.entries
+        if _COMMIT.fullmatch(entry.path)
+    ]
+    for path in reversed(names[-COMMITS_SEARCHED:]):
+        for action in read_commit(storage, int(path[-25:-5])) or ():
+            protocol = action.get("protocol")
+            if isinstance(protocol, Mapping):
+                kinds = ("readerFeatures", "writerFeatures")
+                return [str(name) for kind in kinds for name in protocol.get(kind) or ()]
+    return []
+
+
+def known_paths(
+    storage: Storage, version: int, pool: Executor, transactions: dict[str, int] | None = None
+) -> Iterator[Entry]:
+    """Every path that the log up to ``version`` adds or removes; sizes are 0.
+
+    ``modified`` is the file's modification time for adds, that of the deletion
+    for removes, 0 where the log does not say. Files outside the table's directory
+    are left out. ``transactions`` is filled on the way with the newest ``txn`` of
+    each application. Raises `StateError` if the log is not whole.
+    """
+    after = -1
+    seen: dict[str, int] = {} if transactions is None else transactions
+    found = _newest_checkpoint(storage, version)
+    if found is not None:
+        after, parts = found
+        for part in parts:
+            yield from _checkpoint_paths(storage, part, seen)
+    for actions in _commits(storage, after, version, pool):
+        seen.update(_transactions(actions))
+        yield from _commit_paths(actions, storage.uri)
+
+
+def last_own_commit(
+    storage: Storage, app_id: str, txn: int, version: int, pool: Executor, hint: int | None = None
+) -> OwnCommit | None:
+    """Our commit with ``txn`` at or before ``version``; None once its JSON was cleaned up.
+
+    ``hint`` is where it is thought to be: then it costs one GET, however many
+    commits of others came after it.
+    """
+    if hint is not None and 0 <= hint <= version:
+        found = _own(read_commit(storage, hint), hint, app_id, txn)
+        if found is not None:
+            return found
+    sizes = iter(SEARCHED_AT_ONCE)
+    size = 1
+    while version >= 0:
+        size = next(sizes, size)
+        numbers = range(version, max(-1, version - size), -1)
+        for number, actions in zip(
+            numbers, pool.map(lambda v: read_commit(storage, v), numbers), strict=True
+        ):
+            if actions is None:
+                return None
+            found = _own(actions, number, app_id, txn)
+            if found is not None:
+                return found
+        version -= size
+    return None
+
+
+def _own(
+    actions: list[dict[str, Any]] | None, number: int, app_id: str, txn: int
+) -> OwnCommit | None:
+    if actions is None or _transactions(actions).get(app_id) != txn:
+        return None
+    document = _our_document(actions)
+    # A second instance repeats the txn of the live one; the commit is still its own.
+    return OwnCommit(number, document) if document.get("app_id", app_id) == app_id else None
+
+
+def sweep_leftovers(storage: Storage, older_than: float) -> int:
+    """Delete what killed writers left in the log: staged commits and temporary files.
+
+    Only names that are neither commit nor checkpoint, and only if they were last
+    written before ``older_than`` (epoch seconds), so that nobody still writes
+    them. Returns how many.
+    """
+    doomed = [
+        entry.path
+        for page in storage.list_range(f"{LOG}/", f"{LOG}0")
+        for entry in page.entries
+        if _LEFTOVER.fullmatch(entry.path.removeprefix(f"{LOG}/")) and entry.modified < older_than
+    ]
+    for path in doomed:
+        storage.delete(path)
+    return len(doomed)
+
+
+def recent_output_ids(storage: Storage, after: int, version: int, pool: Executor) -> list[str]:
+    """Output ids of the commits ``after < v <= version``, of all instances, oldest first.
+
+    As far as the log goes; ``after=-1`` says that nothing is known, and looks
+    through the newest `COMMITS_SEARCHED`. The mirror has those of one instance
+    only, and may be lost.
+    """
+    first = max(0, version + 1 - COMMITS_SEARCHED) if after < 0 else after + 1
+    wanted = range(first, version + 1)
+    groups = pool.map(lambda number: _output_ids_of(storage, number), wanted)
+    return [name for group in groups for name in group]
+
+
+def _output_ids_of(storage: Storage, version: int) -> list[str]:
+    """Without parsing the adds, of which there may be 100,000: our writer begins so."""
+    try:
+        lines = storage.read(commit_path(version)).splitlines()
+    except NotFound:
+        return []
+    return output_ids([json.loads(line) for line in lines if line.startswith(b'{"commitInfo"')])
+
+
+def news(storage: Storage, after: int, version: int, pool: Executor) -> News:
+    """What versions ``after < v <= version`` tell. Raises `StateError`."""
+    found = News()
+    for actions in _commits(storage, after, version, pool):
+        found.paths += [entry.path for entry in _commit_paths(actions, storage.uri)]
+        found.output_ids += output_ids(actions)
+        found.transactions.update(_transactions(actions))
+    return found
+
+
+def relative(path: str, root: str) -> str | None:
+    """A path of the log as a listing of ``root`` names it; None if it lies elsewhere.
+
+    The log percent-encodes paths, and may hold absolute ones: of files that other
+    tables own (a shallow clone), or of the table's own.
+    """
+    plain = unquote(path) if "%" in path else path
+    if _ABSOLUTE.match(plain) is None:
+        return plain
+    scheme, _, rest = plain.partition(":/")
+    if rest and not rest.startswith("/"):  # Hadoop's spelling, `file:/tmp/x`
+        plain = f"{scheme}:///{rest}"
+    place = normalize_uri(plain)
+    return place[len(root) + 1 :] if place.startswith(f"{root}/") else None
+
+
+def _transactions(actions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    found = {}
+    for action in actions:
+        txn = action.get("txn")
+        if isinstance(txn, Mapping) and isinstance(txn.get("version"), int):
+            found[str(txn.get("appId"))] = int(txn["version"])
+    return found
+
+
+def _commits(
+    storage: Storage, after: int, version: int, pool: Executor
+) -> Iterator[list[dict[str, Any]]]:
+    wanted = range(after + 1, version + 1)
+    for number, actions in zip(
+        wanted, pool.map(lambda v: read_commit(storage, v), wanted), strict=True
+    ):
+        if actions is None:
+            raise StateError(
+                f"{storage.uri}/{commit_path(number)}: is missing, and no checkpoint that can be"
+                " read here covers it; which files the table had is not certain"
+            )
+        yield actions
+
+
+def output_ids(actions: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The output ids that a commit of any Penguin tells of; none for other writers."""
+    ids = _our_document(actions).get("output_ids")
+    return [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
+
+
+def read_commit(storage: Storage, version: int) -> list[dict[str, Any]] | None:
+    """The actions of a version, None if there is no such file. Raises `StateError`."""
+    path = commit_path(version)
+    try:
+        raw = storage.read(path)
+    except NotFound:
+        return None
+    try:
+        actions = [json.loads(line) for line in raw.splitlines() if line.strip()]
+    except ValueError as error:
+        raise StateError(f"{storage.uri}/{path}: is not a readable commit ({error})") from error
+    if not all(isinstance(action, dict) for action in actions):
+        raise StateError(f"{storage.uri}/{path}: holds a line that is not an action")
+    return actions
+
+
+def _our_document(actions: Iterable[Mapping[str, Any]]) -> Mapping[str, object]:
+    for action in actions:
+        info = action.get("commitInfo")
+        if isinstance(info, Mapping) and isinstance(info.get(OUR_KEY), Mapping):
+            ours: Mapping[str, object] = info[OUR_KEY]
+            return ours
+    return {}
+
+
+def _commit_paths(actions: Iterable[Mapping[str, Any]], root: str) -> Iterator[Entry]:
+    for action in actions:
+        for kind, key in (("add", "modificationTime"), ("remove", "deletionTimestamp")):
+            body = action.get(kind)
+            if isinstance(body, Mapping) and isinstance(body.get("path"), str):
+                yield from _entry(body["path"], body.get(key), root)
+
+
+def _entry(path: str, millis: Any, root: str) -> Iterator[Entry]:
+    plain = relative(path, root)
+    if plain is not None:
+        yield Entry(plain, 0, millis / 1000 if isinstance(millis, int) else 0.0)
+
+
+def _newest_checkpoint(storage: Storage, version: int) -> tuple[int, list[str]] | None:
+    """Version and files of the newest whole checkpoint at or before ``version``.
+
+    ``_last_checkpoint`` may name one that is not read here; an older one does as well.
+    """
+    hint = _hint(storage)
+    found = None
+    if hint is not None and hint <= version:
+        found = _newest_listed(storage, f"{LOG}/{hint:020d}", version)
+    return found or _newest_listed(storage, f"{LOG}/", version)
+
+
+def _newest_listed(storage: Storage, start: str, version: int) -> tuple[int, list[str]] | None:
+    found: dict[int, dict[int, list[str]]] = {}
+    for page in storage.list_range(start, f"{LOG}/:"):  # ":" follows "9"
+        for entry in page.entries:
+            match = _CHECKPOINT.fullmatch(entry.path.removeprefix(f"{LOG}/"))
+            if match is not None and int(match[1]) <= version:
+                parts = found.setdefault(int(match[1]), {})
+                parts.setdefault(int(match[3] or 1), []).append(entry.path)
+    for number in sorted(found, reverse=True):
+        for count, paths in found[number].items():
+            if len(paths) == count:
+                return number, paths
+    return None
+
+
+def _hint(storage: Storage) -> int | None:
+    """What ``_last_checkpoint`` says. Only a hint: without it the whole log is listed."""
+    try:
+        document = json.loads(storage.read(f"{LOG}/_last_checkpoint"))
+    except (NotFound, ValueError):
+        return None
+    number = document.get("version") if isinstance(document, dict) else None
+    return number if isinstance(number, int) else None
+
+
+def _checkpoint_paths(storage: Storage, path: str, transactions: dict[str, int]) -> Iterator[Entry]:
+    """The paths of one checkpoint file, batch by batch."""
+    where = f"{storage.uri}/{path}"
+    try:
+        raw = storage.read(path)
+    except NotFound as error:
+        raise Unavailable(f"{where}: was cleaned up while the log was read") from error
+    try:
+        file = pq.ParquetFile(pa.BufferReader(raw))
+        names = {file.metadata.schema.column(i).path for i in range(file.metadata.num_columns)}
+        columns = [name for name in _CHECKPOINT_COLUMNS if name in names]
+        for batch in file.iter_batches(columns=columns):
+            for kind, key in (("add", "modificationTime"), ("remove", "deletionTimestamp")):
+                yield from _batch_paths(batch, kind, key, storage.uri)
+            apps, numbers = _field(batch, "txn", "appId"), _field(batch, "txn", "version")
+            named = zip(apps, numbers, strict=True)
+            transactions.update({app: number for app, number in named if app is not None})
+            if any(_field(batch, "sidecar", "path")):
+                raise StateError(f"{where}: has sidecar files, which are not supported here")
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise StateError(f"{where}: is not a readable checkpoint ({error})") from error
+
+
+def _batch_paths(batch: pa.RecordBatch, kind: str, key: str, root: str) -> Iterator[Entry]:
+    paths = _field(batch, kind, "path")
+    times = _field(batch, kind, key) or [None] * len(paths)
+    for path, millis in zip(paths, times, strict=True):
+        if path is not None:
+            yield from _entry(path, millis, root)
+
+
+def _field(batch: pa.RecordBatch, kind: str, name: str) -> list[Any]:
+    """One field of an action's column as a list; empty if the checkpoint lacks it."""
+    position = batch.schema.get_field_index(kind)
+    if position < 0 or batch.schema.field(position).type.get_field_index(name) < 0:
+        return []
+    column = batch.column(position)
+    # `field` ignores the struct's own nulls, `flatten` applies them.
+    values: list[Any] = column.flatten()[column.type.get_field_index(name)].to_pylist()
+    return values

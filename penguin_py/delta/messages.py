@@ -1,0 +1,52 @@
+"""What delta-rs and Delta say in words, understood. Pure.
+
+delta-rs raises one class for most errors, so what kind it is stands in the message alone.
+"""
+
+from __future__ import annotations
+
+import re
+
+from blizzard_core.redact import redacted
+from penguin_py.model import REMOVED_KEPT_SECS
+
+_PASSING = re.compile(
+    r"object.?store|generic (s3|http|gcs|microsoft|local)|error sending|timed? ?out|connection"
+    r"|os error|interrupted|too many requests|service unavailable",
+    re.IGNORECASE,
+)
+_UNSUPPORTED = "Unsupported table features"
+_UNITS = {
+    "week": 604_800.0,
+    "day": 86_400.0,
+    "hour": 3600.0,
+    "minute": 60.0,
+    "second": 1.0,
+    "millisecond": 1e-3,
+}
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def told_by(error: BaseException) -> str:
+    """delta-rs's message without colours, credentials and the stack frames it appends."""
+    text = _ANSI.sub("", str(error)).partition("\n   0: ")[0]
+    return redacted(" ".join(text.split()))
+
+
+def is_passing(told: str) -> bool:
+    """Whether it is the store that failed and not the commit."""
+    return _PASSING.search(told) is not None
+
+
+def is_unsupported(told: str) -> bool:
+    """Whether the table asks for what delta-rs cannot do."""
+    return _UNSUPPORTED in told
+
+
+def interval_secs(text: str | None) -> float:
+    """Delta's ``interval 7 days`` in seconds; its default if not set, 0 if not understood."""
+    if text is None:
+        return REMOVED_KEPT_SECS
+    match = re.fullmatch(r"\s*(?:interval\s+)?(\d+)\s+([a-z]+?)s?\s*", text.lower())
+    unit = None if match is None else _UNITS.get(match[2])
+    return 0.0 if match is None or unit is None else int(match[1]) * unit

@@ -1,0 +1,188 @@
+"""Every output id that was ever committed to a table, so that none is committed again.
+
+An id is first in the commitInfo of its commit and in the memory (see
+`penguin_py.memory.state`). Before these grow long they are folded into *segments*:
+immutable objects ``_penguin/output_ids/{version}-{uuid}-{table}.digests`` of sorted
+16-byte digests and a checksum. The name says up to which version of the log every id
+is in the segments, so a start reads only the commits after it, and neither log
+clean-up nor a lost mirror can make an old id unknown. It also says of which table,
+and so a log that lost commits, or was made anew, is noticed (`OutputIds.check`): ids
+of commits that are no more would keep honest files out.
+
+All instances of a table share the segments. Two that fold at the same time leave the
+same ids twice, which is harmless: it is a set. Folding merges a segment into one at
+least half its size, so there are few of them and an id is rewritten a few times only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from blizzard_core.checkpoint.digests import WIDTH, Digests, among, digested, from_bytes
+from blizzard_core.errors import NotFound, StateError, Unavailable
+from blizzard_core.storage.protocol import Storage
+
+FOLDER = "_penguin/output_ids"
+# More ids than this, or those of more versions, are folded away: the mirror that has
+# them is written at each commit, and a start reads the commits since.
+IDS_KEPT = 4096
+VERSIONS_KEPT = 100
+# A listing is out of date when another instance merges what it names.
+TRIES = 5
+
+_NAME = re.compile(r"(\d{20})-[0-9a-f]{32}(?:-([0-9a-f]{16}))?\.digests")
+
+
+def digests_of(output_ids: Iterable[str]) -> Digests:
+    """What stands for ids: at a billion of them two agree once in 10²⁰ tables."""
+    return digested(output_id.encode("utf-8", "replace") for output_id in output_ids)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """Sorted digests, as stored under ``path``."""
+
+    path: str
+    digests: Digests = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.digests)
+
+
+@dataclass(frozen=True, slots=True)
+class _Either:
+    """What is in one of two containers."""
+
+    one: Container[object]
+    other: Container[object]
+
+    def __contains__(self, wanted: object) -> bool:
+        return wanted in self.one or wanted in self.other
+
+
+class OutputIds:
+    """The segments of one table; read when the first id is asked for. Not thread-safe.
+
+    ``table_id`` is that of the table's metadata.
+    """
+
+    def __init__(self, storage: Storage, table_id: str = "") -> None:
+        self._storage = storage
+        self._mark = f"-{digests_of([table_id]).tobytes()[:8].hex()}" if table_id else ""
+        self._segments: list[Segment] | None = None
+        self._paths = _listed(storage)
+        self._folded = _version_of(self._paths)
+
+    @property
+    def folded(self) -> int:
+        """The log's version up to which every id is in the segments; -1 if there are none."""
+        return self._folded
+
+    def check(self, version: int | None) -> None:
+        """Refuse segments that a log of this table, up to ``version``, cannot have led to.
+
+        None stands for a table that has no log. Raises `StateError`.
+        """
+        where = f"{self._storage.uri}/{FOLDER}"
+        remedy = (
+            "restore the log; or, if the table is to be built anew from the files that lie"
+            " there, delete _penguin/"
+        )
+        if version is None and self._paths:
+            raise StateError(f"{where}: is there, but the table has no log; {remedy}")
+        if version is not None and self._folded > version:
+            raise StateError(
+                f"{where}: holds output ids of commits up to version {self._folded}, but the log"
+                f" ends at {version}: it has lost commits; {remedy}"
+            )
+        for path in self._paths:
+            match = _NAME.fullmatch(path.removeprefix(f"{FOLDER}/"))
+            if match is not None and match[2] and self._mark and f"-{match[2]}" != self._mark:
+                raise StateError(
+                    f"{self._storage.uri}/{path}: holds output ids of another table that was in"
+                    " this place; restore its log, or, if the table was replaced for good,"
+                    f" delete {FOLDER}/"
+                )
+
+    def __contains__(self, output_id: object) -> bool:
+        """Whether it is in a segment. Raises `StateError` and `StorageError` when first asked."""
+        if not isinstance(output_id, str):
+            return False
+        wanted = digests_of([output_id])
+        return any(among(wanted, segment.digests)[0] for segment in self._loaded())
+
+    def beside(self, recent: Iterable[str]) -> Container[str]:
+        """Both these and the ids in the segments."""
+        return _Either(frozenset(recent), self)
+
+    def are_due(self, recent: Sequence[str], version: int) -> bool:
+        """Whether ids that are in no segment, of commits up to ``version``, are to be folded."""
+        return len(recent) >= IDS_KEPT or version - self._folded >= VERSIONS_KEPT
+
+    def fold(self, output_ids: Iterable[str], version: int) -> None:
+        """Add ids, those of all commits up to ``version`` that are in no segment yet.
+
+        Durable on return. Dying in between leaves ids in two segments.
+        """
+        digests = np.unique(digests_of(output_ids))
+        kept: list[Segment] = []
+        merged: list[Segment] = []
+        for segment in sorted(self._loaded(), key=len):
+            if len(segment) <= 2 * len(digests):
+                digests = np.union1d(digests, segment.digests)
+                merged.append(segment)
+            else:
+                kept.append(segment)
+        data = digests.tobytes()
+        name = f"{FOLDER}/{version:020d}-{uuid.uuid4().hex}{self._mark}.digests"
+        segment = Segment(name, digests)
+        self._storage.put_atomic(segment.path, data + _checksum(data))
+        self._segments = [*kept, segment]
+        self._folded = version
+        for old in merged:
+            self._storage.delete(old.path)
+
+    def _loaded(self) -> list[Segment]:
+        if self._segments is None:
+            for _ in range(TRIES):
+                try:
+                    self._segments = [_read(self._storage, path) for path in _listed(self._storage)]
+                    return self._segments
+                except NotFound:
+                    continue
+            raise Unavailable(f"{self._storage.uri}/{FOLDER}: changes faster than it can be read")
+        return self._segments
+
+
+def _listed(storage: Storage) -> list[str]:
+    try:
+        pages = list(storage.list_range(f"{FOLDER}/", f"{FOLDER}0"))
+    except NotFound:
+        return []  # a local table whose directory is not there yet
+    paths = [entry.path for page in pages for entry in page.entries]
+    return [path for path in paths if _NAME.fullmatch(path.removeprefix(f"{FOLDER}/"))]
+
+
+def _version_of(paths: Iterable[str]) -> int:
+    return max((int(path.rpartition("/")[2][:20]) for path in paths), default=-1)
+
+
+def _read(storage: Storage, path: str) -> Segment:
+    raw = storage.read(path)
+    data, checksum = raw[:-WIDTH], raw[-WIDTH:]
+    if len(raw) % WIDTH or checksum != _checksum(data):
+        raise StateError(
+            f"{storage.uri}/{path}: is damaged; restore it, or delete it and accept that rows"
+            " committed long ago are no longer recognised by their output ids"
+        )
+    return Segment(path, from_bytes(data))
+
+
+def _checksum(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=WIDTH, person=b"output ids").digest()

@@ -1,0 +1,338 @@
+"""The Delta table itself: open it, follow it, commit to it, and know whether that landed.
+
+A commit has four outcomes. *Landed*: delta-rs said so, or the log read again
+has our ``txn`` with our commit id (a lost answer looks like an error). *Failed*:
+the log read again does not have it. *Unknown*: the log cannot be read. These two
+raise `CommitError`, and the caller reads its state anew from the log, where the
+truth is in either case. *Refused*: it did not land, and neither the store nor another
+writer was the reason, so it never will; that is `CommitRefused`.
+
+On a local disk a commit is fsynced before anything is written that builds on it:
+delta-rs does not do that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
+from blizzard_core.errors import BlizzardError, CommitError, NotFound, StateError, Unavailable
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Entry, Storage
+from penguin_py.delta import log as deltalog
+from penguin_py.delta.entry import append, create
+from penguin_py.delta.messages import interval_secs, is_passing, is_unsupported, told_by
+from penguin_py.delta.table_contract import Declared, feature_objections, objections
+from penguin_py.model import (
+    CommitConflict,
+    CommitPlan,
+    CommitRefused,
+    OwnCommit,
+    TableState,
+)
+from penguin_py.settings import Table, delta_options
+
+# The class of what delta-rs throws where it gave up on itself; it has no import, and is no
+# `Exception`.
+_PANIC = "PanicException"
+# Of the ``txn`` that all Penguins have in common. It says nothing and never rises.
+COMMON_VERSION = 0
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What makes a commit ours: its txn version, id and the document for commitInfo."""
+
+    txn_version: int
+    commit_id: str
+    document: Mapping[str, Any]
+
+
+class DeltaLog:
+    """One table's log, as of the last `refresh`. Not thread-safe."""
+
+    def __init__(self, table: Table, storage: Storage, pool: Executor) -> None:
+        self._table = table
+        self._storage = storage
+        self._pool = pool
+        self._options = delta_options(table.uri, table.storage_options, os.environ)
+        self._handle: DeltaTable | None = None
+        self._current: TableState | None = None
+        # Tells the commit that `_current` is of from another one of the same version.
+        self._stamp: bytes | None = None
+
+    def refresh(self) -> TableState | None:
+        """The table as it is now, None if there is none.
+
+        Raises `StateError` for a log that cannot be understood, `StorageError`
+        if the store does not answer.
+        """
+        if self._handle is not None and self._is_replaced():
+            self._handle = None
+        if self._handle is not None:
+            try:
+                self._handle.update_incremental()
+                if self._current is not None and self._handle.version() == self._current.version:
+                    return self._current  # asking for our txn would read the log again
+                return self._became(self._state(self._handle))
+            except BlizzardError:
+                raise
+            except Exception:  # delta-rs raises OSError, DeltaError and others; opening tells which
+                self._handle = None
+        if not self._exists():
+            return None
+        handle = self._guarded(self._open)
+        state = None if handle is None else self._guarded(partial(self._state, handle))
+        self._handle = handle
+        return self._became(state)
+
+    def _became(self, state: TableState | None) -> TableState | None:
+        self._stamp = None if state is None else deltalog.stamp(self._storage, state.version)
+        self._current = state
+        return state
+
+    def _is_replaced(self) -> bool:
+        """Whether the log that was read has gone, and another one may stand in its place."""
+        if self._current is None:
+            return False
+        return deltalog.stamp(self._storage, self._current.version) != self._stamp
+
+    def unchanged(self) -> TableState | None:
+        """The table as of the last `refresh` if it has no later version since.
+
+        None if it has, or if there is nothing to compare with. One request, where
+        `refresh` makes two and more; it does not notice a log that went back, so
+        refresh before anything is written. Raises `StorageError`.
+        """
+        state = None if self._handle is None else self._current
+        if state is None or deltalog.has_commit(self._storage, state.version + 1):
+            return None
+        return state
+
+    def known_paths(
+        self, version: int, transactions: dict[str, int] | None = None
+    ) -> Iterator[Entry]:
+        """See `deltalog.known_paths`."""
+        return deltalog.known_paths(self._storage, version, self._pool, transactions)
+
+    def news(self, after: int, version: int) -> deltalog.News:
+        """See `deltalog.news`."""
+        return deltalog.news(self._storage, after, version, self._pool)
+
+    def recent_output_ids(self, after: int, version: int) -> list[str]:
+        """See `deltalog.recent_output_ids`."""
+        return deltalog.recent_output_ids(self._storage, after, version, self._pool)
+
+    def own_commit(
+        self, txn_version: int, version: int, hint: int | None = None
+    ) -> OwnCommit | None:
+        """Our commit of this ``txn``, at or before ``version``; see `deltalog.last_own_commit`."""
+        if not txn_version:
+            return None
+        return deltalog.last_own_commit(
+            self._storage, self._table.app_id, txn_version, version, self._pool, hint
+        )
+
+    def has_commit(self, version: int) -> bool:
+        """Whether the log has the entry of this version as such, and not in a checkpoint only."""
+        return deltalog.has_commit(self._storage, version)
+
+    def optimize(self, target_bytes: int) -> dict[str, Any]:
+        """Compact small files; what delta-rs says of it. Raises `CommitError`."""
+        return self._chore(lambda handle: handle.optimize.compact(target_size=target_bytes))
+
+    def vacuum(self, retention_hours: int | None) -> int:
+        """Delete files that the table let go long enough ago; how many. Raises `CommitError`.
+
+        Never a full vacuum: that one takes files that wait for their commit.
+        """
+        return len(
+            self._chore(lambda handle: handle.vacuum(retention_hours, dry_run=False, full=False))
+        )
+
+    def _chore(self, action: Callable[[DeltaTable], T]) -> T:
+        if self._handle is None:
+            raise CommitError(f"{self._table.uri}: there is no table yet")
+        try:
+            return action(self._handle)
+        except Exception as error:  # see `refresh`
+            self._handle = None
+            raise CommitError(f"{self._table.uri}: {told_by(error)}") from error
+
+    def commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
+        """Make the plan's adds visible, and what they change in the schema with them.
+
+        Raises `CommitError` unless it landed for sure, `CommitConflict` if another came first.
+        """
+        before = -1 if self._current is None else self._current.version
+        try:
+            self._commit(plan, marks, now)
+        except BaseException as error:  # see `refresh`; what counts is what the log has now
+            if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+                raise
+            if not self._landed(marks, error):
+                raise self._failure(marks, error, before) from error
+            get_logger(table=self._table.name).warning(
+                "commit_landed_despite_error", txn_version=marks.txn_version, error=told_by(error)
+            )
+        if self._table.is_local:
+            self._make_durable(before)
+        if self._table.delta_checkpoint_interval is not None:
+            self._checkpoint(self._table.delta_checkpoint_interval, before)
+
+    def _failure(self, marks: Marks, error: BaseException, before: int) -> CommitError:
+        """What it is that a commit failed by, which the log does not have."""
+        where = f"{self._table.uri}: commit {marks.txn_version} did not land: "
+        if self._current is not None and self._current.txn_version >= marks.txn_version:
+            return CommitConflict(
+                f"{where}another Penguin made commit {marks.txn_version} of"
+                f" {self._table.app_id}; going on from there"
+            )
+        told = told_by(error)
+        others = self._current is not None and self._current.version != before
+        if others or (isinstance(error, CommitFailedError) and not is_unsupported(told)):
+            return CommitConflict(where + told)
+        if isinstance(error, OSError | BlizzardError) or is_passing(told):
+            return CommitError(where + told)
+        return CommitRefused(where + told)
+
+    def _make_durable(self, before: int) -> None:
+        """Fsync the commits after version ``before``, and the directory that names them."""
+        version = before + 1
+        folder = Path(self._table.uri, deltalog.LOG)
+        while (folder / deltalog.commit_path(version).rpartition("/")[2]).exists():
+            self._storage.sync(deltalog.commit_path(version))
+            version += 1
+        for place in (folder, folder.parent) if before < 0 else (folder,):
+            handle = os.open(place, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def _checkpoint(self, interval: int, before: int) -> None:
+        """Make a log checkpoint if the commits since version ``before`` reached the interval."""
+        try:
+            state = self.refresh()
+            if state is not None and (state.version + 1) // interval > (before + 1) // interval:
+                self._chore(lambda handle: handle.create_checkpoint())
+        except BlizzardError as error:  # the commit stands; the next one tries again
+            get_logger(table=self._table.name).warning("checkpoint_failed", error=str(error))
+
+    def _commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
+        handle = self._handle
+        properties = CommitProperties(
+            app_transactions=self._transactions(handle, marks, now),
+            custom_metadata={deltalog.OUR_KEY: dict(marks.document)},
+            # A creation that another one came before would be tried again as version 1,
+            # without a look at what version 0 has.
+            max_commit_retries=0 if handle is None else None,
+        )
+        own_checkpoints = self._table.delta_checkpoint_interval is not None
+        hooks = PostCommitHookProperties(not own_checkpoints, self._table.delta_log_cleanup)
+        if handle is None:
+            create(self._table, self._options, plan, properties, hooks)
+        else:
+            append(handle, plan, properties, hooks)
+
+    def _transactions(
+        self, handle: DeltaTable | None, marks: Marks, now: float
+    ) -> list[Transaction]:
+        """Our ``txn``, and what makes a commit of any Penguin in between a conflict.
+
+        delta-rs rebases commits of different applications over each other. Two
+        Penguins that planned the same file must not be, whatever they are called: so
+        all have one more ``txn`` in common. A second instance repeats the live one's
+        as it read it as well, for one of a release that had no common one.
+        """
+        found = [
+            Transaction(self._table.app_id, marks.txn_version, int(now * 1000)),
+            Transaction(deltalog.COMMON_APP_ID, COMMON_VERSION, int(now * 1000)),
+        ]
+        live = self._table.live_app_id
+        if self._table.app_id != live:
+            version = None if handle is None else handle.transaction_version(live)
+            found.append(Transaction(live, version or 0, int(now * 1000)))
+        return found
+
+    def _landed(self, marks: Marks, error: BaseException) -> bool:
+        self._handle = None
+        try:
+            state = self.refresh()
+            if state is None or state.txn_version < marks.txn_version:
+                return False
+            own = self.own_commit(marks.txn_version, state.version)
+        except Exception as unreadable:
+            raise CommitError(
+                f"{self._table.uri}: whether commit {marks.txn_version} landed is unknown:"
+                f" {told_by(error)}; reading the log again: {told_by(unreadable)}"
+            ) from error
+        return own is not None and own.document.get("commit_id") == marks.commit_id
+
+    def _exists(self) -> bool:
+        try:
+            return deltalog.exists(self._storage)
+        except NotFound:
+            # A missing bucket is an error; a local directory is made by its first writer.
+            if not self._table.is_local:
+                raise
+            return False
+
+    def _open(self) -> DeltaTable | None:
+        try:
+            return DeltaTable(self._table.uri, storage_options=self._options)
+        except TableNotFoundError:
+            return None
+
+    def _state(self, handle: DeltaTable) -> TableState:
+        metadata = handle.metadata()
+        found = objections(_declared(handle))
+        if found:
+            raise StateError(f"{self._table.uri}: {'; '.join(found)}")
+        return TableState(
+            version=handle.version(),
+            txn_version=handle.transaction_version(self._table.app_id) or 0,
+            schema=pa.schema(handle.schema().to_arrow()),
+            partition_columns=tuple(metadata.partition_columns),
+            created=(metadata.created_time or 0) / 1000,
+            removed_kept_secs=interval_secs(
+                metadata.configuration.get("delta.deletedFileRetentionDuration")
+            ),
+            table_id=str(metadata.id),
+        )
+
+    def _guarded(self, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except DeltaError as error:
+            told = feature_objections(deltalog.features(self._storage))
+            raise StateError(
+                f"{self._table.uri}: {'; '.join(told)}"
+                if told
+                else f"{self._table.uri}/{deltalog.LOG}: the log cannot be read: {told_by(error)}"
+            ) from error
+        except OSError as error:
+            raise Unavailable(f"{self._table.uri}: {told_by(error)}") from error
+
+
+def _declared(handle: DeltaTable) -> Declared:
+    protocol, metadata = handle.protocol(), handle.metadata()
+    return Declared(
+        protocol.min_reader_version,
+        protocol.min_writer_version,
+        [*(protocol.reader_features or ()), *(protocol.writer_features or ())],
+        metadata.configuration,
+        json.loads(handle.schema().to_json())["fields"],
+        metadata.partition_columns,
+    )

@@ -1,0 +1,277 @@
+"""Which files are new, and what their footers say.
+
+A footer costs one ranged GET of the file's last 64 KiB, and one more if it is
+longer than that; many are read at the same time, as many as the pool has
+threads, but long ones one after the other. What they take in memory is bounded, since
+a footer that is made for it takes thirty times its length: the files behind the bound
+are left for the next batch. On a local disk handing a file to
+another thread costs more than reading it, so there they are read one by one. The
+data itself is never downloaded.
+
+What a file *is* and what the store *answers* are kept apart: a file that is not
+sound Parquet is rejected for good, one that could not be read stays pending and
+holds the watermark below itself.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from blizzard_core import handover
+from blizzard_core.errors import NotFound, StorageError, Unavailable
+from blizzard_core.storage.protocol import Entry, Storage
+from penguin_py.intake.raw_footer import FooterCheck
+from penguin_py.model import Footer, Misfit, Rejection
+from penguin_py.planning.file_contract import (
+    ARROW_KEY,
+    FOOTER_BYTES,
+    FOOTERS_DECODED_BYTES,
+    MOST_DECODED,
+    check_calendar,
+    check_columns,
+    check_depth,
+    check_rows,
+    decoded_bytes,
+    noted,
+)
+from penguin_py.planning.schema_fit import check_note
+
+TAIL_BYTES = 1 << 16
+# Magic at both ends and the footer's length: no Parquet file is shorter.
+SHORTEST_BYTES = 12
+MAGIC = b"PAR1"
+# What to do about files that `Names` left out.
+REMEDY = "file_pattern does not take these names; if no other engine writes here, widen it"
+OUTPUT_ID_KEY = handover.OUTPUT_ID_KEY.encode()
+# Ids are in each commit and in the mirror, thousands of them.
+OUTPUT_ID_BYTES = 1024
+# A list or a text in a footer that is longer than this is no footer.
+THRIFT_ITEMS = 1_000_000
+# What was decoded hangs together in a circle. More than this in memory is not left to the
+# collector's own time: it would be there beside what is decoded next.
+LARGE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A file that could not be read just now, and why."""
+
+    entry: Entry
+    error: StorageError
+
+
+@dataclass(frozen=True, slots=True)
+class Footers:
+    """What became of a list of files; each is in exactly one of the five.
+
+    ``left`` were not read: the footers before them are as much as is kept at once.
+    ``kept_bytes`` is what the sound ones take in memory.
+    """
+
+    sound: tuple[Footer, ...]
+    rejected: tuple[Rejection, ...]
+    failed: tuple[Failure, ...]
+    gone: tuple[Entry, ...]
+    left: tuple[Entry, ...] = ()
+    kept_bytes: int = 0
+
+
+def accepts(file_pattern: str) -> Callable[[str], bool]:
+    """Whether a path's last component is a file name that the pattern takes whole."""
+    pattern = re.compile(file_pattern)
+    return lambda path: pattern.fullmatch(path.rpartition("/")[2]) is not None
+
+
+class Names:
+    """The same question asked of a listing; remembers the Parquet that it turned away."""
+
+    def __init__(self, accept: Callable[[str], bool]) -> None:
+        self._accept = accept
+        self.left_out: list[str] = []
+
+    def __call__(self, path: str) -> bool:
+        """Whether the path is taken."""
+        taken = self._accept(path)
+        if not taken and path.endswith(".parquet"):
+            self.left_out.append(path)
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A Parquet schema with its note, found to be fine, and what Arrow reads it as."""
+
+    columns: pq.ParquetSchema
+    note: bytes | None
+    schema: pa.Schema
+
+
+class _Reading:
+    """What the readers of one list of files share; threads may use it at the same time.
+
+    Files that arrive together are alike, so one schema is kept, and replaced in one
+    step. Long footers are read one by one.
+    """
+
+    def __init__(self) -> None:
+        self._latest: _Known | None = None
+        self.check = FooterCheck()
+        self.long_ones = threading.Lock()
+        self._counting = threading.Lock()
+        self.kept = 0
+        self._dropped = 0
+
+    def is_full(self, length: int) -> bool:
+        """Whether a footer of this length might be more than is kept; the first never is."""
+        return self.kept > 0 and self.kept + MOST_DECODED * length > FOOTERS_DECODED_BYTES
+
+    def keep(self, size: int) -> None:
+        """A footer that takes so much in memory is kept."""
+        with self._counting:
+            self.kept += size
+
+    def drop(self, size: int) -> None:
+        """One that takes so much is not needed any more."""
+        with self._counting:
+            self._dropped += size
+            if self._dropped > LARGE_BYTES:
+                self._dropped = 0
+                gc.collect()
+
+    def schema_of(self, metadata: pq.FileMetaData, pairs: Mapping[bytes, bytes]) -> pa.Schema:
+        """The schema of the Parquet columns and the writer's note. Raises `Misfit`."""
+        columns, note = metadata.schema, pairs.get(ARROW_KEY)
+        known = self._latest
+        if known is None or known.note != note or not known.columns.equals(columns):
+            check_columns(metadata, note)
+            found = columns.to_arrow_schema()
+            check_depth(found)
+            if note is not None:
+                check_note(noted(note), found)
+            known = _Known(columns, note, found)
+            self._latest = known
+        return known.schema
+
+
+def read_footers(storage: Storage, entries: Sequence[Entry], pool: Executor | None) -> Footers:
+    """Read all footers, at the same time if there is a ``pool``; in the order of ``entries``.
+
+    A file that was removed since it was listed is ``gone``: there is nothing to
+    commit and nothing to wait for.
+    """
+    reading = _Reading()
+
+    def outcome(entry: Entry) -> Footer | Rejection | Failure | _Outcome:
+        return _outcome(storage, entry, reading)
+
+    results = list(map(outcome, entries) if pool is None else pool.map(outcome, entries))
+    paired = list(zip(entries, results, strict=True))
+    return Footers(
+        tuple(r for r in results if isinstance(r, Footer)),
+        tuple(r for r in results if isinstance(r, Rejection)),
+        tuple(r for r in results if isinstance(r, Failure)),
+        tuple(entry for entry, r in paired if r is _Outcome.GONE),
+        tuple(entry for entry, r in paired if r is _Outcome.LEFT),
+        reading.kept,
+    )
+
+
+class _Outcome(Enum):
+    GONE = auto()
+    LEFT = auto()
+
+
+def _outcome(
+    storage: Storage, entry: Entry, reading: _Reading
+) -> Footer | Rejection | Failure | _Outcome:
+    try:
+        return _read_footer(storage, entry, reading)
+    except NotFound:
+        return _Outcome.GONE
+    except StorageError as error:
+        return Failure(entry, error)
+    except Misfit as misfit:
+        return Rejection(entry, "read", str(misfit))
+
+
+def _read_footer(
+    storage: Storage, entry: Entry, reading: _Reading
+) -> Footer | Rejection | _Outcome:
+    """One file's footer, or why it cannot be used. Raises `Misfit` and `StorageError`."""
+    size = entry.size
+    if size < SHORTEST_BYTES:
+        raise Misfit(f"is not Parquet: {size} bytes is too short")
+    if reading.is_full(0):
+        return _Outcome.LEFT
+    tail = _tail(storage, entry, min(size, TAIL_BYTES))
+    if tail[-4:] != MAGIC:
+        raise Misfit("is not Parquet or is cut off: it does not end with PAR1")
+    length = int.from_bytes(tail[-8:-4], "little")
+    if length + SHORTEST_BYTES > size:
+        raise Misfit("is cut off: its footer is said to be longer than the file")
+    if length > FOOTER_BYTES:
+        raise Misfit(
+            f"has a footer of {length:,} bytes; at most {FOOTER_BYTES:,} are read."
+            " Write it with fewer and larger row groups"
+        )
+    if length + 8 <= len(tail):
+        return _decoded(entry, tail, length, reading)
+    with reading.long_ones:
+        if reading.is_full(length):
+            return _Outcome.LEFT
+        return _decoded(entry, _tail(storage, entry, length + 8), length, reading)
+
+
+def _decoded(entry: Entry, tail: bytes, length: int, reading: _Reading) -> Footer | Rejection:
+    """The footer at the end of ``tail``, or why it cannot be used. Raises `Misfit`."""
+    reading.check(tail[-8 - length : -8], entry.size - length - 8)
+    metadata = None
+    try:
+        # What `pq.read_metadata` is built on, without the rest of it: half the time.
+        reader = pq.ParquetReader()
+        reader.open(pa.BufferReader(tail), thrift_container_size_limit=THRIFT_ITEMS)
+        metadata = reader.metadata
+        found = _checked(entry, metadata, reading)
+        reading.keep(decoded_bytes(metadata, length))
+        return found
+    except Misfit as misfit:
+        rejection = Rejection(entry, "schema", str(misfit))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        text = " ".join(str(error).split())
+        rejection = Rejection(entry, "read", f"has an unreadable Parquet footer: {text}")
+    most = MOST_DECODED * length
+    reading.drop(most if metadata is None else decoded_bytes(metadata, length))
+    return rejection
+
+
+def _checked(entry: Entry, metadata: pq.FileMetaData, reading: _Reading) -> Footer:
+    """The footer, if it is sound. Raises `Misfit`."""
+    pairs = metadata.metadata or {}
+    schema = reading.schema_of(metadata, pairs)
+    check_rows(metadata, entry.size)
+    check_calendar(metadata, schema, pairs)
+    output_id = pairs.get(OUTPUT_ID_KEY)
+    if output_id is not None and len(output_id) > OUTPUT_ID_BYTES:
+        raise Misfit(
+            f"carries a {OUTPUT_ID_KEY.decode()} of {len(output_id):,} bytes; Blizzard's have"
+            f" {OUTPUT_ID_BYTES:,} at most"
+        )
+    return Footer(
+        entry, schema, metadata, None if output_id is None else output_id.decode("utf-8", "replace")
+    )
+
+
+def _tail(storage: Storage, entry: Entry, count: int) -> bytes:
+    data = storage.read_range(entry.path, entry.size - count, entry.size)
+    if len(data) != count:
+        raise Unavailable(f"{storage.uri}/{entry.path}: changed while it was read")
+    return data

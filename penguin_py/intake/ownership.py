@@ -1,0 +1,95 @@
+"""Whose files are they: ours are taken at once, others' only once they are old enough.
+
+An engine that rewrites a table (OPTIMIZE, a MERGE) writes its files first and commits
+them later, and dies in between at times. Taken before its commit, or instead of one
+that never comes, such a file doubles the rows that it was made of. Nothing in it says
+so. So a file counts as *ours* if it carries Blizzard's output id or lies where the
+configuration says that only we write; any other waits, and is in the log by then if
+its writer meant to commit it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from blizzard_core.storage.protocol import Entry
+from penguin_py.model import Footer, Rejection
+
+REMEDY = (
+    "declare the directory in own_prefixes if no other engine writes there, or set"
+    " foreign_min_age_secs"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """Files by whose they are: which count, which have to wait, which are refused."""
+
+    taken: tuple[Footer, ...]
+    young: tuple[Entry, ...]
+    refused: tuple[Rejection, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """What the configuration says: prefixes of paths that are ours, and how old others must be.
+
+    ``min_age_secs`` is None where others' files are not taken at all.
+    """
+
+    prefixes: tuple[str, ...]
+    min_age_secs: float | None
+
+    def own(self, footer: Footer) -> bool:
+        """Whether the file is ours."""
+        return footer.output_id is not None or footer.path.startswith(self.prefixes)
+
+    def is_old(self, entry: Entry, now: float) -> bool:
+        """Whether anybody's file may be taken by now."""
+        return self.min_age_secs is not None and now - entry.modified >= self.min_age_secs
+
+    def sorted(self, footers: Sequence[Footer], now: float) -> Sorted:
+        """What these files count for now."""
+        taken: list[Footer] = []
+        young: list[Entry] = []
+        refused: list[Rejection] = []
+        for footer in footers:
+            if self.own(footer) or self.is_old(footer.entry, now):
+                taken.append(footer)
+            elif self.min_age_secs is None:
+                refused.append(Rejection(footer.entry, "writer", f"is not ours; {REMEDY}"))
+            else:
+                young.append(footer.entry)
+        return Sorted(tuple(taken), tuple(young), tuple(refused))
+
+
+class Foreign:
+    """Files of others that are waiting, so that their footers are read once. Not thread-safe."""
+
+    def __init__(self, owners: Owners) -> None:
+        self._owners = owners
+        self._waiting: dict[str, Entry] = {}
+
+    def due(self, found: Iterable[Entry], now: float) -> list[Entry]:
+        """What is to be looked at, of everything a poll found: all but those still waiting.
+
+        Those that the poll did not find any more are forgotten.
+        """
+        ready: list[Entry] = []
+        waiting: dict[str, Entry] = {}
+        for entry in found:
+            if self._waiting.get(entry.path) == entry and not self._owners.is_old(entry, now):
+                waiting[entry.path] = entry
+            else:
+                ready.append(entry)
+        self._waiting = waiting
+        return ready
+
+    def waiting(self) -> list[str]:
+        """The paths that wait: found, and not done."""
+        return list(self._waiting)
+
+    def wait(self, young: Iterable[Entry]) -> None:
+        """These were looked into and have to wait."""
+        self._waiting.update({entry.path: entry for entry in young})

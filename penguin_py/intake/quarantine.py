@@ -1,0 +1,206 @@
+"""Files that will not be committed, on record before the watermark passes them.
+
+``_penguin/{table}_quarantine.ndjson`` in the table's directory, one line a file::
+
+    {"path": "date=2024-01-01/x.parquet", "error": "is not Parquet: …", "stage": "read",
+     "timestamp": "2024-01-01T00:00:00+00:00", "size": 5, "modified": 1704067200.0,
+     "retry_count": 0}
+
+Object stores cannot append, so the whole object is replaced. It is kept short: when
+it has grown past `ROLLED_BYTES` its lines move to ``_penguin/{table}_quarantine/`` for
+good, and adding to a record of any length costs the same. Of several lines about one
+path the latest counts; one that has ``"released": true`` takes the path off the record.
+
+A file that is already on record with the same size and error is not recorded twice,
+as far as the short object and this process know, so keeping again after a crash
+changes nothing. A file that was replaced since is tried again by the sweep; then its
+line is renewed, or leaves the record once the file is committed.
+
+Two instances that write the record at the same moment can lose a line. The
+sweep finds such a file again, as one that neither log nor record knows.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from blizzard_core.errors import NotFound
+from blizzard_core.storage.protocol import Entry, Storage
+from penguin_py.model import Rejection
+
+# Some 2,500 lines: read, compared and written in a few milliseconds.
+ROLLED_BYTES = 1 << 19
+# How many files of a process are remembered as recorded.
+REMEMBERED = 100_000
+# Stands for the stage of a line that takes a file off the record.
+RELEASED = "released"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line: which file it was, and why it is there. Sizes in bytes, times in epoch seconds.
+
+    ``modified`` is None in lines of releases that did not write it.
+    """
+
+    path: str
+    error: str
+    stage: str
+    timestamp: str
+    size: int
+    modified: float | None
+    retry_count: int
+
+    def is_of(self, entry: Entry) -> bool:
+        """Whether the file is still the one that was looked at."""
+        return self.size == entry.size and self.modified in (None, entry.modified)
+
+
+class Quarantine:
+    """The quarantine record of one table."""
+
+    def __init__(self, storage: Storage, state_name: str) -> None:
+        self._storage = storage
+        self._path = f"_penguin/{state_name}_quarantine.ndjson"
+        self._folder = f"_penguin/{state_name}_quarantine"
+        # What this process has recorded, by path; the oldest leave first.
+        self._recorded: dict[str, Record] = {}
+
+    def records(self) -> dict[str, Record]:
+        """All that is on record, by path as the record spells it. Damaged lines are left out."""
+        found: dict[str, Record] = {}
+        for path in self._segments():
+            _apply(found, self._storage.read(path).splitlines())
+        return _apply(found, self._lines())
+
+    def keep(self, rejections: Sequence[Rejection], now: float) -> tuple[Rejection, ...]:
+        """Record the files, durable on return; returns those that were not on record yet."""
+        if not rejections:
+            return ()
+        lines = self._lines()
+        known = {**self._recorded, **_apply({}, lines)}
+        fresh = tuple(r for r in rejections if not _is_known(r, known.get(spelled(r.entry.path))))
+        if fresh:
+            moment = dt.datetime.fromtimestamp(now, dt.UTC).isoformat()
+            renewed = {spelled(r.entry.path) for r in fresh}
+            lines = _without(lines, renewed)
+            added = [_line(r, moment, known.get(spelled(r.entry.path))) for r in fresh]
+            self._write(lines, added)
+            self._recorded.update(_apply({}, added))
+            for path in list(self._recorded)[: max(0, len(self._recorded) - REMEMBERED)]:
+                del self._recorded[path]
+        return fresh
+
+    def recorded(self, paths: Iterable[str]) -> set[str]:
+        """Which of these files this process has put on record."""
+        return {path for path in paths if spelled(path) in self._recorded}
+
+    def release(self, paths: Collection[str]) -> None:
+        """Take files off the record that are committed now; durable on return."""
+        names = {spelled(path) for path in paths}
+        lines = self._lines()
+        kept = _without(lines, names)
+        moved = names if self._segments() else set()
+        if kept != lines or moved:
+            self._write(kept, [_released(path) for path in sorted(moved)])
+        for path in names:
+            self._recorded.pop(path, None)
+
+    def _lines(self) -> list[bytes]:
+        try:
+            return self._storage.read(self._path).splitlines()
+        except NotFound:
+            return []
+
+    def _segments(self) -> list[str]:
+        """Those that were moved, in the order they were moved in."""
+        try:
+            pages = self._storage.list_range(f"{self._folder}/", f"{self._folder}0")
+            return [entry.path for page in pages for entry in page.entries]
+        except NotFound:
+            return []
+
+    def _write(self, lines: Sequence[bytes], added: Sequence[bytes]) -> None:
+        """The short object anew; dying after its lines were moved leaves them in both places."""
+        if sum(map(len, added)) > ROLLED_BYTES:
+            lines, added = [*lines, *added], ()
+        if sum(map(len, lines)) > ROLLED_BYTES:
+            number = len(self._segments())
+            path = f"{self._folder}/{number:08d}-{uuid.uuid4().hex}.ndjson"
+            self._storage.put_atomic(path, b"\n".join([*lines, b""]))
+            lines = ()
+        self._storage.put_atomic(self._path, b"\n".join([*lines, *added, b""]))
+
+
+def spelled(path: str) -> str:
+    """The path as text that survives UTF-8, for local names that are not valid in it."""
+    return path.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _is_known(rejection: Rejection, record: Record | None) -> bool:
+    return record is not None and record.error == rejection.reason and record.is_of(rejection.entry)
+
+
+def _apply(found: dict[str, Record], lines: Iterable[bytes]) -> dict[str, Record]:
+    """What is on record after these lines, the latest of each path; ``found`` itself."""
+    for line in lines:
+        record = _record(line)
+        if record is not None:
+            earlier = found.pop(record.path, None)
+            if record.stage == RELEASED:
+                continue
+            tries = 0 if earlier is None else earlier.retry_count + (not _same(earlier, record))
+            found[record.path] = replace(record, retry_count=max(record.retry_count, tries))
+    return found
+
+
+def _same(one: Record, other: Record) -> bool:
+    return (one.size, one.modified, one.error) == (other.size, other.modified, other.error)
+
+
+def _released(path: str) -> bytes:
+    return json.dumps({"path": path, "released": True}, ensure_ascii=False).encode()
+
+
+def _without(lines: Sequence[bytes], paths: Collection[str]) -> list[bytes]:
+    return [line for line in lines if (r := _record(line)) is None or r.path not in paths]
+
+
+def _record(line: bytes) -> Record | None:
+    """What a line is about. A damaged line is kept as it is and is about nothing."""
+    try:
+        found: Any = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(found, Mapping) or not isinstance(found.get("path"), str):
+        return None
+    modified = found.get("modified")
+    count = found.get("retry_count")
+    size = found.get("size")
+    return Record(
+        found["path"],
+        str(found.get("error")),
+        RELEASED if found.get("released") is True else str(found.get("stage")),
+        str(found.get("timestamp")),
+        size if isinstance(size, int) else -1,
+        modified if isinstance(modified, int | float) else None,
+        count if isinstance(count, int) else 0,
+    )
+
+
+def _line(rejection: Rejection, moment: str, earlier: Record | None) -> bytes:
+    document = {
+        "path": spelled(rejection.entry.path),
+        "error": rejection.reason,
+        "stage": rejection.stage,
+        "timestamp": moment,
+        "size": rejection.entry.size,
+        "modified": rejection.entry.modified,
+        "retry_count": 0 if earlier is None else earlier.retry_count + 1,
+    }
+    return json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")

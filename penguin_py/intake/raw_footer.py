@@ -1,0 +1,391 @@
+"""A footer's bytes, checked before a library is asked about them. Pure.
+
+Promise: of a footer that passes the library answers every question. Its functions for
+column chunks and their statistics have no way to raise an error: where a footer
+contradicts itself, or a column is encrypted, they end the process, and with it every
+table, at each start again. So what they rely on is held against the schema here.
+
+And what no reader could do with a chunk is refused by name: a codec that not all have,
+an encoding that does not exist, data that lies in another file, text that is none.
+
+Format: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
+in Thrift's compact protocol. Only what is needed is looked at, the rest is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from penguin_py.intake.thrift import (
+    BINARY,
+    DEEPEST,
+    LIST,
+    STRUCT,
+    WHOLE,
+    count,
+    field,
+    length,
+    list_head,
+    skipped,
+    text,
+    unreadable,
+    unsigned,
+    whole,
+)
+from penguin_py.model import Misfit
+
+_FIXED = 7
+# Bytes of a value, by physical type: bool, int32, int64, int96, float, double. Of byte
+# arrays (6) it is any number, of fixed ones (7) that of the schema.
+_WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
+_BYTE_ARRAY = 6
+_REQUIRED, _OPTIONAL, _REPEATED = 0, 1, 2
+# None, snappy, gzip, lz4, zstd, lz4_raw.
+_CODECS = frozenset({0, 1, 2, 5, 6, 7})
+# Which no reader has, and which Spark lacks.
+_REFUSED_CODECS = {3: "LZO", 4: "Brotli"}
+_ENCODINGS = frozenset({0, 2, 3, 4, 5, 6, 7, 8, 9})
+# As they stand in a list: none takes more than a byte.
+_ENCODING_BYTES = frozenset(2 * encoding for encoding in _ENCODINGS)
+_PAGES = range(4)
+_ENCRYPTED = "is encrypted, and readers have no key for it; write it without encryption"
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A flat column: its path, physical type, bytes of a value (None: any), deepest levels.
+
+    ``spelled`` is the path as a row group has it.
+    """
+
+    path: list[bytes]
+    spelled: bytes
+    type: int
+    width: int | None
+    repetition: int
+    definition: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Element:
+    """One element of the schema, which is a tree in the order of a walk."""
+
+    name: bytes
+    children: int
+    repetition: int
+    type: int
+    length: int
+
+
+class FooterCheck:
+    """Checks footers. Files that arrive together are alike, so the latest schema is kept.
+
+    Threads may use it at the same time: what is kept is replaced in one step.
+    """
+
+    def __init__(self) -> None:
+        self._latest: tuple[bytes, Sequence[_Leaf]] = (b"", ())
+
+    def __call__(self, footer: bytes, end: int) -> None:
+        """Refuse a footer that contradicts itself. Raises `Misfit`.
+
+        ``end`` is where the file's data ends and its footer begins.
+        """
+        try:
+            self._check(footer, end)
+        except IndexError:
+            raise unreadable("it ends too early") from None
+
+    def _check(self, footer: bytes, end: int) -> None:
+        head, leaves = self._latest
+        at, number = (len(head), 2) if head and footer.startswith(head) else (0, 0)
+        while footer[at]:
+            number, kind, at = field(footer, at, number)
+            if number in (2, 4, 5) and kind != LIST:
+                raise unreadable(f"its field {number} is no list")
+            if number == 2:
+                leaves, at = _schema(footer, at)
+                self._latest = (footer[:at], leaves)
+            elif number == 4:
+                at = _row_groups(footer, at, leaves, end)
+            elif number == 5:
+                at = _pairs(footer, at)
+            elif number == 6 and kind == BINARY:
+                writer, at = text(footer, at)
+                _check_text(writer, "its writer's name")
+            elif number == 8:
+                raise Misfit(_ENCRYPTED)
+            else:
+                at = skipped(footer, at, kind)
+
+
+def _check_text(found: bytes, what: str) -> None:
+    try:
+        found.decode("utf-8")
+    except UnicodeDecodeError:
+        raise unreadable(f"{what} is not valid UTF-8") from None
+
+
+# The schema.
+
+
+def _schema(data: bytes, at: int) -> tuple[list[_Leaf], int]:
+    size, at = count(data, at, STRUCT)
+    elements: list[_Element] = []
+    for _ in range(size):
+        element, at = _element(data, at)
+        elements.append(element)
+    if not elements:
+        raise unreadable("it has no schema")
+    walk = iter(elements)
+    root = next(walk)
+    return list(_leaves(walk, root.children, [], 0, 0)), at
+
+
+def _element(data: bytes, at: int) -> tuple[_Element, int]:
+    numbers: dict[int, int] = {}
+    name, number = b"", 0
+    while data[at]:
+        number, kind, at = field(data, at, number)
+        if kind in WHOLE:
+            numbers[number], at = whole(data, at)
+        elif number == 4 and kind == BINARY:
+            name, at = text(data, at)
+            _check_text(name, "a column's name")
+        else:
+            at = skipped(data, at, kind)
+    found = _Element(
+        name,
+        numbers.get(5, 0),
+        numbers.get(3, _REQUIRED),
+        numbers.get(1, -1),
+        numbers.get(2, 0),
+    )
+    if found.repetition not in (_REQUIRED, _OPTIONAL, _REPEATED):
+        raise unreadable("it has a column that is neither required, optional nor repeated")
+    return found, at + 1
+
+
+def _leaves(
+    walk: Iterator[_Element], children: int, path: list[bytes], repetition: int, definition: int
+) -> Iterator[_Leaf]:
+    """The flat columns of the next so many elements and what belongs to them."""
+    if len(path) > DEEPEST:
+        raise unreadable(f"its columns are nested more than {DEEPEST} levels deep")
+    for _ in range(children):
+        element = next(walk, None)
+        if element is None:
+            raise unreadable("its schema ends too early")
+        name = [*path, element.name]
+        repeated = repetition + (element.repetition == _REPEATED)
+        defined = definition + (element.repetition != _REQUIRED)
+        if element.children > 0:
+            yield from _leaves(walk, element.children, name, repeated, defined)
+        else:
+            width = element.length if element.type == _FIXED else _WIDTHS.get(element.type)
+            yield _Leaf(name, _spelled(name), element.type, width, repeated, defined)
+
+
+def _spelled(path: Sequence[bytes]) -> bytes:
+    parts = b"".join(length(len(part)) + part for part in path)
+    return list_head(len(path), BINARY) + parts
+
+
+# Row groups and what they hold.
+
+
+def _row_groups(data: bytes, at: int, leaves: Sequence[_Leaf], end: int) -> int:
+    size, at = count(data, at, STRUCT)
+    for _ in range(size):
+        at = _row_group(data, at, leaves, end)
+    return at
+
+
+def _row_group(data: bytes, at: int, leaves: Sequence[_Leaf], end: int) -> int:
+    chunks: list[tuple[_Leaf, dict[int, int], int]] = []
+    rows, number = 0, 0
+    while data[at]:
+        number, kind, at = field(data, at, number)
+        if number == 1 and kind == LIST:
+            size, at = count(data, at, STRUCT)
+            if size != len(leaves):
+                raise unreadable(f"a row group has {size:,} of {len(leaves):,} columns")
+            for leaf in leaves:
+                found, nulls, at = _chunk(data, at, leaf)
+                _check_place(found, end)
+                chunks.append((leaf, found, nulls))
+        elif number == 3 and kind in WHOLE:
+            rows, at = whole(data, at)
+        else:
+            at = skipped(data, at, kind)
+    if len(chunks) != len(leaves):
+        raise unreadable("a row group has no columns")
+    # Of a row count that cannot be, `check_rows` has more to say.
+    for leaf, found, nulls in chunks if rows >= 0 else ():
+        values = found.get(5, 0)
+        # Of a column with lists there are more values than rows, an empty one counted as one.
+        if values < rows if leaf.repetition else values != rows:
+            raise unreadable(f"{_name(leaf)} has {values:,} values in {rows:,} rows")
+        if not 0 <= nulls <= values:
+            raise unreadable(f"{_name(leaf)} has {nulls:,} nulls among {values:,} values")
+    return at + 1
+
+
+def _check_place(found: dict[int, int], end: int) -> None:
+    start = found.get(9, -1)
+    if 11 in found:
+        start = min(start, found[11])
+    size = found.get(7, -1)
+    if start < 0 or size < 0:
+        raise unreadable("it says that data begins before the file does")
+    if start + size > end:
+        raise Misfit("is cut off: its footer points past the end of its data")
+
+
+def _chunk(data: bytes, at: int, leaf: _Leaf) -> tuple[dict[int, int], int, int]:
+    """What a column chunk says in numbers, and its nulls (0 if it does not say)."""
+    found: dict[int, int] = {}
+    nulls, number = 0, 0
+    while data[at]:
+        number, kind, at = field(data, at, number)
+        if number == 3 and kind == STRUCT:
+            found, nulls, at = _chunk_metadata(data, at, leaf)
+        elif number == 1:
+            raise Misfit("has its data in another file; write the columns into one")
+        elif number in (8, 9):
+            raise Misfit(_ENCRYPTED)
+        else:
+            at = skipped(data, at, kind)
+    if found.get(1) != leaf.type:
+        raise unreadable(f"{_name(leaf)} is of another type than the schema says")
+    if found.get(4) not in _CODECS:
+        codec = _REFUSED_CODECS.get(found.get(4, -1), f"codec {found.get(4)}")
+        raise Misfit(
+            f"{_name(leaf)} is compressed with {codec}, which not every reader has;"
+            " write it with zstd, snappy, gzip or lz4"
+        )
+    return found, nulls, at + 1
+
+
+def _chunk_metadata(data: bytes, at: int, leaf: _Leaf) -> tuple[dict[int, int], int, int]:
+    found: dict[int, int] = {}
+    nulls, number = 0, 0
+    while head := data[at]:
+        # As `_field` and `_whole`, in place: this is most of a footer.
+        at += 1
+        kind = head & 15
+        if head > 15:
+            number += head >> 4
+        else:
+            number, at = whole(data, at)
+        if kind in WHOLE:
+            value = data[at]
+            at += 1
+            if value > 127:
+                value, at = unsigned(data, at - 1)
+            found[number] = (value >> 1) ^ -(value & 1)
+        elif number == 12:
+            nulls, at = _statistics(data, at, leaf)
+        elif number in _CHECKS:
+            at = _CHECKS[number](data, at, leaf)
+        else:
+            at = skipped(data, at, kind)
+    return found, nulls, at + 1
+
+
+def _encodings(data: bytes, at: int, leaf: _Leaf) -> int:
+    size, at = count(data, at, 5)
+    if not _ENCODING_BYTES.issuperset(data[at : at + size]):
+        raise unreadable(f"{_name(leaf)} has an unknown encoding")
+    return at + size
+
+
+def _path(data: bytes, at: int, leaf: _Leaf) -> int:
+    if not data.startswith(leaf.spelled, at):
+        raise unreadable(f"{_name(leaf)} is called otherwise in a row group")
+    return at + len(leaf.spelled)
+
+
+def _statistics(data: bytes, at: int, leaf: _Leaf) -> tuple[int, int]:
+    """How many nulls there are (0 if it does not say); the bounds must be values."""
+    nulls, number = 0, 0
+    while data[at]:
+        number, kind, at = field(data, at, number)
+        if kind == BINARY:
+            size, at = unsigned(data, at)
+            at += size
+            if leaf.width is not None and number in (1, 2, 5, 6) and size != leaf.width:
+                raise unreadable(f"{_name(leaf)} has a bound of {size:,} bytes")
+        elif number == 3 and kind in WHOLE:
+            nulls, at = whole(data, at)
+        else:
+            at = skipped(data, at, kind)
+    return nulls, at + 1
+
+
+def _encoding_counts(data: bytes, at: int, leaf: _Leaf) -> int:
+    size, at = count(data, at, STRUCT)
+    for _ in range(size):
+        number = 0
+        while data[at]:
+            number, kind, at = field(data, at, number)
+            if kind not in WHOLE:
+                at = skipped(data, at, kind)
+                continue
+            value, at = whole(data, at)
+            known = _PAGES if number == 1 else _ENCODINGS
+            if number in (1, 2) and value not in known:
+                raise unreadable(f"{_name(leaf)} has pages of an unknown kind")
+        at += 1
+    return at
+
+
+def _sizes(data: bytes, at: int, leaf: _Leaf) -> int:
+    """The histograms of levels have as many entries as there are levels, or none."""
+    number = 0
+    while data[at]:
+        number, kind, at = field(data, at, number)
+        deepest = {2: leaf.repetition, 3: leaf.definition}.get(number)
+        if deepest is not None and kind == LIST:
+            size, _ = count(data, at, 6)
+            if size not in (0, deepest + 1):
+                raise unreadable(f"{_name(leaf)} has {size:,} levels counted")
+        elif number == 1 and leaf.type != _BYTE_ARRAY:
+            raise unreadable(f"{_name(leaf)} has the sizes of a text, and is none")
+        at = skipped(data, at, kind)
+    return at + 1
+
+
+def _geometry(_data: bytes, _at: int, leaf: _Leaf) -> int:
+    raise Misfit(f"{_name(leaf)} is a geometry, for which Delta has no type")
+
+
+# By the number of their field: what else of a chunk is looked at.
+_CHECKS: Mapping[int, Callable[[bytes, int, _Leaf], int]] = {
+    2: _encodings,
+    3: _path,
+    13: _encoding_counts,
+    16: _sizes,
+    17: _geometry,
+}
+
+
+def _name(leaf: _Leaf) -> str:
+    return f"column {b'.'.join(leaf.path).decode('utf-8', 'replace')!r}"
+
+
+def _pairs(data: bytes, at: int) -> int:
+    """The writer's notes: some readers take none that are not text."""
+    size, at = count(data, at, STRUCT)
+    for _ in range(size):
+        number = 0
+        while data[at]:
+            number, kind, at = field(data, at, number)
+            if kind != BINARY:
+                at = skipped(data, at, kind)
+                continue
+            note, at = text(data, at)
+            _check_text(note, "a note of its writer")
+        at += 1
+    return at

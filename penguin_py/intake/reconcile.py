@@ -1,0 +1,120 @@
+"""The sweep: everything that lies in the directory against everything the log knows. Pure.
+
+Polls look above the watermarks only. What appears below them later than the
+grace period, in a closed partition, or instead of a quarantined file, is found
+here:
+
+* *stragglers*: young files that neither log nor record knows; they are committed;
+* *retries*: quarantined files that were replaced since; they are tried again;
+* *overdue* files: older than the horizon, but come since the last sweep; of these ours
+  are committed, and the others on record;
+* *orphans*: older than the horizon and than the last sweep; they are reported only.
+
+The horizon is what makes it safe. The log forgets a removed path after
+``delta.deletedFileRetentionDuration``, and a file whose removal it has forgotten
+looks like one that never was in it; to commit that would bring deleted rows
+back. A file younger than that cannot have been removed longer ago; unless the
+directory was copied, which makes all files young (`copied_at`). The first poll of
+a start is under the same rule.
+
+What carries an output id needs no horizon if it came since the last sweep, as files do
+while Penguin is down: ids of commits are not forgotten (`penguin_py.delta.output_ids`), so one
+that is not among them was never in the table, however old its file is by now.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from blizzard_core.storage.protocol import Entry
+from penguin_py.intake.quarantine import Record, spelled
+from penguin_py.model import Rejection
+
+# Stores and daemons have clocks of their own.
+CLOCK_SKEW_SECS = 3600.0
+# Times before 2001 are not those of files in an object store.
+MADE_UP_SECS = 1e9
+BEYOND = (
+    "is older than reconcile_horizon_secs and not in the log, which may have forgotten that it"
+    " was removed; if it belongs in the table, copy it to a new name"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a sweep found, each list in the order of the listing."""
+
+    stragglers: tuple[Entry, ...]
+    retries: tuple[Entry, ...]
+    overdue: tuple[Entry, ...]
+    orphans: tuple[Entry, ...]
+    # On record and in the log all the same, by the record's spelling: two Penguins had it at
+    # once, and the one saw its output id before it saw its path.
+    committed: tuple[str, ...] = ()
+
+    @property
+    def due(self) -> tuple[Entry, ...]:
+        """Those to be looked into."""
+        return (*self.stragglers, *self.retries, *self.overdue)
+
+
+def copied_at(pairs: Iterable[tuple[Entry, Entry]]) -> float:
+    """Until when files were written anew by a copy of the directory, in epoch seconds.
+
+    ``pairs`` are files as listed and as the log knows them. 0 if most of them still have
+    the times that the log has; such as were never told or made up count for nothing.
+    """
+    told = [(listed, known) for listed, known in pairs if known.modified > MADE_UP_SECS]
+    anew = [
+        listed.modified
+        for listed, known in told
+        if listed.modified > known.modified + CLOCK_SKEW_SECS
+    ]
+    return max(anew) + CLOCK_SKEW_SECS if anew and 2 * len(anew) >= len(told) else 0.0
+
+
+def beyond(entry: Entry) -> Rejection:
+    """The refusal of a file that is too old to be taken: the log may have had and removed it."""
+    return Rejection(entry, "horizon", BEYOND)
+
+
+def came_since(chores: Mapping[str, int], copied: float) -> float:
+    """From when on a file was in no sweep yet, by its time.
+
+    Never, if nobody knows of a sweep, since without a mirror ids may be unknown that were in
+    log entries which are gone; and never if the directory was ``copied``, when times say nothing.
+    """
+    known = "reconcile" in chores and not copied
+    return chores["reconcile"] - CLOCK_SKEW_SECS if known else math.inf
+
+
+def safe_horizon(configured: float, removed_kept_secs: float) -> float:
+    """How old a straggler may be, in seconds: never as old as a removal the log may forget."""
+    return max(0.0, min(configured, removed_kept_secs - CLOCK_SKEW_SECS))
+
+
+def compare(
+    unknown: Iterable[Entry], records: Mapping[str, Record], oldest: float, since: float
+) -> Findings:
+    """Sort listed files that the log does not know.
+
+    ``oldest`` is the horizon, ``since`` is from when on files came after the last sweep
+    (epoch seconds both).
+    """
+    stragglers: list[Entry] = []
+    retries: list[Entry] = []
+    overdue: list[Entry] = []
+    orphans: list[Entry] = []
+    for entry in unknown:
+        record = records.get(spelled(entry.path))
+        if record is not None and record.is_of(entry):
+            continue
+        if entry.modified < oldest:
+            (orphans if entry.modified < since else overdue).append(entry)
+        elif record is None:
+            stragglers.append(entry)
+        else:
+            retries.append(entry)
+    return Findings(tuple(stragglers), tuple(retries), tuple(overdue), tuple(orphans))

@@ -1,0 +1,127 @@
+"""What is to become of files, from their footers: committed, refused, waiting or pending.
+
+Promise: `plan`, `run` and `reconcile` decide alike, because all of them ask here. It
+reads and writes nothing but footers.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Collection, Container, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from blizzard_core.storage.protocol import Entry, Storage
+from penguin_py.intake.footers import LARGE_BYTES, Failure, read_footers
+from penguin_py.intake.ownership import Owners
+from penguin_py.intake.reconcile import beyond
+from penguin_py.model import CommitPlan, Rejection, TableState
+from penguin_py.planning.commit_plan import Rules, make_plan
+from penguin_py.settings import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one commit would do, with ``rows`` rows, and why the other files are not in it.
+
+    ``waiting`` are files of others that are too young, ``failed`` could not be read just
+    now, ``gone`` were removed since they were listed, and ``left`` were not read:
+    there is more in the footers before them than is kept at once.
+    """
+
+    plan: CommitPlan
+    rows: int
+    rejections: tuple[Rejection, ...]
+    waiting: tuple[Entry, ...]
+    failed: tuple[Failure, ...]
+    gone: tuple[Entry, ...]
+    left: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What would become of files if it were to happen now.
+
+    ``unread`` is how many of them were not looked into: they come after the first commit.
+    """
+
+    rejections: tuple[Rejection, ...]
+    waiting: tuple[Entry, ...]
+    failed: tuple[Failure, ...]
+    unread: int
+
+
+class Judge:
+    """The rules of one table. Footers are read at the same time if there is a ``pool``."""
+
+    def __init__(self, table: Table, storage: Storage, pool: Executor, owners: Owners) -> None:
+        self._storage = storage
+        self._pool = None if table.is_local else pool
+        self._owners = owners
+        self._most = table.max_files_per_commit
+        self._rules = Rules(
+            table.partition_types,
+            table.schema_evolution,
+            table.strict_types,
+            table.max_new_columns,
+        )
+
+    def verdict(
+        self,
+        state: TableState | None,
+        batch: Sequence[Entry],
+        known_output_ids: Container[str],
+        now: float,
+        overdue: Collection[str],
+    ) -> Verdict:
+        """What is to become of the files, oldest first, on top of ``state``.
+
+        Those that are ``overdue`` count only if they carry an output id.
+        """
+        found, footer_bytes = self._verdict(state, batch, known_output_ids, now, overdue)
+        if footer_bytes > LARGE_BYTES:
+            gc.collect()  # no footer is needed any more
+        return found
+
+    def _verdict(
+        self,
+        state: TableState | None,
+        batch: Sequence[Entry],
+        known_output_ids: Container[str],
+        now: float,
+        overdue: Collection[str],
+    ) -> tuple[Verdict, int]:
+        footers = read_footers(self._storage, batch, self._pool)
+        old = {f.path: f for f in footers.sound if f.path in overdue and f.output_id is None}
+        sorted_ = self._owners.sorted([f for f in footers.sound if f.path not in old], now)
+        plan = make_plan(state, sorted_.taken, known_output_ids, self._rules)
+        added = {add.entry.path for add in plan.adds}
+        found = Verdict(
+            plan,
+            sum(f.metadata.num_rows for f in sorted_.taken if f.path in added),
+            (
+                *footers.rejected,
+                *(beyond(footer.entry) for footer in old.values()),
+                *sorted_.refused,
+                *plan.rejections,
+            ),
+            sorted_.young,
+            footers.failed,
+            footers.gone,
+            footers.left,
+        )
+        return found, footers.kept_bytes
+
+    def forecast(
+        self,
+        state: TableState | None,
+        files: Sequence[Entry],
+        known_output_ids: Container[str],
+        now: float,
+        overdue: Collection[str],
+    ) -> Forecast:
+        """The verdict on as many of the files as one commit takes."""
+        batch = files[: self._most]
+        found = self.verdict(state, batch, known_output_ids, now, overdue)
+        unread = len(files) - len(batch) + len(found.left)
+        return Forecast(found.rejections, found.waiting, found.failed, unread)

@@ -1,0 +1,1 @@
+"""What Penguin remembers of a table, and how that is found again after a restart."""

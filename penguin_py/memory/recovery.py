@@ -1,0 +1,167 @@
+"""Finding a table's memory again: reads the log and the mirror, writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from blizzard_core.checkpoint import document as checkpoint
+from blizzard_core.errors import StateError
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Storage, is_hidden
+from blizzard_core.watermark.floor import raised
+from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.progress import Progress
+from penguin_py.delta.table import DeltaLog
+from penguin_py.memory.state import (
+    SETTLED_SECS,
+    Memory,
+    committed,
+    merged_ids,
+    mirror_from_json,
+    mirror_path,
+    rebuilt,
+)
+from penguin_py.model import CHORES, OwnCommit, TableState
+from penguin_py.settings import Table
+
+
+def recover(
+    table: Table,
+    storage: Storage,
+    log: DeltaLog,
+    state: TableState | None,
+    accept: Callable[[str], bool],
+    folded: int,
+    now: float,
+) -> Memory:
+    """The memory for ``state``, in the order that `penguin_py.memory.state` gives.
+
+    ``accept`` tells which of the log's names could be files of ours; all of them
+    are read only if nothing else is left; then `Memory.commit_id` is empty. Output
+    ids of versions up to ``folded`` are in segments; those of later ones are the
+    mirror's, and `gathered` adds the others. Raises `StateError` and `StorageError`.
+    """
+    oldest = lookback_floor(table.partition_filter, now)
+    if state is None:
+        depth = None if table.partition_types is None else len(table.partition_types)
+        return Memory(Progress(depth=depth, floor=oldest), chores=dict.fromkeys(CHORES, int(now)))
+    memory = _remembered(table, storage, log, state, folded)
+    depth = len(state.partition_columns)
+    if memory is None or memory.progress.depth not in (None, depth):
+        known = log.known_paths(state.version)
+        ours = [e for e in known if not is_hidden(e.path) and accept(e.path)]
+        get_logger(table=table.name).info(
+            "progress_rebuilt_from_log", files=len(ours), txn_version=state.txn_version
+        )
+        if state.removed_kept_secs < SETTLED_SECS:
+            # A file below these may be one whose removal the log has forgotten already.
+            ours = [replace(entry, modified=0.0) for entry in ours]
+        memory = rebuilt(ours, depth, state.txn_version, now, table.grace_period_secs)
+        # Otherwise the first poll would list every partition the table ever had.
+        floored = raised(memory.progress, table.max_tracked_partitions, oldest, (), now)
+        memory = replace(memory, progress=floored)
+        if not ours and oldest is not None:
+            memory = replace(memory, progress=replace(memory.progress, floor=oldest))
+    return replace(memory, progress=replace(memory.progress, depth=depth))
+
+
+def gathered(
+    log: DeltaLog,
+    memory: Memory,
+    state: TableState,
+    folded: int,
+    transactions: Mapping[str, int],
+) -> Memory:
+    """The memory with the output ids of all commits that no segment has.
+
+    ``transactions`` are the newest of every application in the log. Where they are
+    those that the memory has seen, no Penguin committed since, and nothing is read.
+    """
+    if memory.seen.version >= 0 and dict(memory.seen.transactions) == dict(transactions):
+        return memory
+    after = max(folded, memory.seen.version)
+    ids = merged_ids(memory.output_ids, log.recent_output_ids(after, state.version))
+    return replace(memory, output_ids=ids)
+
+
+def check_no_state(table: Table, storage: Storage) -> None:
+    """Refuse to start a table anew where its log is gone and its state is not.
+
+    Files that it had removed would come back with the others. Raises `StateError`.
+    """
+    path = mirror_path(table.state_name)
+    mirror = checkpoint.load(storage, path, mirror_from_json)
+    if mirror is not None and mirror.txn_version:
+        raise StateError(
+            f"{storage.uri}/{path}: remembers commit {mirror.txn_version} of {table.app_id}, but"
+            " the table has no log; restore the log, or, if the table is to be built anew from"
+            " the files that lie there, delete _penguin/"
+        )
+
+
+def check_partitioning(table: Table, state: TableState) -> None:
+    """Refuse a configuration that contradicts the table. Raises `StateError`."""
+    configured = table.partition_types
+    if configured is not None and tuple(configured) != state.partition_columns:
+        raise StateError(
+            f"{table.uri}: the table is partitioned by"
+            f" {list(state.partition_columns)}, the configuration says {list(configured)};"
+            " make partition_by agree with the table"
+        )
+
+
+def _remembered(
+    table: Table, storage: Storage, log: DeltaLog, state: TableState, folded: int
+) -> Memory | None:
+    path = mirror_path(table.state_name)
+    damaged: StateError | None = None
+    try:
+        mirror = checkpoint.load(storage, path, mirror_from_json)
+    except StateError as error:
+        mirror, damaged = None, error
+    hint = None if mirror is None else mirror.seen.own_version
+    own = log.own_commit(state.txn_version, state.version, hint)
+    if damaged is not None:
+        if own is None:
+            raise damaged
+        get_logger(table=table.name).warning("mirror_ignored", error=str(damaged))
+    chores = {} if mirror is None else mirror.chores
+    why = None if mirror is None else _contradiction(mirror, log, state, own)
+    if why is not None:
+        get_logger(table=table.name).warning("mirror_ignored", error=f"{path}: {why}")
+        mirror = None
+        if folded < state.version and not log.has_commit(folded + 1):
+            raise StateError(
+                f"{storage.uri}/{path}: {why}, and the log does not go back to version"
+                f" {folded + 1}, so which output ids are committed is not certain; restore the"
+                " log, or delete the file and accept that rows committed long ago are no longer"
+                " recognised by their output ids"
+            )
+    if own is None:
+        same = mirror is not None and mirror.txn_version == state.txn_version
+        return mirror if same else None
+    where = f"{storage.uri}: commitInfo of version {own.version}"
+    earlier = () if mirror is None else mirror.output_ids
+    memory = committed(own.document, state.txn_version, earlier, where)
+    if mirror is None:
+        return replace(memory, chores=chores)
+    if mirror.commit_id == memory.commit_id:
+        return mirror
+    return replace(memory, chores=chores, seen=mirror.seen)
+
+
+def _contradiction(
+    mirror: Memory, log: DeltaLog, state: TableState, own: OwnCommit | None
+) -> str | None:
+    """Why the mirror is not of this log, which may have been restored, or be another's."""
+    if mirror.seen.table_id not in ("", state.table_id):
+        return "is of another table that was in this place"
+    if mirror.txn_version > state.txn_version:
+        return f"remembers commit {mirror.txn_version}, the log has {state.txn_version} at most"
+    if mirror.txn_version < state.txn_version:
+        hint = mirror.seen.own_version
+        own = log.own_commit(mirror.txn_version, hint, hint) if hint >= 0 else None
+    if own is not None and own.document.get("commit_id") != mirror.commit_id:
+        return f"remembers a commit {mirror.txn_version} that is not the one in the log"
+    return None

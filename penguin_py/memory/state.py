@@ -1,0 +1,240 @@
+"""What Penguin remembers of a table, and how it is found again after a restart.
+
+Three places hold it, the most certain first:
+
+1. commitInfo of the Delta version that carries our ``txn``: written in the same
+   entry as the files, so it can neither be ahead of them nor behind.
+2. The mirror ``_penguin/{table}_checkpoint.json``, if it is of the same ``txn``.
+   It is written after the commit and also when the watermark passes quarantined
+   files without one, so of the same commit it knows at least as much. A log that was
+   restored may lack that commit; then the mirror counts for nothing.
+3. The log's paths: what was added or removed is done, and so is what sorts below.
+
+The names done within the grace period could be many thousands at each commit. The
+log has them anyway, all but those of quarantined files; so only these are stored
+(`stored`), and the others are put back from the log (`completed`).
+
+A mirror that cannot be understood is only a warning as long as commitInfo is
+there; without it, that is a `StateError`: to guess could skip files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.document import (
+    PROGRESS_VERSIONS,
+    ProgressDocument,
+    check_version,
+    progress_document,
+    progress_of,
+    progress_to_json,
+)
+from blizzard_core.storage.protocol import Entry, order_key
+from blizzard_core.watermark.paths import joined, split
+from blizzard_core.watermark.progress import Progress, Scanned, finished, settled
+from penguin_py.intake.naming import movers
+from penguin_py.model import TableState
+
+# A file that is a day old when the memory is rebuilt from the log needs no grace.
+SETTLED_SECS = 86_400.0
+
+_REMEDY = "restore it as it was saved, or delete it: it is made again from the log"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How much of the log a memory is of, so that a mirror can be compared with the log.
+
+    ``version`` is the one up to which all output ids are known (-1: none), and
+    ``transactions`` the newest ``txn`` of every application then, our own commit
+    included. ``own_version`` is where that commit is thought to be.
+    """
+
+    table_id: str
+    version: int
+    own_version: int
+    transactions: Mapping[str, int]
+
+
+NOTHING_SEEN = Seen("", -1, -1, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Progress and output ids as of our commit ``txn_version`` (0: none yet).
+
+    ``output_ids`` are those that are not folded into segments yet, the newest last.
+    ``updated`` is in epoch seconds, None if nobody knows. ``chores`` tells when each
+    of them was done last, in epoch seconds; only the mirror keeps it, since losing it
+    costs one chore done early. ``seen`` is what the mirror it comes from has of the log.
+    """
+
+    progress: Progress
+    txn_version: int = 0
+    commit_id: str = ""
+    output_ids: tuple[str, ...] = ()
+    updated: int | None = None
+    chores: Mapping[str, int] = field(default_factory=dict)
+    seen: Seen = NOTHING_SEEN
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The table and what is remembered of it; ``state`` is None if there is no table yet."""
+
+    state: TableState | None
+    memory: Memory
+
+
+def mirror_path(state_name: str) -> str:
+    """Where an instance's mirror lies, relative to the table's directory."""
+    return f"_penguin/{state_name}_checkpoint.json"
+
+
+def mirror_to_json(memory: Memory, now: float) -> dict[str, Any]:
+    """The mirror: the reference's checkpoint format plus what ties it to a commit."""
+    return {
+        **progress_to_json(memory.progress, now),
+        "txn_version": memory.txn_version,
+        "commit_id": memory.commit_id,
+        "output_ids": list(memory.output_ids),
+        "chores": dict(memory.chores),
+        "log": asdict(memory.seen),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorDocument(ProgressDocument):
+    """The mirror as it is read; releases before these keys wrote neither ``chores`` nor ``log``."""
+
+    txn_version: int
+    commit_id: str
+    output_ids: tuple[str, ...]
+    chores: dict[str, int] | None = None
+    log: Seen | None = None
+
+
+def mirror_from_json(document: Any, where: str) -> Memory:
+    """The memory in a mirror. Raises `StateError`."""
+    check_version(document, where, PROGRESS_VERSIONS)
+    found = decoded(MirrorDocument, document, where, _REMEDY, open_=True)
+    return Memory(
+        progress_of(found, where, _REMEDY),
+        found.txn_version,
+        found.commit_id,
+        found.output_ids,
+        found.last_update_ts,
+        found.chores or {},
+        found.log or NOTHING_SEEN,
+    )
+
+
+def commit_document(
+    app_id: str, progress: Progress, commit_id: str, output_ids: Sequence[str], now: float
+) -> dict[str, Any]:
+    """What goes into commitInfo: the progress once this commit is in, and its own output ids."""
+    return {
+        "app_id": app_id,
+        "commit_id": commit_id,
+        "watermark": progress.value,
+        "progress": progress_to_json(progress, now),
+        "output_ids": list(output_ids),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _CommitDocument:
+    """What `commit_document` makes, as it is read; ``progress`` is decoded by its version."""
+
+    commit_id: str
+    output_ids: tuple[str, ...]
+    progress: dict[str, Any]
+
+
+def committed(
+    document: Mapping[str, object], txn_version: int, earlier_ids: Sequence[str], where: str
+) -> Memory:
+    """The memory in a commitInfo of ours. Raises `StateError`."""
+    found = decoded(_CommitDocument, document, where, open_=True)
+    place = f"{where}: progress"
+    progress = progress_document(found.progress, place)
+    return Memory(
+        progress_of(progress, place),
+        txn_version,
+        found.commit_id,
+        merged_ids(earlier_ids, found.output_ids),
+        progress.last_update_ts,
+    )
+
+
+def merged_ids(earlier: Sequence[str], later: Sequence[str]) -> tuple[str, ...]:
+    """Both lists in order without repeats."""
+    return tuple(dict.fromkeys([*earlier, *later]))
+
+
+def rebuilt(
+    known: Sequence[Entry], depth: int, txn_version: int, now: float, grace: float
+) -> Memory:
+    """The memory that the log's paths alone give.
+
+    Files of the last day keep their grace period anew, since nobody knows when they
+    were first seen; a slower writer's file that sorts below an older one is the sweep's.
+    """
+    limit = now - max(SETTLED_SECS, grace)
+    old = [entry.path for entry in known if entry.modified < limit]
+    young = [entry.path for entry in known if entry.modified >= limit]
+    moving = movers(now)
+    progress = finished(Progress(depth=depth), old, 0.0, _nothing_waits, moving)
+    progress = settled(progress, Scanned(now, now), grace, _nothing_waits, moving)
+    return Memory(finished(progress, young, now, _nothing_waits, moving), txn_version)
+
+
+def _nothing_waits(_partition: str) -> None:
+    """Every path is done."""
+
+
+def stored(progress: Progress, refused: Iterable[str]) -> Progress:
+    """The progress without the done names that the log has; ``refused`` are the others."""
+    partitions = {name: replace(known, done={}) for name, known in progress.partitions.items()}
+    for path in refused:
+        partition, name = split(path, progress.depth or 0)
+        known = progress.partitions.get(partition)
+        if known is not None and name in known.done:
+            done = {**partitions[partition].done, name: known.done[name]}
+            partitions[partition] = replace(known, done=done)
+    return replace(progress, partitions=partitions)
+
+
+def completed(progress: Progress, known: Iterable[Entry], now: float) -> Progress:
+    """The inverse of `stored`: ``known`` are the log's paths that the progress lacks.
+
+    Their grace period starts again, since nobody knows when they were done. Those
+    above a watermark stay out: something below them is pending.
+    """
+    passed = [entry.path for entry in known if is_passed(progress, entry.path)]
+    done = finished(progress, passed, now, _nothing_waits, movers(now))
+    return replace(done, state=progress.state)
+
+
+def done_paths(progress: Progress) -> set[str]:
+    """All done names as paths."""
+    return {
+        joined(partition, name)
+        for partition, known in progress.partitions.items()
+        for name in known.done
+    }
+
+
+def is_passed(progress: Progress, path: str) -> bool:
+    """Whether its partition's watermark is at this file or above it."""
+    partition, name = split(path, progress.depth or 0)
+    known = progress.partitions.get(partition)
+    return (
+        known is not None
+        and known.watermark is not None
+        and order_key(name) <= order_key(known.watermark)
+    )

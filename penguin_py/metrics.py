@@ -1,0 +1,74 @@
+"""What Penguin counts. Declarations only; ``docs/metrics.md`` lists them."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from blizzard_core.observability.metrics import WORK_SECS
+
+PENGUIN_POLL_SECS = Histogram(
+    "penguin_poll_duration_seconds",
+    "How long reading the log and finding new files took.",
+    ["target"],
+    buckets=WORK_SECS,
+)
+PENGUIN_LIST_REQUESTS = Counter(
+    "penguin_list_requests_total", "LIST requests that polls have made.", ["target"]
+)
+PENGUIN_KEYS_LISTED = Counter(
+    "penguin_keys_listed_total", "Keys that stores have sent in answer to polls.", ["target"]
+)
+PENGUIN_FILES_DISCOVERED = Counter(
+    "penguin_files_discovered_total", "Uncommitted files that polls have found.", ["target"]
+)
+PENGUIN_PENDING_FILES = Gauge(
+    "penguin_pending_files",
+    "Files that the last poll found and that are neither committed nor quarantined yet.",
+    ["target"],
+)
+PENGUIN_LAG_SECS = Gauge(
+    "penguin_lag_seconds",
+    "Age of the oldest file that is not committed yet, 0 if none.",
+    ["target"],
+)
+COMMITS = Counter(
+    "penguin_commits_total",
+    "Delta commits that were tried, by how they ended.",
+    ["target", "status"],
+)
+CONFLICTS = Counter(
+    "penguin_commit_conflicts_total",
+    "Commits that did not land because another writer's came first.",
+    ["target"],
+)
+COMMIT_SECS = Histogram(
+    "penguin_delta_commit_duration_seconds",
+    "How long a Delta commit took, failed ones included.",
+    ["target"],
+    buckets=WORK_SECS,
+)
+COMMIT_AGE = Gauge(
+    "penguin_commit_age_seconds", "Seconds since the last commit of ours.", ["target"]
+)
+TABLE_VERSION = Gauge("penguin_delta_table_version", "The Delta table's version.", ["target"])
+FILES_COMMITTED = Counter(
+    "penguin_files_committed_total", "Parquet files that were committed.", ["target"]
+)
+RECORDS_COMMITTED = Counter(
+    "penguin_records_committed_total", "Rows of the files that were committed.", ["target"]
+)
+BYTES_COMMITTED = Counter(
+    "penguin_bytes_committed_total", "Bytes of the files that were committed.", ["target"]
+)
+FILES_QUARANTINED = Counter(
+    "penguin_files_quarantined_total", "Files that were refused, by stage.", ["target", "stage"]
+)
+SCHEMA_EVOLUTIONS = Counter(
+    "penguin_schema_evolutions_total", "Commits that changed the table's schema.", ["target"]
+)
+ORPHAN_FILES = Gauge(
+    "penguin_orphan_files", "Files too old to commit that the last sweep has found.", ["target"]
+)
+CHORES = Counter(
+    "penguin_chores_total", "Chores of the table, by how they ended.", ["target", "chore", "status"]
+)

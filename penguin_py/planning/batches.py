@@ -1,0 +1,64 @@
+"""The files of a poll in batches, which get smaller while their commits are refused. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from blizzard_core.storage.protocol import Entry
+
+
+class Batches:
+    """Files that wait to be tried, oldest first, at most ``most`` in a batch.
+
+    A batch whose commit can never land is put back and halved until it is one file.
+    That is put back once more, and is to blame if it is refused again. What lands
+    doubles the size of the next one, so one bad file of a thousand costs some twenty
+    tries.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._size = most
+        self._suspect: Entry | None = None
+        self._queue: deque[Entry] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._queue)
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """These come last."""
+        self._queue.extend(entries)
+
+    def put_back(self, entries: Sequence[Entry]) -> None:
+        """These come first again, in their order."""
+        self._queue.extendleft(reversed(entries))
+
+    def take(self) -> list[Entry]:
+        """The next batch."""
+        return [self._queue.popleft() for _ in range(min(len(self._queue), self._size))]
+
+    def landed(self) -> None:
+        """The latest batch was worked off."""
+        self._size = min(2 * self._size, self._most)
+
+    def refused(self, batch: Sequence[Entry]) -> bool:
+        """Whether the latest batch, whose commit was refused, is one file that is to blame.
+
+        If not, it is put back.
+        """
+        if len(batch) == 1 and self._suspect == batch[0]:
+            return True
+        self.put_back(batch)
+        self._size = max(1, len(batch) // 2)
+        self._suspect = batch[0] if len(batch) == 1 else None
+        return False
+
+    def clear(self) -> None:
+        """Nothing waits, and nothing is known of what was refused."""
+        self._queue.clear()
+        self._size = self._most
+        self._suspect = None

@@ -1,0 +1,215 @@
+"""What to commit, from the table's state and the files' footers. Pure.
+
+Files are taken in the order given (oldest first). Each is checked by itself and
+against those before it; one that does not fit is rejected by name with a reason
+and the others are committed all the same. Everything that could make the table
+unreadable is decided here, because after the commit it cannot be taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penguin_py.model import Add, CommitPlan, Footer, Misfit, Rejection, TableState
+from penguin_py.planning.file_contract import check_nulls
+from penguin_py.planning.file_statistics import StatisticsWriter
+from penguin_py.planning.partition_values import (
+    check_addressable,
+    columns_of,
+    partition_values,
+    typed_columns,
+)
+from penguin_py.planning.schema_fit import (
+    check_names,
+    count_fields,
+    delta_schema,
+    merge,
+    table_schema,
+)
+
+# How delta-rs signs the Parquet it writes, compactions included.
+DELTA_WRITER = "delta-rs"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The part of the configuration that decides.
+
+    ``partition_types`` is None where nobody says. ``max_new_columns`` bounds what one
+    commit may add to a table that exists, fields of structs counted.
+    """
+
+    partition_types: Mapping[str, str] | None
+    evolution: str
+    strict_types: bool = False
+    max_new_columns: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitting:
+    """The table as it grows while files are added to the plan; None before the first of all.
+
+    ``latest`` is the schema of the latest file that fitted: most files are alike.
+    """
+
+    schema: pa.Schema | None
+    partitions: Mapping[str, pa.DataType] | None
+    latest: pa.Schema | None = None
+
+
+def make_plan(
+    table: TableState | None,
+    footers: Sequence[Footer],
+    known_output_ids: Container[str],
+    rules: Rules,
+) -> CommitPlan:
+    """The commit for these files; ``table`` is None if there is no table yet.
+
+    ``known_output_ids`` are those of all commits: a second file with one of them
+    holds the same rows again. A new table gets its columns from the first
+    file that fits and its partition columns from the rules or that file's path.
+    """
+    if table is None:
+        configured = rules.partition_types
+        fitting = _Fitting(
+            None, None if configured is None else typed_columns([*configured], configured)
+        )
+    else:
+        fitting = _Fitting(table.schema, table.partition_types)
+
+    taken: list[tuple[Footer, dict[str, str | None]]] = []
+    rejections: list[Rejection] = []
+    seen: set[str] = set()
+    # By directory: partition values are the same for all files of one.
+    parsed: dict[str, dict[str, str | None]] = {}
+    for footer in footers:
+        stage = "partition"
+        try:
+            check_addressable(footer.path)
+            partitions = fitting.partitions
+            if partitions is None:
+                partitions = typed_columns(columns_of(footer.path), None)
+            folder = footer.path.rpartition("/")[0]
+            values = parsed.get(folder)
+            if values is None:
+                values = partition_values(footer.path, partitions)
+            stage = "schema"
+            schema = _grown(fitting, footer, partitions, rules)
+            _check_growth(table, schema, rules)
+            stage = "output_id"
+            _check_identity(footer.output_id, seen)
+            _check_identity(footer.output_id, known_output_ids)
+            stage = "writer"
+            _check_writer(footer, table)
+        except Misfit as misfit:
+            rejections.append(Rejection(footer.entry, stage, str(misfit)))
+            continue
+        fitting = _Fitting(schema, partitions, footer.schema)
+        # Not before: the first file that fits decides on the columns of a new table.
+        parsed[folder] = values
+        taken.append((footer, values))
+        if footer.output_id is not None:
+            seen.add(footer.output_id)
+
+    # Statistics come last: they are typed by the schema that the table will have.
+    after = fitting.schema if fitting.schema is not None else pa.schema([])
+    return CommitPlan(
+        adds=tuple(_adds(taken, _flat(after, fitting.partitions or ()))),
+        rejections=tuple(rejections),
+        schema=after,
+        changed=() if table is None else _changed(table.schema, after),
+        partition_columns=tuple(fitting.partitions or ()),
+    )
+
+
+def _grown(
+    fitting: _Fitting,
+    footer: Footer,
+    partitions: Mapping[str, pa.DataType],
+    rules: Rules,
+) -> pa.Schema:
+    """The table's schema with this file in it. Raises `Misfit`."""
+    if footer.metadata.num_rows == 0:
+        raise Misfit("has no rows")
+    schema = fitting.schema
+    if schema is not None and fitting.latest is not None and footer.schema.equals(fitting.latest):
+        check_nulls(schema, footer)
+        return schema
+    columns = delta_schema(footer.schema)
+    if schema is None:
+        check_names(columns, partitions)
+        return table_schema(columns, [pa.field(name, kind) for name, kind in partitions.items()])
+    merged = merge(schema, columns, partitions, rules.evolution, strict_types=rules.strict_types)
+    # Under `overwrite` a column that may hold nulls is nullable by now.
+    check_nulls(merged, footer)
+    return merged
+
+
+def _check_growth(table: TableState | None, schema: pa.Schema, rules: Rules) -> None:
+    """Refuse more new columns than one commit may bring; and any without a column to go by.
+
+    The log entry that adds columns together with files needs a filter that finds no
+    file, and delta-rs takes none on a nested column.
+    """
+    if table is None or schema is table.schema or schema.equals(table.schema):
+        return
+    if all(pa.types.is_nested(field.type) for field in table.schema):
+        raise Misfit(
+            "changes the columns of a table that has nested ones only, which cannot be done"
+            " together with a file; add the columns first, with ALTER TABLE"
+        )
+    added = count_fields(schema) - count_fields(table.schema)
+    if added > rules.max_new_columns:
+        raise Misfit(
+            f"brings the commit to {added:,} new columns; max_new_columns is"
+            f" {rules.max_new_columns:,}"
+        )
+
+
+def _check_identity(output_id: str | None, seen: Container[str]) -> None:
+    if output_id is not None and output_id in seen:
+        raise Misfit(
+            f"carries blizzard.output_id {output_id!r}, which is committed already:"
+            " the same rows again"
+        )
+
+
+def _check_writer(footer: Footer, table: TableState | None) -> None:
+    """Refuse what a Delta writer made for this table and has not committed (or never will).
+
+    Its rows are in the table by other files (a compaction) or become visible by
+    that writer's own commit. Files older than the table cannot be such.
+    """
+    if table is None or footer.entry.modified < table.created:
+        return
+    if str(footer.metadata.created_by or "").startswith(DELTA_WRITER):
+        raise Misfit(
+            f"was written by {footer.metadata.created_by}, a Delta writer, but is not in the log:"
+            " it is that writer's to commit"
+        )
+
+
+def _adds(
+    taken: Sequence[tuple[Footer, Mapping[str, str | None]]], columns: pa.Schema
+) -> Iterator[Add]:
+    write: StatisticsWriter | None = None
+    for footer, values in taken:
+        if write is None or not write.serves(footer.metadata, footer.schema):
+            write = StatisticsWriter(footer.metadata, footer.schema, columns)
+        yield Add(footer.entry, values, write(footer.metadata), footer.output_id)
+
+
+def _flat(schema: pa.Schema, partitions: Collection[str]) -> pa.Schema:
+    """The columns that have statistics: all but the partition columns."""
+    return pa.schema([field for field in schema if field.name not in partitions])
+
+
+def _changed(before: pa.Schema, after: pa.Schema) -> tuple[str, ...]:
+    return tuple(
+        field.name
+        for field in after
+        if before.get_field_index(field.name) < 0 or not before.field(field.name).equals(field)
+    )

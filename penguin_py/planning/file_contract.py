@@ -1,0 +1,302 @@
+"""What a Parquet file must be for every reader of a Delta table to read it the same. Pure.
+
+Promise: a file that passes is read alike by engines that follow the protocol, as
+far as its footer can tell, and reading its footer costs bounded memory and time.
+It is checked where footers are read, so that every command decides alike.
+
+* Timestamps are of milliseconds or microseconds. The protocol knows microseconds;
+  nanoseconds and INT96 (which has no statistics to prove its range by) are cut off,
+  overflow or fail, each in another reader.
+* A list has no fixed size and a date is of days, also in the Arrow schema that the
+  writer noted: some readers go by that note.
+* Rows are more than none, the sum of the row groups, and no more than the file's
+  bytes could hold.
+* Columns and depth are bounded: what delta-rs cannot parse again would end the log.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime as dt
+import json
+import re
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penguin_py.model import Footer, Misfit
+from penguin_py.planning.file_statistics import column_bounds, leaf_columns, row_groups
+
+# Where Arrow's writer notes types that Parquet has none for.
+ARROW_KEY = b"ARROW:schema"
+
+# Some 20,000 column chunks: 200 columns in 100 row groups. One that is made for it takes
+# thirty times as much when it is decoded.
+FOOTER_BYTES = 4 << 20
+# What footers may take in memory at the same time, once decoded, until their batch is worked off.
+FOOTERS_DECODED_BYTES = 96 << 20
+# Measured: what a column chunk, a row group and a column take once they are decoded, whatever
+# they take in the footer, and so how much longer than itself a footer may become.
+CHUNK_BYTES, GROUP_BYTES, COLUMN_BYTES = 800, 256, 1700
+MOST_DECODED = 32
+MOST_COLUMNS = 10_000
+# delta-rs reads the schema again with a JSON parser that gives up at 128 levels, of
+# which a struct takes three.
+DEEPEST = 24
+# Readers count the rows of a group, and the values of a page, in 32 bits.
+ROWS_IN_A_GROUP = (1 << 31) - 1
+# A page of one repeated value takes some 20 bytes and rarely has more rows than this for each.
+ROWS_PER_BYTE = 1 << 16
+
+# Spark 2, and Spark 3 where it is told to, writes days before these in the Julian calendar.
+_LEGACY_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_SPARK_KEY = b"org.apache.spark.version"
+_GREGORIAN_DAY = (dt.date(1582, 10, 15) - dt.date(1970, 1, 1)).days
+_GREGORIAN_SECS = (dt.date(1900, 1, 1) - dt.date(1970, 1, 1)).days * 86_400
+_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def decoded_bytes(metadata: pq.FileMetaData, length: int) -> int:
+    """What a footer of this length takes in memory, roughly."""
+    columns, groups = metadata.num_columns, metadata.num_row_groups
+    inside = groups * (columns * CHUNK_BYTES + GROUP_BYTES) + columns * COLUMN_BYTES
+    return length + int(inside)
+
+
+def check_columns(metadata: pq.FileMetaData, note: bytes | None) -> None:
+    """Refuse physical and logical types that readers disagree on. Raises `Misfit`.
+
+    ``note`` is the Arrow schema that the writer left, as it stands in the footer.
+    """
+    if metadata.num_columns > MOST_COLUMNS:
+        raise Misfit(f"has {metadata.num_columns:,} columns; at most {MOST_COLUMNS:,} are taken")
+    for index in range(metadata.num_columns):
+        column = metadata.schema.column(index)
+        if column.physical_type == "INT96":
+            raise Misfit(
+                f"column {column.path!r} holds INT96 timestamps, which readers convert"
+                " differently; write TIMESTAMP_MICROS (Spark:"
+                " spark.sql.parquet.outputTimestampType)"
+            )
+        if _is_nanoseconds(column.logical_type):
+            raise Misfit(
+                f"column {column.path!r} holds timestamps of nanoseconds, Delta has"
+                " microseconds; write it with those (pandas: coerce_timestamps='us')"
+            )
+        _check_kind(column, note)
+    if note is not None:
+        for field in noted(note):
+            _check_noted(field.name, field.type, 1)
+
+
+def noted(note: bytes) -> pa.Schema:
+    """The Arrow schema that the writer left in the footer. Raises `Misfit`."""
+    try:
+        return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(note)))
+    except (pa.ArrowException, binascii.Error, OSError, ValueError) as error:
+        raise Misfit(f"has an unreadable {ARROW_KEY.decode()} in its footer") from error
+
+
+def check_depth(schema: pa.Schema) -> None:
+    """Refuse columns that are nested deeper than a log can be read again. Raises `Misfit`."""
+    for field in schema:
+        if _depth(field.type) > DEEPEST:
+            raise Misfit(f"column {field.name!r} is nested more than {DEEPEST} levels deep")
+
+
+def check_rows(metadata: pq.FileMetaData, size: int) -> None:
+    """Refuse row counts that cannot be true. Raises `Misfit`."""
+    rows = metadata.num_rows
+    counts = [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
+    if rows == 0 and not any(counts):
+        raise Misfit("has no rows")
+    if rows < 0 or any(not 0 <= count <= ROWS_IN_A_GROUP for count in counts):
+        raise Misfit(f"has an impossible row count: {rows:,} rows in groups of {counts[:5]}")
+    if rows != sum(counts):
+        raise Misfit(f"says it has {rows:,} rows, its row groups have {sum(counts):,}")
+    if rows > size * ROWS_PER_BYTE:
+        raise Misfit(f"says it has {rows:,} rows in {size:,} bytes")
+
+
+def check_calendar(
+    metadata: pq.FileMetaData, schema: pa.Schema, pairs: Mapping[bytes, bytes]
+) -> None:
+    """Refuse days that only Spark would move to the calendar of today. Raises `Misfit`.
+
+    Only files that say that they are written so; days after 1582 and moments after
+    1900 are the same in both calendars.
+    """
+    if not _is_legacy(pairs):
+        return
+    groups = row_groups(metadata)
+    leaves = leaf_columns(metadata, schema)
+    told = {leaf.index for leaf in leaves.values()}
+    for name, leaf in leaves.items():
+        oldest = _oldest(leaf.type)
+        if oldest is None:
+            continue
+        bounds = column_bounds(groups, leaf)
+        rows = sum(group.num_rows for group in groups)
+        if bounds is not None and (
+            bounds.nulls == rows or (isinstance(bounds.low, int) and bounds.low >= oldest)
+        ):
+            continue
+        raise _julian(".".join(name))
+    for index in range(metadata.num_columns):
+        # Inside lists and maps there are no bounds that could prove anything.
+        logical = metadata.schema.column(index).logical_type.type
+        if index not in told and logical in ("DATE", "TIMESTAMP"):
+            raise _julian(metadata.schema.column(index).path)
+
+
+def check_nulls(table: pa.Schema, footer: Footer) -> None:
+    """Refuse nulls where the table has none, at every depth. Raises `Misfit`.
+
+    A nullable column of the file may fill a required one if its statistics prove
+    that it is free of nulls.
+    """
+    if not any(_requires(field) for field in table):
+        return
+    proof = _Proof(footer.metadata)
+    given = _numbered(footer.schema)
+    for field in table:
+        if field.name in given:
+            _check_field(field, *given[field.name], proof, field.name)
+
+
+class _Proof:
+    """Which of a file's flat columns have no nulls, by all row groups' statistics."""
+
+    def __init__(self, metadata: pq.FileMetaData) -> None:
+        self._metadata = metadata
+        self._groups = row_groups(metadata)
+
+    def any_full(self, columns: range) -> bool:
+        """Whether one of them has none: what holds it has none either."""
+        return any(self._is_full(index) for index in columns)
+
+    def _is_full(self, index: int) -> bool:
+        if index >= self._metadata.num_columns:
+            return False
+        found = (group.column(index).statistics for group in self._groups)
+        return all(s is not None and s.has_null_count and s.null_count == 0 for s in found)
+
+
+def _check_field(table: pa.Field, file: pa.Field, columns: range, proof: _Proof, name: str) -> None:
+    if not table.nullable and file.nullable and not proof.any_full(columns):
+        raise Misfit(f"column {name!r} may hold nulls, which the table forbids")
+    ours, theirs = table.type, file.type
+    if pa.types.is_struct(ours) and pa.types.is_struct(theirs):
+        given = _numbered(theirs, columns.start)
+        for field in ours:
+            if field.name in given:
+                _check_field(field, *given[field.name], proof, f"{name}.{field.name}")
+    elif pa.types.is_map(ours) and pa.types.is_map(theirs):
+        values = range(columns.start + _leaves(theirs.key_type), columns.stop)
+        _check_field(ours.item_field, theirs.item_field, values, proof, f"{name}[value]")
+        keys = range(columns.start, values.start)
+        _check_field(ours.key_field, theirs.key_field, keys, proof, f"{name}[key]")
+    elif _is_list(ours) and _is_list(theirs):
+        _check_field(ours.value_field, theirs.value_field, columns, proof, f"{name}[]")
+
+
+def _requires(field: pa.Field) -> bool:
+    """Whether a table's field or one inside it forbids nulls; a map's keys always do."""
+    if not field.nullable:
+        return True
+    kind = field.type
+    if pa.types.is_struct(kind):
+        return any(_requires(inner) for inner in kind)
+    if pa.types.is_map(kind):
+        return _requires(kind.item_field) or _requires(kind.key_field.with_nullable(True))
+    return _is_list(kind) and _requires(kind.value_field)
+
+
+def _numbered(fields: Iterable[pa.Field], start: int = 0) -> dict[str, tuple[pa.Field, range]]:
+    """Each field by name, with the numbers of the flat columns that it is made of."""
+    found = {}
+    for field in fields:
+        stop = start + _leaves(field.type)
+        found[field.name] = (field, range(start, stop))
+        start = stop
+    return found
+
+
+def _leaves(kind: pa.DataType) -> int:
+    return sum(_leaves(inner) for inner in _children(kind)) if pa.types.is_nested(kind) else 1
+
+
+def _depth(kind: pa.DataType) -> int:
+    return 1 + max((_depth(inner) for inner in _children(kind)), default=0)
+
+
+def _children(kind: pa.DataType) -> list[pa.DataType]:
+    if pa.types.is_struct(kind):
+        return [field.type for field in kind]
+    if pa.types.is_map(kind):
+        return [kind.key_type, kind.item_type]
+    return [kind.value_type] if pa.types.is_nested(kind) else []
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _check_kind(column: pq.ColumnSchema, note: bytes | None) -> None:
+    """Refuse what some readers take for text or a time, and others for bytes."""
+    kind = column.logical_type.type
+    if "INTERVAL" in (kind, column.converted_type):
+        raise Misfit(f"column {column.path!r} holds intervals, for which Delta has no type")
+    if kind == "ENUM" or (kind == "JSON" and note is None):
+        raise Misfit(
+            f"column {column.path!r} is of Parquet's type {kind}, which readers take for text or"
+            " for bytes; write it as text"
+        )
+
+
+def _is_nanoseconds(logical: pq.ParquetLogicalType) -> bool:
+    if logical.type != "TIMESTAMP":
+        return False
+    return bool(json.loads(logical.to_json()).get("timeUnit") == "nanoseconds")
+
+
+def _check_noted(name: str, kind: pa.DataType, depth: int) -> None:
+    if pa.types.is_date64(kind):
+        raise Misfit(
+            f"column {name!r} is noted as date64, which some readers take for a timestamp;"
+            " write it as date32"
+        )
+    if pa.types.is_fixed_size_list(kind):
+        raise Misfit(
+            f"column {name!r} is noted as a list of fixed size, for which Delta has no type;"
+            " write it as a list"
+        )
+    if depth > DEEPEST:
+        raise Misfit(f"column {name!r} is nested more than {DEEPEST} levels deep")
+    for inner in _children(kind):
+        _check_noted(name, inner, depth + 1)
+
+
+def _is_legacy(pairs: Mapping[bytes, bytes]) -> bool:
+    if any(key in pairs for key in _LEGACY_KEYS):
+        return True
+    major = re.match(rb"\s*(\d+)\.", pairs.get(_SPARK_KEY, b""))
+    return major is not None and int(major[1]) < 3
+
+
+def _oldest(kind: pa.DataType) -> int | None:
+    """The first value of a date or timestamp type that both calendars agree on."""
+    if pa.types.is_date32(kind):
+        return _GREGORIAN_DAY
+    if pa.types.is_timestamp(kind):
+        return _GREGORIAN_SECS * _TICKS_PER_SECOND[kind.unit]
+    return None
+
+
+def _julian(name: str) -> Misfit:
+    return Misfit(
+        f"column {name!r} may hold days of the Julian calendar, which only Spark converts;"
+        " write it with spark.sql.parquet.datetimeRebaseModeInWrite=CORRECTED"
+    )

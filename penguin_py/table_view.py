@@ -1,0 +1,305 @@
+"""What a process knows of one table, kept in step with the table's log.
+
+That is the memory (`penguin_py.memory.state`), the paths that no watermark covers and the
+log has all the same, and the versions that they are of. All of it can be found
+again in storage, so it is dropped whenever it might be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappush, heappushpop
+
+from blizzard_core.checkpoint import document as checkpoint
+from blizzard_core.errors import StateError, Unavailable
+from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.watermark.progress import Progress, is_new
+from penguin_py.activity import TableActivity
+from penguin_py.delta.log import COMMON_APP_ID
+from penguin_py.delta.output_ids import OutputIds
+from penguin_py.delta.table import COMMON_VERSION, DeltaLog
+from penguin_py.intake.reconcile import beyond, came_since, copied_at, safe_horizon
+from penguin_py.memory.recovery import check_no_state, check_partitioning, gathered, recover
+from penguin_py.memory.state import (
+    Memory,
+    Seen,
+    Snapshot,
+    completed,
+    done_paths,
+    is_passed,
+    merged_ids,
+    mirror_path,
+    mirror_to_json,
+    stored,
+)
+from penguin_py.model import Rejection, TableState
+from penguin_py.settings import Table
+
+# Files that are looked at to find out whether the directory was copied.
+SAMPLED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """Files of a poll: to be taken, too old unless they carry an output id, and too old."""
+
+    taken: tuple[Entry, ...]
+    overdue: tuple[Entry, ...] = ()
+    refused: tuple[Rejection, ...] = ()
+
+
+class TableView:
+    """The view of one table. ``accept`` tells which names could be files of it. Not thread-safe."""
+
+    def __init__(
+        self,
+        table: Table,
+        storage: Storage,
+        log: DeltaLog,
+        accept: Callable[[str], bool],
+        clock: Callable[[], float],
+        activity: TableActivity,
+    ) -> None:
+        self._table = table
+        self._storage = storage
+        self._delta = log
+        self._accept = accept
+        self._clock = clock
+        self._activity = activity
+        self._memory: Memory | None = None
+        # Paths the log knows as of `_seen` that no watermark covers or a sweep found below one.
+        self._known: set[str] = set()
+        self._late: set[str] = set()
+        # Quarantined files that the progress has as done; see `memory.stored`.
+        self._refused: set[str] = set()
+        self._seen: int | None = None
+        # Those that are not in the memory any more. Made anew whenever that is.
+        self._output_ids: OutputIds | None = None
+        # The version that our latest commit has, if nobody else's came before it.
+        self._own = -1
+        # The newest `txn` of every application, as of `_seen` and our own commit since.
+        self._transactions: dict[str, int] = {}
+        self._table_id = ""
+        # Whether no poll went by since the memory was found, and whether by the log's
+        # paths alone.
+        self._started = False
+        self._rebuilt = False
+        # The youngest paths of the log, as of then.
+        self._sample: list[tuple[float, str]] = []
+        # Survives `forget`: a log that goes back would have files committed again.
+        self._highest_txn = 0
+
+    def current(self) -> Snapshot:
+        """The table as it is now. One that did not change costs one request."""
+        memory, state = self._memory, self._delta.unchanged()
+        if memory is None or state is None or state.version not in (self._seen, self._own):
+            return self.sync()
+        return Snapshot(state, memory)
+
+    def sync(self) -> Snapshot:
+        """The table as it is now, with memory and known paths of that version.
+
+        Writes nothing. Raises `StateError` and `StorageError`.
+        """
+        state = self._delta.refresh()
+        memory = self._memory
+        txn_version = 0 if state is None else state.txn_version
+        if txn_version < self._highest_txn:
+            raise StateError(
+                f"{self._storage.uri}: the table's log has lost commit {self._highest_txn} of"
+                f" {self._table.app_id}; restore the log, or restart to go on from what it has"
+            )
+        self._highest_txn = txn_version
+        if state is not None:
+            check_partitioning(self._table, state)
+        if state is not None and state.table_id != self._table_id:
+            memory = None  # another table, or the first look
+        if state is None or memory is None or memory.txn_version != state.txn_version:
+            memory = self._found(state)
+        elif state.version not in (self._seen, self._own):
+            memory = self._updated(memory, -1 if self._seen is None else self._seen, state)
+        self._seen = None if state is None else state.version
+        self._known = {
+            path for path in self._known if path in self._late or is_new(memory.progress, path)
+        }
+        self._memory = memory
+        self._activity.knows(state, memory)
+        return Snapshot(state, memory)
+
+    def folded(self, snapshot: Snapshot) -> Snapshot:
+        """The same with its output ids in a segment, if they are many or old by now."""
+        state, memory, segments = snapshot.state, snapshot.memory, self._output_ids
+        if state is None or segments is None or not memory.txn_version:
+            return snapshot
+        if not segments.are_due(memory.output_ids, state.version):
+            return snapshot
+        segments.fold(memory.output_ids, state.version)
+        self._memory = replace(memory, output_ids=())
+        return Snapshot(state, self._memory)
+
+    def output_ids(self, memory: Memory) -> Container[str]:
+        """Those of all commits, of which the memory has the latest."""
+        segments = self._output_ids
+        return memory.output_ids if segments is None else segments.beside(memory.output_ids)
+
+    def knows(self, path: str) -> bool:
+        """Whether the log has a path that the watermarks leave open."""
+        return path in self._known
+
+    def is_open(self, memory: Memory, path: str) -> bool:
+        """Whether a file that was found a while ago is still to be done.
+
+        Another Penguin may have committed it since; then its progress covers it.
+        """
+        late = path in self._late
+        return path not in self._known and (late or is_new(memory.progress, path))
+
+    def trusted(self, found: Sequence[Entry], snapshot: Snapshot) -> Trusted:
+        """Which files of a poll may be taken, and which are too old for that.
+
+        In the first poll of a start the horizon of the sweep applies, for the same
+        reason: to what sorts below the watermarks, since the names done there were
+        left to the log, which may have forgotten removed ones; and to everything if
+        the memory was rebuilt from the log alone.
+        """
+        state, rebuilt = snapshot.state, self._rebuilt
+        if not self._started or state is None:
+            return Trusted(tuple(found))
+        progress = snapshot.memory.progress
+        doubtful = [e for e in found if rebuilt or is_passed(progress, e.path)]
+        if not doubtful:
+            return Trusted(tuple(found))
+        horizon = safe_horizon(self._table.reconcile_horizon_secs, state.removed_kept_secs)
+        pairs = [
+            (lying, Entry(path, 0, modified))
+            for modified, path in self._sample
+            if (lying := self._storage.stat(path)) is not None
+        ]
+        copied = copied_at(pairs)
+        since = came_since(snapshot.memory.chores, copied)
+        oldest = max(self._clock() - horizon, copied)
+        old = {entry.path: entry for entry in doubtful if entry.modified < oldest}
+        return Trusted(
+            tuple(entry for entry in found if entry.path not in old),
+            tuple(entry for entry in old.values() if entry.modified >= since),
+            tuple(beyond(entry) for entry in old.values() if entry.modified < since),
+        )
+
+    def polled(self) -> None:
+        """The first poll of a start went by; from now on the progress has what is done."""
+        self._started = self._rebuilt = False
+
+    def reopen(self, paths: Iterable[str]) -> None:
+        """A sweep found these below the watermarks: they are to be done all the same."""
+        self._late.update(paths)
+
+    def close(self) -> None:
+        """Nothing that a sweep found is left to be done."""
+        self._late.clear()
+
+    def refuse(self, paths: Iterable[str]) -> None:
+        """These are done without being in the log: they are on record."""
+        self._refused.update(paths)
+
+    def stored(self, progress: Progress) -> Progress:
+        """The progress as it is written, without what the log has anyway."""
+        return stored(progress, self._refused)
+
+    def committed(self, memory: Memory, paths: Iterable[str], version: int) -> None:
+        """A commit of ours has landed, as ``version`` unless somebody else's came before it."""
+        self._memory = memory
+        self._known.update(paths)
+        self._own = version
+        self._transactions[self._table.app_id] = memory.txn_version
+        self._transactions.setdefault(self._table.live_app_id, 0)
+        self._transactions[COMMON_APP_ID] = COMMON_VERSION
+
+    def remember(self, memory: Memory) -> None:
+        """Go on from this memory, which need not be in storage yet."""
+        self._memory = memory
+
+    def save(self, memory: Memory, now: float) -> None:
+        """Go on from this memory, and have it in the mirror. Raises `StorageError`."""
+        self._memory = memory
+        slim = stored(memory.progress, self._refused)
+        self._refused = done_paths(slim)
+        if not memory.txn_version:
+            return  # without a commit of ours there is nothing that a mirror could mirror
+        seen = Seen(
+            self._table_id,
+            -1 if self._seen is None else self._seen,
+            self._own,
+            self._transactions,
+        )
+        document = mirror_to_json(replace(memory, progress=slim, seen=seen), now)
+        checkpoint.save(self._storage, mirror_path(self._table.state_name), document)
+
+    def forget(self) -> None:
+        """Have the next look read everything again."""
+        self._memory = None
+        self._known = set()
+        self._late.clear()
+        self._seen = None
+        self._own = -1
+
+    def _updated(self, memory: Memory, seen: int, state: TableState) -> Memory:
+        try:
+            news = self._delta.news(seen, state.version)
+        except StateError:
+            # Cleaned up past what was seen; what is left of the log is read as a whole.
+            return self._found(state)
+        self._known.update(news.paths)
+        self._transactions.update(news.transactions)
+        return replace(memory, output_ids=merged_ids(memory.output_ids, news.output_ids))
+
+    def _found(self, state: TableState | None) -> Memory:
+        """The memory for ``state``; a contradiction counts only if the log stands still."""
+        try:
+            return self._recover(state)
+        except StateError as error:
+            if self._delta.refresh() is state:
+                raise
+            raise Unavailable(
+                f"{self._storage.uri}: another Penguin committed while the state was read"
+            ) from error
+
+    def _recover(self, state: TableState | None) -> Memory:
+        first = self._memory is None
+        segments = OutputIds(self._storage, "" if state is None else state.table_id)
+        self._output_ids = segments
+        if state is not None:
+            segments.check(state.version)
+        elif first:
+            segments.check(None)
+            check_no_state(self._table, self._storage)
+        memory = recover(
+            self._table,
+            self._storage,
+            self._delta,
+            state,
+            self._accept,
+            segments.folded,
+            self._clock(),
+        )
+        self._started = state is not None
+        self._rebuilt = state is not None and not memory.commit_id
+        self._sample = []
+        self._own = memory.seen.own_version
+        self._table_id = "" if state is None else state.table_id
+        self._transactions = {}
+        # The paths of a large table fit into memory once, but need not stay there.
+        paths = () if state is None else self._delta.known_paths(state.version, self._transactions)
+        fresh = []
+        for entry in paths:
+            keep = heappush if len(self._sample) < SAMPLED else heappushpop
+            keep(self._sample, (entry.modified, entry.path))
+            if entry.path in self._late or is_new(memory.progress, entry.path):
+                fresh.append(entry)
+        if state is not None:
+            memory = gathered(self._delta, memory, state, segments.folded, self._transactions)
+        self._refused = done_paths(memory.progress)
+        mine = [e for e in fresh if e.path not in self._late and self._accept(e.path)]
+        progress = completed(memory.progress, mine, self._clock())
+        self._known = {e.path for e in fresh if e.path in self._late or is_new(progress, e.path)}
+        return replace(memory, progress=progress)

@@ -1,0 +1,155 @@
+"""What a table needs once in a while: the sweep, compaction, vacuum, a tidy log.
+
+None of it decides what is committed, and none of it can stop the commits: a
+chore that fails is logged and is due again after its interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+
+from blizzard_core.errors import BlizzardError, NotFound
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.progress import Progress, is_new
+from blizzard_core.watermark.scan import scan
+from penguin_py.activity import TableActivity
+from penguin_py.delta import log as deltalog
+from penguin_py.delta.table import DeltaLog
+from penguin_py.intake.quarantine import Quarantine, spelled
+from penguin_py.intake.reconcile import Findings, came_since, compare, copied_at, safe_horizon
+from penguin_py.memory.state import Memory
+from penguin_py.model import TableState
+from penguin_py.planning.partition_values import is_text
+from penguin_py.settings import Table
+
+# A commit takes seconds; what was staged for one so long ago belongs to a dead process.
+LEFTOVER_SECS = 3600.0
+# How many orphans a log line names.
+ORPHANS_NAMED = 10
+
+
+class Upkeep:
+    """The chores of one table. Not thread-safe."""
+
+    def __init__(
+        self,
+        table: Table,
+        storage: Storage,
+        log: DeltaLog,
+        accept: Callable[[str], bool],
+        list_concurrency: int,
+        activity: TableActivity,
+    ) -> None:
+        self._table = table
+        self._storage = storage
+        self._delta = log
+        self._accept = accept
+        self._list_concurrency = list_concurrency
+        self._activity = activity
+        self._quarantine = Quarantine(storage, table.state_name)
+        self._log = get_logger(table=table.name)
+
+    def due(self, done: Mapping[str, int], now: float) -> list[str]:
+        """The chores whose interval is over; ``done`` tells when each was done last.
+
+        One that was done later than now was done by a clock that was wrong.
+        """
+        table = self._table
+        intervals = {
+            "reconcile": table.reconcile_interval_secs,
+            "optimize": table.optimize.interval_secs if table.optimize else 0,
+            "vacuum": table.vacuum.interval_secs if table.vacuum else 0,
+        }
+        return [
+            name
+            for name, interval in intervals.items()
+            if interval and not 0 <= now - done.get(name, -math.inf) < interval
+        ]
+
+    def sweep(self, state: TableState, memory: Memory, now: float) -> Findings:
+        """Compare everything listed with everything the log knows. Writes nothing.
+
+        Files above the watermarks are left out: the next poll has them. Costs a
+        full listing (from the lookback's beginning on) and a full read of the
+        log. Raises `StateError` and `StorageError`.
+        """
+        progress = memory.progress
+        floor = lookback_floor(self._table.partition_filter, now)
+        everything = Progress(depth=progress.depth, floor=floor)
+        try:
+            listed = scan(self._storage, everything, self._accept, self._list_concurrency).entries
+        except NotFound:
+            if not self._table.is_local:
+                raise
+            listed = ()
+        unknown = {e.path: e for e in listed if is_text(e.path) and not is_new(progress, e.path)}
+        pairs: list[tuple[Entry, Entry]] = []
+        records = self._quarantine.records()
+        committed = []
+        for entry in self._delta.known_paths(state.version):
+            if spelled(entry.path) in records:
+                committed.append(spelled(entry.path))
+            lying = unknown.pop(entry.path, None)
+            if lying is not None:
+                pairs.append((lying, entry))
+        horizon = safe_horizon(self._table.reconcile_horizon_secs, state.removed_kept_secs)
+        copied = copied_at(pairs)
+        oldest, since = max(now - horizon, copied), came_since(memory.chores, copied)
+        found = compare(unknown.values(), records, oldest, since)
+        found = replace(found, committed=tuple(committed))
+        if found.due:
+            self._log.info(
+                "stragglers_found",
+                files=len(found.stragglers),
+                retries=len(found.retries),
+                overdue=len(found.overdue),
+            )
+        if found.orphans:
+            self._log.warning(
+                "orphans_found",
+                files=len(found.orphans),
+                paths=[entry.path for entry in found.orphans[:ORPHANS_NAMED]],
+                remedy="older than reconcile_horizon_secs; delete them, or commit them by"
+                " copying them to new names",
+            )
+        return found
+
+    def tidy_log(self, now: float) -> None:
+        """Remove what killed writers left in a local log; object stores have no such thing."""
+        if not self._table.is_local:
+            return
+        count = deltalog.sweep_leftovers(self._storage, now - LEFTOVER_SECS)
+        if count:
+            self._log.info("log_leftovers_removed", files=count)
+
+    def care(self, due: Collection[str]) -> Iterator[str]:
+        """Do those of the table's own chores that are due; names each once it is done."""
+        for name, chore in (("optimize", self._optimize), ("vacuum", self._vacuum)):
+            if name in due:
+                chore()
+                yield name
+
+    def _optimize(self) -> None:
+        """Compact small files, if that is configured."""
+        settings = self._table.optimize
+        if settings is not None:
+            self._tried("optimize", lambda: self._delta.optimize(settings.target_size_mb << 20))
+
+    def _vacuum(self) -> None:
+        """Delete what the table let go, if that is configured."""
+        settings = self._table.vacuum
+        if settings is not None:
+            self._tried("vacuum", lambda: {"files": self._delta.vacuum(settings.retention_hours)})
+
+    def _tried(self, name: str, action: Callable[[], Mapping[str, object]]) -> None:
+        try:
+            with self._activity.chore(name):
+                found = action()
+        except BlizzardError as error:
+            self._log.warning("chore_failed", chore=name, error=str(error))
+        else:
+            self._log.info("chore_done", chore=name, outcome=dict(found))

@@ -1,0 +1,344 @@
+"""Metrics: the documented list, and what a pipeline really counts."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+from prometheus_client.metrics import MetricWrapperBase
+
+from blizzard_core.errors import AccessDenied, Conflict, NotFound, StorageError, Unavailable
+from blizzard_core.observability import metrics
+from blizzard_core.observability.metered_storage import Metered, status_of
+from blizzard_core.storage.protocol import Entry, Page
+from blizzard_py import metrics as blizzard_metrics
+from blizzard_py.sources.activity import STEPS
+from penguin_py import metrics as penguin_metrics
+from tests.support.blizzard_world import World
+from tests.support.memory_store import MemoryStorage
+from tests.support.penguin_world import World as Lake
+from tests.support.penguin_world import footer_pool
+
+DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+
+def value(name: str, **labels: str) -> float:
+    found = REGISTRY.get_sample_value(name, labels)
+    assert found is not None, (name, labels)
+    return found
+
+
+class Counts:
+    """How far samples have moved since it was made: other tests count in the same registry."""
+
+    def __init__(self, *samples: tuple[str, dict[str, str]]) -> None:
+        self._before = [(n, ls, REGISTRY.get_sample_value(n, ls) or 0.0) for n, ls in samples]
+
+    def moved(self) -> list[float]:
+        return [value(name, **labels) - before for name, labels, before in self._before]
+
+
+def declared() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Name, as it is scraped, to type and labels."""
+    found = {}
+    modules = (metrics, blizzard_metrics, penguin_metrics)
+    for metric in (value for module in modules for value in vars(module).values()):
+        if isinstance(metric, MetricWrapperBase):
+            [family] = metric.describe()
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            if family.type == "info":
+                found[f"{name}_info"] = ("gauge", ("daemon", "version", "python"))
+            else:
+                found[name] = (family.type, tuple(metric._labelnames))
+    return found
+
+
+def documented() -> dict[str, tuple[str, tuple[str, ...]]]:
+    rows = re.findall(
+        r"^\| `([a-z_]+)` \| (\w+) \| (.*?) \| .+ \|$", DOCS.read_text("utf-8"), re.MULTILINE
+    )
+    names = [name for name, _, _ in rows]
+    assert len(set(names)) == len(names)
+    return {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+
+
+def test_the_documented_list_is_what_the_code_declares() -> None:
+    assert documented() == declared()
+
+
+def test_everything_declared_is_in_the_registry_and_nothing_else_of_ours() -> None:
+    scraped = {
+        f"{f.name}_total" if f.type == "counter" else f.name
+        for f in REGISTRY.collect()
+        if f.name.startswith(("blizzard_", "penguin_"))
+    }
+    assert {name.removesuffix("_info") for name in declared()} == {
+        name.removesuffix("_info") for name in scraped
+    }
+
+
+def test_names_of_the_original_are_kept() -> None:
+    for name, labels in {
+        "blizzard_files_discovered_total": ("target",),
+        "blizzard_files_processed_total": ("target", "status"),
+        "blizzard_files_failed_total": ("target", "stage"),
+        "blizzard_records_processed_total": ("target",),
+        "blizzard_bytes_read_total": ("target",),
+        "blizzard_bytes_written_total": ("target",),
+        "blizzard_pending_files": ("target",),
+        "blizzard_checkpoints_saved_total": ("target",),
+        "blizzard_checkpoint_age_seconds": ("target",),
+        "blizzard_storage_requests_total": ("operation", "status"),
+        "blizzard_storage_request_duration_seconds": ("operation",),
+        "penguin_files_committed_total": ("target",),
+        "penguin_records_committed_total": ("target",),
+        "penguin_pending_files": ("target",),
+        "penguin_delta_table_version": ("target",),
+        "penguin_delta_commit_duration_seconds": ("target",),
+        "penguin_schema_evolutions_total": ("target",),
+    }.items():
+        assert declared()[name][1] == labels
+
+
+def test_files_that_are_left_apart_are_a_gauge_and_on_the_page() -> None:
+    world = World()
+    world.put("date=2025-06-15/a.json", "1")
+    world.put("date=9999-12-31/a.json", "2")
+    worker = world.drain()
+    of = {"target": "events/main"}
+    assert value("blizzard_files_apart", **of) == 1
+    assert worker.activity.to_json()["apart"] == {"files": 1, "first": "date=9999-12-31/a.json"}
+    world.source.delete("date=9999-12-31/a.json")
+    world.drain(worker)
+    assert value("blizzard_files_apart", **of) == 0
+    assert worker.activity.to_json()["apart"] == {"files": 0, "first": None}
+
+
+def test_a_drained_source_has_counted_everything() -> None:
+    world = World()
+    world.put("date=2024-01-01/a.json", "1", "2")
+    world.put("date=2024-01-01/b.json", "bad")
+    world.put("date=2024-01-01/c.json", "3")
+    world.now += 100
+    of = {"target": "events/main"}
+    counts = Counts(
+        ("blizzard_files_discovered_total", of),
+        ("blizzard_files_processed_total", {**of, "status": "ingested"}),
+        ("blizzard_files_processed_total", {**of, "status": "quarantined"}),
+        ("blizzard_files_failed_total", {**of, "stage": "parse"}),
+        ("blizzard_records_processed_total", of),
+        ("blizzard_bytes_read_total", of),
+        ("blizzard_bytes_decompressed_total", of),
+        ("blizzard_files_written_total", of),
+        ("blizzard_bytes_written_total", of),
+        ("blizzard_batch_duration_seconds_count", of),
+        ("blizzard_late_files_total", of),
+        ("blizzard_checkpoint_failures_total", of),
+    )
+    saved = Counts(("blizzard_checkpoints_saved_total", of), ("blizzard_keys_listed_total", of))
+    worker = world.drain()
+    published = {path: world.sink.objects[path][0] for path in world.published()}
+    size = sum(map(len, published.values()))
+    assert counts.moved() == [3, 2, 1, 1, 3, 7, 2, len(published), size, 2, 0, 0]
+    assert min(saved.moved()) >= 3
+    assert value("blizzard_pending_files", **of) == 0
+    assert value("blizzard_lag_seconds", **of) == 0
+    assert value("blizzard_tracked_partitions", **of) == 1
+    world.now += 30
+    assert value("blizzard_checkpoint_age_seconds", **of) == 30
+    assert value("blizzard_last_poll_age_seconds", **of) == 30
+    assert worker.activity.pulse.polls == 2
+
+
+def test_bad_records_of_ingested_files_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.put("a.json", "1", "2")
+    read = world.engine._read
+
+    def with_bad_rows(path: str) -> Any:
+        finished, lines = read(path)
+        return replace(finished, bad_rows=2, error="line 3: bad"), lines
+
+    monkeypatch.setattr(world.engine, "_read", with_bad_rows)
+    counts = Counts(("blizzard_bad_records_total", {"target": "events/main"}))
+    world.drain()
+    assert counts.moved() == [2]
+
+
+def test_every_step_of_a_batch_is_timed() -> None:
+    of = {"target": "events/main"}
+    name = "blizzard_batch_step_duration_seconds_count"
+    counts = Counts(*((name, {**of, "step": step}) for step in STEPS))
+    world = World()
+    world.put("a.json", "1")
+    world.drain()
+    assert counts.moved() == [1] * len(STEPS)
+
+
+def test_lag_is_the_age_of_the_oldest_file_that_waits_and_grows_by_itself() -> None:
+    world = World()
+    of = {"target": "events/main"}
+    world.engine.flaky["a.json"] = 1
+    world.put("a.json", "1")
+    world.now += 50
+    world.put("b.json", "2")
+    world.now += 50
+    worker = world.pipeline()
+    # b is done, a waits for another try.
+    assert worker.cycle(threading.Event())
+    assert value("blizzard_pending_files", **of) == 1
+    assert value("blizzard_lag_seconds", **of) == 100
+    world.now += 3600
+    assert value("blizzard_lag_seconds", **of) == 3700
+    world.drain(worker)
+    assert value("blizzard_lag_seconds", **of) == 0
+
+
+def test_files_too_young_to_take_wait_as_well() -> None:
+    world = World(min_age_secs=60)
+    world.put("a.json", "1")
+    world.now += 10
+    world.pipeline().cycle(threading.Event())
+    assert value("blizzard_pending_files", target="events/main") == 1
+    assert value("blizzard_lag_seconds", target="events/main") == 10
+
+
+def test_a_refused_save_is_counted() -> None:
+    world = World()
+    counts = Counts(("blizzard_checkpoint_failures_total", {"target": "events/main"}))
+    first = world.pipeline()
+    first.cycle(threading.Event())
+    world.drain()  # takes the checkpoint over
+    world.put("a.json", "1")
+    with pytest.raises(Exception, match="taken over"):
+        first.cycle(threading.Event())
+    assert counts.moved() == [1]
+
+
+def test_what_is_not_known_yet_is_not_a_number() -> None:
+    world = World()
+    world.pipeline()
+    assert math.isnan(value("blizzard_checkpoint_age_seconds", target="events/main"))
+    assert math.isnan(value("blizzard_last_poll_age_seconds", target="events/main"))
+    # Counters of a target are there before anything happened.
+    assert value("blizzard_files_processed_total", target="events/main", status="retry") >= 0
+
+
+def test_penguin_counts_commits_rows_refusals_and_evolution(tmp_path: Path) -> None:
+    of = {"target": "counted"}
+    with footer_pool() as pool:
+        lake = Lake(str(tmp_path), pool)
+        penguin = lake.penguin("counted")
+        counts = Counts(
+            ("penguin_files_discovered_total", of),
+            ("penguin_commits_total", {**of, "status": "landed"}),
+            ("penguin_files_committed_total", of),
+            ("penguin_records_committed_total", of),
+            ("penguin_files_quarantined_total", {**of, "stage": "read"}),
+            ("penguin_schema_evolutions_total", of),
+            ("penguin_delta_commit_duration_seconds_count", of),
+            ("penguin_commits_total", {**of, "status": "failed"}),
+        )
+        assert math.isnan(value("penguin_delta_table_version", **of))
+        lake.put("a.parquet", {"x": [1, 2]})
+        lake.put("b.parquet", b"no parquet at all")
+        lake.run(penguin)
+        assert value("penguin_delta_table_version", **of) == 0
+        lake.put("c.parquet", {"x": [3], "y": ["new"]})
+        lake.run(penguin)
+        assert counts.moved() == [3, 2, 2, 3, 1, 1, 2, 0]
+        assert value("penguin_delta_table_version", **of) == 1
+        assert value("penguin_pending_files", **of) == 0
+        assert value("penguin_lag_seconds", **of) == 0
+        lake.now += 7
+        assert value("penguin_commit_age_seconds", **of) == 7
+        sizes = sum(path.stat().st_size for path in tmp_path.glob("[ac].parquet"))
+        assert value("penguin_bytes_committed_total", **of) == sizes
+
+
+def test_a_lost_race_is_counted_as_a_conflict(tmp_path: Path) -> None:
+    of = {"target": "raced"}
+    with footer_pool() as pool:
+        lake = Lake(str(tmp_path), pool)
+        lake.put("a.parquet", {"x": [1]})
+        lake.run(name="raced")
+        slow, fast = lake.penguin("raced"), lake.penguin("raced")
+        lake.put("b.parquet", {"x": [2]})
+        counts = Counts(
+            ("penguin_commit_conflicts_total", of),
+            ("penguin_commits_total", {**of, "status": "failed"}),
+        )
+        original = slow._commit
+
+        def after_the_rival(*arguments: Any) -> Any:
+            lake.run(fast)
+            return original(*arguments)
+
+        slow._commit = after_the_rival  # type: ignore[method-assign]
+        with pytest.raises(Exception, match="another Penguin"):
+            slow.cycle(threading.Event())
+        assert counts.moved() == [1, 1]
+
+
+def test_requests_are_counted_by_operation_and_how_they_ended() -> None:
+    answered: list[None] = []
+    inside = MemoryStorage()
+    storage = Metered(inside, lambda: answered.append(None))
+    name = "blizzard_storage_requests_total"
+    counts = Counts(
+        (name, {"operation": "put", "status": "ok"}),
+        (name, {"operation": "stat", "status": "not_found"}),
+        (name, {"operation": "read", "status": "not_found"}),
+        (name, {"operation": "put_if", "status": "conflict"}),
+        (name, {"operation": "list", "status": "ok"}),
+        ("blizzard_storage_request_duration_seconds_count", {"operation": "list"}),
+    )
+    for index in range(7):
+        storage.put_atomic(f"{index}", b"x")
+    assert storage.stat("missing") is None
+    with pytest.raises(NotFound):
+        storage.read("missing")
+    with pytest.raises(Conflict):
+        storage.put_if("0", b"y", None)
+    pages = list(storage.list_range("", None))
+    assert [len(page.entries) for page in pages] == [3, 3, 1]
+    assert counts.moved() == [7, 1, 1, 1, 3, 3]
+    assert len(answered) == 13
+    assert storage.uri == inside.uri
+
+
+def test_a_listing_that_breaks_is_counted_and_passed_on() -> None:
+    class Broken(MemoryStorage):
+        def list_range(self, after: str, until: str | None) -> Any:
+            yield Page((Entry(f"{after}a", 1, 0.0),), 1, 1)
+            raise Unavailable(f"{until}")
+
+    counts = Counts(
+        ("blizzard_storage_requests_total", {"operation": "list", "status": "unavailable"})
+    )
+    listing = Metered(Broken(), lambda: None).list_range("", None)
+    assert next(listing).keys == 1
+    with pytest.raises(Unavailable):
+        next(listing)
+    assert counts.moved() == [1]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (NotFound("x"), "not_found"),
+        (AccessDenied("x"), "access_denied"),
+        (Conflict("x"), "conflict"),
+        (Unavailable("x"), "unavailable"),
+        (StorageError("x"), "error"),
+        (RuntimeError("x"), "error"),
+    ],
+)
+def test_how_a_request_ended_is_one_of_few_words(error: Exception, status: str) -> None:
+    assert status_of(error) == status

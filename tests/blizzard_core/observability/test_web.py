@@ -1,0 +1,384 @@
+"""What is served: over HTTP by hand, and the status page in a real browser."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from prometheus_client.parser import text_string_to_metric_families
+
+from blizzard_core.errors import ConfigError, FencedError, Unavailable
+from blizzard_core.observability.site import page as page_and_policy
+from blizzard_core.observability.status import Panel
+from blizzard_core.observability.web import Server, served
+from blizzard_core.settings.document import MetricsSettings
+from blizzard_core.text import printable
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.job import FinishedFile
+from tests.blizzard_core.test_redact import HOSTILE
+from tests.support.blizzard_world import World
+from tests.support.browser import chromium
+from tests.support.penguin_world import World as Lake
+from tests.support.penguin_world import footer_pool
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@contextmanager
+def serving(world: World, *workers: SourcePipeline) -> Iterator[tuple[Server, SourcePipeline]]:
+    chosen = workers or (world.pipeline(),)
+    panel = Panel("blizzard", [w.activity for w in chosen], lambda: world.now)
+    with Server("127.0.0.1:0", panel) as server:
+        yield server, chosen[0]
+
+
+class Answer:
+    def __init__(self, port: int, path: str, method: str = "GET", **headers: str) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request(method, path, headers=headers)
+        response = connection.getresponse()
+        self.status = response.status
+        self.headers = response.headers
+        self.body = response.read().decode()
+        connection.close()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def test_health_and_readiness_over_a_sources_life(world: World) -> None:
+    with serving(world) as (server, worker):
+        assert Answer(server.port, "/health").json == {"status": "ok", "reasons": []}
+        before = Answer(server.port, "/ready")
+        assert before.status == 503
+        assert before.json["reasons"] == [
+            {"target": "events/main", "reason": "the first poll is not done"}
+        ]
+        worker.cycle(threading.Event())
+        assert Answer(server.port, "/ready").status == 200
+        world.drain()  # another daemon takes the checkpoint over
+        world.put("a.json", "1")
+        with pytest.raises(FencedError) as fenced:
+            worker.cycle(threading.Event())
+        worker.activity.cycle_failed(fenced.value)
+        worker.activity.ended(3)
+        after = Answer(server.port, "/ready")
+        assert after.status == 503
+        assert "taken over" in after.json["reasons"][0]["reason"]
+        # A restart would take the checkpoint from the other one.
+        assert Answer(server.port, "/health").status == 200
+
+
+def test_a_loop_that_hangs_is_not_alive(world: World) -> None:
+    with serving(world) as (server, worker):
+        worker.activity.waiting(60)
+        world.now += 121
+        dead = Answer(server.port, "/health")
+        assert dead.status == 503
+        assert "no sign of life for 121 s" in dead.json["reasons"][0]["reason"]
+
+
+def test_an_unreadable_state_is_said(world: World) -> None:
+    world.sink.put_atomic("_blizzard/events_main_checkpoint.json", b"{ damaged")
+    from blizzard_core.daemon import Loop, run_worker  # noqa: PLC0415
+
+    with serving(world) as (server, worker):
+        code = run_worker(worker, Loop(once=False, jitter_secs=0, grace_secs=0), threading.Event())
+        assert code == 1
+        answer = Answer(server.port, "/ready")
+        assert answer.status == 503
+        assert "StateError" in answer.json["reasons"][0]["reason"]
+        assert "events_main_checkpoint.json" in answer.json["reasons"][0]["reason"]
+
+
+def test_only_reading_and_only_what_is_there(world: World) -> None:
+    with serving(world) as (server, _):
+        for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+            assert Answer(server.port, "/", method).status == 405
+        assert Answer(server.port, "/etc/passwd").status == 404
+        assert Answer(server.port, "/../../etc/passwd").status == 404
+        head = Answer(server.port, "/metrics", "HEAD")
+        assert (head.status, head.body) == (200, "")
+
+
+def test_every_answer_has_strict_headers(world: World) -> None:
+    with serving(world) as (server, _):
+        for path in ("/", "/status.json", "/metrics", "/health", "/ready", "/missing"):
+            headers = Answer(server.port, path).headers
+            policy = headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert "frame-ancestors 'none'" in policy
+            assert "unsafe" not in policy
+            assert headers["X-Content-Type-Options"] == "nosniff"
+            assert headers["X-Frame-Options"] == "DENY"
+            assert headers["Referrer-Policy"] == "no-referrer"
+            assert headers["Cache-Control"] == "no-store"
+            assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+            assert "Set-Cookie" not in headers
+            assert "aiohttp" not in headers["Server"]
+
+
+def test_metrics_are_what_prometheus_reads(world: World) -> None:
+    with serving(world) as (server, _):
+        plain = Answer(server.port, "/metrics")
+        assert plain.headers["Content-Type"].startswith("text/plain")
+        families = {f.name for f in text_string_to_metric_families(plain.body)}
+        assert {"blizzard_files_processed", "penguin_commits", "blizzard_build_info"} <= families
+        assert 'blizzard_build_info{daemon="blizzard"' in plain.body
+        assert "_created" not in plain.body
+        modern = Answer(server.port, "/metrics", Accept="application/openmetrics-text")
+        assert modern.headers["Content-Type"].startswith("application/openmetrics-text")
+        assert modern.body.rstrip().endswith("# EOF")
+
+
+def test_a_client_that_says_nothing_keeps_nobody_waiting(world: World) -> None:
+    with serving(world) as (server, _):
+        silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(200)]
+        try:
+            for connection in silent[::2]:
+                connection.sendall(b"GET / HTTP/1.1\r\nX-Slow:")
+            assert Answer(server.port, "/health").status == 200
+        finally:
+            for connection in silent:
+                connection.close()
+
+
+def test_an_address_that_is_taken_is_told_at_once_and_a_free_one_is_given_back(
+    world: World,
+) -> None:
+    panel = Panel("blizzard", [], lambda: world.now)
+    with serving(world) as (server, _):
+        settings = MetricsSettings(address=f"127.0.0.1:{server.port}")
+        with pytest.raises(ConfigError, match="cannot listen on"), served(settings, panel):
+            pass
+    with served(settings, panel):
+        assert Answer(server.port, "/health").status == 200
+    with pytest.raises(ConnectionRefusedError):
+        Answer(server.port, "/health")
+    with served(None, panel):
+        pass
+
+
+def test_the_page_has_no_way_out_of_its_policy() -> None:
+    body, policy = page_and_policy()
+    text = body.decode()
+    assert not re.search(r"""\son\w+\s*=|style\s*=\s*["']|javascript:|innerHTML|eval\(""", text)
+    assert not re.search(r"""(?:src|href|action)=["'](?:https?:)?//""", text)
+    assert "trusted-types 'none'" in policy
+    assert len(body) < 40_000
+
+
+def hostile_source(world: World, text: str) -> SourcePipeline:
+    """A source with this text wherever text can be."""
+    worker = world.pipeline()
+    name = text.replace("/", "_")
+    world.put(f"dir={name}/{name}.json", "bad")
+    world.put(f"dir={name}/{name}2.json", "1")
+    worker.cycle(threading.Event())
+    worker.activity.gave_up([FinishedFile(text, "quarantined", error=text, stage="parse")])
+    worker.activity.cycle_failed(Unavailable(f"first {text}: no answer"))
+    return worker
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_is_escaped_in_the_status_document(world: World, text: str) -> None:
+    worker = hostile_source(world, text)
+    with serving(world, worker) as (server, _):
+        answer = Answer(server.port, "/status.json")
+        [target] = answer.json["targets"]
+        assert all(s.isprintable() for s in strings(answer.json))
+        assert target["letters"][0]["path"] == printable(text)
+        assert any("no answer" in n["text"] for n in target["notices"])
+        ready = Answer(server.port, "/ready")
+        assert ready.status in {200, 503}
+
+
+def strings(document: Any) -> Iterator[str]:
+    if isinstance(document, str):
+        yield document
+    elif isinstance(document, dict):
+        for key, value in document.items():
+            yield key
+            yield from strings(value)
+    elif isinstance(document, list):
+        for value in document:
+            yield from strings(value)
+
+
+def test_no_credentials_in_the_status_document(world: World) -> None:
+    with serving(world) as (server, worker):
+        worker.activity.cycle_failed(Unavailable("GET https://x/?sig=geheimgeheim: 503"))
+        worker.activity.gave_up(
+            [FinishedFile("a", "quarantined", error="password=geheimgeheim", stage="read")]
+        )
+        assert "geheim" not in Answer(server.port, "/status.json").body
+        assert "geheim" not in Answer(server.port, "/ready").body
+
+
+# In the browser.
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+class Visit:
+    """A page with everything it said and asked for."""
+
+    def __init__(self, page: Page, port: int) -> None:
+        self.page = page
+        self.origin = f"http://127.0.0.1:{port}"
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
+        page.goto(f"{self.origin}/")
+        expect(page.locator(".card").first).to_be_visible(timeout=60_000)
+
+    def behaved(self) -> None:
+        assert self.complaints == []
+        outside = [u for u in self.requests if not u.startswith((f"{self.origin}/", "data:"))]
+        assert outside == []
+
+    def text(self) -> str:
+        return self.page.inner_text("body")
+
+
+@contextmanager
+def visited(browser: Browser, port: int, **context: Any) -> Iterator[Visit]:
+    with browser.new_context(**context) as opened:
+        visit = Visit(opened.new_page(), port)
+        yield visit
+        visit.behaved()
+
+
+def test_the_page_shows_a_source_that_is_well(browser: Browser, world: World) -> None:
+    world.put("date=2024-01-01/a.json", "1", "2")
+    with serving(world, world.drain()) as (server, _), visited(browser, server.port) as visit:
+        expect(visit.page).to_have_title("Blizzard")
+        text = visit.text()
+        assert "The one source is well" in text
+        assert "date=2024-01-01/a.json" in text
+        assert "waiting" in text or "looking" in text
+        assert visit.page.locator(".chart svg rect").count() == 2  # one minute, files and rows
+        assert visit.page.locator("#verdict.ok").count() == 1
+
+
+def test_a_new_batch_appears_by_itself(browser: Browser, world: World) -> None:
+    with serving(world) as (server, worker), visited(browser, server.port) as visit:
+        assert "Last batches" not in visit.text()
+        world.put("a.json", "1", "2", "3")
+        world.drain(worker)
+        row = visit.page.locator("table tbody tr")
+        expect(row).to_have_count(1, timeout=60_000)
+        assert row.locator("td").nth(2).inner_text() == "3"
+
+
+def test_what_is_wrong_comes_first_with_what_to_do(browser: Browser, world: World) -> None:
+    well, broken = world.pipeline(), world.pipeline()
+    well.cycle(threading.Event())
+    broken.activity.name = "zz/broken"
+    broken.activity.cycle_failed(FencedError("taken over by writer x"))
+    broken.activity.ended(3)
+    with serving(world, well, broken) as (server, _), visited(browser, server.port) as visit:
+        verdict = visit.page.locator("#verdict")
+        assert verdict.get_attribute("class") == "bad"
+        assert "1 of 2 sources failing" in verdict.inner_text()
+        assert "taken over by writer x" in verdict.inner_text()
+        assert "Stop one of the two" in verdict.inner_text()
+        assert visit.page.locator(".card h2").all_inner_texts() == ["zz/broken", "events/main"]
+        expect(visit.page).to_have_title("✖ Blizzard")
+
+
+def test_hostile_text_is_shown_as_text(browser: Browser, world: World) -> None:
+    worker = world.pipeline()
+    for text in HOSTILE:
+        worker.activity.gave_up([FinishedFile(text, "quarantined", error=text, stage=text)])
+        worker.activity.cycle_failed(Unavailable(text))
+    with serving(world, worker) as (server, _), visited(browser, server.port) as visit:
+        before = visit.page.evaluate("document.querySelectorAll('script, img').length")
+        for summary in visit.page.locator("summary").all():
+            summary.click()
+        shown = visit.page.inner_text("#targets")
+        for text in HOSTILE:
+            assert " ".join(printable(text).split()) in shown
+        assert before == 1
+        assert visit.page.locator("#targets script, #targets img").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_needs_no_sideways_scrolling(browser: Browser, world: World, scheme: Any) -> None:
+    name = "date=2024-01-01/" + "x" * 300 + ".json"
+    world.put(name, "1")
+    worker = world.drain()
+    worker.activity.cycle_failed(Unavailable("y" * 400))
+    phone = {"viewport": {"width": 390, "height": 844}, "color_scheme": scheme}
+    with (
+        serving(world, worker) as (server, _),
+        visited(browser, server.port, **phone) as visit,
+    ):
+        for summary in visit.page.locator("summary").all():
+            summary.click()
+        width = visit.page.evaluate("document.documentElement.scrollWidth")
+        assert width == 390
+
+
+def test_a_daemon_that_is_gone_is_said_and_found_again(browser: Browser, world: World) -> None:
+    worker = world.drain()
+    panel = Panel("blizzard", [worker.activity], lambda: world.now)
+    with browser.new_context() as context:
+        with Server("127.0.0.1:0", panel) as server:
+            visit = Visit(context.new_page(), server.port)
+        verdict = visit.page.locator("#verdict")
+        expect(verdict).to_contain_text("No answer from the daemon since", timeout=60_000)
+        expect(verdict).to_have_class("bad")
+        with Server(f"127.0.0.1:{server.port}", panel):
+            expect(verdict).to_contain_text("is well", timeout=60_000)
+
+
+def test_penguins_page_shows_commits_and_refusals(browser: Browser, tmp_path: Any) -> None:
+    with footer_pool() as pool:
+        lake = Lake(str(tmp_path), pool)
+        penguin = lake.penguin("orders")
+        lake.put("a.parquet", {"x": [1, 2, 3]})
+        lake.put("b.parquet", b"no parquet")
+        lake.run(penguin)
+        panel = Panel("penguin", [penguin.activity], lambda: lake.now)
+        with Server("127.0.0.1:0", panel) as server, visited(browser, server.port) as visit:
+            expect(visit.page).to_have_title("! Penguin")
+            text = visit.text()
+            assert "Last commits" in text.replace("LAST COMMITS", "Last commits")
+            assert "version 0" in text
+            assert "quarantined lately" in text
+            assert "1 of 1 table to look at" in text
+
+
+def test_what_a_status_document_costs_is_bounded(world: World) -> None:
+    worker = world.pipeline()
+    for number in range(300):
+        worker.activity.gave_up(
+            [FinishedFile("p" * 9000, "quarantined", error="e" * 9000, stage="parse")]
+        )
+        worker.activity.cycle_failed(Unavailable(f"{number}" * 9000))
+    panel = Panel("blizzard", [worker.activity], lambda: world.now)
+    began = time.perf_counter()
+    text = json.dumps(panel.to_json())
+    assert len(text) < 200_000
+    assert time.perf_counter() - began < 5

@@ -1,0 +1,573 @@
+"""The configuration: everything wrong is told at once, with its place and never its value."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.load import load_config
+from blizzard_py.app.wiring import ingest_settings
+from blizzard_py.job import PartitionRule, SortKey
+from penguin_py.settings import tables_of
+
+GOOD: dict[str, Any] = {
+    "pipelines": {
+        "events": {
+            "sources": {"main": {"source_uri": "/data/raw"}},
+            "sink": {"table_uri": "/data/lake/events"},
+            "schema": {"fields": [{"name": "time", "type": "timestamp", "nullable": False}]},
+        }
+    }
+}
+
+
+def write(tmp_path: Path, document: Any) -> Path:
+    path = tmp_path / "config.yaml"
+    path.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
+    return path
+
+
+def load(tmp_path: Path, document: Any, **environment: str) -> Config:
+    return load_config(write(tmp_path, document), environment)
+
+
+def problems(tmp_path: Path, document: Any, **environment: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, document, **environment)
+    assert caught.value.exit_code == 2
+    return list(caught.value.problems)
+
+
+def changed(**places: Any) -> dict[str, Any]:
+    """The good document with values set at dotted places (``__`` for the dot)."""
+    document = copy.deepcopy(GOOD)
+    for place, value in places.items():
+        block = document
+        *outer, last = place.split("__")
+        for key in outer:
+            block = block.setdefault(key, {})
+        block[last] = value
+    return document
+
+
+@pytest.mark.parametrize(
+    ("field", "columns", "named"),
+    [
+        ("_SOURCE_file", ["_source_file"], "_source_file"),
+        ("id", ["_source_line", "_source_line"], "_source_line"),
+    ],
+)
+def test_metadata_columns_collide_with_nothing(
+    tmp_path: Path, field: str, columns: list[str], named: str
+) -> None:
+    document = changed(
+        pipelines__events__schema__fields=[{"name": field, "type": "string"}],
+        pipelines__events__sink__metadata_columns=columns,
+    )
+    [problem] = problems(tmp_path, document)
+    assert f"sink.metadata_columns '{named}' is given twice or is also a field" in problem
+
+
+def test_metadata_columns_are_no_partition_keys(tmp_path: Path) -> None:
+    document = changed(
+        pipelines__events__sink__metadata_columns=["_source_file"],
+        pipelines__events__sink__partition_by={"prefix_template": "_source_file=%Y"},
+    )
+    [problem] = problems(tmp_path, document)
+    assert "must not start with _" in problem
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("on_bad_record", "ignore"), ("max_bad_fraction", 1.5), ("max_bad_fraction", -0.1)],
+)
+def test_what_happens_to_records_is_checked(tmp_path: Path, setting: str, value: object) -> None:
+    document = changed(**{f"pipelines__events__error_handling__{setting}": value})
+    [problem] = problems(tmp_path, document)
+    assert f"error_handling.{setting}" in problem
+
+
+def test_the_shortest_configuration_has_the_documented_defaults(tmp_path: Path) -> None:
+    config = load(tmp_path, GOOD)
+    source = config.pipelines["events"].sources["main"]
+    assert source.use_watermark is True
+    assert (source.id, source.late_files, source.max_ahead_secs) == (None, "quarantine", 172_800)
+    assert (source.compression, source.poll_interval_secs) == ("auto", 60)
+    assert (source.checkpoint.interval_files, source.checkpoint.interval_secs) == (100, 60)
+    assert config.spark.master == "local[*]"
+    assert config.global_.total_concurrency == 8
+    assert config.pipelines["events"].error_handling.max_failures == 0
+
+
+def test_path_is_another_name_for_source_uri(tmp_path: Path) -> None:
+    document = changed(pipelines__events__sources__main={"path": "/data/raw"})
+    assert load(tmp_path, document).pipelines["events"].sources["main"].source_uri == "/data/raw"
+    both = changed(pipelines__events__sources__main={"path": "/a", "source_uri": "/a"})
+    assert any("source_uri or path, not both" in problem for problem in problems(tmp_path, both))
+
+
+def test_everything_wrong_is_told_at_once_with_its_place_and_line(tmp_path: Path) -> None:
+    text = """\
+pipelines:
+  events:
+    sources:
+      main:
+        source_uri: /data/raw
+        poll_interval_secs: soon
+        pol_interval: 3
+        storage_options: {}
+    sink:
+      table_uri: ${LAKE}/events
+      compression: zip
+    schema:
+      fields:
+        - {name: a, type: text}
+tables: {}
+surprise: 1
+"""
+    found = problems(tmp_path, text)
+    assert len(found) == 6
+    for expected in (
+        "pipelines.events.sink.table_uri (line 10): environment variable LAKE is not set",
+        "pipelines.events.sources.main.poll_interval_secs (line 6): Input should be a valid number",
+        "pipelines.events.sources.main.pol_interval (line 7): unknown key",
+        "pipelines.events.sink.compression (line 11): Input should be",
+        "pipelines.events.schema.fields[0].type (line 14): there is no type 'text'; known: ",
+        "surprise (line 16): unknown key",
+    ):
+        assert any(problem.startswith(expected) for problem in found), (expected, found)
+
+
+def test_variables_are_filled_in_with_defaults_and_can_be_escaped(tmp_path: Path) -> None:
+    document = changed(
+        pipelines__events__sources__main={
+            "source_uri": "${BASE}/raw",
+            "poll_interval_secs": "${SECS:-15}",
+        },
+        pipelines__events__sink__table_uri="/lake/$${literal}/${EMPTY:-x}",
+    )
+    config = load(tmp_path, document, BASE="/base", EMPTY="")
+    assert config.pipelines["events"].sources["main"].source_uri == "/base/raw"
+    assert config.pipelines["events"].sources["main"].poll_interval_secs == 15
+    assert config.pipelines["events"].sink.table_uri == "/lake/${literal}/x"
+
+
+def test_a_variable_cannot_change_the_structure_of_the_file(tmp_path: Path) -> None:
+    document = changed(pipelines__events__sources__main__source_uri="${EVIL}")
+    config = load(tmp_path, document, EVIL="/a\nsurprise: 1")
+    assert config.pipelines["events"].sources["main"].source_uri == "/a\nsurprise: 1"
+
+
+def test_a_key_given_twice_is_told(tmp_path: Path) -> None:
+    text = "tables:\n  t: {table_uri: /a}\n  t: {table_uri: /b}\n"
+    assert problems(tmp_path, text) == ["tables.t (line 3): key given twice"]
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        (
+            {"pipelines__events__sources__two": {"source_uri": "file:///data/./raw/"}},
+            (
+                r"^pipelines\.events\.sources\.two\.source_uri \(line \d+\): is read by"
+                r" pipelines\.events\.sources\.main\.source_uri \(line \d+\) as well$"
+            ),
+        ),
+        (
+            {"pipelines__events__sources__two": {"source_uri": "/data/raw/deeper"}},
+            "is read by pipelines.events.sources.main",
+        ),
+        (
+            {"pipelines__other": GOOD["pipelines"]["events"]},
+            "is written by pipelines.events.sink.table_uri",
+        ),
+        (
+            {"tables": {"a": {"table_uri": "s3://b/t"}, "b": {"table_uri": "s3a://b/t/"}}},
+            "is the table of tables.a.table_uri",
+        ),
+        (
+            {"pipelines__events__sink__table_uri": "/data/raw/table"},
+            "overlaps with the table of pipelines.events.sink.table_uri",
+        ),
+    ],
+)
+def test_shared_places_are_conflicts(tmp_path: Path, places: dict[str, Any], message: str) -> None:
+    assert any(re.search(message, problem) for problem in problems(tmp_path, changed(**places)))
+
+
+def test_neighbours_with_a_common_beginning_are_no_conflict(tmp_path: Path) -> None:
+    load(tmp_path, changed(pipelines__events__sources__two={"source_uri": "/data/raw2"}))
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        ({"pipelines__events__sources__main__use_watermark": "maybe"}, "valid boolean"),
+        ({"pipelines__events__sources__main__source_uri": "ftp://x/y"}, "unknown scheme 'ftp'"),
+        ({"pipelines__events__sources__main__source_uri": "s3://"}, "names no bucket"),
+        (
+            {"pipelines__events__sources__main__source_uri": "s3://k:geheim@b/x"},
+            "must not carry credentials",
+        ),
+        (
+            {
+                "pipelines__events__sources__main": {
+                    "source_uri": "s3://b/x",
+                    "storage_options": {"AWS_REGOIN": "x"},
+                }
+            },
+            "storage option 'AWS_REGOIN' is not known for s3; known: AWS_ACCESS_KEY_ID",
+        ),
+        (
+            {"pipelines__events__sources__main__partition_filter": {"prefix_template": "h=%H"}},
+            "must contain the year",
+        ),
+        (
+            {"pipelines__events__sources__main__partition_filter": {"prefix_template": "%Y/%b"}},
+            "prefix_template has %b, which does not sort",
+        ),
+        (
+            {"pipelines__events__sink__partition_by": {"prefix_template": "%Y"}},
+            "must be key=value components",
+        ),
+        (
+            {"pipelines__events__sink__partition_by": {"prefix_template": "d=%d", "column": "x"}},
+            "partition_by column 'x' must be a timestamp field",
+        ),
+        (
+            {"pipelines__events__sink__partition_by": {"prefix_template": "TIME=%d"}},
+            "partition_by key 'TIME' is also a field of the schema",
+        ),
+        (
+            {
+                "pipelines__events__schema__fields": [
+                    {"name": "a", "type": "string"},
+                    {"name": "A", "type": "string"},
+                ]
+            },
+            "field 'A' is given twice or differs only in case",
+        ),
+        ({"pipelines__events__schema": {}}, "give `fields`, or `infer: true`, or both"),
+        (
+            {
+                "pipelines__events__schema": {"infer": True},
+                "pipelines__events__sink__partition_by": {
+                    "prefix_template": "d=%d",
+                    "column": "time",
+                },
+            },
+            "declared in schema.fields",
+        ),
+        (
+            {
+                "pipelines__events__schema": {
+                    "fields": [{"name": "_RESCUED", "type": "json"}],
+                    "unexpected_fields": "capture",
+                }
+            },
+            "field '_rescued' is what unexpected_fields: capture adds",
+        ),
+        *(
+            ({"pipelines__events__schema__fields": [{"name": "a", **block}]}, message)
+            for block, message in (
+                ({"type": "blob"}, "there is no type 'blob'; known: string, int32"),
+                ({"type": "decimal"}, "'decimal' is not decimal(p,s)"),
+                ({"type": "decimal(39,1)"}, "'decimal(39,1)' is not decimal(p,s)"),
+                ({"type": "decimal(2,3)"}, "'decimal(2,3)' is not decimal(p,s)"),
+                ({"type": "decimal(0,0)"}, "'decimal(0,0)' is not decimal(p,s)"),
+                ({"type": "struct"}, "type struct needs `fields`"),
+                ({"type": "struct", "fields": []}, "type struct needs `fields`"),
+                ({"type": "list"}, "type list needs `items`"),
+                ({"type": "map"}, "type map needs `values`"),
+                ({"type": "int64", "items": "int64"}, "`items` belongs to type list"),
+                ({"type": "int64", "unit": "ms"}, "`unit` belongs to type timestamp"),
+                ({"type": "int64", "coerce": True}, "`coerce` belongs to type string"),
+                ({"type": "list", "items": {"type": "map"}}, "type map needs `values`"),
+                ({"type": "map", "values": "blob"}, "there is no type 'blob'"),
+                (
+                    {"type": "struct", "fields": [{"name": n, "type": "date"} for n in "xX"]},
+                    "field 'X' is given twice or differs only in case",
+                ),
+            )
+        ),
+        ({"pipelines__bad name": GOOD["pipelines"]["events"]}, "names consist of letters"),
+        (
+            {"tables": {"t": {"table_uri": "/t", "file_pattern": "("}}},
+            "file_pattern is not a regular expression",
+        ),
+        ({"pipelines": {}}, "give at least one entry under `pipelines` or `tables`"),
+    ],
+)
+def test_what_cannot_work_is_refused(tmp_path: Path, places: dict[str, Any], message: str) -> None:
+    found = problems(tmp_path, changed(**places))
+    assert any(message in problem for problem in found), found
+    assert "geheim" not in "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "is not YAML"),
+        ("- 1", "must be a mapping"),
+        ("", "must be a mapping"),
+    ],
+)
+def test_a_file_that_is_no_configuration(tmp_path: Path, text: str, message: str) -> None:
+    [found] = problems(tmp_path, text)
+    assert message in found
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml: 1 problem\n  no such file"):
+        load_config(tmp_path / "nowhere.yaml", {})
+
+
+def test_secrets_are_in_no_representation(tmp_path: Path) -> None:
+    options = {"AWS_SECRET_ACCESS_KEY": "geheim"}
+    document = changed(
+        pipelines__events__sources__main={"source_uri": "s3://b/x", "storage_options": options},
+    )
+    assert "geheim" not in repr(load(tmp_path, document))
+    wrong = changed(
+        pipelines__events__sources__main={"source_uri": "s3://b/x", "storage_options": "geheim"},
+    )
+    assert "geheim" not in "\n".join(problems(tmp_path, wrong))
+
+
+def test_partition_columns_have_types(tmp_path: Path) -> None:
+    document = changed(
+        pipelines__events__sink__partition_by={
+            "prefix_template": "date=%Y-%m-%d/hour=%H/y=%Y",
+            "types": {"y": "int32"},
+        }
+    )
+    by = load(tmp_path, document).pipelines["events"].sink.partition_by
+    assert by is not None
+    assert by.column_types({}) == {"date": "date", "hour": "string", "y": "int32"}
+
+
+FIELDS = [
+    {"name": "time", "type": "timestamp", "nullable": False},
+    {"name": "country", "type": "string"},
+    {"name": "shop", "type": "int32"},
+    {"name": "price", "type": "float64"},
+]
+
+
+def with_sink(**settings: Any) -> dict[str, Any]:
+    return changed(
+        pipelines__events__schema__fields=FIELDS,
+        pipelines__events__sink={"table_uri": "/data/lake/events", **settings},
+    )
+
+
+def test_rows_decide_their_partition_by_columns(tmp_path: Path) -> None:
+    document = with_sink(
+        partition_by={
+            "columns": [
+                "country",
+                {"column": "shop", "name": "store"},
+                {"column": "time", "transform": "date"},
+                {"column": "time", "transform": "hour", "name": "h"},
+            ],
+            "types": {"h": "int32"},
+        }
+    )
+    config = load(tmp_path, document)
+    pipeline = config.pipelines["events"]
+    rules = ingest_settings(pipeline, pipeline.sources["main"]).partition_rules
+    assert rules == (
+        PartitionRule("country", key="country"),
+        PartitionRule("shop", key="store"),
+        PartitionRule("time", "date=%Y-%m-%d"),
+        PartitionRule("time", "h=%H"),
+    )
+    assert [rule.moves for rule in rules] == [True, False, False, False]
+    assert tables_of(config)[0].partition_types == {
+        "country": "string",
+        "store": "int32",
+        "date": "date",
+        "h": "int32",
+    }
+
+
+def test_a_table_beside_a_pipeline_takes_its_field_types(tmp_path: Path) -> None:
+    document = with_sink()
+    document["tables"] = {
+        "t": {"table_uri": "/data/lake/events", "partition_by": {"columns": ["shop"]}},
+        "other": {"table_uri": "/data/lake/other", "partition_by": {"columns": ["shop"]}},
+    }
+    tables = {table.name: table for table in tables_of(load(tmp_path, document))}
+    assert tables["t"].partition_types == {"shop": "int32"}
+    assert tables["other"].partition_types == {"shop": "string"}
+
+
+def test_the_sink_settles_how_files_are_made(tmp_path: Path) -> None:
+    document = with_sink(
+        compression="none",
+        file_size_mb=2,
+        row_group_size_bytes=1 << 20,
+        sort_by=["country", "-time", {"column": "shop", "descending": True}],
+    )
+    pipeline = load(tmp_path, document).pipelines["events"]
+    settings = ingest_settings(pipeline, pipeline.sources["main"])
+    assert settings.parquet_compression == "uncompressed"
+    assert (settings.file_bytes, settings.row_group_bytes) == (2 << 20, 1 << 20)
+    assert settings.sort_by == (
+        SortKey("country"),
+        SortKey("time", descending=True),
+        SortKey("shop", descending=True),
+    )
+
+
+@pytest.mark.parametrize(
+    ("sink", "message"),
+    [
+        ({"partition_by": {}}, "give either prefix_template or columns"),
+        (
+            {"partition_by": {"columns": ["country"], "prefix_template": "d=%d"}},
+            "give either prefix_template or columns",
+        ),
+        (
+            {"partition_by": {"columns": ["country"], "column": "time"}},
+            "column belongs to prefix_template",
+        ),
+        (
+            {
+                "partition_by": {
+                    "columns": [
+                        {"column": "time", "transform": "date"},
+                        {"column": "time", "transform": "date"},
+                    ]
+                }
+            },
+            "two partition columns have the same name",
+        ),
+        (
+            {"partition_by": {"columns": [{"column": "shop", "name": "_shop"}]}},
+            "'_shop' must not start with _ or .",
+        ),
+        (
+            {"partition_by": {"prefix_template": ".d=%d"}},
+            "'.d' must not start with _ or .",
+        ),
+        (
+            {"partition_by": {"columns": ["nowhere"]}},
+            "column 'nowhere' is not a field of the schema",
+        ),
+        (
+            {"partition_by": {"columns": ["price"]}},
+            "column 'price' is float64; identity takes string, int32",
+        ),
+        (
+            {"partition_by": {"columns": [{"column": "country", "transform": "hour"}]}},
+            "column 'country' is string: hour needs a timestamp",
+        ),
+        (
+            {"partition_by": {"columns": [{"column": "country", "transform": "week"}]}},
+            "Input should be 'identity', 'date' or 'hour'",
+        ),
+        (
+            {"partition_by": {"columns": [{"column": "country", "name": "price"}]}},
+            "key 'price' is also a field of the schema",
+        ),
+        (
+            {"partition_by": {"columns": [{"column": "country", "name": "Country"}]}},
+            "key 'Country' is also a field of the schema",
+        ),
+        (
+            {"partition_by": {"columns": [{"column": "time", "transform": "hour", "name": "a=b"}]}},
+            "name 'a=b' must not hold %, / or =",
+        ),
+        (
+            {"partition_by": {"columns": ["shop"], "types": {"shop": "string"}}},
+            "types must not differ from the int32 field 'shop'",
+        ),
+        (
+            {"partition_by": {"columns": ["shop"], "types": {"x": "string"}}},
+            "types names 'x', which is no partition column",
+        ),
+        ({"sort_by": ["-nowhere"]}, "sort_by column 'nowhere' is not a field of the schema"),
+        ({"sort_by": ["shop", "-shop"]}, "sort_by names 'shop' twice"),
+        (
+            {"sort_by": ["shop"], "partition_by": {"columns": ["shop"]}},
+            "sort_by column 'shop' is the same in all of a file",
+        ),
+        ({"row_group_size_bytes": 1000}, "greater than or equal to 65536"),
+        ({"compression": "brotli"}, "'snappy', 'zstd', 'lz4', 'gzip' or 'uncompressed'"),
+    ],
+)
+def test_a_sink_that_cannot_work_is_refused(
+    tmp_path: Path, sink: dict[str, Any], message: str
+) -> None:
+    found = problems(tmp_path, with_sink(**sink))
+    assert any(message in problem for problem in found), found
+
+
+def test_a_table_needs_a_column_in_its_files(tmp_path: Path) -> None:
+    document = changed(
+        pipelines__events__sink={
+            "table_uri": "/data/lake/events",
+            "partition_by": {"columns": ["time"]},
+        }
+    )
+    assert any("leaves no column for the files" in p for p in problems(tmp_path, document))
+
+
+def test_types_nest_and_may_be_given_as_text_alone(tmp_path: Path) -> None:
+    document = changed(
+        pipelines__events__schema__fields=[
+            {"name": "price", "type": "decimal(12,2)"},
+            {"name": "t", "type": "timestamp", "unit": "ms"},
+            {"name": "tags", "type": "list", "items": "string"},
+            {
+                "name": "attrs",
+                "type": "map",
+                "values": {
+                    "type": "struct",
+                    "fields": [{"name": "x", "type": "list", "items": "json", "nullable": False}],
+                },
+            },
+        ]
+    )
+    schema = load(tmp_path, document).pipelines["events"].schema_
+    assert [f.type for f in schema.fields] == ["decimal(12,2)", "timestamp", "list", "map"]
+    values = schema.fields[3].values
+    assert values is not None
+    assert values.fields is not None
+    assert values.fields[0].items is not None
+    assert (values.fields[0].items.type, values.fields[0].nullable) == ("json", False)
+
+
+EXAMPLES = sorted((Path(__file__).parents[3] / "configs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_shipped_examples_are_valid(path: Path) -> None:
+    environment = {"BUCKET": "s3://example", "DEMO_DIR": "/demo"}
+    assert load_config(path, environment).pipelines
+
+
+def test_deduplication_keys_are_fields_and_a_transform_may_rename_what_partitions(
+    tmp_path: Path,
+) -> None:
+    keyed = changed(pipelines__events__deduplicate_by=["time"])
+    assert load(tmp_path, keyed).pipelines["events"].deduplicate_by == ["time"]
+    for keys, problem in ((["nope"], "is not a field of the schema"), (["time"] * 2, "twice")):
+        (found,) = problems(tmp_path, changed(pipelines__events__deduplicate_by=keys))
+        assert problem in found
+    by = {"prefix_template": "date=%Y-%m-%d", "column": "at"}
+    renamed = changed(
+        pipelines__events__sink__partition_by=by,
+        pipelines__events__transform="SELECT time AS at FROM source",
+    )
+    assert load(tmp_path, renamed).pipelines["events"].transform is not None
+    del renamed["pipelines"]["events"]["transform"]
+    assert any("must be a timestamp field" in problem for problem in problems(tmp_path, renamed))

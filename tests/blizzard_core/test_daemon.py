@@ -1,0 +1,220 @@
+"""The poll loop, turned by hand: no test here waits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from blizzard_core import errors
+from blizzard_core.daemon import (
+    ONCE_TRIES,
+    Loop,
+    StopEvent,
+    backoff,
+    run,
+    run_worker,
+    stop_on_signals,
+)
+from blizzard_core.errors import (
+    AccessDenied,
+    BlizzardError,
+    Cancelled,
+    ConfigError,
+    FencedError,
+    StateError,
+    Unavailable,
+)
+from blizzard_core.observability.activity import Activity
+
+
+class Clock:
+    """A stop event whose waits return at once and are written down."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.waits: list[float] = []
+        self.stop_after = stop_after
+        self.stopped = False
+
+    def is_set(self) -> bool:
+        return self.stopped
+
+    def set(self) -> None:
+        self.stopped = True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.waits.append(timeout)
+        if self.stop_after is not None and len(self.waits) >= self.stop_after:
+            self.stopped = True
+        return self.stopped
+
+
+@dataclass
+class Scripted:
+    """A worker that returns or raises what it is told, in turn."""
+
+    script: Iterator[bool | BaseException]
+    name: str = "w"
+    poll_interval_secs: float = 60.0
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    activity: Activity = field(default_factory=lambda: Activity("w", "", lambda: 0.0))
+
+    def cycle(self, stop: StopEvent) -> bool:  # noqa: ARG002 (the protocol's)
+        step = next(self.script)
+        if isinstance(step, BaseException):
+            raise step
+        return step
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+
+def scripted(*steps: bool | BaseException) -> Scripted:
+    return Scripted(iter(steps))
+
+
+ONCE = Loop(once=True, jitter_secs=0, grace_secs=0)
+FOREVER = Loop(once=False, jitter_secs=10, grace_secs=0, chance=lambda: 0.5)
+
+
+def test_once_drains_without_waiting() -> None:
+    clock = Clock()
+    assert run_worker(scripted(True, True, False), ONCE, clock) == 0
+    assert clock.waits == []
+
+
+def test_forever_polls_at_the_interval_plus_jitter_and_at_once_after_work() -> None:
+    clock = Clock(stop_after=2)
+    assert run_worker(scripted(True, False, False), FOREVER, clock) == 0
+    assert clock.waits == [65.0, 65.0]
+
+
+def test_errors_that_may_pass_are_backed_off_and_success_starts_over() -> None:
+    clock = Clock(stop_after=5)
+    x = Unavailable("x")
+    steps: list[bool | BaseException] = [x, x, x, False, x]
+    assert run_worker(scripted(*steps), FOREVER, clock) == 0
+    assert clock.waits == [1, 2, 4, 65, 1]
+
+
+def test_backoff_is_bounded() -> None:
+    assert backoff(100, 60) == 300
+    assert backoff(100, 900) == 900
+
+
+def test_once_gives_up_after_a_bounded_number_of_tries() -> None:
+    clock = Clock()
+    assert run_worker(scripted(*[Unavailable("x")] * 99), ONCE, clock) == 1
+    assert len(clock.waits) == ONCE_TRIES - 1
+
+
+def test_a_store_that_refuses_is_tried_again_by_a_daemon_and_told_at_once_by_once() -> None:
+    assert run_worker(scripted(AccessDenied("x")), ONCE, Clock()) == 1
+    clock = Clock(stop_after=1)
+    assert run_worker(scripted(AccessDenied("x")), FOREVER, clock) == 0
+    assert clock.waits == [1]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(StateError("x"), 1), (ConfigError("x", ["y"]), 2), (RuntimeError("a bug"), 1)],
+)
+def test_errors_that_stay_end_the_worker_with_their_code(error: Exception, code: int) -> None:
+    assert run_worker(scripted(error), FOREVER, Clock()) == code
+
+
+def test_cancelled_work_is_a_clean_end() -> None:
+    assert run_worker(scripted(Cancelled("x")), FOREVER, Clock()) == 0
+
+
+def test_one_failing_worker_does_not_stop_the_others() -> None:
+    healthy = scripted(True, True, False)
+    workers = [scripted(StateError("x")), healthy]
+    assert run(workers, ONCE, threading.Event()) == 1
+    assert next(healthy.script, None) is None
+
+
+def test_a_fenced_worker_ends_the_daemon_after_the_others_steps() -> None:
+    """Finding 26: it ended alone, `/health` stayed green, and nothing ever restarted it."""
+    fencing = threading.Event()
+
+    class Fenced(Scripted):
+        def cycle(self, stop: StopEvent) -> bool:  # noqa: ARG002 (the protocol's)
+            assert fencing.wait(30)
+            raise FencedError("taken over")
+
+    class Busy(Scripted):
+        steps = 0
+
+        def cycle(self, stop: StopEvent) -> bool:
+            fencing.set()
+            assert stop.wait(30)
+            self.steps += 1
+            return True
+
+    busy, stop = Busy(iter(())), threading.Event()
+    assert run([Fenced(iter(())), busy], replace(FOREVER, grace_secs=300), stop) == 3
+    assert busy.steps == 1
+    assert not busy.cancelled.is_set()
+    assert busy.activity.pulse.exit_code == 0
+
+
+def test_of_a_fenced_worker_the_others_hear_nothing_with_once() -> None:
+    healthy = scripted(True, True, False)
+    stop = threading.Event()
+    assert run([scripted(FencedError("x")), healthy], ONCE, stop) == 3
+    assert next(healthy.script, None) is None
+    assert not stop.is_set()
+
+
+def test_other_errors_that_stay_leave_the_others_alone() -> None:
+    stop = threading.Event()
+
+    class Last(Scripted):
+        turns = 0
+
+        def cycle(self, stop: StopEvent) -> bool:
+            self.turns += 1
+            assert not stop.is_set()
+            if self.turns == 5:
+                stop.set()
+            return True
+
+    assert run([scripted(StateError("x")), Last(iter(()))], FOREVER, stop) == 1
+
+
+def test_after_the_grace_period_running_work_is_cancelled() -> None:
+    class Stubborn(Scripted):
+        def cycle(self, stop: StopEvent) -> bool:
+            stop.set()
+            assert self.cancelled.wait(30)
+            raise Cancelled("as asked")
+
+    assert run([Stubborn(iter(()))], FOREVER, threading.Event()) == 0
+
+
+def test_signals_set_the_event_and_handlers_are_put_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    stop = threading.Event()
+    with stop_on_signals(stop):
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.wait(5)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_every_error_of_ours_has_an_exit_code_and_a_retry_policy() -> None:
+    def tree(kind: type[BlizzardError]) -> Iterator[type[BlizzardError]]:
+        yield kind
+        for child in kind.__subclasses__():
+            yield from tree(child)
+
+    kinds = set(tree(BlizzardError))
+    assert {k.__name__ for k in kinds if k.retryable} >= {"Unavailable", "EngineError"}
+    assert all(k.exit_code in {1, 2, 3} for k in kinds)
+    documented = errors.__doc__ or ""
+    assert all(k.__name__ in documented for k in kinds if k.__module__.startswith("blizzard_core"))

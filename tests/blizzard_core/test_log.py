@@ -1,0 +1,51 @@
+"""Logs: JSON lines off a terminal, secrets masked wherever they hide."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from blizzard_core.log import configure, get_logger
+
+
+def logged(level: str, **facts: object) -> list[dict[str, object]]:
+    stream = io.StringIO()
+    configure(level, stream)
+    get_logger(pipeline="p").info("fact", **facts)
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_one_json_line_per_event_with_what_is_bound() -> None:
+    [line] = logged("info", files=3, path="ü")
+    assert (line["event"], line["level"], line["pipeline"]) == ("fact", "info", "p")
+    assert (line["files"], line["path"]) == (3, "ü")
+    assert str(line["timestamp"]).endswith("Z")
+
+
+def test_levels_below_the_chosen_one_are_silent() -> None:
+    assert logged("warning", files=3) == []
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"AWS_SECRET_ACCESS_KEY": "geheim"},
+        {"storage_options": {"AWS_SESSION_TOKEN": "geheim"}},
+        {"nested": [{"password": "geheim"}]},
+        {"error": "s3://user:geheim@host/path: timed out"},
+        {"account_key": "geheim"},
+    ],
+)
+def test_secrets_never_reach_a_log(facts: dict[str, object]) -> None:
+    [line] = logged("info", **facts)
+    assert "geheim" not in json.dumps(line)
+
+
+def test_control_characters_stay_escaped() -> None:
+    stream = io.StringIO()
+    configure("info", stream)
+    get_logger().info("fact", path="a\nb\x1b[31m")
+    assert stream.getvalue().count("\n") == 1
+    assert "\x1b" not in stream.getvalue()

@@ -1,0 +1,173 @@
+"""Secrets in other people's messages, and hostile text: neither may get through."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blizzard_core import redact
+from blizzard_core.log import configure, get_logger
+from blizzard_core.redact import learn, redacted
+from blizzard_core.settings.load import load_config
+from blizzard_core.storage.failures import wrap_error
+from blizzard_core.text import json_safe, printable, printable_lines, shortened
+
+SECRET = "Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5"
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "\x1b[2J\x1b]0;owned\x07",
+    "\x9b31m",
+    "a\r\nb\x00\x7f",
+    "\u202egnp.exe\u2066\u200f",
+    "\udc80\udcff",
+    "\u2028\ufeff",
+    "\U000e0041",
+)
+
+
+@pytest.fixture(autouse=True)
+def unlearnt() -> Iterator[None]:
+    redact.forget()
+    yield
+    redact.forget()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"https://a.blob.core.windows.net/c/f?sv=2024&sig={SECRET}%3D&se=2027",
+        f"GET /f?X-Amz-Credential={SECRET}%2F2027%2Fus&X-Amz-Signature={SECRET}&X-Amz-Date=1",
+        f"https://b.s3.amazonaws.com/k?X-Amz-Security-Token={SECRET}",
+        f"https://b.s3.amazonaws.com/k?AWSAccessKeyId=AKIAIOSFODNN7EXAMPLE&Signature={SECRET}",
+        f"https://storage.googleapis.com/b/k?X-Goog-Signature={SECRET}&X-Goog-Credential=a",
+        f"{{'Authorization': 'Bearer {SECRET}'}}",
+        f"Authorization: SharedKey account:{SECRET}=",
+        f"Authorization: AWS4-HMAC-SHA256 Credential={SECRET}/x, Signature={SECRET}",
+        f"Authorization: Basic {SECRET}",
+        f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={SECRET}==;EndpointSuffix=x",
+        f'{{"client_secret": "{SECRET}", "tenant": "t"}}',
+        f"aws_secret_access_key = {SECRET}",
+        f"SAS_TOKEN={SECRET}",
+        f"s3://user:{SECRET}@host/path: timed out",
+        f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----",
+        f"<Error><StringToSign>{SECRET}</StringToSign></Error>",
+        f"redirected to https%3A%2F%2Fx%3Fsig%3D{SECRET}",
+    ],
+)
+def test_credentials_in_messages_are_masked(text: str) -> None:
+    found = redacted(text)
+    assert SECRET not in found
+    assert redact.MASK in found
+    assert redacted(found) == found
+    error = wrap_error("s3://b/k", OSError(text))
+    assert SECRET not in str(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://raw/events/date=2024-01-28/hour=14/1706450400-01926abc.ndjson.gz: timed out",
+        "line 3: expected a number for field key, got text",
+        "no AWS credentials found; set them in storage_options or the environment",
+        "Basic authentication is not possible",
+        "partition_by key 'date' is also a field",
+        "abfss://container/path: signature=no",
+    ],
+)
+def test_what_is_no_credential_stays(text: str) -> None:
+    assert redacted(text).replace(redact.MASK, "no") == text
+
+
+def test_long_texts_are_searched_in_no_time() -> None:
+    # Patterns that look back and forth would take minutes here.
+    for text in ("a." * 50_000, "secret" * 20_000, "x=" * 50_000, "://" * 50_000):
+        redacted(text)
+
+
+def test_values_of_the_configuration_are_masked_wherever_they_turn_up() -> None:
+    learn({"AWS_SECRET_ACCESS_KEY": "geheim/+wort", "AWS_REGION": "us-east-1", "SAS": "kurz"})
+    text = redacted("PUT geheim/+wort and geheim%2F%2Bwort in us-east-1, kurz")
+    assert text == f"PUT {redact.MASK} and {redact.MASK} in us-east-1, kurz"
+
+
+def test_names_that_tell_a_place_are_no_secrets() -> None:
+    learn(
+        {
+            "GOOGLE_APPLICATION_CREDENTIALS": "/etc/keys/creds.json",
+            "fs.s3a.aws.credentials.provider": "org.example.Provider",
+        }
+    )
+    assert redacted("/etc/keys/creds.json, org.example.Provider") == (
+        "/etc/keys/creds.json, org.example.Provider"
+    )
+
+
+def test_reading_the_configuration_learns_its_secrets(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        "tables: {t: {table_uri: 's3://b/t',"
+        " storage_options: {AWS_SECRET_ACCESS_KEY: abcdefgh1}}}\n"
+        "spark: {conf: {fs.s3a.access.key: abcdefgh2}}\n"
+    )
+    load_config(path)
+    assert redacted("abcdefgh1 abcdefgh2") == f"{redact.MASK} {redact.MASK}"
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_cannot_command_a_terminal(text: str) -> None:
+    assert printable(text).isprintable()
+    assert printable_lines(f"a\n{text}").split("\n", 1)[1].replace("\n", "").isprintable()
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_json_lines_read_back_as_the_same_values(text: str) -> None:
+    line = json_safe(json.dumps({"path": text}, ensure_ascii=False))
+    assert line.isprintable()
+    assert json.loads(line) == {"path": text}
+
+
+def test_long_texts_are_cut_in_their_middle() -> None:
+    assert shortened("abcdefghij", 5) == "ab…ij"
+    assert shortened("abcde", 5) == "abcde"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def logged_to(stream: io.StringIO, text: str) -> str:
+    configure("info", stream)
+    error = ValueError(text)
+    get_logger(pipeline=text).warning("fact", path=text, nested=[text], exc_info=error)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_in_json_logs_is_one_harmless_line(text: str) -> None:
+    out = logged_to(io.StringIO(), text)
+    assert out.count("\n") == 1
+    assert out.rstrip("\n").isprintable()
+    line = json.loads(out)
+    assert line["path"] == line["pipeline"] == text
+    out.encode()  # no lone surrogates
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_on_a_terminal_is_harmless(text: str) -> None:
+    out = logged_to(Terminal(), text)
+    # Colours are ours: SGR sequences and nothing else.
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", out)
+    assert plain.replace("\n", "").isprintable()
+    if "31m" in text:
+        assert "\\x9b" in plain
+    out.encode()

@@ -1,0 +1,532 @@
+"""The watermark arithmetic against a brute-force model, and its documented corners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeAlias
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blizzard_core.storage.protocol import is_hidden, order_key
+from blizzard_core.watermark.floor import raised
+from blizzard_core.watermark.partition_time import span_of
+from blizzard_core.watermark.paths import depth_of, joined, split
+from blizzard_core.watermark.progress import (
+    CLOCK_STEP_SECS,
+    Gap,
+    PartitionProgress,
+    Progress,
+    Scanned,
+    clamped,
+    finished,
+    gaps,
+    is_new,
+    mark_idle,
+    settled,
+)
+from blizzard_core.watermark.scan import scan
+from blizzard_py.sources.files.marks import held_by
+from tests.support.memory_store import MemoryStorage
+from tests.support.watermarks import nothing_waits, passed
+
+NOW = 1_000_000.0
+GRACE = 300.0
+
+
+def done(progress: Progress, *paths: str, seen: float = NOW, waits: Iterable[str] = ()) -> Progress:
+    """These files are done, which a scan that ended at ``seen`` found; ``waits`` are not."""
+    return finished(progress, paths, seen, held_by(waits, progress.depth, nothing_waits))
+
+
+def scanned(
+    progress: Progress, began: float, *waits: str, until: str | None = None, ended: float = 0.0
+) -> Progress:
+    """A scan is over that found ``waits``."""
+    lowest = held_by(waits, progress.depth, nothing_waits)
+    return settled(progress, Scanned(began, max(began, ended), until), GRACE, lowest)
+
+
+PLAIN = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
+
+
+def test_split_takes_leading_components_and_joined_puts_them_back() -> None:
+    assert split("date=1/hour=2/f.json", 2) == ("date=1/hour=2", "f.json")
+    assert split("date=1/hour=2/sub/f.json", 2) == ("date=1/hour=2", "sub/f.json")
+    assert split("date=1/f.json", 2) == ("date=1", "f.json")
+    assert split("f.json", 2) == ("", "f.json")
+    assert split("a/b", 0) == ("", "a/b")
+    assert split("a//b", 2) == ("a", "/b")
+    assert split("/a", 1) == ("", "/a")
+
+
+@given(
+    paths=st.sets(st.lists(PLAIN, min_size=1, max_size=5).map("/".join).filter(bool), min_size=2),
+    depth=st.integers(0, 4),
+)
+def test_no_two_paths_have_partition_and_name_in_common(paths: set[str], depth: int) -> None:
+    """Keys with ``//`` and a leading or trailing ``/`` among them."""
+    for path in paths:
+        partition, name = split(path, depth)
+        assert joined(partition, name) == path
+        assert not partition.endswith("/")
+        assert partition.count("/") + bool(partition) <= depth
+    assert len({split(path, depth) for path in paths}) == len(paths)
+
+
+def test_the_state_goes_from_initial_to_active_to_idle_and_back() -> None:
+    cold = Progress(depth=1)
+    assert cold.state == "Initial"
+    assert mark_idle(cold).state == "Initial"  # an empty source is not an idle one
+    active = done(cold, "d=1/a")
+    assert (active.state, active.value) == ("Active", "d=1/a")
+    idle = mark_idle(active)
+    assert (idle.state, idle.value) == ("Idle", "d=1/a")
+    assert done(idle, "d=1/b").state == "Active"
+
+
+def test_partitions_advance_on_their_own_and_the_global_watermark_is_the_highest_path() -> None:
+    progress = done(Progress(depth=1), "d=2/a", "d=1/z", "d=1/b")
+    assert progress.value == "d=2/a"
+    assert {p: k.watermark for p, k in progress.partitions.items()} == {"d=1": "z", "d=2": "a"}
+    assert is_new(progress, "d=1/zz")
+    assert not is_new(progress, "d=1/b")
+
+
+def test_a_partition_without_a_watermark_is_new_as_a_whole_also_below_the_tracked_ones() -> None:
+    progress = done(Progress(depth=1), "d=5/a")
+    assert is_new(progress, "d=4/a")
+    assert is_new(progress, "d=6/a")
+
+
+def test_partitions_below_the_floor_are_closed() -> None:
+    progress = Progress(depth=1, floor="d=3")
+    assert not is_new(progress, "d=2/a")
+    assert is_new(progress, "d=3/a")
+    # `-` sorts before `/`, so this partition sorts before d=3 in every listing.
+    assert not is_new(progress, "d=3-late/a")
+
+
+def test_a_file_above_the_partition_depth_is_closed_below_the_floor_like_any_other() -> None:
+    """Its directory is tracked, and no listing comes there."""
+    progress = done(Progress(depth=2, floor="d=3/h=1"), "d=3/x")
+    assert not is_new(progress, "d=3/a")
+    assert is_new(progress, "d=3/i")
+
+
+def test_while_only_files_at_the_root_are_known_every_directory_is_new() -> None:
+    progress = passed(Progress(), ["x.json"])
+    assert progress.depth is None
+    assert is_new(progress, "d=1/a")
+    assert not is_new(progress, "w.json")
+    assert is_new(progress, "y.json")
+
+
+# -- grace -------------------------------------------------------------------------
+
+
+def test_within_the_grace_period_a_file_below_the_watermark_is_new_once() -> None:
+    progress = done(Progress(depth=1), "d=1/m")
+    assert is_new(progress, "d=1/c")
+    progress = done(progress, "d=1/c", seen=NOW + 1)
+    assert not is_new(progress, "d=1/c")
+    assert progress.partitions["d=1"].watermark == "m"  # never goes back
+
+
+def test_a_scan_that_began_after_the_grace_period_moves_the_scan_start_when_it_is_over() -> None:
+    progress = done(Progress(depth=1), "d=1/m")
+    progress = scanned(progress, NOW + GRACE + CLOCK_STEP_SECS)
+    assert progress.partitions["d=1"] == PartitionProgress("m", "m", {})
+    assert not is_new(progress, "d=1/c")
+    assert progress.state == "Active"  # nothing was done, so nothing changes
+
+
+def test_a_scan_that_began_before_that_moves_nothing_however_late_it_ended() -> None:
+    progress = done(Progress(depth=1), "d=1/m")
+    began = NOW + GRACE + CLOCK_STEP_SECS - 0.01
+    assert scanned(progress, began, ended=NOW + 99 * GRACE) == progress
+
+
+def test_batches_move_no_scan_start_however_long_ago_their_files_were_seen() -> None:
+    progress = done(Progress(depth=1), "d=1/m")
+    for number in range(3):
+        progress = done(progress, f"d=1/{number}", seen=NOW + 10 * GRACE * number)
+    assert progress.partitions["d=1"].before is None
+    assert is_new(progress, "d=1/c")
+
+
+def test_names_that_are_seen_later_stay_in_grace_beside_those_that_are_over() -> None:
+    progress = done(Progress(depth=1), "d=1/m", "d=1/c")
+    progress = done(progress, "d=1/d", "d=1/z", seen=NOW + 10)
+    progress = scanned(progress, NOW + GRACE + CLOCK_STEP_SECS)
+    # "d" lies below "m", whose grace is over: scans start behind it, and it need not be kept.
+    assert progress.partitions["d=1"] == PartitionProgress("z", "m", {"z": NOW + 10})
+
+
+def test_a_clock_that_was_ahead_begins_the_grace_period_anew_and_never_ends_it_early() -> None:
+    progress = done(done(Progress(depth=1), "d=1/a"), "d=1/b", seen=NOW + 1e6)
+    assert clamped(progress, NOW + 2e6) is progress
+    assert clamped(progress, NOW + 5).partitions["d=1"].done == {"a": NOW, "b": NOW + 5}
+
+
+def test_a_pending_file_holds_the_watermark_and_the_scan_start_below_itself() -> None:
+    progress = done(Progress(depth=1), "d=1/a", "d=1/c", waits=["d=1/b"])
+    assert progress.partitions["d=1"].watermark == "a"
+    later = scanned(progress, NOW + 10 * GRACE, "d=1/b")
+    assert later.partitions["d=1"].before == "a"
+    assert is_new(later, "d=1/b")
+    assert not is_new(later, "d=1/c")
+    seen = NOW + 10 * GRACE
+    tried = done(later, "d=1/b", seen=seen)
+    settled_ = scanned(tried, seen + 1)
+    assert settled_.partitions["d=1"] == PartitionProgress("c", "c", {})
+
+
+def test_a_scan_that_was_cut_moves_scan_starts_up_to_where_it_was_cut() -> None:
+    progress = done(Progress(depth=1), "d=1/a", "d=2/a", "d=2/m", "d=3/a")
+    cut = scanned(progress, NOW + 10 * GRACE, until="d=2/k")
+    assert {p: k.before for p, k in cut.partitions.items()} == {"d=1": "a", "d=2": "a", "d=3": None}
+    assert is_new(cut, "d=2/l")
+    assert not is_new(cut, "d=2/m")
+    assert is_new(cut, "d=3/0")
+
+
+# -- the floor -----------------------------------------------------------------------
+
+
+def three_days(seen: float = NOW) -> Progress:
+    return done(Progress(depth=1), "d=1/a", "d=2/a", "d=3/a", seen=seen)
+
+
+def test_the_floor_rises_up_to_the_partitions_that_are_to_be_tracked() -> None:
+    progress = raised(scanned(three_days(), NOW + 10 * GRACE), 2, None, (), NOW)
+    assert progress.floor == "d=2"
+    assert set(progress.partitions) == {"d=2", "d=3"}
+    assert raised(progress, 1, "d=1", (), NOW).floor == "d=3"  # never back
+    assert raised(scanned(three_days(), NOW + 10 * GRACE), 3, None, (), NOW).floor is None
+
+
+def test_the_floor_rises_with_the_lookback_but_not_beyond_the_highest_that_is_over() -> None:
+    over = scanned(three_days(), NOW + 10 * GRACE)
+    assert raised(over, 9, "d=2", (), NOW).floor == "d=2"
+    assert raised(over, 9, "d=7", (), NOW).floor == "d=3"
+
+
+def test_nothing_closes_while_its_grace_lasts() -> None:
+    assert raised(three_days(), 1, "d=9", (), NOW) == three_days()
+    mixed = done(scanned(three_days(), NOW + 10 * GRACE), "d=2/b", seen=NOW + 10 * GRACE)
+    assert raised(mixed, 1, "d=9", (), NOW).floor == "d=2"
+    fresh = done(scanned(three_days(), NOW + 10 * GRACE), "d=4/a", seen=NOW + 10 * GRACE)
+    assert raised(fresh, 1, "d=9", (), NOW).floor == "d=3"
+
+
+@pytest.mark.parametrize(
+    ("pending", "floor"),
+    [("d=2/b", "d=2"), ("d=0/b", None), ("d=2", "d=1"), ("root", "d=3"), ("a-root", None)],
+)
+def test_the_floor_rises_over_nothing_that_is_not_done(pending: str, floor: str | None) -> None:
+    over = scanned(three_days(), NOW + 10 * GRACE)
+    assert raised(over, 1, "d=9", [pending], NOW).floor == floor
+
+
+def test_odd_partitions_neither_close_those_named_by_a_time_nor_count_with_them() -> None:
+    days = [f"date=2024-01-{day:02}/a" for day in (1, 2, 3)]
+    odd = [f"zz-{number}/a" for number in range(9)]
+    progress = passed(Progress(depth=1), [*days, *odd])
+    assert raised(progress, 2, None, (), NOW).floor == "date=2024-01-02"
+    assert raised(passed(Progress(depth=1), odd), 2, None, (), NOW).floor == "zz-7"
+
+
+@pytest.mark.parametrize(
+    ("partition", "seconds"),
+    [
+        ("date=1970-01-02", 86_400),
+        ("dt=19700102", 86_400),
+        ("date=1970-01-01/hour=03", 10_800),
+        ("date=1970-01-01T03", 10_800),
+        ("1970/01/02/03", 97_200),
+        ("year=1970/month=1/day=2", 86_400),
+        ("region=eu/date=1970-01-02/part=7", 86_400),
+        ("month=1970-02", 31 * 86_400),
+        ("1971", 365 * 86_400),
+        ("date=9999-12-31", 253_402_214_400),
+        ("date=2024-02-30", None),
+        ("date=1969-12-31", None),
+        ("tenant=12345678", None),
+        ("late", None),
+        ("", None),
+    ],
+)
+def test_the_time_that_a_partition_is_named_by(partition: str, seconds: float | None) -> None:
+    span = span_of(partition)
+    assert (None if span is None else span.begin) == seconds
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [f"zz{i:02}=2001-09-09" for i in range(66)],
+        [f"zz{i:02}=1999-01-01" for i in range(66)],
+        [f"date=2001-09-09T23-59-{i:02}" for i in range(60)],
+    ],
+)
+def test_another_family_of_partitions_does_not_close_the_one_that_is_written_to(
+    others: list[str],
+) -> None:
+    now = 1_000_000_000.0  # 2001-09-09
+    home = "date=2001-09-09"
+    paths = [f"{partition}/1.json" for partition in (home, *others)]
+    progress = passed(Progress(depth=1), paths)
+    floor = raised(progress, 2, None, (), now).floor
+    assert floor is None or order_key(floor) <= order_key(home)
+    # Once nobody has written there for long, it is closed like any other.
+    later = raised(progress, 2, None, (), now + 30 * 86_400).floor
+    assert later is not None
+    assert order_key(later) > order_key(home)
+
+
+# -- listing -------------------------------------------------------------------------
+
+
+def test_gaps_lie_before_between_and_behind_the_tracked_partitions() -> None:
+    progress = Progress(
+        "Active",
+        "d=3/x",
+        {
+            "d=3": PartitionProgress("x", "x"),
+            "d=1": PartitionProgress("b", "b"),
+            "d=1-late": PartitionProgress("q", "q"),
+        },
+        1,
+        "d=0",
+    )
+    assert gaps(progress) == (
+        Gap("d=0/", "d=1-late/"),
+        Gap("d=1-late/q", "d=1/"),
+        Gap("d=1/b", "d=3/"),
+        Gap("d=3/x", None),
+    )
+
+
+def test_a_partition_in_which_no_scan_start_is_known_needs_no_gap_of_its_own() -> None:
+    progress = done(passed(Progress(depth=1), ["d=1/b", "d=3/x"]), "d=2/a", "d=4/a")
+    assert gaps(progress) == (Gap("", "d=1/"), Gap("d=1/b", "d=3/"), Gap("d=3/x", None))
+    assert gaps(three_days()) == (Gap("", None),)
+
+
+def test_a_flat_source_is_one_gap_above_the_global_watermark() -> None:
+    progress = passed(Progress(depth=0), ["a", "b"])
+    assert gaps(progress) == (Gap("b", None),)
+
+
+def test_depth_is_that_of_the_first_file_in_a_directory() -> None:
+    assert depth_of(["f", "a/b/f", "c/f"]) == 2
+    assert depth_of(["f"]) is None
+
+
+def test_hidden_is_decided_by_every_component() -> None:
+    assert is_hidden("_delta_log/x")
+    assert is_hidden("d=1/.tmp")
+    assert is_hidden("d=1/_temporary/0/x")
+    assert not is_hidden("d=1/x_y")
+
+
+# -- the promise ---------------------------------------------------------------------
+
+
+NAMES = st.sampled_from(["a", "b", "b-", "b0", "c d", "é", "%41", "z=1", "A", "\U0001f427"])
+PARTS = st.sampled_from(["d=1", "d=1-late", "d=10", "d=2", "_x", "d=2 ", "ü", ".", ""])
+PATHS = st.builds(lambda parts, name: "/".join([*parts, name]), st.lists(PARTS, max_size=3), NAMES)
+# Seconds after which a file appears, and until the next scan: around the grace period.
+DELAYS = st.sampled_from([0.0, 1.0, 40.0, GRACE - 1, GRACE, GRACE + 2, 3 * GRACE])
+
+
+@dataclass
+class Model:
+    """Scans that take time, in which files appear; and what the promise says of each."""
+
+    page_secs: float
+    page_keys: int
+    progress: Progress
+    tracked: int | None
+    limit: int | None
+    now: float = NOW
+    coming: list[tuple[float, str]] = field(default_factory=list)
+    appeared: dict[str, float] = field(default_factory=dict)
+    seen: dict[str, float] = field(default_factory=dict)  # when the scan ended that saw it first
+    done: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.storage = MemoryStorage(clock=lambda: 0.0)  # modification times mean nothing
+        self.storage.page_keys = self.page_keys
+        self.storage.between_pages = lambda: self.wait(self.page_secs)
+
+    def wait(self, secs: float) -> None:
+        """Time passes; what is due by then appears when it is due."""
+        self.now += secs
+        for at, path in [item for item in self.coming if item[0] <= self.now]:
+            self.coming.remove((at, path))
+            if path not in self.appeared:
+                self.appeared[path] = at
+                self.storage.objects[path] = (b"", 0.0)
+
+    def poll(self, batch: int, fails: Sequence[bool]) -> str | None:
+        """A scan and its batches; how far it went if it was cut."""
+        began = self.now
+        found = scan(self.storage, self.progress, lambda _path: True, 1, limit=self.limit)
+        self.wait(self.page_secs)
+        paths = [entry.path for entry in found.entries]
+        for path in paths:
+            self.seen.setdefault(path, self.now)
+        before = self.progress
+        depth = found.progress.depth
+        self.progress = settled(
+            found.progress,
+            Scanned(began, self.now, found.until),
+            GRACE,
+            held_by(paths, depth, nothing_waits),
+        )
+        if self.tracked is not None:
+            self.progress = raised(self.progress, self.tracked, None, paths, self.now, found.until)
+        self.check(before)
+        ended, held = self.now, list[str]()
+        for number, start in enumerate(range(0, len(paths), batch)):
+            chosen, rest = paths[start : start + batch], paths[start + batch :]
+            if number < len(fails) and fails[number]:
+                held += chosen
+                continue
+            self.wait(1)
+            waits = held_by([*held, *rest], self.progress.depth, nothing_waits)
+            before = self.progress
+            self.progress = finished(before, chosen, ended, waits)
+            self.done += chosen
+            self.check(before)
+            for partition, known in before.partitions.items():  # only scans move scan starts
+                assert self.progress.partitions[partition].before == known.before
+        return found.until
+
+    def check(self, before: Progress) -> None:
+        """Nothing goes back, and scan starts do not exceed watermarks."""
+        for partition, known in self.progress.partitions.items():
+            earlier = before.partitions.get(partition, PartitionProgress())
+            marks = [earlier.before, known.before, known.watermark]
+            keys = [order_key(mark) for mark in marks if mark is not None]
+            assert all(low <= high for low, high in pairwise(keys))
+
+    def promised(self, path: str) -> bool:
+        """Whether no higher name was seen longer ago than the grace period when it appeared.
+
+        In its partition; with a floor that rises, in any.
+        """
+        depth = self.progress.depth or 0
+        partition, key = split(path, depth)[0], order_key(path)
+        return all(
+            self.appeared[path] <= seen + GRACE
+            for other, seen in self.seen.items()
+            if order_key(other) > key
+            and (self.tracked is not None or split(other, depth)[0] == partition)
+        )
+
+
+Rounds: TypeAlias = list[tuple[list[tuple[str, float]], float, list[bool]]]
+
+
+def rounds(paths: st.SearchStrategy[str]) -> st.SearchStrategy[Rounds]:
+    """What appears and when, the pause after the poll, and which of its batches fail."""
+    arrivals = st.lists(st.tuples(paths, DELAYS), max_size=6)
+    return st.lists(
+        st.tuples(arrivals, DELAYS, st.lists(st.booleans(), max_size=3)), min_size=1, max_size=6
+    )
+
+
+def check_promise(model: Model, story: Rounds, batch: int) -> None:
+    for arrivals, pause, fails in story:
+        model.coming += [(model.now + delay, path) for path, delay in arrivals]
+        model.wait(0)
+        model.poll(batch, fails)
+        model.wait(pause)
+    # With nothing new and no failures what is left is worked off.
+    model.wait(4 * GRACE)
+    while model.poll(batch, []) is not None:
+        pass
+    assert len(set(model.done)) == len(model.done)
+    visible = {path for path in model.appeared if not is_hidden(path)}
+    lost = visible - set(model.done)
+    assert not [path for path in lost if model.promised(path)]
+    assert set(model.done) <= visible
+    assert not [path for path in lost if is_new(model.progress, path)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    story=rounds(PATHS),
+    batch=st.integers(1, 4),
+    pages=st.integers(1, 5),
+    page_secs=st.sampled_from([0.0, 7.0, GRACE / 2]),
+    depth=st.sampled_from([None, 1, 2]),
+    tracked=st.sampled_from([None, 1, 2]),
+    limit=st.sampled_from([None, 1, 4]),
+)
+def test_what_appears_within_grace_of_the_scan_that_saw_a_higher_name_is_done_exactly_once(
+    story: Rounds,
+    batch: int,
+    pages: int,
+    page_secs: float,
+    depth: int | None,
+    tracked: int | None,
+    limit: int | None,
+) -> None:
+    """Files appear in any order anywhere, between pages too; tries fail; scans are cut."""
+    model = Model(page_secs, pages, Progress(depth=depth), tracked, limit)
+    check_promise(model, story, batch)
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    story=rounds(st.builds("d={}/{}".format, st.integers(1, 3), st.sampled_from("abcd"))),
+    tracked=st.sampled_from([None, 1]),
+    limit=st.sampled_from([None, None, 1]),
+)
+def test_what_appears_while_a_scan_goes_on_is_not_lost_behind_its_cursor(
+    story: Rounds, tracked: int | None, limit: int | None
+) -> None:
+    """Few places, one name a page, and scans that take as long as the grace period."""
+    check_promise(Model(GRACE / 2, 1, Progress(depth=1), tracked, limit), story, 2)
+
+
+def test_a_poll_costs_tracked_partitions_plus_one_whatever_is_stored() -> None:
+    costs = []
+    for old in (10, 400):
+        storage = MemoryStorage()
+        storage.page_keys = 100
+        for number in range(old):
+            storage.objects[f"d=1/{number:05d}"] = (b"", 0)
+            storage.objects[f"d=2/{number:05d}"] = (b"", 0)
+        progress = passed(Progress(depth=1), [f"d={day}/{old - 1:05d}" for day in (1, 2)])
+        found = scan(storage, progress, lambda _path: True, 4)
+        assert found.entries == ()
+        costs.append((found.requests, found.keys))
+    assert costs[0][0] == costs[1][0] == 3
+
+
+def test_a_listing_jumps_over_hidden_directories() -> None:
+    storage = MemoryStorage()
+    for number in range(300):
+        storage.objects[f"_delta_log/{number:05d}.json"] = (b"", 0)
+        storage.objects[f".git/{number:05d}"] = (b"", 0)
+    storage.objects["date=1/a"] = (b"", 0)
+    storage.objects["A/a"] = (b"", 0)
+    found = scan(storage, Progress(), lambda _path: True, 1)
+    assert [e.path for e in found.entries] == ["A/a", "date=1/a"]
+    assert found.requests <= 6
+
+
+def test_times_that_a_wrong_clock_noted_stay_apart_and_in_order() -> None:
+    done = {"a": NOW - 1, "b": NOW + 9, "c": NOW + 7, "d": NOW + 7, "e": NOW + 1e6}
+    progress = Progress(depth=1, partitions={"d=1": PartitionProgress("e", None, done)})
+    found = clamped(progress, NOW).partitions["d=1"].done
+    assert found["a"] == NOW - 1
+    assert NOW - 0.001 < found["c"] == found["d"] < found["b"] < found["e"] == NOW

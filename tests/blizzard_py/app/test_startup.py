@@ -1,0 +1,171 @@
+"""Starting is cheap: what only work needs is neither loaded nor started before there is work."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from blizzard_core.errors import Cancelled, EngineError
+from blizzard_py.engines.lazy import LazyEngine
+from blizzard_py.job import IngestJob, IngestResult, IngestSettings, Place
+
+# Runs a command line in a fresh interpreter and says what it loaded.
+PROBE = """\
+import json, sys
+from {package}.__main__ import main
+try:
+    main(["run", sys.argv[1], "--once"])
+except SystemExit as end:
+    code = end.code
+print(json.dumps({{"code": code, "modules": sorted(sys.modules)}}))
+"""
+# Hundreds of milliseconds each; the stores' clients are for those who use them.
+STORES = {"adlfs", "azure", "botocore", "gcsfs", "google.auth", "s3fs"}
+SPARK = {"grpc", "pandas", "py4j", "pyspark"}
+SETTINGS = IngestSettings(Place("raw", {}), Place("lake", {}), (), "auto", "snappy", 1, "", None)
+
+
+def loaded_by_a_run(package: str, config: Path) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE.format(package=package), str(config)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["code"] == 0, done.stderr
+    return set(found["modules"])
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "raw").mkdir()
+    pipeline = {
+        "sources": {"main": {"source_uri": str(tmp_path / "raw")}},
+        "sink": {"table_uri": str(tmp_path / "lake")},
+        "schema": {"fields": [{"name": "n", "type": "int64"}]},
+    }
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({"pipelines": {"events": pipeline}}))
+    return path
+
+
+def test_blizzard_polls_without_loading_spark(config: Path) -> None:
+    loaded = loaded_by_a_run("blizzard_py", config)
+    assert "blizzard_py.sources.files.discovery" in loaded
+    assert not loaded & (
+        SPARK | STORES | {"blizzard_py.engines.spark", "deltalake", "pyarrow.compute"}
+    )
+
+
+def test_penguin_commits_without_loading_spark(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    ours = pa.table({"n": [1, 2]}).replace_schema_metadata({"blizzard.output_id": "a/b/1/1/0"})
+    pq.write_table(ours, tmp_path / "lake" / "0.parquet")
+    loaded = loaded_by_a_run("penguin_py", config)
+    assert "deltalake" in loaded
+    assert list((tmp_path / "lake" / "_delta_log").glob("*.json"))
+    assert not loaded & (SPARK | STORES | {"pyarrow.dataset"})
+
+
+def job(prefix: str = "events/main/1/1") -> IngestJob:
+    return IngestJob(SETTINGS, "staging", prefix, ())
+
+
+class Recording:
+    """An engine whose jobs wait until they are cancelled, or end at once."""
+
+    def __init__(self, *, waits: bool = False) -> None:
+        self.waits = waits
+        self.running: dict[str, threading.Event] = {}
+        self.stopped = 0
+
+    def ingest(self, job: IngestJob) -> IngestResult:
+        cancelled = self.running[job.output_prefix] = threading.Event()
+        if self.waits and cancelled.wait(60):
+            raise Cancelled(job.output_prefix)
+        return IngestResult((), (), 0)
+
+    def cancel(self, output_prefix: str) -> None:
+        if output_prefix in self.running:
+            self.running[output_prefix].set()
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+def counted(engine: Recording, made: list[Recording]) -> Callable[[], Recording]:
+    def make() -> Recording:
+        made.append(engine)
+        return engine
+
+    return make
+
+
+def test_the_engine_is_made_once_with_the_first_job() -> None:
+    engine, made = Recording(), list[Recording]()
+    late = LazyEngine(counted(engine, made))
+    late.cancel("events/main/1/1")
+    late.stop()
+    assert made == []
+    late.ingest(job())
+    late.ingest(job())
+    assert made == [engine]
+    late.stop()
+    late.stop()
+    assert engine.stopped == 1
+
+
+def test_an_engine_that_cannot_be_made_fails_that_job_only() -> None:
+    engine = Recording()
+    failures = [EngineError("no Java")]
+
+    def make() -> Recording:
+        if failures:
+            raise failures.pop()
+        return engine
+
+    late = LazyEngine(make)
+    with pytest.raises(EngineError, match="no Java"):
+        late.ingest(job())
+    late.cancel("events/main/1/1")  # returns: the job is over
+    assert late.ingest(job()) == IngestResult((), (), 0)
+
+
+def test_a_job_is_cancelled_while_its_engine_is_being_made() -> None:
+    engine = Recording(waits=True)
+    making, may_go_on = threading.Event(), threading.Event()
+
+    def make() -> Recording:
+        making.set()
+        assert may_go_on.wait(60)
+        return engine
+
+    late = LazyEngine(make)
+    outcome: list[object] = []
+
+    def ingest() -> None:
+        try:
+            outcome.append(late.ingest(job()))
+        except Cancelled as cancelled:
+            outcome.append(cancelled)
+
+    worker = threading.Thread(target=ingest)
+    worker.start()
+    assert making.wait(60)
+    canceller = threading.Thread(target=late.cancel, args=("events/main/1/1",))
+    canceller.start()
+    may_go_on.set()
+    canceller.join(60)
+    worker.join(60)
+    assert [type(found) for found in outcome] == [Cancelled]

@@ -1,0 +1,316 @@
+"""The command line of Blizzard: exit codes, documented JSON, signals."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from blizzard_py.__main__ import main as blizzard
+from penguin_py.__main__ import main as penguin
+from tests.support.s3_server import S3Server
+from tests.support.scenario import Scenario
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(blizzard, arguments)
+
+
+@pytest.fixture(params=["local", "s3"])
+def scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Scenario:
+    if request.param == "local":
+        found = Scenario(tmp_path, str(tmp_path))
+    else:
+        server: S3Server = request.getfixturevalue("s3")
+        found = Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+    found.put_rows("date=2024-01-01/hour=00/1.ndjson.gz", 1, 2)
+    found.put_rows("date=2024-01-01/hour=01/1.ndjson.gz", 3)
+    found.put("date=2024-01-01/hour=01/_SUCCESS", b"")
+    found.put("date=2024-01-01/hour=01/.2.ndjson.gz.part", b"")
+    return found
+
+
+def source_of(document: dict[str, Any]) -> dict[str, Any]:
+    assert set(document) == {"pipelines"}
+    assert set(document["pipelines"]) == {"events"}
+    sources = document["pipelines"]["events"]["sources"]
+    assert set(sources) == {"main"}
+    found: dict[str, Any] = sources["main"]
+    return found
+
+
+def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
+    config = str(scenario.config)
+    plan = source_of(json.loads(invoke("plan", config, "--json").stdout))
+    assert plan["state"] == "Initial"
+    assert plan["watermark"] is None
+    assert [f["path"] for f in plan["files"]] == [
+        "date=2024-01-01/hour=00/1.ndjson.gz",
+        "date=2024-01-01/hour=01/1.ndjson.gz",
+    ]
+    assert all(set(f) == {"path", "size"} for f in plan["files"])
+    assert plan["list_requests"] >= 1
+    assert plan["keys_listed"] >= 4
+    status = source_of(json.loads(invoke("status", config, "--json").stdout))
+    lag = status.pop("lag")
+    assert (lag["files"], lag["complete"], lag["error"]) == (2, True, None)
+    assert 0 <= lag["secs"] < 300
+    assert status == {
+        "state": "Initial",
+        "watermark": None,
+        "partition_watermarks": {},
+        "grace_period_secs": 300,
+        "last_update_ts": None,
+        "dead_letters": {"objects": 0, "bytes": 0, "newest_ts": None, "complete": True},
+        "in_flight": [],
+        "totals": dict.fromkeys(
+            ("batches", "files", "quarantined", "rows", "bytes", "outputs", "bad_rows"), 0
+        ),
+    }
+    assert scenario.table.stat("_blizzard/events_main_checkpoint.json") is None
+
+    scenario.ingest()
+    plan = source_of(json.loads(invoke("plan", config, "--json").stdout))
+    assert (plan["state"], plan["files"]) == ("Idle", [])
+    status = source_of(json.loads(invoke("status", config, "--json").stdout))
+    assert status["state"] == "Idle"
+    assert status["watermark"] == "date=2024-01-01/hour=01/1.ndjson.gz"
+    assert status["partition_watermarks"] == {
+        "date=2024-01-01/hour=00": "1.ndjson.gz",
+        "date=2024-01-01/hour=01": "1.ndjson.gz",
+    }
+    assert abs(status["last_update_ts"] - time.time()) < 300
+    assert (status["totals"]["files"], status["totals"]["rows"]) == (2, 3)
+    assert status["lag"] == {
+        "secs": 0,
+        "files": 0,
+        "complete": True,
+        "apart": {"files": 0, "first": None},
+        "error": None,
+    }
+    ahead = "date=9999-12-31/hour=00/1.ndjson.gz"
+    scenario.put_rows(ahead, 9)
+    status = source_of(json.loads(invoke("status", config, "--json").stdout))
+    assert (status["lag"]["files"], status["lag"]["apart"]) == (0, {"files": 1, "first": ahead})
+    assert "0 (+1 apart)" in invoke("status", config).stdout
+
+
+def test_tables_are_printed_for_people(scenario: Scenario) -> None:
+    for command in ("plan", "status"):
+        done = invoke(command, str(scenario.config))
+        assert done.exit_code == 0
+        assert "events/main" in done.stdout
+        assert "Initial" in done.stdout
+
+
+def test_validate_tells_every_problem_and_exits_with_2(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    done = invoke("validate", str(scenario.config))
+    assert (done.exit_code, done.stdout) == (
+        0,
+        f"{scenario.config}: ok, 1 pipelines, 0 tables\n",
+    )
+    scenario.main_source.update(poll_interval_secs="often", surprise=1)
+    scenario.document["tables"] = {"t": {"table_uri": "${NOT_SET_ANYWHERE}"}}
+    scenario.write_config()
+    for program in (blizzard, penguin):
+        for command in (["validate"], ["plan"], ["status"], ["run"]):
+            done = CliRunner().invoke(program, [*command, str(scenario.config)])
+            assert done.exit_code == 2
+            for expected in (
+                "3 problems",
+                "sources.main.poll_interval_secs",
+                "sources.main.surprise (line",
+                "tables.t.table_uri",
+                "NOT_SET_ANYWHERE is not set",
+            ):
+                assert expected in done.stderr
+
+
+def test_usage_errors_exit_with_2(tmp_path: Path) -> None:
+    assert invoke("run").exit_code == 2
+    assert invoke("nonsense").exit_code == 2
+    missing = invoke("run", str(tmp_path / "nowhere.yaml"))
+    assert missing.exit_code == 2
+    assert "no such file" in missing.stderr
+
+
+def test_blizzard_needs_a_pipeline(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(yaml.safe_dump({"tables": {"t": {"table_uri": str(tmp_path / "t")}}}))
+    done = invoke("run", str(config), "--once")
+    assert done.exit_code == 2
+    assert "pipelines" in done.stderr
+
+
+def test_logs_are_json_without_a_terminal_and_follow_the_level(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.put("date=2024-01-01/1.ndjson", b'{"id": 1}\n')
+    quiet = scenario.run("penguin", "run", str(scenario.config), "--once", "--log-level", "error")
+    assert quiet.stderr == ""
+    done = scenario.run("blizzard", "run", str(scenario.config), "--once", "--log-level", "debug")
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    events = [line["event"] for line in lines]
+    assert events[0] == "started"
+    assert events[-1] == "stopped"
+    [finished] = [line for line in lines if line["event"] == "batch_done"]
+    assert finished["pipeline"] == "events"
+    assert finished["source"] == "main"
+    assert finished["rows"] == 1
+    assert {line["level"] for line in lines} == {"debug", "info"}
+    assert done.stdout == ""
+
+
+def wait_for(process: subprocess.Popen[str], event: str) -> list[dict[str, Any]]:
+    """Read the process's log up to an event."""
+    assert process.stderr is not None
+    seen = []
+    for line in process.stderr:
+        seen.append(json.loads(line))
+        if seen[-1]["event"] == event:
+            return seen
+    raise AssertionError(f"ended without {event}: {seen}")
+
+
+def test_sigterm_ends_idle_daemons_with_everything_saved(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1)
+    scenario.document["tables"] = {
+        "events": {"table_uri": f"{tmp_path}/lake/events", "poll_interval_secs": 0.1}
+    }
+    scenario.write_config()
+    daemons = [scenario.start(p, "run", str(scenario.config)) for p in ("blizzard", "penguin")]
+    wait_for(daemons[0], "idle")
+    wait_for(daemons[1], "committed")
+    # A daemon that polls finds what arrives later.
+    scenario.put_rows("date=2024-01-01/2.ndjson.gz", 2)
+    wait_for(daemons[0], "idle")
+    wait_for(daemons[1], "committed")
+    for daemon in daemons:
+        daemon.send_signal(signal.SIGTERM)
+        _, err = daemon.communicate(timeout=60)
+        assert daemon.returncode == 0, err
+        assert json.loads(err.splitlines()[-1])["event"] == "stopped"
+    assert scenario.ids() == [1, 2]
+
+
+def test_sigterm_during_a_batch_finishes_it_within_the_grace_period(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1)
+    # Longer than any start of Spark takes on a busy machine.
+    scenario.document["global"]["shutdown_grace_secs"] = 200
+    scenario.write_config()
+    daemon = scenario.start("blizzard", "run", str(scenario.config))
+    wait_for(daemon, "batch_started")
+    daemon.send_signal(signal.SIGTERM)
+    _, err = daemon.communicate(timeout=200)
+    assert daemon.returncode == 0, err
+    assert "batch_done" in err
+    scenario.once("penguin")
+    assert scenario.ids() == [1]
+
+
+def test_sigterm_without_grace_cancels_the_batch_and_the_next_start_runs_it(
+    tmp_path: Path,
+) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1)
+    scenario.document["global"]["shutdown_grace_secs"] = 0
+    scenario.write_config()
+    daemon = scenario.start("blizzard", "run", str(scenario.config))
+    wait_for(daemon, "batch_started")
+    daemon.send_signal(signal.SIGTERM)
+    _, err = daemon.communicate(timeout=60)
+    assert daemon.returncode == 0, err
+    # It may have been faster than the signal; either way nothing is lost or doubled.
+    scenario.ingest()
+    scenario.once("penguin")
+    assert scenario.ids() == [1]
+
+
+def test_several_pipelines_share_one_process_and_one_spark_session(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    events = scenario.document["pipelines"]["events"]
+    events["sources"]["second"] = {"path": str(tmp_path / "raw2"), "compression": "none"}
+    other = json.loads(json.dumps(events))
+    other["sources"] = {"only": {"path": str(tmp_path / "raw3")}}
+    other["sink"]["table_uri"] = str(tmp_path / "lake/other")
+    scenario.document["pipelines"]["other"] = other
+    scenario.write_config()
+    day = "date=2024-01-01"
+    for number, folder in enumerate(("raw", "raw2", "raw3")):
+        place = tmp_path / folder / day
+        place.mkdir(parents=True)
+        (place / "1.ndjson").write_text(f'{{"id": {number}}}\n')
+    done = scenario.run("blizzard", "run", str(scenario.config), "--once")
+    scenario.once("penguin")
+    assert done.stderr.count('"event": "batch_done"') == 3
+    assert scenario.ids() == [0, 1]
+    status = scenario.json("penguin", "status")["tables"]
+    assert set(status) == {"events", "other"}
+    assert status["other"]["delta_version"] == 0
+
+
+def test_a_failing_pipeline_does_not_stop_its_neighbour(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    broken = json.loads(json.dumps(scenario.document["pipelines"]["events"]))
+    broken["sources"] = {"main": {"path": str(tmp_path / "nowhere")}}
+    broken["sink"]["table_uri"] = str(tmp_path / "lake/broken")
+    scenario.document["pipelines"]["broken"] = broken
+    scenario.write_config()
+    scenario.put_rows("date=2024-01-01/1.ndjson.gz", 7)
+    done = scenario.call("blizzard", "run", str(scenario.config), "--once")
+    assert done.returncode == 1
+    assert "nowhere" in done.stderr
+    scenario.call("penguin", "run", str(scenario.config), "--once")
+    assert scenario.ids() == [7]
+
+
+def test_help_names_every_command() -> None:
+    text = invoke("--help").output
+    for command in ("run", "validate", "plan", "status", "explain", "backfill"):
+        assert command in text
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_metrics_are_served_where_the_configuration_says(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1)
+    scenario.ingest()
+    port = free_port()
+    scenario.document["metrics"] = {"address": f"127.0.0.1:{port}"}
+    scenario.write_config()
+    daemon = scenario.start("penguin", "run", str(scenario.config))
+    wait_for(daemon, "committed")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        text = answer.read().decode()
+    assert 'penguin_files_committed_total{target="events"} 1.0' in text
+    assert "blizzard_late_files_total" in text
+    for path in ("health", "ready"):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}") as answer:
+            assert json.load(answer) == {"status": "ok", "reasons": []}
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/status.json") as answer:
+        [table] = json.load(answer)["targets"]
+    assert (table["name"], table["version"], table["level"]) == ("events", 0, "ok")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
+        assert "<!doctype html>" in answer.read().decode()
+    taken = scenario.call("blizzard", "run", str(scenario.config), "--once")
+    assert taken.returncode == 2
+    assert f"cannot listen on 127.0.0.1:{port}" in taken.stderr
+    daemon.terminate()
+    daemon.communicate(timeout=60)

@@ -1,0 +1,613 @@
+"""The command lines as people meet them: help, tables and pipes, completion, wrong turns."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from blizzard_core.cli import SECTIONS, GuidedCommand, GuidedGroup, print_table
+from blizzard_core.errors import StorageError
+from blizzard_core.settings.load import load_config
+from blizzard_py.__main__ import main as blizzard
+from penguin_py.__main__ import main as penguin
+from tests.support.direct_engine import DirectEngine
+from tests.support.s3_server import S3Server
+from tests.support.scenario import ROOT, Scenario
+
+HOSTILE = "\x1b[31m[bold]x[/]\u202e"
+
+
+class Engine(DirectEngine):
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+
+def invoke(*arguments: str, program: click.Group = blizzard, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(program, arguments, input=stdin)
+
+
+def on_terminal(*command: str, typed: str = "", **environment: str) -> tuple[int, str]:
+    """Run a program on a pseudo-terminal; its exit code and all it printed."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "200", "TERM": "xterm-256color", **environment},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    if typed:
+        os.write(ours, typed.encode() + b"\n")
+    seen = b""
+    try:
+        while piece := os.read(ours, 65536):
+            seen += piece
+    except OSError:
+        pass  # how a pseudo-terminal says that the other side is gone
+    os.close(ours)
+    return process.wait(timeout=60), seen.decode()
+
+
+# -- help --------------------------------------------------------------------
+
+
+def commands_of(group: click.Group, *path: str) -> list[tuple[tuple[str, ...], click.Command]]:
+    found: list[tuple[tuple[str, ...], click.Command]] = []
+    for name, command in group.commands.items():
+        found.append(((*path, name), command))
+        if isinstance(command, click.Group):
+            found += commands_of(command, *path, name)
+    return found
+
+
+EVERY = [
+    (program, path, command)
+    for program, group in (("blizzard", blizzard), ("penguin", penguin))
+    for path, command in [((), group), *commands_of(group)]
+]
+
+
+@pytest.mark.parametrize(
+    ("program", "path", "command"), EVERY, ids=[" ".join((p, *path)) for p, path, _ in EVERY]
+)
+def test_every_command_teaches_with_examples_that_parse(
+    program: str, path: tuple[str, ...], command: click.Command
+) -> None:
+    assert isinstance(command, GuidedCommand | GuidedGroup)
+    main = blizzard if program == "blizzard" else penguin
+    done = invoke(*path, "--help", program=main)
+    assert done.exit_code == 0
+    assert "Examples:" in done.output
+    for example in command.examples:
+        assert example in done.output
+        line = re.sub(r"\s#.*| \d?[|>].*|^eval \"\$\(|\)\"\s*$", "", example.partition("  #")[0])
+        words = shlex.split(line.removesuffix(')"'))
+        assert words[0] == program
+        parsed: click.Command = main
+        rest = words[1:]
+        while isinstance(parsed, click.Group):
+            name, found, rest = parsed.resolve_command(click.Context(parsed), rest)
+            assert found is not None, name
+            parsed = found
+        parsed.make_context(parsed.name, list(rest), resilient_parsing=False)
+
+
+def test_help_groups_commands_by_purpose_and_forgets_none() -> None:
+    for program, group in (("blizzard", blizzard), ("penguin", penguin)):
+        text = invoke("--help", program=group).output
+        headings = [line for line in text.splitlines() if re.fullmatch(r"[A-Z][a-z ]+:", line)]
+        assert headings == ["Options:", "Set up:", "Run:", "Look:", "Mend:", "Examples:"]
+        for found, path, command in EVERY:
+            if found == program and path:
+                assert getattr(command, "section", "") in SECTIONS
+                assert re.search(rf"^  {path[0]}\s", text, re.MULTILINE), path
+
+
+# -- tables, pipes, hostile text -----------------------------------------------
+
+
+def test_a_pipe_gets_aligned_columns_and_nothing_else(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1)
+    for command in ("plan", "status"):
+        out = scenario.run("blizzard", command, str(scenario.config)).stdout
+        assert out.isascii()
+        assert out.isprintable() or set(out) - {"\n"} == {c for c in out if c.isprintable()}
+        head, row = out.splitlines()
+        assert head.index("state") == row.index("Initial")
+
+
+def test_a_terminal_gets_a_table(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1)
+    for program in ("blizzard_py", "penguin_py"):
+        code, text = on_terminal(program, "plan", str(scenario.config))
+        assert code == 0, text
+        assert "┃" in text or "│" in text
+
+
+def test_foreign_text_is_harmless_in_tables_and_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    print_table(("a", "b"), [[HOSTILE, None]])
+    plain = capsys.readouterr().out
+    shown = "\\x1b[31m[bold]x[/]\\u202e"
+    assert plain == f"{'a':<{len(shown)}}  b\n{shown}  -\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    print_table(("a", "b"), [[HOSTILE, None]])
+    drawn = capsys.readouterr().out
+    assert "\\x1b[31m[bold]x[/]\\u202e" in drawn
+    assert "\u202e" not in drawn
+
+
+# -- errors ------------------------------------------------------------------
+
+
+def test_errors_are_one_line_and_verbose_adds_the_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = str(tmp_path / "nowhere.yaml")
+    for arguments in (
+        ("plan", missing),
+        ("--verbose", "plan", missing),
+        ("plan", missing, "--verbose"),
+    ):
+        for program in (blizzard, penguin):
+            done = invoke(*arguments, program=program)
+            assert done.exit_code == 2
+            assert done.stderr.startswith(f"error: {missing}: 1 problem")
+            assert ("Traceback" in done.stderr) == ("--verbose" in arguments)
+
+    def broken(_config: object) -> Any:
+        raise TypeError(f"oops {HOSTILE}")
+
+    monkeypatch.setattr("blizzard_py.app.inspection.plan", broken)
+    scenario = Scenario(tmp_path, str(tmp_path))
+    done = invoke("plan", str(scenario.config))
+    assert done.exit_code == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "unexpected TypeError: oops \\x1b" in done.stderr
+    assert "--verbose" in done.stderr
+    assert "Traceback" in invoke("-v", "plan", str(scenario.config)).stderr
+
+
+# -- completion ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("program", [blizzard, penguin])
+def test_completion_prints_a_script(program: click.Group, shell: str) -> None:
+    name = "blizzard" if program is blizzard else "penguin"
+    done = invoke("completion", shell, program=program)
+    assert done.exit_code == 0
+    assert f"_{name.upper()}_COMPLETE={shell}_complete" in done.stdout
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=done.stdout, text=True, check=True)
+
+
+def completed(line: str) -> list[str]:
+    words = line.split(" ")
+    done = subprocess.run(
+        [sys.executable, "-m", "blizzard_py"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "_BLIZZARD_COMPLETE": "bash_complete",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(words) - 1),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [found.partition(",")[2] for found in done.stdout.split()]
+
+
+def test_names_are_completed_from_the_configuration(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.document["pipelines"]["events"]["sources"]["extra"] = {"path": str(tmp_path / "e")}
+    scenario.write_config()
+    config = scenario.config
+    assert "dlq" in completed("blizzard ")
+    assert completed(f"blizzard dlq replay {config} --pipeline ") == ["events"]
+    assert completed(f"blizzard dlq list {config} --pipeline events --source ") == ["extra", "main"]
+    assert completed(f"blizzard checkpoint show {config} --source m") == ["main"]
+    assert completed("blizzard dlq replay nowhere.yaml --pipeline ") == []
+
+
+# -- dead letters --------------------------------------------------------------
+
+
+@pytest.fixture(params=["local", "s3"])
+def scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Scenario:
+    """One file is ingested, one was given up."""
+    if request.param == "local":
+        found = Scenario(tmp_path, str(tmp_path))
+    else:
+        server: S3Server = request.getfixturevalue("s3")
+        found = Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+    found.put_rows("date=2024-01-01/1.json.gz", 1)
+    found.put(f"date=2024-01-01/2{HOSTILE[:5]}.json.gz", gzip.compress(b'{"id": "x"}\n'))
+    found.ingest()
+    return found
+
+
+WHERE = ("--pipeline", "events", "--source", "main")
+
+
+def test_dead_letters_are_listed_and_replayed_once(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    config = str(scenario.config)
+    shown = invoke("dlq", "list", config)
+    assert shown.exit_code == 0, shown.output
+    assert "\\x1b[31m" in shown.stdout
+    assert "\x1b" not in shown.stdout
+    [letter] = map(json.loads, invoke("dlq", "list", config, "--json").stdout.splitlines())
+    assert (letter["source"], letter["kind"], letter["line"]) == ("events/main", "files", None)
+    assert "line 1" in letter["error"]
+    assert invoke("dlq", "list", config, "--limit", "0").stdout.count("\t") == 6
+    status = json.loads(invoke("status", config, "--json").stdout)
+    assert status["pipelines"]["events"]["sources"]["main"]["dead_letters"]["objects"] == 1
+
+    replay = ("dlq", "replay", config, *WHERE)
+    assert invoke(*replay).exit_code == 2
+    assert "either --letter ID or --all" in invoke(*replay).stderr
+    wrong = invoke(*replay, "--letter", "nonsense")
+    assert (wrong.exit_code, "blizzard dlq list" in wrong.stderr) == (2, True)
+    dry = invoke(*replay, "--all", "--dry-run")
+    assert dry.exit_code == 0, dry.output
+    assert "would replay" in dry.stdout
+
+    again = json.loads(invoke(*replay, "--letter", letter["id"], "--json").stdout)
+    assert (again["failed_again"], again["rows"]) == (1, 0)
+    scenario.put_rows(f"date=2024-01-01/2{HOSTILE[:5]}.json.gz", 2, 3)
+    done = invoke(*replay, "--all")
+    assert done.exit_code == 0, done.output
+    assert "2 rows of 1 files are in; 0 failed again" in done.stdout
+    assert "No open dead letters." in invoke(*replay, "--all").stdout
+    assert invoke("dlq", "list", config, "--json").stdout == ""
+    put_away = invoke("dlq", "list", config, "--replayed").stdout
+    assert put_away.count("(replayed)") == 2
+    scenario.once("penguin")
+    assert scenario.ids() == [1, 2, 3]
+    # The names are back in use for what the live daemon does next.
+    scenario.put_rows("date=2024-01-01/3.json.gz", 4)
+    scenario.ingest()
+    scenario.once("penguin")
+    assert scenario.ids() == [1, 2, 3, 4]
+
+
+def test_listing_says_when_there_is_more_and_when_it_is_no_letter(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    letter = {"path": HOSTILE, "error": "e", "stage": "s", "timestamp": "2024-01-01T00:00:00+00:00"}
+    lines = f"{json.dumps(letter)}\n" * 3
+    scenario.table.put_atomic("_blizzard/dlq/events_main/a.ndjson", lines.encode())
+    config = str(scenario.config)
+    some = invoke("dlq", "list", config, "--limit", "2")
+    assert len(some.stdout.splitlines()) == 3
+    assert "There are more than 2" in some.stderr
+    assert "There are more" not in invoke("dlq", "list", config, "--limit", "3").stderr
+    scenario.table.put_atomic("_blizzard/dlq/events_main/b.ndjson", b"junk\n")
+    broken = invoke("dlq", "list", config)
+    assert broken.exit_code == 1
+    assert "b.ndjson: line 1 is not a dead letter" in broken.stderr
+    assert len(broken.stdout.splitlines()) == 4
+    nobody = invoke("dlq", "list", config, "--pipeline", "x")
+    assert (nobody.exit_code, "known: events/main" in nobody.stderr) == (2, True)
+
+
+# -- checkpoints ---------------------------------------------------------------
+
+
+def test_checkpoints_are_shown_changed_and_reset(scenario: Scenario) -> None:
+    config = str(scenario.config)
+    shown = invoke("checkpoint", "show", config, *WHERE)
+    assert shown.exit_code == 0, shown.output
+    assert "epoch 1" in shown.stdout
+    assert "date=2024-01-01" in shown.stdout
+    document = json.loads(invoke("checkpoint", "show", config, *WHERE, "--json").stdout)
+    assert document["checkpoint"]["watermark"]["state"] == "Idle"
+    assert document["backups"] == []
+
+    change = ("checkpoint", "set", config, *WHERE, "--partition", "date=2024-01-01")
+    dry = invoke(*change, "--watermark", "", "--dry-run")
+    assert dry.exit_code == 1
+    assert "reset it instead" in dry.stderr
+    dry = invoke(*change, "--watermark", "1.json.gz", "--dry-run")
+    assert dry.exit_code == 0, dry.output
+    assert "1 files that were passed would be ingested" in dry.stdout
+    assert "\x1b" not in dry.stdout
+    unasked = invoke(*change, "--watermark", "1.json.gz")
+    assert (unasked.exit_code, "give --yes" in unasked.stderr) == (2, True)
+    done = invoke(*change, "--watermark", "1.json.gz", "--yes")
+    assert done.exit_code == 0, done.output
+    assert "epoch-1.bak" in done.stdout
+    assert "epoch-1.bak" in invoke("checkpoint", "show", config, *WHERE).stdout
+
+    assert invoke("checkpoint", "reset", config, *WHERE, "--yes").exit_code == 0
+    plan = json.loads(invoke("plan", config, "--json").stdout)
+    assert len(plan["pipelines"]["events"]["sources"]["main"]["files"]) == 2
+
+
+def test_a_reset_asks_for_the_name_on_a_terminal(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.put_rows("1.json.gz", 1)
+    scenario.document["pipelines"]["events"]["sink"].pop("partition_by")
+    scenario.write_config()
+    scenario.ingest()
+    command = ("blizzard_py", "checkpoint", "reset", str(scenario.config), *WHERE)
+    code, text = on_terminal(*command, typed="events")
+    assert (code, "nothing was changed" in text) == (1, True), text
+    assert load(scenario)["watermark"]["state"] == "Idle"
+    code, text = on_terminal(*command, typed="events/main")
+    assert (code, "Changed." in text) == (0, True), text
+    assert load(scenario)["watermark"]["state"] == "Initial"
+
+
+def load(scenario: Scenario) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(scenario.table.read("_blizzard/events_main_checkpoint.json"))
+    return found
+
+
+# -- init ----------------------------------------------------------------------
+
+
+def test_init_writes_a_configuration_that_validates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = invoke("init")
+    assert done.exit_code == 0, done.output
+    assert "will be inferred from the first files" in done.stdout
+    assert load_config(tmp_path / "blizzard.yaml").pipelines["events"].schema_.infer
+    refused = invoke("init")
+    assert (refused.exit_code, "--force" in refused.stderr) == (2, True)
+    raw = tmp_path / "raw" / "date=2024-01-01"
+    raw.mkdir(parents=True)
+    row = {"a": 1, "b": 1.5, "c": True, "t": "2024-01-01T00:00:00Z", "s": "x", "o": {"k": 1}}
+    (raw / "1.ndjson.gz").write_bytes(gzip.compress(json.dumps(row).encode() + b"\n"))
+    again = invoke("init", "--force")
+    assert "5 fields, 1 more that are commented out" in again.stdout
+    fields = load_config(tmp_path / "blizzard.yaml").pipelines["events"].schema_.fields
+    assert {f.name: f.type for f in fields} == {
+        "a": "int64",
+        "b": "float64",
+        "c": "boolean",
+        "t": "timestamp",
+        "s": "string",
+    }
+    plan = invoke("plan", "blizzard.yaml")
+    assert plan.exit_code == 0, plan.output
+
+
+def test_init_reads_a_sample_on_s3(
+    tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3.options.items():
+        monkeypatch.setenv(name, value)
+    place = f"s3://{s3.new_bucket()}"
+    scenario = Scenario(tmp_path, place, s3.options)
+    scenario.put("1.json", b'{"odd\\nname: [": 1}\n')
+    path = tmp_path / "c.yaml"
+    done = invoke("init", str(path), "--source-uri", f"{place}/raw", "--table-uri", f"{place}/t")
+    assert done.exit_code == 0, done.output
+    [field] = load_config(path).pipelines["events"].schema_.fields
+    assert field.name == "odd\nname: ["
+
+
+def test_init_tells_what_it_cannot_use(tmp_path: Path) -> None:
+    path = str(tmp_path / "c.yaml")
+    wrong = invoke("init", path, "--source-uri", "ftp://x/y")
+    assert (wrong.exit_code, "unknown scheme" in wrong.stderr) == (2, True)
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "1.json").write_text("not json")
+    odd = invoke(
+        "init", path, "--source-uri", str(tmp_path / "raw"), "--table-uri", f"{tmp_path}/t"
+    )
+    assert odd.exit_code == 0
+    assert "cannot be read as NDJSON" in odd.stdout
+    assert invoke("validate", path).exit_code == 0
+    unwritable = invoke("init", "/proc/nowhere/c.yaml")
+    assert (unwritable.exit_code, "cannot be written" in unwritable.stderr) == (2, True)
+
+
+# -- validate --------------------------------------------------------------------
+
+
+def test_validate_says_where_fencing_is_weaker(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(yaml.safe_dump({"tables": {"t": {"table_uri": "memory://b/t"}}}))
+    done = invoke("validate", str(config), program=penguin)
+    assert done.exit_code == 0
+    assert "no conditional writes" in done.stderr
+    scenario = Scenario(tmp_path, str(tmp_path))
+    assert invoke("validate", str(scenario.config)).stderr == ""
+    scenario.document["pipelines"]["events"]["sink"]["table_uri"] = "memory://lake/events"
+    scenario.write_config()
+    assert "make sure that only one runs" in invoke("validate", str(scenario.config)).stderr
+
+
+def test_status_of_a_source_out_of_reach_still_tells_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1)
+    scenario.ingest()
+
+    def refuse(*_arguments: object) -> Any:
+        raise StorageError(f"out of reach {HOSTILE}")
+
+    monkeypatch.setattr("blizzard_py.sources.files.watermark.backlog", refuse)
+    done = invoke("status", str(scenario.config))
+    assert done.exit_code == 0
+    assert "Idle" in done.stdout
+    assert "lag is not known: out of reach \\x1b" in done.stderr
+
+
+# -- wrong turns of a new user ---------------------------------------------------
+
+GOOD = """\
+pipelines:
+  events:
+    sources:
+      main: { source_uri: ./raw }
+    sink: { table_uri: ./lake/events }
+    schema: { fields: [ { name: id, type: int64 } ] }
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "remedies"),
+    [
+        (GOOD.replace("]", ""), ["is not YAML: line", "expected ',' or ']'"]),
+        (GOOD.replace("./raw", "${RAW}"), ['put quotes around "${VAR}"']),
+        ("\tpipelines: {}\n", ["line 1, column 1", "indent with spaces, not tabs"]),
+        ("", ["must be a mapping with at least `pipelines` or `tables`"]),
+        (GOOD.replace("./raw", "'${RAW_IS_NOT_SET}'"), ["variable RAW_IS_NOT_SET is not set"]),
+        (
+            GOOD.replace("./raw", "./raw, poll_interval: often"),
+            ["main.poll_interval (line 4): unknown key; did you mean poll_interval_secs?"],
+        ),
+        (
+            GOOD.replace("name: id", "nam: id"),
+            [
+                "fields[0].nam (line 6): unknown key; did you mean name?",
+                "name (line 6): is required",
+            ],
+        ),
+        (GOOD.replace("./raw", "./raw, poll_interval_secs: often"), ["a valid number"]),
+        (
+            GOOD.replace("int64", "integer"),
+            ["fields[0].type (line 6): there is no type 'integer'", "int32, int64"],
+        ),
+        (
+            GOOD.replace("    schema", "    shema"),
+            ["did you mean schema?", "schema (line 2): is req"],
+        ),
+        (
+            GOOD.replace("./raw", "./lake/events/raw"),
+            ["overlaps with the table", "keep them apart"],
+        ),
+        (GOOD.replace("./lake/events", "./raw/t"), ["overlaps with the table", "keep them apart"]),
+        (GOOD.replace("./raw", "ftp://h/raw"), ["unknown scheme 'ftp'", "s3"]),
+        (GOOD.replace("./raw", "s3://"), ["names no bucket"]),
+    ],
+)
+def test_a_wrong_configuration_is_answered_with_the_remedy(
+    tmp_path: Path, text: str, remedies: list[str]
+) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(text)
+    for program in (blizzard, penguin):
+        done = invoke("validate", str(config), program=program)
+        assert done.exit_code == 2
+        for remedy in remedies:
+            assert remedy in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_places_that_are_not_there_are_answered_with_the_remedy(
+    tmp_path: Path, s3: S3Server
+) -> None:
+    absent = invoke("plan", str(tmp_path / "nowhere.yaml"))
+    assert (absent.exit_code, "`blizzard init` writes" in absent.stderr) == (2, True)
+
+    scenario = Scenario(tmp_path, str(tmp_path))
+    no_source = invoke("plan", str(scenario.config))
+    assert no_source.exit_code == 1
+    assert "raw: no such directory; create it, or correct the path" in no_source.stderr
+
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "lake").write_text("a file")
+    with pytest.raises(StorageError, match="choose another directory"):
+        scenario.table.put_if("x", b"", None)
+
+    bucket = Scenario(tmp_path, "s3://there-is-none/base", s3.options)
+    for program in (blizzard, penguin):
+        no_bucket = invoke("plan", str(bucket.config), program=program)
+        assert no_bucket.exit_code == 1
+        assert "the bucket does not exist; create it, or correct the URI" in no_bucket.stderr
+
+
+@pytest.mark.parametrize("step", [0, 5, 9, 14, 19])
+def test_a_replay_that_is_killed_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.put_rows("date=2024-01-01/1.json.gz", 1)
+    scenario.put("date=2024-01-01/2.json.gz", b"not gzip")
+    scenario.ingest()
+    scenario.put_rows("date=2024-01-01/2.json.gz", 2, 3)
+    record = {
+        "path": str(tmp_path / "raw/date=2024-01-01/1.json.gz"),
+        "line": 2,
+        "offset": 9,
+        "length": 9,
+        "error": "it was bad under the old schema",
+        "stage": "parse",
+        "timestamp": "2024-01-01T00:00:00+00:00",
+        "raw": '{"id": 4}',
+    }
+    batch = "019aa000-0000-7000-8000-000000000001"
+    scenario.table.put_atomic(
+        f"_blizzard/dlq/events_main/{batch}.records.ndjson", json.dumps(record).encode()
+    )
+    replay = ("dlq", "replay", str(scenario.config), *WHERE, "--all")
+    killed = scenario.call("tests.support.dying_replay", str(step), *replay)
+    assert killed.returncode == -9, killed.stderr
+    penguin_once = ("run", str(scenario.config), "--once")
+    assert invoke(*penguin_once, program=penguin).exit_code == 0
+    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    for _ in range(2):
+        assert invoke(*replay).exit_code == 0
+    assert invoke(*penguin_once, program=penguin).exit_code == 0
+    assert scenario.ids() == [1, 2, 3, 4]
+    assert invoke("dlq", "list", str(scenario.config), "--json").stdout == ""
+
+
+def test_records_are_replayed_after_the_schema_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    scenario = Scenario(tmp_path, str(tmp_path))
+    good = [{"id": number, "text": "t"} for number in range(40)]
+    long = "x" * 100_000  # longer than a letter holds
+    rows = [*good, {"id": 40, "text": 7}, {"id": 41, "text": [long]}, {"id": "bad for ever"}]
+    scenario.put("date=2024-01-01/1.json", "".join(f"{json.dumps(r)}\n" for r in rows).encode())
+    scenario.ingest()
+    config = str(scenario.config)
+    listed = invoke("dlq", "list", config, "--json").stdout.splitlines()
+    assert [(r["kind"], r["line"]) for r in map(json.loads, listed)] == [
+        ("records", 41),
+        ("records", 42),
+        ("records", 43),
+    ]
+    fields = scenario.document["pipelines"]["events"]["schema"]["fields"]
+    fields[1] |= {"coerce": True}
+    scenario.write_config()
+    done = invoke("dlq", "replay", config, *WHERE, "--all", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["rows"] == 2
+    [left] = map(json.loads, invoke("dlq", "list", config, "--json").stdout.splitlines())
+    assert left["line"] == 3  # of the records' own file
+    assert invoke("run", str(config), "--once", program=penguin).exit_code == 0
+    assert scenario.ids() == list(range(42))
+    uri = str(tmp_path / "raw/date=2024-01-01/1.json")
+    assert "2 more rows by replays" in invoke("explain", config, uri).stdout

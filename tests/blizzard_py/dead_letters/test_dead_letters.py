@@ -1,0 +1,179 @@
+"""Bad records from the tasks' staged objects to one object of the dead-letter queue."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from blizzard_core.errors import BlizzardError, NotFound, StateError
+from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.dead_letters.writer import DeadLetterWriter
+from blizzard_py.job import IngestJob, IngestResult, StagedBadRecords
+from blizzard_py.state.source_state import Batch
+from tests.support.blizzard_world import World
+from tests.support.memory_store import Died, Dying
+from tests.support.s3_server import S3Server
+
+OBJECT = "events_main/b1.records.ndjson"
+
+
+@pytest.fixture(params=["local", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    if request.param == "local":
+        return open_storage(str(tmp_path), {})
+    s3: S3Server = request.getfixturevalue("s3")
+    return open_storage(f"s3://{s3.new_bucket()}/base", s3.options)
+
+
+def stage(store: Storage, name: str, **files: int) -> StagedBadRecords:
+    """A task's records: so many lines of each file, in the files' order."""
+    lines = [
+        json.dumps({"path": path, "line": n, "raw": "x" * 5000}).encode() + b"\n"
+        for path, count in files.items()
+        for n in range(count)
+    ]
+    store.put_atomic(name, b"".join(lines))
+    return StagedBadRecords(name, tuple(files.items()))
+
+
+def batch(*letters: StagedBadRecords) -> Batch:
+    return Batch("b1", 1, "publishing", 1.0, (), 1.0, letters=letters)
+
+
+def names(store: Storage) -> list[str]:
+    """Everything in the queue."""
+    return [e.path for p in store.list_range("events_main/", "events_main0") for e in p.entries]
+
+
+def kept(store: Storage) -> list[tuple[str, int]]:
+    found = [json.loads(line) for line in store.read(OBJECT).splitlines()]
+    return [(letter["path"], letter["line"]) for letter in found]
+
+
+def test_records_of_all_tasks_come_in_the_order_of_files_and_lines(store: Storage) -> None:
+    letters = DeadLetterWriter(store, "events_main", "s3://raw")
+    first = stage(store, "staging/0", a=200, d=1)
+    second = stage(store, "staging/1", b=2, c=300)
+    uri = letters.keep_records(batch(first, second), store)
+    assert uri == f"{store.uri}/{OBJECT}"
+    assert kept(store) == [
+        (path, n)
+        for path, count in {"a": 200, "b": 2, "c": 300, "d": 1}.items()
+        for n in range(count)
+    ]
+    # Whoever finishes the batch writes the same again.
+    before = store.read(OBJECT)
+    letters.keep_records(batch(first, second), store)
+    assert store.read(OBJECT) == before
+    assert names(store) == [OBJECT]
+    assert letters.keep_records(batch(), store) is None
+
+
+@pytest.mark.parametrize("place", [OBJECT, "events_main/replayed/b1.records.ndjson"])
+def test_records_that_are_staged_no_more_were_copied_or_are_missed(
+    store: Storage, place: str
+) -> None:
+    letters = DeadLetterWriter(store, "events_main", "s3://raw")
+    staged = stage(store, "staging/0", a=1)
+    store.delete("staging/0")
+    with pytest.raises(StateError, match="neither staged nor here"):
+        letters.keep_records(batch(staged), store)
+    store.put_atomic(place, b"kept before, or by a replay put away")
+    assert letters.keep_records(batch(staged), store) == f"{store.uri}/{OBJECT}"
+    assert names(store) == [place]
+
+
+def test_what_a_crash_left_of_copying_is_removed_and_nothing_else(store: Storage) -> None:
+    letters = DeadLetterWriter(store, "events_main", "s3://raw")
+    letters.tidy(batch())  # a queue that nothing was written to yet
+    left = "events_main/b1.records.0f.tmp"
+    others = ["events_main/b1.ndjson", OBJECT, "events_main/b2.records.0f.tmp"]
+    for path in (left, *others):
+        store.put_atomic(path, b"x")
+    letters.tidy(batch())
+    assert names(store) == sorted(others)
+
+
+def test_fewer_records_than_were_reported_are_no_letters(store: Storage) -> None:
+    letters = DeadLetterWriter(store, "events_main", "s3://raw")
+    staged = StagedBadRecords(stage(store, "staging/0", a=2).staged, (("a", 3),))
+    with pytest.raises(BlizzardError, match="a: its task reported 3 bad records and staged 2"):
+        letters.keep_records(batch(staged), store)
+    with pytest.raises(NotFound):
+        store.read(OBJECT)
+
+
+# -- letters of an older release's attempts ------------------------------------------
+
+STALE = b'{"path": "mem://raw/d=1/1.json", "raw": "stale"}\n'
+
+
+def interrupted() -> tuple[World, str]:
+    """A batch is in the checkpoint as running, and an attempt at it has left letters."""
+    world = World()
+    world.put("d=1/1.json", "a", "?")
+    world.put("d=1/2.json", "bad")
+
+    def dies(_job: IngestJob) -> IngestResult:
+        raise Died
+
+    with mock.patch.object(world.engine, "ingest", dies), pytest.raises(Died):
+        world.drain()
+    [running] = world.checkpoint()["in_flight"]
+    assert running["phase"] == "running"
+    for ending in ("ndjson", "records.ndjson"):
+        world.dlq.put_atomic(f"events_main/{running['batch']}.{ending}", STALE)
+    # The files were mended since.
+    world.put("d=1/1.json", "a")
+    world.put("d=1/2.json", "b")
+    return world, running["batch"]
+
+
+def test_stale_letters_are_dropped_whoever_dies_meanwhile() -> None:
+    world, _ = interrupted()
+    dying = Dying(world.sink, world.dlq)
+    world.drain()
+    steps = dying.count
+    assert steps > 10
+    for at in range(steps):
+        world, _ = interrupted()
+        Dying(world.sink, world.dlq).arm(at)
+        with contextlib.suppress(Died):
+            world.drain()
+        world.drain()
+        assert world.rows() == ["a", "b"], at
+        assert world.dlq.objects == {}, at
+
+
+def test_letters_of_a_batch_that_an_older_release_committed_stay() -> None:
+    """It wrote them before, and its checkpoint does not say which there are."""
+    world, batch = interrupted()
+    path = "_blizzard/events_main_checkpoint.json"
+    document = world.checkpoint()
+    [running] = document["in_flight"]
+    started = running["started_ts"]
+    kept = {key: running[key] for key in ("batch", "files")}
+    finished = [{"path": "d=1/1.json", "outcome": "ingested", "rows": 0}]
+    finished += [{"path": "d=1/2.json", "outcome": "ingested", "rows": 0}]
+    document["in_flight"] = [
+        {
+            **kept,
+            "attempt": 2,
+            "phase": "publishing",
+            "started_ts": started,
+            "outputs": [],
+            "finished": finished,
+        }
+    ]
+    world.sink.put_atomic(path, json.dumps(document).encode())
+    # Also if it is saved in between.
+    Dying(world.sink).arm(5)
+    with contextlib.suppress(Died):
+        world.drain()
+    world.drain()
+    assert world.dlq.objects[f"events_main/{batch}.records.ndjson"][0] == STALE

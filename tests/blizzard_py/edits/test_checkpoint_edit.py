@@ -1,0 +1,333 @@
+"""Changing a checkpoint by hand: the effect is told, the daemon fenced, the old state kept."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from blizzard_core.errors import FencedError
+from blizzard_core.watermark.progress import Progress
+from blizzard_py.edits import checkpoint_edit
+from blizzard_py.edits.checkpoint_edit import EditRefused, Effect
+from blizzard_py.edits.rebuild import Rebuild
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.replay import GivenFiles
+from blizzard_py.state.source_state import Batch, SourceState, state_to_json
+from tests.blizzard_py.replay.test_replay import ReplayWorld, ask
+from tests.support.blizzard_world import World
+from tests.support.promise_world import letter_paths, polls, sweeps
+
+DAY = "date=2024-01-01"
+BACKUP = "_blizzard/events_main_checkpoint.json.epoch-1.bak"
+
+
+def ingested() -> World:
+    world = World(grace_period_secs=1)
+    for name in ("1", "2", "3"):
+        world.put(f"{DAY}/{name}.json", name)
+    world.put("date=2024-01-02/1.json", "x")
+    world.drain()
+    return world
+
+
+def set_to(world: World, name: str, partition: str = DAY) -> Effect:
+    source = world.pipeline()
+    seen = checkpoint_edit.stored(source)
+    after = checkpoint_edit.moved(seen.state, partition, name)
+    told = checkpoint_edit.effect(source, seen.state, after)
+    checkpoint_edit.change(
+        source, seen, lambda s: checkpoint_edit.moved(s, partition, name), world.now
+    )
+    return told
+
+
+def test_back_is_ingested_again_and_forward_is_skipped_and_both_are_told() -> None:
+    world = ingested()
+    assert set_to(world, "1.json") == Effect((), (f"{DAY}/2.json", f"{DAY}/3.json"))
+    assert world.checkpoint()["partition_watermarks"][DAY] == "1.json"
+    world.drain()
+    assert world.rows() == ["1", "2", "2", "3", "3", "x"]
+    world.put(f"{DAY}/4.json", "4")
+    world.put(f"{DAY}/6.json", "6")
+    assert set_to(world, "5.json") == Effect((f"{DAY}/4.json",), ())
+    world.drain()
+    assert world.rows() == ["1", "2", "2", "3", "3", "6", "x"]
+
+
+def test_a_whole_partition_is_ingested_again_without_a_watermark() -> None:
+    world = ingested()
+    told = set_to(world, "")
+    assert len(told.again) == 3
+    assert DAY not in world.checkpoint()["partition_watermarks"]
+    assert world.checkpoint()["watermark"]["value"] == "date=2024-01-02/1.json"
+    world.drain()
+    assert world.rows() == ["1", "1", "2", "2", "3", "3", "x"]
+
+
+def test_what_is_ingested_again_is_not_called_late_by_the_sweep() -> None:
+    world = World(grace_period_secs=1, late_files="ingest", late_sweep_interval_secs=1000.0)
+    for name in ("1", "2", "9"):
+        world.put(f"{DAY}/{name}.json", name)
+    world.drain()
+    world.now += 100
+    world.put(f"{DAY}/91.json", "91")
+    world.drain()
+    world.now += 100
+    world.put(f"{DAY}/3.json", "late")  # below the scan start: the sweep's
+    set_to(world, "2.json")  # but now a poll's
+    world.now += 100
+    world.drain()
+    assert world.rows().count("late") == 1
+    world.now += 5000
+    world.drain()
+    world.now += 5000
+    world.drain()
+    assert world.rows().count("late") == 1
+
+
+def test_a_running_daemon_is_fenced_and_the_old_checkpoint_is_kept() -> None:
+    world = ingested()
+    daemon = world.drain()
+    before = world.sink.read("_blizzard/events_main_checkpoint.json")
+    set_to(world, "2.json")
+    copies = checkpoint_edit.backups(world.pipeline())
+    assert [world.sink.read(copy.path) for copy in copies] == [before]
+    world.put(f"{DAY}/4.json", "4")
+    with pytest.raises(FencedError):
+        daemon.cycle(threading.Event())
+    assert "4" not in world.rows()
+    set_to(world, "1.json")
+    assert len(checkpoint_edit.backups(world.pipeline())) == 2
+
+
+def test_reset_starts_over_and_keeps_the_counts() -> None:
+    world = ingested()
+    source = world.pipeline()
+    seen = checkpoint_edit.stored(source)
+    told = checkpoint_edit.effect(source, seen.state, checkpoint_edit.over(seen.state))
+    assert (len(told.again), told.skipped) == (4, ())
+    backup = checkpoint_edit.change(source, seen, checkpoint_edit.over, world.now)
+    assert backup is not None
+    assert world.checkpoint()["watermark"] == {"state": "Initial"}
+    assert world.checkpoint()["writer"]["epoch"] > 1
+    world.drain()
+    assert len(world.rows()) == 8
+    assert world.checkpoint()["totals"]["files"] == 8
+
+
+def test_reset_without_a_watermark_and_without_a_checkpoint() -> None:
+    world = World(use_watermark=False)
+    assert (
+        checkpoint_edit.change(
+            world.pipeline(), checkpoint_edit.stored(world.pipeline()), checkpoint_edit.over, 1
+        )
+        is None
+    )
+    world.put("b.json", "b")
+    world.drain()
+    source = world.pipeline()
+    seen = checkpoint_edit.stored(source)
+    with pytest.raises(EditRefused, match="keeps a set of names"):
+        checkpoint_edit.moved(seen.state, "", "a.json")
+    checkpoint_edit.change(source, seen, checkpoint_edit.over, world.now)
+    world.drain()
+    assert world.rows() == ["b", "b"]
+
+
+def test_nothing_is_changed_in_the_middle_of_publishing() -> None:
+    world = ingested()
+    source = world.pipeline()
+    seen = checkpoint_edit.stored(source)
+    flying = replace(seen.state, in_flight=(Batch("b", 1, "publishing", 1.0, (), 1.0),))
+    source._file.take(lambda d, _w: d, dict)
+    source._file.save(state_to_json(flying, world.now))
+    before = world.sink.read("_blizzard/events_main_checkpoint.json")
+    with pytest.raises(EditRefused, match="being published"):
+        checkpoint_edit.change(world.pipeline(), seen, checkpoint_edit.over, world.now)
+    assert world.sink.read("_blizzard/events_main_checkpoint.json") == before
+
+
+def test_a_batch_that_runs_is_dropped_and_found_again() -> None:
+    world = ingested()
+    world.put(f"{DAY}/4.json", "4")
+    source = world.pipeline()
+    entry = world.source.stat(f"{DAY}/4.json")
+    assert entry is not None
+    flying = replace(
+        checkpoint_edit.stored(source).state,
+        in_flight=(Batch("b", 1, "running", 1.0, (entry,), 1.0),),
+    )
+    source._file.take(lambda d, _w: d, dict)
+    source._file.save(state_to_json(flying, world.now))
+    set_to(world, "3.json")
+    assert "in_flight" not in world.checkpoint()
+    world.drain()
+    assert world.rows() == ["1", "2", "3", "4", "x"]
+
+
+def test_a_checkpoint_that_moved_meanwhile_is_left_alone() -> None:
+    world = ingested()
+    seen = checkpoint_edit.stored(world.pipeline())
+    world.put(f"{DAY}/4.json", "4")
+    world.drain()
+    after = world.sink.read("_blizzard/events_main_checkpoint.json")
+    with pytest.raises(EditRefused, match="has changed since it was shown"):
+        checkpoint_edit.change(world.pipeline(), seen, checkpoint_edit.over, world.now)
+    assert world.sink.read("_blizzard/events_main_checkpoint.json") == after
+
+
+def test_a_save_at_the_same_moment_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ingested()
+    source = world.pipeline()
+    seen = checkpoint_edit.stored(source)
+    keep = checkpoint_edit.keep
+
+    def daemon_saves_first(*arguments: object) -> str | None:
+        world.put(f"{DAY}/4.json", "4")
+        world.drain()
+        return keep(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(checkpoint_edit, "keep", daemon_saves_first)
+    with pytest.raises(EditRefused, match="saved at the same moment"):
+        checkpoint_edit.change(source, seen, checkpoint_edit.over, world.now)
+    assert world.checkpoint()["partition_watermarks"][DAY] == "4.json"
+
+
+@pytest.mark.parametrize(
+    ("partition", "name", "message"),
+    [
+        ("date=2024-01-01/hour=00", "x", "is deeper than"),
+        ("date=2023-01-01", "x", "lies below the floor"),
+        (DAY, f"{DAY}/1.json", "must be relative to the partition"),
+        (DAY, "/1.json", "must be relative"),
+    ],
+)
+def test_a_change_that_makes_no_sense_is_refused(partition: str, name: str, message: str) -> None:
+    state = checkpoint_edit.stored(ingested().pipeline()).state
+    state = replace(state, progress=replace(state.progress, floor="date=2024-01-01"))
+    with pytest.raises(EditRefused, match=message):
+        checkpoint_edit.moved(state, partition, name)
+
+
+def test_a_source_without_any_watermark_left_is_to_be_reset() -> None:
+    with pytest.raises(EditRefused, match="nothing was ingested yet"):
+        checkpoint_edit.moved(SourceState(), "", "x")
+    world = World()
+    world.put("1.json", "1")
+    world.drain()
+    with pytest.raises(EditRefused, match="reset it instead"):
+        checkpoint_edit.moved(checkpoint_edit.stored(world.pipeline()).state, "", "")
+    assert (
+        checkpoint_edit.moved(SourceState(Progress("Idle", "9", depth=0)), "", "1").progress.value
+        == "1"
+    )
+    assert isinstance(world.pipeline(), SourcePipeline)
+
+
+@pytest.mark.parametrize("name", ["", "1.json"])
+def test_names_in_grace_come_again_too_when_a_scan_of_their_own_saw_them(name: str) -> None:
+    """Their batch is named for the journal's sake, which must not bring them back."""
+    world = World(grace_period_secs=300)
+    world.put("date=2024-01-02/1.json", "x")
+    world.drain()
+    world.now += 30
+    for row in ("1", "2"):
+        world.put(f"{DAY}/{row}.json", row)
+    world.drain()
+    told = set_to(world, name)
+    world.drain()
+    assert world.rows() == sorted(["1", "2", "x", *(p[-6] for p in told.again)])
+    assert told.again
+
+
+def started_over() -> ReplayWorld:
+    """The table and the source were emptied, the source is told to start over."""
+    world = ReplayWorld(grace_period_secs=1)
+    for name in ("1", "3", "5", "9"):
+        world.put(f"{DAY}/{name}.json", name)
+    world.put(f"{DAY}/_hidden.json", "hidden")
+    world.drain()
+    replay = world.replay()
+    GivenFiles(replay.live, replay.files, replay.drain).run([f"{DAY}/_hidden.json"])
+    world.now += 100
+    for path in world.published():
+        del world.sink.objects[path]
+    source = world.pipeline()
+    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.over, world.now)
+    world.now += 10
+    return world
+
+
+def test_a_file_that_is_late_after_a_reset_has_a_letter_and_can_be_taken() -> None:
+    world = started_over()
+    late = world.source.objects.pop(f"{DAY}/3.json")
+    daemon = polls(world)
+    assert world.rows() == ["1", "5", "9"]
+    world.source.objects[f"{DAY}/3.json"] = late
+    assert ask(world, f"{DAY}/_hidden.json").verdict == "ignored"
+    sweeps(world, daemon)
+    assert letter_paths(world) == [f"{DAY}/3.json"]
+    assert ask(world, f"{DAY}/3.json").verdict == "quarantined"
+    replay = world.replay()
+    given = GivenFiles(replay.live, replay.files, replay.drain)
+    told = given.run([f"{DAY}/3.json", f"{DAY}/_hidden.json"])
+    assert [file.state for file in told.files] == ["ingested", "ingested"]
+    told = given.run([f"{DAY}/_hidden.json"])
+    assert [file.state for file in told.files] == ["refused"]
+    sweeps(world, daemon)
+    assert world.rows() == ["1", "3", "5", "9", "hidden"]
+
+
+@pytest.mark.parametrize("done", [[], ["1.json"], ["1.json", "5.json"]])
+def test_a_rebuild_after_a_reset_counts_what_was_done_since(done: list[str]) -> None:
+    world = started_over()
+    held = {
+        path: world.source.objects.pop(path)
+        for path in list(world.source.objects)
+        if path.rpartition("/")[2] not in done
+    }
+    if done:
+        polls(world)
+    world.source.objects.update(held)
+    job = Rebuild(world.parts())
+    made = job.plan(None)
+    assert len(made.new) == 4 - len(done)
+    job.write(made)
+    sweeps(world)
+    assert world.rows() == ["1", "3", "5", "9"]
+
+
+def test_a_rebuild_after_a_reset_without_a_watermark() -> None:
+    world = World(use_watermark=False)
+    for name in ("a", "b"):
+        world.put(f"{name}.json", name)
+    world.drain()
+    source = world.pipeline()
+    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.over, world.now)
+    job = Rebuild(world.parts())
+    job.write(job.plan(None))
+    world.drain()
+    assert world.rows() == ["a", "a", "b", "b"]
+
+
+def test_names_that_a_set_watermark_keeps_come_once_also_when_the_clock_is_put_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Of more names in grace than this the checkpoint leaves to the journal what it has.
+    monkeypatch.setattr("blizzard_py.state.source_state.INLINE_NAMES", 3)
+    world = World(grace_period_secs=3600)
+    for number in range(4):
+        world.put(f"{DAY}/{number}.json", str(number))
+    polls(world)
+    world.put("date=2024-01-02/1.json", "skipped")
+    set_to(world, "1.json", "date=2024-01-02")
+    world.put(f"{DAY}/7.json", "7")
+    polls(world)
+    world.now -= 7200
+    daemon = polls(world)
+    world.put(f"{DAY}/8.json", "8")
+    polls(world, daemon)
+    polls(world)
+    assert world.rows() == ["0", "1", "2", "3", "7", "8"]

@@ -1,0 +1,471 @@
+"""State under another name, or of files at another place: all of it, once, whatever dies."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from blizzard_core.errors import BlizzardError, ColdStartRefused, FencedError, StateError
+from blizzard_py.__main__ import main as blizzard
+from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.dead_letters import reader as letters
+from blizzard_py.edits.rename import Rename, Renamed, RenameRefused, run
+from blizzard_py.edits.rename.copies import copy_letters
+from blizzard_py.edits.rename.documents import letter_for
+from blizzard_py.replay import GivenFiles, Replay, file_parts, record_parts
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.source_state import checkpoint_path, state_from_json
+from tests.blizzard_py.replay.test_given_files import DAY, IngestWorld
+from tests.support.direct_engine import DirectEngine
+from tests.support.memory_store import Died, Dying, MemoryStorage
+from tests.support.s3_server import S3Server
+from tests.support.scenario import Scenario
+
+OLD = "_blizzard/events_main_checkpoint.json"
+NEW = "_blizzard/clicks_main_checkpoint.json"
+
+
+class MovingWorld(IngestWorld):
+    """A source with a journal, letters, a replay, and something still to do."""
+
+    def __init__(self, **source: Any) -> None:
+        super().__init__(**source)
+        self.put(f"{DAY}/6.json", "bad")
+        self.put(f"{DAY}/7.json", "bad")
+        self.drain()
+        self.put(f"{DAY}/3.json", "given")
+        self.ingest(f"{DAY}/3.json")
+        self.put_records({"path": f"mem://raw/{DAY}/1.json", "line": 3, "raw": "bad"})
+        self.run()  # fails again, so letters point into our own records
+        self.put(f"{DAY}/8.json", "new")
+
+    def renamed_parts(self) -> Parts:
+        """The parts of the source under its new name."""
+        return replace(self.live(), pipeline="clicks")
+
+    def rename(self, moved_from: str | None = None) -> Renamed:
+        return Rename(self.renamed_parts(), "events_main", moved_from).run()
+
+    def go_on_renamed(self) -> None:
+        for _ in range(5):
+            self.drain(source_pipeline(self.renamed_parts()))
+            self.now += 86_400 / 2 + 1
+
+    def replay_renamed(self) -> int:
+        live = self.renamed_parts()
+        records = MemoryStorage("mem://dlq/clicks_main~records", lambda: self.now)
+        head = "clicks_main~records/"
+        for path, found in self.dlq.objects.items():
+            if path.startswith(head):
+                records.objects[path.removeprefix(head)] = found
+        self.replays.stores[records.uri] = records
+        replay = Replay(
+            live,
+            file_parts(live, self.replays),
+            record_parts(live, self.replays, records),
+            self.drained,
+        )
+        return replay.run(list(letters.objects(self.dlq, "clicks_main"))).rows
+
+
+ROWS = ["1", "5", "52", "given"]
+
+
+def test_everything_goes_over_and_nothing_comes_twice() -> None:
+    world = MovingWorld()
+    open_before = len(world.open_letters())
+    told = world.rename()
+    assert (told.old_id, told.new_id, told.begun, told.over) == (
+        "events_main",
+        "clicks_main",
+        False,
+        False,
+    )
+    assert len(list(letters.objects(world.dlq, "clicks_main"))) == open_before
+    world.go_on_renamed()
+    assert world.rows() == [*ROWS, "new"]
+    # The mended files come by a replay of the letters that moved along.
+    world.put(f"{DAY}/6.json", "mended")
+    assert world.replay_renamed() >= 1
+    world.go_on_renamed()
+    assert world.rows() == [*ROWS, "mended", "new"]
+    again = world.rename()
+    assert again.over
+
+
+def test_whoever_starts_under_the_old_name_is_told_where_the_state_went() -> None:
+    world = MovingWorld()
+    daemon = world.pipeline()
+    daemon.load()
+    daemon.cycle(threading.Event())
+    world.put(f"{DAY}/9.json", "9")
+    world.rename()
+    with pytest.raises(FencedError):
+        daemon.cycle(threading.Event())
+    with pytest.raises(StateError, match="was renamed to clicks_main") as told:
+        world.drain()
+    assert "_blizzard/clicks_main_checkpoint.json" in str(told.value)
+    assert "`id: clicks_main`" in str(told.value)
+    with pytest.raises(StateError, match="was renamed"):
+        world.given().preview([f"{DAY}/3.json"])
+    world.go_on_renamed()
+    assert world.rows() == sorted([*ROWS, "9", "new"])
+
+
+def test_every_release_refuses_a_tombstone() -> None:
+    world = MovingWorld()
+    world.rename()
+    assert world.checkpoint()["schema_version"] == 0  # which none has ever read
+    assert "watermark" not in world.checkpoint()
+
+
+def test_dying_before_and_after_every_write_the_same_command_finishes() -> None:
+    at = 0
+    while True:
+        world = MovingWorld()
+        dying = Dying(world.sink, world.dlq)
+        dying.arm(at)
+        try:
+            world.rename()
+            died = False
+        except Died:
+            died = True
+        dying.arm(-1)
+        if died:
+            # Whoever runs meanwhile runs under one name at most.
+            moving = "moved_to" in world.checkpoint()
+            for worker in (world.pipeline(), source_pipeline(world.renamed_parts())):
+                ours = worker.id == "clicks_main"
+                if ours == (NEW in world.sink.objects and moving):
+                    continue
+                with pytest.raises(BlizzardError) if ours or moving else nullcontext():
+                    world.drain(worker)
+            world.rename()
+        world.go_on_renamed()
+        assert world.rows() == [*ROWS, "new"], at
+        with pytest.raises(StateError, match="was renamed"):
+            world.drain()
+        assert world.replay_renamed() == 0
+        if not died:
+            break
+        at += 1
+    assert at > 30
+
+
+def test_a_death_after_the_new_daemon_has_begun_copies_nothing_again() -> None:
+    world = MovingWorld()
+    dying = Dying(world.sink, world.dlq)
+    for at in range(400):
+        world = MovingWorld()
+        dying = Dying(world.sink, world.dlq)
+        dying.arm(at)
+        try:
+            world.rename()
+        except Died:
+            if NEW in world.sink.objects and "moving" in world.checkpoint():
+                break
+    dying.arm(-1)
+    world.go_on_renamed()
+    world.put(f"{DAY}/6.json", "mended")
+    world.replay_renamed()
+    left = len(list(letters.objects(world.dlq, "clicks_main")))
+    assert world.rename().begun
+    assert len(list(letters.objects(world.dlq, "clicks_main"))) == left
+    world.go_on_renamed()
+    assert world.rows() == [*ROWS, "mended", "new"]
+
+
+def test_the_slower_of_two_at_once_finds_the_work_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = MovingWorld()
+    faster = [world.rename]
+
+    def overtaken(*arguments: Any) -> int:
+        while faster:
+            assert not faster.pop()().over
+        return copy_letters(*arguments)
+
+    monkeypatch.setattr(run, "copy_letters", overtaken)
+    world.rename()
+    assert not faster
+    world.go_on_renamed()
+    assert world.rows() == [*ROWS, "new"]
+
+
+def test_letters_that_the_slower_of_two_brings_back_bring_no_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = MovingWorld()
+    batch = "019aa000-0000-7000-8000-000000000002"
+    world.put_records({"path": f"mem://raw/{DAY}/1.json", "line": 5, "raw": "record"}, batch=batch)
+    opened = {found.id for found in world.open_letters()}
+    came: list[int] = []
+
+    def overtaken(*arguments: Any) -> int:
+        if not came:
+            came.append(0)
+            world.rename()
+            world.put(f"{DAY}/6.json", "mended")
+            came.append(world.replay_renamed())
+        return copy_letters(*arguments)
+
+    monkeypatch.setattr(run, "copy_letters", overtaken)
+    world.rename()
+    assert came == [0, 2]
+    assert opened <= {found.id for found in letters.objects(world.dlq, "clicks_main")}
+    assert world.replay_renamed() == 0
+    world.go_on_renamed()
+    assert world.rows() == [*ROWS, "mended", "new", "record"]
+
+
+def stopped_while(phase: str) -> MovingWorld:
+    """A world whose daemon died with a batch in that phase."""
+    for at in range(200):
+        world = MovingWorld()
+        dying = Dying(world.sink, world.dlq)
+        dying.arm(at)
+        try:
+            world.drain()
+        except Died:
+            batches = world.checkpoint().get("in_flight", [])
+            if any(batch["phase"] == phase for batch in batches):
+                return world
+    raise AssertionError(f"no batch was ever {phase}")
+
+
+def test_a_batch_that_is_being_published_is_finished_under_its_old_name() -> None:
+    world = stopped_while("publishing")
+    before = dict(world.sink.objects)
+    with pytest.raises(RenameRefused, match="being published"):
+        world.rename()
+    assert world.sink.objects == before
+    world.drain()
+    world.rename()
+    world.go_on_renamed()
+    assert world.rows() == [*ROWS, "new"]
+
+
+def test_a_batch_that_runs_is_dropped_and_its_files_are_found_again() -> None:
+    world = stopped_while("running")
+    world.rename()
+    assert not any("staging/events_main/" in path for path in world.sink.objects)
+    world.go_on_renamed()
+    assert world.rows() == [*ROWS, "new"]
+
+
+def test_what_makes_no_sense_is_refused_and_nothing_is_written() -> None:
+    world = MovingWorld()
+    before = dict(world.sink.objects)
+    with pytest.raises(
+        RenameRefused, match=r"does not exist; there are states named .*events_main"
+    ):
+        Rename(world.renamed_parts(), "nobody").run()
+    elsewhere = replace(
+        world.renamed_parts(),
+        stores=replace(world.live().stores, source=MemoryStorage("mem://other")),
+    )
+    with pytest.raises(RenameRefused, match="--moved-from mem://raw"):
+        Rename(elsewhere, "events_main").run()
+    with pytest.raises(RenameRefused, match="is of the files below mem://raw and not of"):
+        Rename(elsewhere, "events_main", "mem://third").run()
+    assert world.sink.objects == before
+    world.rename()
+    with pytest.raises(RenameRefused, match="was renamed to clicks_main before"):
+        Rename(replace(world.live(), pipeline="third"), "events_main").run()
+    world.sink.objects[OLD] = before[OLD]
+    with pytest.raises(RenameRefused, match="has a state already"):
+        world.rename()
+    del world.sink.objects[NEW]
+    with pytest.raises(RenameRefused, match="under the new name"):
+        world.rename()
+
+
+def test_whoever_begins_anew_under_the_new_name_meanwhile_is_noticed() -> None:
+    world = MovingWorld()
+    with pytest.raises(ColdStartRefused):
+        source_pipeline(world.renamed_parts()).cycle(threading.Event())
+    for at in range(100):
+        world = MovingWorld()
+        dying = Dying(world.sink, world.dlq)
+        dying.arm(at)
+        try:
+            world.rename()
+        except Died:
+            if "moving" in world.checkpoint() and NEW not in world.sink.objects:
+                break
+    dying.arm(-1)
+    with pytest.raises(ColdStartRefused, match="`blizzard rename` has to finish"):
+        source_pipeline(world.renamed_parts()).cycle(threading.Event())
+    source_pipeline(world.renamed_parts(), fresh=True).cycle(threading.Event())
+    with pytest.raises(FencedError, match="begun anew under this name"):
+        world.rename()
+
+
+# -- another place -----------------------------------------------------------------
+
+
+def moved(world: MovingWorld, *left_behind: str) -> Parts:
+    """The source's files at another place, under the same names."""
+    world.source.uri = "mem://moved"
+    for path in left_behind:
+        del world.source.objects[path]
+    world.replays.stores[world.source.uri] = world.source
+    parts = world.live()
+    return replace(
+        parts, ingest=replace(parts.ingest, source=type(parts.ingest.source)("mem://moved"))
+    )
+
+
+def test_the_same_files_at_another_place_are_taken_over() -> None:
+    world = MovingWorld()
+    parts = moved(world)
+    with pytest.raises(StateError, match="blizzard rename"):
+        world.drain(source_pipeline(parts))
+    told = Rename(parts, "events_main", "mem://raw").run()
+    assert (told.old_uri, told.new_uri) == ("mem://raw", "mem://moved")
+    world.drain(source_pipeline(parts))
+    assert world.rows() == [*ROWS, "new"]
+    uris = {letter["path"] for letter in world.letters() if "~records" not in letter["path"]}
+    assert uris == {f"mem://moved/{DAY}/6.json", f"mem://moved/{DAY}/7.json"}
+    world.put(f"{DAY}/6.json", "mended")
+    given = GivenFiles(parts, file_parts(parts, world.replays), world.drained)
+    assert [file.state for file in given.run([f"{DAY}/6.json"]).files] == ["ingested"]
+    assert Rename(parts, "events_main", "mem://raw").run().old_uri == "mem://moved"
+
+
+def test_names_and_place_may_change_together_and_deaths_cost_nothing() -> None:
+    at = 0
+    while True:
+        world = MovingWorld()
+        parts = replace(moved(world), pipeline="clicks")
+        dying = Dying(world.sink, world.dlq)
+        dying.arm(at)
+        try:
+            Rename(parts, "events_main", "mem://raw").run()
+            died = False
+        except Died:
+            died = True
+            dying.arm(-1)
+            Rename(parts, "events_main", "mem://raw").run()
+        dying.arm(-1)
+        world.drain(source_pipeline(parts))
+        assert world.rows() == [*ROWS, "new"], at
+        if not died:
+            break
+        at += 1
+
+
+def test_a_letter_that_is_written_while_the_files_move_is_rewritten_or_never_written() -> None:
+    world = MovingWorld()
+    daemon = world.drain()
+    parts = moved(world)
+    world.put(f"{DAY}/9.json", "bad")
+
+    def goes_on(op: str, path: str) -> None:
+        if op == "remove" and path.endswith(".moving.tmp"):  # a letter is rewritten
+            world.dlq.after_mutation = lambda _op, _path: None
+            with suppress(FencedError):
+                daemon.cycle(threading.Event())
+
+    world.dlq.after_mutation = goes_on
+    Rename(parts, "events_main", "mem://raw").run()
+    world.drain(source_pipeline(parts))
+    places = {letter["path"].rpartition("/date")[0] for letter in world.letters()}
+    assert places == {"mem://moved", "mem://dlq/events_main~records"}
+
+
+def test_the_same_command_rewrites_a_letter_that_comes_back_with_the_old_place() -> None:
+    world = MovingWorld()
+    parts = moved(world)
+    letter = next(path for path in world.dlq.objects if ".records" not in path)
+    before = world.dlq.objects[letter]
+    Rename(parts, "events_main", "mem://raw").run()
+    world.dlq.objects[letter] = before
+    replay = Replay(
+        parts,
+        file_parts(parts, world.replays),
+        record_parts(parts, world.replays, world.records),
+        world.drained,
+    )
+    [told] = [o for o in replay.run(world.open_letters()).outcomes if o.state == "refused"]
+    assert "--moved-from" in told.error
+    Rename(parts, "events_main", "mem://raw").run()
+    assert {o.state for o in replay.run(world.open_letters()).outcomes} == {"replayed"}
+
+
+def test_a_place_without_the_newest_files_is_another_place() -> None:
+    world = MovingWorld()
+    before = dict(world.sink.objects)
+    parts = moved(world, f"{DAY}/7.json")
+    with pytest.raises(RenameRefused, match=r"1 of the 1 newest files .*7\.json"):
+        Rename(parts, "events_main", "mem://raw").run()
+    assert world.sink.objects == before
+
+
+def test_letters_are_rewritten_only_where_their_file_moved() -> None:
+    heads = [("mem://raw/", "mem://moved/")]
+    line = json.dumps({"path": "mem://raw/a", "raw": "x"}).encode() + b"\n"
+    assert json.loads(letter_for(line, heads)) == {"path": "mem://moved/a", "raw": "x"}
+    for other in (b"junk\n", b'{"path": 3}\n', b'["mem://raw/a"]\n', b'{"path": "mem://x"}\n'):
+        assert letter_for(other, heads) == other
+
+
+# -- the command ----------------------------------------------------------------------
+
+
+class Engine(DirectEngine):
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+
+@pytest.mark.parametrize("place", ["local", "s3"])
+def test_the_command_moves_a_real_source(
+    place: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    if place == "local":
+        scenario = Scenario(tmp_path, str(tmp_path))
+    else:
+        server: S3Server = request.getfixturevalue("s3")
+        scenario = Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+    scenario.put_rows("date=2024-01-01/1.json.gz", 1)
+    scenario.put("date=2024-01-01/2.json.gz", b"no gzip")
+    scenario.ingest()
+    events = scenario.document["pipelines"].pop("events")
+    scenario.document["pipelines"]["clicks"] = events
+    scenario.write_config()
+
+    def rename(*more: str) -> Result:
+        command = ["rename", str(scenario.config), "--pipeline=clicks", "--source=main"]
+        return CliRunner().invoke(blizzard, [*command, *more])
+
+    same = rename("--from", "clicks_main")
+    assert (same.exit_code, "give the old one" in same.stderr) == (2, True)
+    assert rename("--from", "nobody").exit_code == 1
+    dry = rename("--from", "events_main", "--dry-run")
+    assert dry.exit_code == 0, dry.output
+    assert "events_main -> clicks_main: 1 batches" in dry.stdout
+    assert "Nothing was written." in dry.stdout
+    counts = {"runs": [], "journal": 1, "letters": 1, "begun": False, "over": False}
+    uris = {"old_uri": scenario.source.uri, "new_uri": scenario.source.uri}
+    told = {"old_id": "events_main", "new_id": "clicks_main", **uris, **counts}
+    dry = rename("--from", "events_main", "--dry-run", "--json")
+    assert json.loads(dry.stdout) == {**told, "dry_run": True}
+    done = rename("--from", "events_main", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {**told, "dry_run": False}
+    assert "renamed to clicks_main before" in rename("--from", "events_main").stdout
+    scenario.put_rows("date=2024-01-01/3.json.gz", 3)
+    scenario.ingest()
+    listed = CliRunner().invoke(blizzard, ["dlq", "list", str(scenario.config), "--json"])
+    assert "2.json.gz" in listed.stdout
+    raw = json.loads(scenario.table.read(checkpoint_path("clicks_main")))
+    assert state_from_json(raw, "x").source is not None
+    scenario.once("penguin")
+    assert scenario.ids() == [1, 3]

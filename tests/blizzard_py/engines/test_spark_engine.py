@@ -1,0 +1,411 @@
+"""The real Spark engine: the same results as the kernels alone, on workers of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gzip
+import json
+import logging
+import os
+import socket
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from blizzard_core.errors import Cancelled, EngineError
+from blizzard_py.engines.spark import SparkEngine, worker_daemon
+from blizzard_py.engines.spark.failures import reason_of
+from blizzard_py.engines.spark.masters import retrying, settings
+from blizzard_py.engines.spark.worker import REPORTS
+from blizzard_py.engines.spark.zipped_package import zipped_packages
+from blizzard_py.job import IngestJob, Place, StagedOutput
+from blizzard_py.kernels.merge import MergeTask, merge_tasks
+from tests.support.ingest_world import IngestWorld, by_path, lines
+from tests.support.pipe import Pipe
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> IngestWorld:
+    return IngestWorld(tmp_path)
+
+
+def forebear(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What forked the worker that runs this: its command line, and its threads."""
+    for _ in batches:
+        parent = Path("/proc") / str(os.getppid())
+        command = parent.joinpath("cmdline").read_text().split("\0")
+        threads = [p.joinpath("comm").read_text() for p in parent.joinpath("task").iterdir()]
+        yield pa.RecordBatch.from_pydict({"result": [json.dumps([command, threads])]})
+
+
+def test_workers_are_forked_from_a_daemon_that_has_loaded_all_and_started_no_thread(
+    spark_engine: SparkEngine,
+) -> None:
+    frame = spark_engine.session().range(0, 1, 1, 1).mapInArrow(forebear, REPORTS)
+    command, threads = json.loads(frame.collect()[0]["result"])
+    assert command[1:3] == ["-m", worker_daemon.__name__]
+    assert len(threads) == 1, threads
+
+
+def test_a_worker_that_spark_lets_go_ends_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[bytes] = []
+
+    def task(sock: socket.socket, _authenticated: bool) -> int:
+        served.append(sock.recv(10))
+        return 0
+
+    monkeypatch.setattr(worker_daemon, "_serve", task)
+    here, there = socket.socketpair()
+    with here:
+        with there:
+            there.sendall(b"a task")
+            assert worker_daemon.serve(here, True) == 0
+        assert worker_daemon.serve(here, True) == 1
+    assert served == [b"a task"]
+
+
+def large(world: IngestWorld) -> IngestJob:
+    """A batch that is large enough for several tasks, judged by its listed sizes."""
+    for number in range(12):
+        world.put(
+            f"{number:02d}.gz", gzip.compress(lines(*range(number * 1000, (number + 1) * 1000)))
+        )
+    world.put("zz-bad.gz", b"not gzip")
+    job = world.job()
+    return dataclasses.replace(
+        job, files=tuple(dataclasses.replace(file, size=1 << 20) for file in job.files)
+    )
+
+
+def test_the_work_is_done_by_several_tasks_on_workers(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    job = dataclasses.replace(large(world), output_prefix="visible/work")
+    result = spark_engine.ingest(job)
+    assert result.tasks > 1
+
+    tracker = spark_engine.session().sparkContext.statusTracker()
+    # What is merged afterwards is a job of the same group.
+    info = tracker.getJobInfo(min(tracker.getJobIdsForGroup("visible/work")))
+    assert info is not None
+    stages = [tracker.getStageInfo(stage) for stage in info.stageIds]
+    assert [stage.numTasks for stage in stages if stage] == [result.tasks]
+
+
+def test_small_outputs_of_several_tasks_become_one(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    result = spark_engine.ingest(large(world))
+    assert result.tasks > 1
+    [output] = result.outputs
+    assert output.rows == 12_000
+    # Tasks follow each other in path order, and so do their rows.
+    assert [row["id"] for row in world.rows(result)] == list(range(12_000))
+
+
+def test_a_merge_that_fails_costs_nothing_but_files(
+    world: IngestWorld,
+    spark_engine: SparkEngine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def with_a_file_that_is_gone(*args: Any) -> list[MergeTask]:
+        tasks = merge_tasks(*args)
+        first = tasks[0].groups[0]
+        gone = dataclasses.replace(first[0], staged=f"{first[0].staged}.gone")
+        return [dataclasses.replace(tasks[0], groups=((gone, *first[1:]),))]
+
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.merge_tasks", with_a_file_that_is_gone)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    with capture_logs() as logs:
+        result = spark_engine.ingest(large(world))
+    assert len(result.outputs) == result.tasks > 1
+    assert world.ids(result) == list(range(12_000))
+    [log] = [log for log in logs if log["event"] == "merge_failed"]
+    assert ".parquet.gone" in log["error"]
+    staged = {name for name in world.staged() if name.endswith(".parquet")}
+    assert staged == {output.staged for output in result.outputs}
+
+
+def test_a_batch_has_the_rows_and_verdicts_of_the_kernels(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    result = spark_engine.ingest(large(world))
+    assert result.tasks > 1
+    assert world.ids(result) == list(range(12_000))
+    assert {file.path: file.rows for file in result.files} == {
+        **{f"{number:02d}.gz": 1000 for number in range(12)},
+        "zz-bad.gz": 0,
+    }
+    assert by_path(result)["zz-bad.gz"].stage == "decompress"
+    assert len({output.output_id for output in result.outputs}) == len(result.outputs)
+    assert [output.staged for output in result.outputs] == sorted(
+        output.staged for output in result.outputs
+    )
+
+
+def test_an_empty_batch_needs_no_spark(world: IngestWorld) -> None:
+    engine = SparkEngine("spark://nowhere:1")
+    assert engine.ingest(world.job()).tasks == 0
+    engine.cancel("nothing/runs")
+    engine.stop()
+
+
+def test_several_threads_share_the_session(tmp_path: Path, spark_engine: SparkEngine) -> None:
+    def run(number: int) -> list[int]:
+        world = IngestWorld(tmp_path / str(number))
+        world.put("a.ndjson", lines(number))
+        job = dataclasses.replace(world.job(), output_prefix=f"p/{number}")
+        return world.ids(spark_engine.ingest(job))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(run, range(8))) == [[number] for number in range(8)]
+
+
+def test_a_failed_sink_fails_the_job_in_one_line(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    world.put("a.ndjson", lines(1))
+    world.table.write_text("a file where the directory should be")
+    job = world.job()
+    secret = dataclasses.replace(
+        job.settings, sink=Place(str(world.table), {"AWS_SECRET_ACCESS_KEY": "hush"})
+    )
+    with pytest.raises(EngineError) as caught:
+        spark_engine.ingest(dataclasses.replace(job, settings=secret))
+    message = str(caught.value)
+    assert str(world.table) in message
+    assert message.startswith("p/s/1/1: ")
+    assert "\n" not in message
+    assert "Traceback" not in message
+    assert "hush" not in message
+    assert caught.value.__cause__ is None
+
+
+def test_cancel_ends_that_job_and_no_other(world: IngestWorld, spark_engine: SparkEngine) -> None:
+    job = dataclasses.replace(world.job("stuck.ndjson"), output_prefix="to/cancel")
+    world.put("other.ndjson", lines(1))
+    other = dataclasses.replace(
+        job, files=world.job().files, output_prefix="to/keep", staging="_blizzard/staging/other"
+    )
+    with ThreadPoolExecutor(1) as pool, Pipe(world, "stuck.ndjson") as pipe:
+        stuck = pool.submit(spark_engine.ingest, job)
+        pipe.wait_for_reader(stuck)
+        assert world.ids(spark_engine.ingest(other)) == [1]
+        spark_engine.cancel("to/cancel")
+        with pytest.raises(Cancelled, match="to/cancel"):
+            stuck.result()
+        pipe.wait_for_no_reader()
+    assert world.ids(spark_engine.ingest(other)) == [1]
+
+
+def test_a_killed_worker_costs_a_retry_and_no_row(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    world.put("a.ndjson", lines(1, 2))
+    with ThreadPoolExecutor(1) as pool:
+        with Pipe(world, "b.ndjson") as pipe:
+            running = pool.submit(spark_engine.ingest, world.job("b.ndjson"))
+            pipe.kill_reader(running)
+            pipe.wait_for_reader(running)
+            pipe.write(lines(3))
+        result = running.result()
+    assert world.ids(result) == [1, 2, 3]
+    assert {file.outcome for file in result.files} == {"ingested"}
+
+
+def test_a_worker_that_dies_every_time_fails_the_job(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    with ThreadPoolExecutor(1) as pool, Pipe(world, "a.ndjson") as pipe:
+        running = pool.submit(spark_engine.ingest, world.job("a.ndjson"))
+        for _ in range(3):
+            pipe.kill_reader(running)
+        with pytest.raises(EngineError, match="Python worker") as caught:
+            running.result()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_line_that_kills_its_worker_costs_a_retry_and_that_line(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    world.put("a.ndjson", lines(1, 2))
+    world.put("b.ndjson.gz", gzip.compress(lines(3) + b'{"id":4,"x":"POISON"}\n' + lines(5)))
+    world.put("c.ndjson", lines(6))
+    context = spark_engine.session().sparkContext
+    poisoned = str(Path(__file__).parents[2] / "support/poison")
+    context.environment["PYTHONPATH"] = poisoned
+    try:
+        result = spark_engine.ingest(world.job())
+    finally:
+        del context.environment["PYTHONPATH"]
+    assert world.ids(result) == [1, 2, 3, 5, 6]
+    [letter] = world.letters(result)
+    assert (letter["path"], letter["line"]) == (f"{world.source}/b.ndjson.gz", 2)
+    assert letter["error"] == "the parser died of this line: signal 9 (SIGKILL)"
+    assert {file.path: file.bad_rows for file in result.files} == {
+        "a.ndjson": 0,
+        "b.ndjson.gz": 1,
+        "c.ndjson": 0,
+    }
+
+
+def test_a_driver_that_was_killed_is_replaced(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    world.put("a.ndjson", lines(1))
+    gateway: Any = spark_engine.session().sparkContext._gateway
+    with ThreadPoolExecutor(1) as pool, Pipe(world, "b.ndjson") as pipe:
+        running = pool.submit(spark_engine.ingest, world.job("b.ndjson"))
+        pipe.wait_for_reader(running)
+        gateway.proc.kill()
+        with pytest.raises(EngineError):
+            running.result()
+    (world.source / "b.ndjson").unlink()
+    assert world.ids(world.ingest(engine=spark_engine)) == [1]
+
+
+def test_a_short_job_does_not_wait_for_a_long_one_of_another_pipeline(
+    world: IngestWorld, tmp_path: Path, spark_engine: SparkEngine
+) -> None:
+    """Two slots, both taken by four tasks that wait: the first slot to be free is the other's."""
+    other = IngestWorld(tmp_path / "other")
+    other.put("a.ndjson", lines(9))
+    short_job = dataclasses.replace(other.job(), output_prefix="short/s/1/1")
+    names = [f"{number}.ndjson" for number in range(4)]
+    with ThreadPoolExecutor(2) as pool, contextlib.ExitStack() as stack:
+        pipes = [stack.enter_context(Pipe(world, name)) for name in names]
+        job = world.job(*names)
+        # Each has a directory of its own: outputs of one would be merged.
+        files = tuple(
+            dataclasses.replace(file, size=2 << 20, partition=f"of={file.path}")
+            for file in job.files
+        )
+        long = pool.submit(
+            spark_engine.ingest, dataclasses.replace(job, files=files, output_prefix="long/s/1/1")
+        )
+        while len(waiting := [pipe for pipe in pipes if pipe.readers()]) < 2:
+            assert not long.done()
+        context = spark_engine.session().sparkContext._jsc.sc()
+        short = pool.submit(spark_engine.ingest, short_job)
+        while (pool_of := context.getPoolForName("short")).isEmpty() or (
+            pool_of.get().schedulableQueue().isEmpty()
+        ):
+            assert not short.done()
+        for number, pipe in enumerate(sorted(pipes, key=lambda pipe: pipe not in waiting)):
+            pipe.wait_for_reader(long)
+            pipe.write(lines(number))
+            pipe.__exit__()
+            if number == 0:
+                assert other.ids(short.result()) == [9]
+        assert world.ids(long.result()) == [0, 1, 2, 3]
+    started = sorted(_attempt(output) for output in long.result().outputs)
+    (between,) = (_attempt(output) for output in short.result().outputs)
+    assert started[1] < between < started[2]
+
+
+def _attempt(output: StagedOutput) -> int:
+    """The number of the task's attempt, which counts starts over all jobs."""
+    return int(Path(output.staged).name.split("-")[1])
+
+
+def test_one_job_runs_once_at_a_time(world: IngestWorld, spark_engine: SparkEngine) -> None:
+    job = world.job("slow.ndjson")
+    with ThreadPoolExecutor(1) as pool:
+        with Pipe(world, "slow.ndjson") as pipe:
+            first = pool.submit(spark_engine.ingest, job)
+            pipe.wait_for_reader(first)
+            with pytest.raises(EngineError, match="running already"):
+                spark_engine.ingest(job)
+            pipe.write(lines(1))
+        assert world.ids(first.result()) == [1]
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [
+        ("local", "local[1,3]"),
+        ("local[*]", "local[*,3]"),
+        ("local[2]", "local[2,3]"),
+        ("local[2,9]", "local[2,9]"),
+        ("spark://host:7077", "spark://host:7077"),
+    ],
+)
+def test_local_masters_retry(master: str, expected: str) -> None:
+    assert retrying(master) == expected
+
+
+def test_the_users_settings_win_and_clusters_keep_their_addresses() -> None:
+    assert settings("local[*]", {})["spark.driver.host"] == "127.0.0.1"
+    assert "spark.driver.host" not in settings("spark://host:7077", {})
+    assert settings("local", {"spark.ui.enabled": "true"})["spark.ui.enabled"] == "true"
+
+
+def test_the_package_is_packed_for_executors(tmp_path: Path) -> None:
+    with zipfile.ZipFile(zipped_packages(tmp_path)) as archive:
+        names = archive.namelist()
+    wanted = {"blizzard_core/errors.py", "blizzard_py/__init__.py", "blizzard_py/kernels/task.py"}
+    assert wanted <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            (
+                "[PYTHON_EXCEPTION] thrown: Traceback (most recent call last):\n"
+                '  File "x.py", line 1, in f\n    raise\n'
+                "blizzard_core.errors.AccessDenied: s3://lake/x: access denied (403)\n"
+                " SQLSTATE: 38000\n\tat org.apache.spark"
+            ),
+            "s3://lake/x: access denied (403)",
+        ),
+        (
+            'Traceback (most recent call last):\n  File "x.py", line 1, in f\nMemoryError\n\tat x',
+            "MemoryError",
+        ),
+        (
+            "Traceback (most recent call last):\n  File\nKeyError: 'x'\n",
+            "KeyError: 'x'",
+        ),
+        (
+            (
+                "Traceback (most recent call last):\n  File\n"
+                "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH]"
+                " Python in worker has different version: 3.12 than that in driver: 3.11,"
+                " PySpark cannot run with different minor versions.\n"
+            ),
+            (
+                "the executors run Python 3.12 and this driver runs 3.11; both must be the"
+                " same: use one image for both, or set spark.pyspark.python in spark.conf"
+            ),
+        ),
+        (
+            "Traceback (most recent call last):\n  F\nModuleNotFoundError: No module named 'x'\n",
+            (
+                "the executors' Python cannot run this package (No module named 'x'); install its"
+                " dependencies in their image, or set spark.pyspark.python in spark.conf"
+            ),
+        ),
+        (
+            "[JAVA_GATEWAY_EXITED] Java gateway process exited",
+            (
+                "the JVM did not start; Java 17 or newer must be on PATH or in JAVA_HOME"
+                " (what it printed is in the log, event `jvm`)"
+            ),
+        ),
+        (
+            "Job aborted due to stage failure: Task 0 failed 3 times\nDriver stacktrace:\n\tat",
+            "Job aborted due to stage failure: Task 0 failed 3 times",
+        ),
+    ],
+)
+def test_the_reason_is_the_tasks_own_exception(text: str, reason: str) -> None:
+    assert reason_of(RuntimeError(text)) == reason

@@ -1,0 +1,39 @@
+"""Temporary files of a killed process are removed by the next one, those of a living one never."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from blizzard_py.engines.spark.scratch import Scratch
+
+CHILD = """
+import sys, signal
+from pathlib import Path
+from blizzard_py.engines.spark.scratch import Scratch
+scratch = Scratch(Path(sys.argv[1]))
+(scratch.path / "shuffle").mkdir()
+print(scratch.path, flush=True)
+signal.pause()
+"""
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    unrelated = tmp_path / "blizzard-other"
+    unrelated.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        left = Path(child.stdout.readline().strip())
+        first = Scratch(tmp_path)
+        assert (left / "shuffle").is_dir()
+        os.kill(child.pid, signal.SIGKILL)
+    second = Scratch(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted([unrelated, first.path, second.path])
+    first.close()
+    second.close()
+    assert list(tmp_path.iterdir()) == [unrelated]

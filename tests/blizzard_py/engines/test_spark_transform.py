@@ -1,0 +1,363 @@
+"""Transforms and duplicates on real Spark: which rows come out, and which statements may run."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from blizzard_core.errors import ConfigError, EngineError
+from blizzard_py.__main__ import main
+from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.transform_guard import call_refusal
+from blizzard_py.job import PartitionRule, SortKey
+from tests.support.ingest_world import PREFIX, STAGING, IngestWorld, by_path, specs
+
+FIELDS = specs(id="int64", name="string", time="timestamp", tags="string")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> IngestWorld:
+    return IngestWorld(tmp_path, fields=FIELDS)
+
+
+def refusal(engine: SparkEngine, world: IngestWorld, statement: str) -> str:
+    world.transform = statement
+    with pytest.raises(ConfigError) as caught:
+        engine.check("p", world.job().settings)
+    (problem,) = caught.value.problems
+    assert caught.value.source == "pipelines.p.transform"
+    assert "\n" not in problem
+    return problem
+
+
+GOOD = [
+    "SELECT * FROM source",
+    "SELECT id, upper(name) AS name FROM source WHERE id > 1 -- and no rand()",
+    "WITH a AS (SELECT id + 1 AS n, name FROM source) SELECT n, name FROM a WHERE name <> 'now()'",
+    "SELECT id, explode(split(tags, ',')) AS tag FROM source",
+    "SELECT id, tag FROM source LATERAL VIEW explode(split(tags, ',')) AS tag",
+    "SELECT id FROM source UNION ALL SELECT -id FROM source",
+    "SELECT id AS `rand()`, named_struct('a', id, 'b', array(name)) AS s FROM source",
+    "SELECT cast(id AS decimal(20,2)) AS d, map('k', name) AS m, date(time) AS day FROM source",
+    "FROM source SELECT id",
+    "SELECT user FROM (SELECT name AS user FROM source)",
+    r"SELECT r'a\' AS a, 'now()' AS b FROM source",
+    "SELECT unix_timestamp(time) AS t FROM source /* current_date */",
+]
+
+
+@pytest.mark.parametrize("statement", GOOD)
+def test_row_by_row_statements_are_accepted(
+    world: IngestWorld, spark_engine: SparkEngine, statement: str
+) -> None:
+    world.transform = statement
+    spark_engine.check("p", world.job().settings)
+
+
+REFUSED = [
+    ("SELEC id FROM source", "PARSE_SYNTAX_ERROR"),
+    ("SELECT nope FROM source", "`nope` cannot be resolved"),
+    ("SELECT id, cast('x' AS int) AS n FROM source", "The value 'x'"),
+    ("SELECT id FROM other", "`other` cannot be found"),
+    ("SELECT id FROM source; SELECT 2", "PARSE_SYNTAX_ERROR"),
+    ("INSERT INTO source VALUES (1)", "PARSE_SYNTAX_ERROR"),
+    ("CREATE TABLE t AS SELECT * FROM source", "PARSE_SYNTAX_ERROR"),
+    ("DROP TABLE source", "PARSE_SYNTAX_ERROR"),
+    ("SET spark.x = 1", "PARSE_SYNTAX_ERROR"),
+    ("SELECT count(*) AS n FROM source", "an aggregate"),
+    ("SELECT id, count(*) AS n FROM source GROUP BY id", "an aggregate"),
+    ("SELECT DISTINCT id FROM source", "DISTINCT"),
+    ("SELECT id FROM source UNION SELECT id FROM source", "DISTINCT"),
+    ("SELECT id, row_number() OVER (ORDER BY id) AS n FROM source", "a window function"),
+    ("SELECT id FROM source ORDER BY id", "ORDER BY"),
+    ("SELECT id FROM source LIMIT 1", "LIMIT"),
+    ("SELECT id FROM source OFFSET 1", "OFFSET"),
+    ("SELECT a.id FROM source a JOIN source b ON a.id = b.id", "a join"),
+    ("SELECT * FROM source TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
+    ("SELECT id FROM source WHERE id = (SELECT max(id) FROM source)", "a subquery"),
+    ("SELECT id FROM source WHERE id IN (SELECT 1)", "a subquery"),
+    ("SELECT id FROM source WHERE EXISTS (SELECT 1)", "a subquery"),
+    ("SELECT 1 AS one", "must read `source` and nothing else"),
+    ("SELECT id FROM range(5)", "must read `source` and nothing else"),
+    ("SELECT id FROM source UNION ALL VALUES (1L)", "must read `source` and nothing else"),
+    ("SELECT rand() AS r FROM source", "must not call rand()"),
+    ("SELECT RANDOM () AS r FROM source", "must not call random()"),
+    ("SELECT uuid() AS r FROM source", "must not call uuid()"),
+    ("SELECT current_timestamp() AS r FROM source", "must not call current_timestamp()"),
+    ("SELECT current_date AS r FROM source", "must not use current_date"),
+    ("SELECT unix_timestamp() AS r FROM source", "must not call unix_timestamp()"),
+    (r"SELECT r'it\' AS a, rand() AS b, 'x' AS c FROM source", "must not call rand()"),
+    (r'SELECT R"it\" AS a, now() AS b, "x" AS c FROM source', "must not call now()"),
+    ("SELECT `rand` () AS r FROM source", "must not call rand()"),
+    ("SELECT `system`.`builtin`.`UUID`() AS r FROM source", "must not call uuid()"),
+    ("SELECT current_user AS r FROM source", "must not use the name of the user"),
+    ("SELECT user AS r FROM source", "must not use the name of the user"),
+    ("SELECT input_file_name() AS r FROM source", "must not call input_file_name()"),
+    ("SELECT monotonically_increasing_id() AS r FROM source", "must not call monotonically"),
+    ("SELECT reflect('java.util.UUID', 'randomUUID') AS r FROM source", "must not call reflect()"),
+    ("SELECT id, ID FROM source", "gives column 'id' twice"),
+    ("SELECT NULL AS x FROM source", "column 'x' has type void"),
+    ("SELECT timestamp_ntz'2024-01-01' AS x FROM source", "column 'x' has type timestamp_ntz"),
+    ("SELECT array(interval 1 day) AS x FROM source", "column 'x' has type interval day"),
+    ("SELECT parse_json(name) AS x FROM source", "column 'x' has type variant"),
+]
+
+
+@pytest.mark.parametrize(("statement", "reason"), REFUSED)
+def test_other_statements_are_refused_with_their_reason(
+    world: IngestWorld, spark_engine: SparkEngine, statement: str, reason: str
+) -> None:
+    assert reason in refusal(spark_engine, world, statement)
+
+
+def test_every_function_that_spark_calls_nondeterministic_is_refused(
+    spark_engine: SparkEngine,
+) -> None:
+    """Our list is held against Spark's own registry of functions."""
+    spark = spark_engine.session()
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    registry = spark._jsparkSession.sessionState().functionRegistry()
+    known = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.functionSet()
+    marker = jvm.java.lang.Class.forName(
+        "org.apache.spark.sql.catalyst.expressions.Nondeterministic"
+    )
+    listed = known.iterator()
+    unstable = set()
+    while listed.hasNext():
+        function = listed.next()
+        kind = registry.lookupFunction(function).get().getClassName()
+        if marker.isAssignableFrom(jvm.java.lang.Class.forName(kind)):
+            unstable.add(function.funcName())
+    assert {"rand", "uuid", "monotonically_increasing_id"} <= unstable
+    assert {
+        name for name in unstable if call_refusal(f"SELECT {name}(x) FROM source") is None
+    } == set()
+
+
+def records_of(*rows: tuple[int, str]) -> bytes:
+    return b"".join(b'{"id":%d,"name":"%s"}\n' % (i, name.encode()) for i, name in rows)
+
+
+def test_rows_go_through_the_statement_and_our_writer(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    world.put("a.ndjson", records_of((1, "one"), (2, "two"), (3, "three")))
+    world.put("b.ndjson", b"")
+    world.put("c.gz", b"not gzip")
+    world.transform = (
+        "SELECT id * 10 AS ten, upper(name) AS name, cast(id AS decimal(9,2)) AS d,"
+        " timestamp'2024-01-02 03:04:05Z' AS at FROM source WHERE id <> 2"
+    )
+    result = world.ingest(engine=spark_engine)
+    at = dt.datetime(2024, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
+    assert sorted(world.rows(result), key=lambda row: row["ten"]) == [
+        {"ten": 10, "name": "ONE", "d": Decimal("1.00"), "at": at},
+        {"ten": 30, "name": "THREE", "d": Decimal("3.00"), "at": at},
+    ]
+    assert result.rows_dropped == 1
+    assert {path: (f.outcome, f.rows) for path, f in by_path(result).items()} == {
+        "a.ndjson": ("ingested", 3),
+        "b.ndjson": ("ingested", 0),
+        "c.gz": ("quarantined", 0),
+    }
+    (output,) = result.outputs
+    assert output.staged.startswith(f"{STAGING}/00000-")
+    assert output.output_id.startswith(f"{PREFIX}/00000-")
+    file = pq.ParquetFile(world.table / output.staged)
+    assert file.metadata.metadata[b"blizzard.output_id"] == output.output_id.encode()
+    assert file.schema_arrow.field("at").type == pa.timestamp("us", tz="UTC")
+    assert file.schema_arrow.field("at").nullable is False
+    assert file.metadata.row_group(0).column(0).statistics.has_min_max
+
+
+def test_a_batch_without_a_row_left_has_no_outputs(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    world.put("a.ndjson", records_of((1, "one")))
+    world.transform = "SELECT id FROM source WHERE id > 1"
+    result = world.ingest(engine=spark_engine)
+    assert (result.outputs, result.rows_dropped) == ((), 1)
+    assert by_path(result)["a.ndjson"].outcome == "ingested"
+
+
+def test_the_first_of_each_key_is_kept_by_path_and_line(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    """Large files come first in their tasks, so the order must not be that of the tasks."""
+    many = [(i, f"b{i}") for i in range(1000)]
+    world.put("b.ndjson", records_of(*many))
+    world.put("a.ndjson", records_of((7, "a7"), (1, "a1"), (7, "later")))
+    world.put("c.ndjson", records_of((7, "c7"), (2000, "c2000")))
+    world.put("d.ndjson", b'{"name":"x"}\n{"name":"x"}\n')
+    world.deduplicate_by = ("id",)
+    job = world.job()
+    # Sizes decide about tasks: this makes two of them, with `b` read by its own.
+    sizes = {"b.ndjson": 3 << 20, "a.ndjson": 1 << 20, "c.ndjson": 1 << 20, "d.ndjson": 1}
+    job = dataclasses.replace(
+        job, files=tuple(dataclasses.replace(f, size=sizes[f.path]) for f in reversed(job.files))
+    )
+    result = spark_engine.ingest(job)
+    expected = {**dict(many), 7: "a7", 1: "a1", 2000: "c2000"}
+    rows = world.rows(result)
+    assert all(set(row) == {"id", "name", "time", "tags"} for row in rows)
+    assert {row["id"]: row["name"] for row in rows if row["id"] is not None} == expected
+    assert len(rows) == len(expected) + 2  # a record without a key is never a duplicate
+    assert result.rows_dropped == 4
+
+
+def test_duplicates_go_before_the_statement_and_keys_may_be_of_several_fields(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    world.put("a.ndjson", records_of((1, "x"), (1, "y"), (1, "x"), (2, "x")))
+    world.deduplicate_by = ("id", "name")
+    world.transform = "SELECT concat(name, id) AS both FROM source"
+    result = world.ingest(engine=spark_engine)
+    assert sorted(row["both"] for row in world.rows(result)) == ["x1", "x2", "y1"]
+
+
+def test_a_key_that_is_no_field_is_refused(world: IngestWorld, spark_engine: SparkEngine) -> None:
+    world.put("a.ndjson", records_of((1, "x")))
+    world.deduplicate_by = ("renamed",)
+    with pytest.raises(ConfigError, match="'renamed' is not a field of the schema"):
+        world.ingest(engine=spark_engine)
+
+
+def test_rows_are_partitioned_by_a_column_of_the_result(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    world.put(
+        "a.ndjson",
+        b'{"id":1,"time":"2024-01-01T10:00:00Z"}\n'
+        b'{"id":2,"time":"2024-01-02T10:00:00Z"}\n'
+        b'{"id":3}\n',
+    )
+    world.rules = (PartitionRule("later", template="date=%Y-%m-%d"),)
+    world.transform = "SELECT id, time + interval 1 day AS later FROM source"
+    result = world.ingest(engine=spark_engine)
+    assert {output.partition: output.rows for output in result.outputs} == {
+        "date=2024-01-02": 1,
+        "date=2024-01-03": 1,
+        "date=__HIVE_DEFAULT_PARTITION__": 1,
+    }
+    world.rules = (PartitionRule("time", template="date=%Y-%m-%d"),)
+    assert "must give the column 'time'" in refusal(spark_engine, world, world.transform)
+    as_text = "SELECT id, string(time) AS time FROM source"
+    assert "'time' as a timestamp" in refusal(spark_engine, world, as_text)
+    world.rules = (PartitionRule("later", template="date=%Y-%m-%d"),)
+    clash = "SELECT id AS Date, time AS later FROM source"
+    assert "key of sink.partition_by" in refusal(spark_engine, world, clash)
+
+
+def test_a_value_of_the_result_moves_into_the_path_and_files_are_sorted(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    world.put("a.ndjson", records_of((1, "b"), (2, "a"), (3, "b"), (4, "c")))
+    world.rules, world.sort_by = (PartitionRule("kind", key="kind"),), (SortKey("id", True),)
+    world.transform = "SELECT id, CASE name WHEN 'c' THEN 'b' ELSE name END AS kind FROM source"
+    result = world.ingest(engine=spark_engine)
+    assert {output.partition: output.rows for output in result.outputs} == {
+        "kind=a": 1,
+        "kind=b": 3,
+    }
+    [sorted_file] = [
+        [row["id"] for row in pq.read_table(world.table / output.staged).to_pylist()]
+        for output in result.outputs
+        if output.partition == "kind=b"
+    ]
+    assert sorted_file == [4, 3, 1]
+    assert all(set(row) == {"id"} for row in world.rows(result))
+    without = "SELECT id, array(name) AS kind FROM source"
+    assert "CAST it to STRING" in refusal(spark_engine, world, without)
+    unordered = "SELECT name AS kind, array(id) AS id FROM source"
+    assert "sink.sort_by" in refusal(spark_engine, world, unordered)
+
+
+def test_the_directory_of_a_path_passes_through_the_statement(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    world.put("x/a.ndjson", records_of((1, "one"), (2, "two")))
+    world.put("y/b.ndjson", records_of((3, "three")))
+    world.template = "date=%Y-%m-%d"
+    world.partitions = {"x/a.ndjson": "date=2024-01-01", "y/b.ndjson": "date=2024-01-02"}
+    world.transform = "SELECT *, id + 1 AS next FROM source"
+    result = world.ingest(engine=spark_engine)
+    assert {output.partition: output.rows for output in result.outputs} == {
+        "date=2024-01-01": 2,
+        "date=2024-01-02": 1,
+    }
+    assert all(set(row) == {"id", "name", "time", "tags", "next"} for row in world.rows(result))
+    assert "must select _partition" in refusal(spark_engine, world, "SELECT id FROM source")
+    world.transform = "SELECT id, concat('../', _partition) AS _partition FROM source"
+    with pytest.raises(EngineError, match="the transform changes _partition"):
+        world.ingest(engine=spark_engine)
+    assert not list(world.root.glob("date=*"))
+    world.transform = ""
+    world.deduplicate_by = ("id",)
+    result = world.ingest(engine=spark_engine)
+    assert {output.partition for output in result.outputs} == {"date=2024-01-01", "date=2024-01-02"}
+
+
+def test_a_file_that_the_statement_fails_on_is_quarantined_and_no_other(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    world.put("1.ndjson", records_of((1, "1")))
+    world.put("3.ndjson", records_of((3, "three")))
+    world.deduplicate_by = ("id",)
+    world.transform = "SELECT cast(name AS int) AS n FROM source"
+    result = world.ingest(engine=spark_engine)
+    assert [row["n"] for row in world.rows(result)] == [1]
+    files = by_path(result)
+    assert {path: (file.outcome, file.stage) for path, file in files.items()} == {
+        "1.ndjson": ("ingested", ""),
+        "3.ndjson": ("quarantined", "transform"),
+    }
+    assert "'three'" in files["3.ndjson"].error
+    assert "try_cast" in files["3.ndjson"].error
+
+
+def test_validate_asks_spark_about_every_transform_and_only_then(
+    tmp_path: Path, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+
+    def engine(master: str, _conf: dict[str, str]) -> SparkEngine:
+        """The session of this test run: a process has one driver."""
+        started.append(master)
+        monkeypatch.setattr(spark_engine, "stop", lambda: None)
+        return spark_engine
+
+    monkeypatch.setattr("blizzard_py.engines.spark.checking_engine", engine)
+    config = tmp_path / "config.yaml"
+
+    def validate(*statements: str | None) -> Result:
+        pipelines = {
+            f"p{number}": {
+                "sources": {"main": {"source_uri": str(tmp_path / f"raw{number}")}},
+                "sink": {"table_uri": str(tmp_path / f"table{number}")},
+                "schema": {"fields": [{"name": "id", "type": "int64"}]},
+                **({} if statement is None else {"transform": statement}),
+            }
+            for number, statement in enumerate(statements)
+        }
+        config.write_text(json.dumps({"pipelines": pipelines}))
+        return CliRunner().invoke(main, ["validate", str(config)])
+
+    assert validate("SELECT id FROM source", None).exit_code == 0
+    assert started == ["local[*]"]
+    done = validate("SELECT nope FROM source", "SELECT max(id) AS id FROM source")
+    assert done.exit_code == 2
+    assert "configuration: 2 problems" in done.stderr
+    assert "pipelines.p0.transform: [UNRESOLVED_COLUMN" in done.stderr
+    assert "line 1" in done.stderr
+    assert "pipelines.p1.transform: must not use an aggregate" in done.stderr
+    assert validate(None).exit_code == 0
+    assert len(started) == 2  # without a transform nobody is asked

@@ -1,0 +1,240 @@
+"""Starts without a checkpoint: refused where there was work before, unless somebody insists."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import itertools
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from blizzard_core.errors import BlizzardError, ColdStartRefused, FencedError
+from blizzard_core.storage.opening import open_storage
+from blizzard_py.__main__ import main as blizzard
+from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.edits import checkpoint_edit
+from blizzard_py.edits.rebuild import Rebuild
+from blizzard_py.edits.rename import Rename
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.replay import GivenFiles, file_parts
+from blizzard_py.state.siblings import checkpoints
+from blizzard_py.state.source_state import checkpoint_path
+from tests.support.blizzard_world import World
+from tests.support.direct_engine import DirectEngine
+from tests.support.memory_store import Died, Dying
+from tests.support.promise_world import gated, letter_paths, polls, sweeps
+from tests.support.scenario import Scenario, ndjson
+
+CHECKPOINT = "_blizzard/events_main_checkpoint.json"
+
+
+class Engine(DirectEngine):
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
+    """Two sources of one table, each with a file that is done."""
+    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    found = Scenario(tmp_path, str(tmp_path))
+    found.document["pipelines"]["events"]["sources"]["other"] = {
+        "source_uri": str(tmp_path / "other"),
+        "poll_interval_secs": 0.2,
+    }
+    found.write_config()
+    found.put_rows("date=2024-01-01/1.json.gz", 1)
+    put_other(found, "1", 10)
+    found.ingest()
+    return found
+
+
+def put_other(scenario: Scenario, name: str, number: int) -> None:
+    other = open_storage(str(scenario.folder / "other"), {})
+    other.put_atomic(f"date=2024-01-01/{name}.json.gz", ndjson({"id": number, "text": "t"}))
+
+
+def run(scenario: Scenario, *more: str) -> Result:
+    return CliRunner().invoke(blizzard, ["run", str(scenario.config), "--once", *more])
+
+
+def test_a_source_whose_checkpoint_is_gone_is_refused_and_its_neighbour_goes_on(
+    scenario: Scenario,
+) -> None:
+    scenario.table.delete(CHECKPOINT)
+    put_other(scenario, "2", 20)
+    done = run(scenario)
+    assert done.exit_code == 2
+    for remedy in ("checkpoint rebuild", "blizzard rename", "`id:`", "--fresh"):
+        assert remedy in done.stderr
+    assert scenario.table.stat(CHECKPOINT) is None
+    scenario.once("penguin")
+    assert scenario.ids() == [1, 10, 20]
+
+
+def test_whoever_insists_begins_anew_and_other_checkpoints_are_left_alone(
+    scenario: Scenario,
+) -> None:
+    scenario.table.delete(CHECKPOINT)
+    put_other(scenario, "2", 20)
+    assert run(scenario, "--fresh").exit_code == 0
+    scenario.once("penguin")
+    assert scenario.ids() == [1, 1, 10, 20]
+
+
+def test_a_new_name_over_the_same_files_is_refused(scenario: Scenario) -> None:
+    sources = scenario.document["pipelines"]["events"]["sources"]
+    sources["renamed"] = sources.pop("main")
+    scenario.write_config()
+    done = run(scenario)
+    assert done.exit_code == 2
+    assert "events_main_checkpoint.json is of the same files" in done.stderr
+
+
+def test_rows_in_the_log_are_a_trace_of_their_own(scenario: Scenario) -> None:
+    scenario.once("penguin")
+    scenario.table.delete(CHECKPOINT)
+    scenario.table.delete_tree("_blizzard/journal/events_main")
+    done = run(scenario)
+    assert done.exit_code == 2
+    assert "_delta_log/" in done.stderr
+
+
+def test_a_source_that_never_was_begins_without_a_word() -> None:
+    world = World()
+    world.put("d=1/1.json", "a")
+    world.drain()
+    assert world.rows() == ["a"]
+    assert json.loads(world.sink.read(CHECKPOINT))["writer"]["epoch"] == 1
+    del world.sink.objects[CHECKPOINT]
+    with pytest.raises(ColdStartRefused, match="the journal has batch"):
+        world.drain()
+    world.drain(source_pipeline(world.parts(), fresh=True))
+    assert world.rows() == ["a", "a"]
+
+
+def test_a_backfill_begins_beside_its_source_and_says_what_to_do_without_its_checkpoint(
+    scenario: Scenario,
+) -> None:
+    today = f"date={dt.datetime.now(dt.UTC):%Y-%m-%d}"
+    scenario.main_source["partition_filter"] = {"prefix_template": "date=%Y-%m-%d", "lookback": 1}
+    scenario.main_source["id"] = "later"
+    scenario.put_rows(f"{today}/1.json.gz", 2)
+    scenario.put_rows("date=2023-01-01/1.json.gz", 5)
+    scenario.write_config()
+    assert run(scenario, "--fresh").exit_code == 0
+    command = [
+        *("backfill", str(scenario.config), "--pipeline=events", "--source=main"),
+        *("--from=date=2023-01-01", "--to=date=2023-01-02"),
+    ]
+    first = CliRunner().invoke(blizzard, command)
+    assert first.exit_code == 0, first.output
+    [ours] = [path for path in checkpoints(scenario.table) if "_backfill_" in path]
+    scenario.table.delete(checkpoint_path(ours))
+    again = CliRunner().invoke(blizzard, command)
+    assert again.exit_code == 2
+    assert "`blizzard ingest`" in again.stderr
+    assert "--fresh" not in again.stderr
+    scenario.once("penguin")
+    assert scenario.ids() == [1, 2, 5, 10]
+
+
+@pytest.mark.parametrize("dies", range(5))
+def test_a_file_that_is_late_after_a_start_from_nothing_has_a_letter(dies: int) -> None:
+    world = World(grace_period_secs=1)
+    for name in ("1", "3", "9"):
+        world.put(f"d=1/{name}.json", name)
+    world.drain()
+    del world.sink.objects[CHECKPOINT]
+    late = world.source.objects.pop("d=1/3.json")
+    dying = Dying(world.sink)
+    dying.arm(dies)
+    with contextlib.suppress(Died):
+        world.drain(source_pipeline(world.parts(), fresh=True))
+    dying = Dying(world.sink)
+    # A death before anything was written leaves no checkpoint, so somebody insists again.
+    daemon = source_pipeline(world.parts(), fresh=True)
+    polls(world, daemon)
+    world.source.objects["d=1/3.json"] = late
+    sweeps(world, daemon)
+    assert letter_paths(world) == ["d=1/3.json"]
+    assert world.rows() == ["1", "1", "3", "9", "9"]
+
+
+@pytest.mark.parametrize("call", range(5))
+def test_a_checkpoint_that_goes_while_a_daemon_starts_is_no_cold_start(call: int) -> None:
+    world = World()
+    world.put("d=1/1.json", "a")
+    world.drain()
+    calls = itertools.count()
+
+    def gate(_call: str) -> None:
+        if next(calls) == call:
+            world.sink.objects.pop(CHECKPOINT, None)
+
+    with contextlib.suppress(ColdStartRefused, FencedError):
+        polls(world, gated(world, gate), 1)
+    assert world.rows() == ["a"]
+    assert CHECKPOINT not in world.sink.objects
+
+
+def settled() -> World:
+    world = World()
+    world.put("d=1/1.json", "a")
+    world.put("d=1/2.json", "bad")
+    world.drain()
+    return world
+
+
+def commanded(worker: SourcePipeline, command: str) -> None:
+    """One of the commands that take a checkpoint over."""
+    parts = worker._parts
+    match command:
+        case "rebuild":
+            job = Rebuild(parts)
+            job.write(job.plan(None))
+        case "set":
+            edit = partial(checkpoint_edit.moved, partition="d=1", name="1.json")
+            seen = checkpoint_edit.stored(worker)
+            edit(seen.state)
+            checkpoint_edit.change(worker, seen, edit, 0.0)
+        case "reset":
+            checkpoint_edit.change(
+                worker, checkpoint_edit.stored(worker), checkpoint_edit.over, 0.0
+            )
+        case "rename":
+            Rename(replace(parts, pipeline="clicks"), "events_main").run()
+        case "move":
+            Rename(parts, "events_main", parts.stores.source.uri).run()
+        case _:
+            files = GivenFiles(parts, file_parts(parts, parts.engine), lambda _worker: 0)
+            files.run(["d=1/2.json"])
+
+
+@pytest.mark.parametrize("command", ["rebuild", "set", "reset", "rename", "move", "replay"])
+def test_a_checkpoint_that_goes_while_a_command_is_at_work_is_not_made_up(command: str) -> None:
+    for call in itertools.count():
+        world = settled()
+        calls = itertools.count()
+
+        def gate(_call: str) -> None:
+            if next(calls) == call:  # noqa: B023
+                world.sink.objects.pop(CHECKPOINT, None)  # noqa: B023
+
+        worker = gated(world, gate)
+        with contextlib.suppress(BlizzardError):
+            commanded(worker, command)
+        if next(calls) <= call:
+            break
+        # Whatever is there was looked at, and is whole.
+        if CHECKPOINT in world.sink.objects:
+            document = world.checkpoint()
+            assert "schema_version" in document
+            state = document.get("moving", document)
+            known = state.get("watermark", {"state": "moved"})
+            assert known["state"] != "Initial" or command == "reset", call

@@ -1,0 +1,158 @@
+"""Sources without a watermark, and the guard that says when one is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+
+import pytest
+
+from blizzard_core.errors import OrderError, StateError
+from blizzard_py.ingest.publish import OutputNames
+from blizzard_py.replay.ownership import Claims
+from tests.support.blizzard_world import World
+from tests.support.memory_store import Died, Dying
+
+
+def random_names(world: World, count: int, seed: int = 0) -> list[str]:
+    """Files with random names, written a minute apart; returns their rows."""
+    for number in range(count):
+        name = uuid.uuid5(uuid.NAMESPACE_OID, f"{seed}-{number}")
+        world.put(f"d=1/{name}.ndjson", f"r{seed}-{number}")
+        world.now += 60
+    return [f"r{seed}-{number}" for number in range(count)]
+
+
+def set_world(**source: object) -> World:
+    return World(use_watermark=False, **source)
+
+
+def test_random_names_are_all_ingested_once_without_a_watermark() -> None:
+    world = set_world()
+    expected = random_names(world, 7)
+    world.drain()
+    assert world.rows() == sorted(expected)
+    document = world.checkpoint()
+    assert document["watermark"]["state"] == "Idle"
+    assert document["partition_watermarks"] == {}
+    assert sum(segment["count"] for segment in document["processed"]) == 7
+    expected += random_names(world, 5, seed=1)
+    world.now += 1_000_000
+    world.drain()
+    world.drain()
+    assert world.rows() == sorted(expected)
+
+
+@pytest.mark.parametrize("at", range(60))
+def test_death_at_any_change_without_a_watermark(at: int) -> None:
+    world = set_world()
+    expected = random_names(world, 5)
+    dying = Dying(world.sink, world.dlq)
+    dying.arm(at)
+    pipeline = world.pipeline()
+    with contextlib.suppress(Died):
+        world.drain(pipeline)
+    dying.arm(-1)
+    expected += random_names(world, 1, seed=1)
+    world.drain()
+    world.drain()
+    assert world.rows() == sorted(expected)
+
+
+def test_a_missing_segment_stops_the_pipeline() -> None:
+    world = set_world()
+    random_names(world, 3)
+    world.drain()
+    [segment] = [path for path in world.sink.objects if "_processed/" in path]
+    world.sink.delete(segment)
+    with pytest.raises(StateError, match="_processed/"):
+        world.drain()
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_tracking_cannot_be_switched_on_a_state(before: bool) -> None:
+    world = World(use_watermark=before)
+    world.put("d=1/1.ndjson", "r1")
+    world.drain()
+    world.settings["use_watermark"] = not before
+    with pytest.raises(StateError, match="give the source another id"):
+        world.drain()
+    with pytest.raises(StateError, match="give the source another id"):
+        world.pipeline().discover(world.pipeline().load())
+
+
+def test_a_plan_without_a_watermark_writes_nothing() -> None:
+    world = set_world()
+    random_names(world, 3)
+    world.drain()
+    world.put("d=1/new.ndjson", "new")
+    before = dict(world.sink.objects)
+    pipeline = world.pipeline()
+    found = pipeline.discover(pipeline.load())
+    assert [f.path for f in found.files] == ["d=1/new.ndjson"]
+    assert world.sink.objects == before
+
+
+# -- the order guard -----------------------------------------------------------
+
+
+def test_random_names_stop_a_guarded_source_before_anything_is_passed() -> None:
+    world = World(order_guard="fail")
+    random_names(world, 40)
+    with pytest.raises(OrderError, match="use_watermark: false"):
+        world.pipeline().cycle(threading.Event())
+    assert world.published() == {}
+    assert world.checkpoint()["watermark"] == {"state": "Initial"}
+
+
+@pytest.mark.parametrize("guard", ["warn", "off"])
+def test_a_warning_lets_the_source_go_on(guard: str) -> None:
+    world = World(order_guard=guard)
+    expected = random_names(world, 40)
+    pipeline = world.drain()
+    assert world.rows() == sorted(expected)
+    assert pipeline.source._warned == ({"random_names"} if guard == "warn" else set())
+
+
+def test_names_that_sort_are_no_problem() -> None:
+    world = World(order_guard="fail")
+    for number in range(40):
+        world.put(f"d=1/{int(world.now)}-{uuid.uuid4()}.ndjson", f"r{number}")
+        world.now += 60
+    world.drain()
+    assert len(world.rows()) == 40
+
+
+def test_unpadded_hours_are_named() -> None:
+    world = World(order_guard="fail")
+    for hour in (8, 9, 10, 11):
+        world.put(f"date=2024-01-01/hour={hour}/1.ndjson", f"r{hour}")
+    with pytest.raises(OrderError, match=r"hour=8, .*hour=11"):
+        world.pipeline().cycle(threading.Event())
+
+
+def test_the_ledger_of_a_source_without_a_watermark_follows_the_source(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Files come and are removed for months; what is there stays known."""
+    for place in ("processed", "ledger"):
+        monkeypatch.setattr(f"blizzard_py.{place}.TAIL", 8)
+    names = OutputNames()
+    for place in ("pipeline", "latefiles"):
+        monkeypatch.setattr(f"blizzard_py.{place}.uuid7", lambda: names.fresh(1, world.now)[0])
+    world = set_world()
+    world.put("d=1/stays.ndjson", "stays")
+    pipeline, counts = world.pipeline(), []
+    for day in range(150):
+        for path in [path for path in world.source.objects if "stays" not in path]:
+            world.source.delete(path)
+        for number in range(4):
+            world.put(f"d=1/{day}-{number}.ndjson", f"{day}-{number}")
+        world.now += 86_401
+        world.drain(pipeline)
+        counts.append(sum(one["count"] for one in world.checkpoint().get("ledger", [])))
+    assert max(counts[75:]) <= max(counts[:75]) + 8 < 400
+    assert len(world.rows()) == len(set(world.rows())) == 601
+    claims = Claims(world.parts(), {})
+    assert claims.claim("d=1/stays.ndjson").standing == "rows"

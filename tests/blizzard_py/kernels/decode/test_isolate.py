@@ -1,0 +1,176 @@
+"""Input that kills whoever parses it: found to the line, and its neighbours are ingested."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+import pytest
+
+from blizzard_py.job import JobFile, Place
+from blizzard_py.kernels.decode import isolate
+from blizzard_py.kernels.decode.child_process import ChildProcess, Died
+from blizzard_py.kernels.decode.columns import RecordSchema
+from blizzard_py.kernels.decode.isolate import IsolatedParser, check_readable
+from blizzard_py.kernels.decode.parse import BadLine, Parsed
+from blizzard_py.kernels.failure import FileFailed
+from tests.support.ingest_world import IngestWorld, by_path, lines, specs
+
+FIELDS = specs(id="int64", s="string")
+POISON = b'{"id":0,"s":"POISON"}\n'
+
+
+class DeadlySchema(RecordSchema):
+    """A conversion that some values kill the process in."""
+
+    def finish(self, table: pa.Table, chunk: bytes) -> pa.Table:
+        if pc.any(pc.match_substring(table["s"], "POISON")).as_py():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().finish(table, chunk)
+
+
+def segfault() -> int:
+    """What pyarrow makes of a bare null where the guards are not asked first."""
+    found: pa.Table = pj.read_json(pa.BufferReader(b'null\n{"id":1}\n'))
+    return int(found.num_rows)
+
+
+def twice(number: int) -> int:
+    if number < 0:
+        raise FileFailed("parse", "negative")
+    return 2 * number
+
+
+def out(code: int) -> None:
+    os._exit(code)
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[ChildProcess]:
+    with ChildProcess() as found:
+        yield found
+
+
+def test_a_call_is_made_elsewhere_and_comes_back(nursery: ChildProcess) -> None:
+    assert nursery.call(twice, 21) == 42
+    assert nursery.call(os.getpid) not in {os.getpid(), nursery.call(os.getpid)}
+    with pytest.raises(FileFailed) as caught:
+        nursery.call(twice, -1)
+    assert caught.value.reason == "negative"
+
+
+def test_a_child_that_dies_says_of_what_and_the_next_call_works(nursery: ChildProcess) -> None:
+    with pytest.raises(Died, match=r"signal 11 \(SIGSEGV\)"):
+        nursery.call(segfault)
+    with pytest.raises(Died, match="exit code 3"):
+        nursery.call(out, 3)
+    assert nursery.call(twice, 1) == 2
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["dying", "dead"])
+def test_a_nursery_that_is_killed_is_started_anew(gone: bool) -> None:
+    with ChildProcess() as nursery:
+        parent = nursery.call(os.getppid)
+        os.kill(parent, signal.SIGKILL)
+        if gone:
+            os.waitid(os.P_PID, parent, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(Died, match="SIGKILL"):
+            nursery.call(twice, 1)
+        assert nursery.call(twice, 1) == 2
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 700])
+@pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
+def test_the_lines_that_kill_are_found(nursery: ChildProcess, count: int, place: float) -> None:
+    at = round(place * (count - 1))
+    rows = [lines(number) for number in range(count)]
+    rows[at] = POISON
+    parser = IsolatedParser(nursery, DeadlySchema(FIELDS), tolerant=True)
+    parsed: Parsed = parser.parse(b"".join(rows))
+    assert parsed.table.column("id").to_pylist() == [n for n in range(count) if n != at]
+    assert parsed.rows_at.tolist() == [n for n in range(count) if n != at]
+    assert parsed.lines == count
+    [bad] = parsed.bad
+    assert (bad.index, bad.offset) == (at, sum(map(len, rows[:at])))
+    assert bad.head + b"\n" == POISON
+    assert bad.reason == "the parser died of this line: signal 9 (SIGKILL)"
+
+
+def test_without_tolerance_the_first_bad_line_counts_of_whatever_kind(
+    nursery: ChildProcess,
+) -> None:
+    for chunk, index, reason in (
+        (lines(1, 2) + POISON + b"oops\n", 2, "died"),
+        (lines(1) + b"oops\n" + POISON, 1, "does not start"),
+        (lines(1, 2, 3) + POISON + lines(4), 3, "died"),
+    ):
+        parser = IsolatedParser(nursery, DeadlySchema(FIELDS), tolerant=False)
+        with pytest.raises(BadLine) as caught:
+            parser.parse(chunk)
+        assert caught.value.index == index
+        assert reason in caught.value.reason
+
+
+def test_a_file_that_kills_without_end_is_given_up(
+    nursery: ChildProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolate, "MAX_DEATHS", 10)
+    parser = IsolatedParser(nursery, DeadlySchema(FIELDS), tolerant=True)
+    with pytest.raises(FileFailed, match="died 11 times of its lines, last: signal 9"):
+        parser.parse(POISON * 20)
+
+
+def test_a_task_tried_again_gives_up_the_record_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blizzard_py.kernels.task.RecordSchema", DeadlySchema)
+    world = IngestWorld(tmp_path, fields=FIELDS)
+    world.put("a.ndjson", lines(1, 2))
+    world.put("b.ndjson.gz", gzip.compress(b"\n" + lines(3) + POISON + b"oops\n" + lines(4)))
+    world.put("c.ndjson", lines(5))
+    report = world.run_task(attempt=1)
+    assert world.ids(report) == [1, 2, 3, 4, 5]
+    assert {file.outcome for file in report.files} == {"ingested"}
+    assert by_path(report)["b.ndjson.gz"].bad_rows == 2
+    first, second = world.letters(report)
+    assert (first["line"], first["offset"], first["raw"]) == (3, 10, POISON.decode().rstrip())
+    assert "died" in first["error"]
+    assert (second["line"], second["raw"]) == (4, "oops")
+
+
+def test_a_file_that_kills_its_reader_twice_is_quarantined(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.ndjson"
+    os.mkfifo(pipe)
+    killed: list[int] = []
+
+    def kill_readers() -> None:
+        while len(killed) < 2:
+            for link in Path("/proc").glob("[0-9]*/fd/*"):
+                pid = int(link.parts[2])
+                if pid not in {os.getpid(), *killed} and _leads_to(link, pipe):
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+
+    held = os.open(pipe, os.O_RDWR)  # so that readers wait and never see an end
+    killer = threading.Thread(target=kill_readers)
+    killer.start()
+    with ChildProcess() as own, pytest.raises(FileFailed) as caught:
+        check_readable(own, Place(str(tmp_path)), JobFile("pipe.ndjson", 1), "auto")
+    killer.join()
+    os.close(held)
+    assert (caught.value.stage, caught.value.outcome) == ("decompress", "quarantined")
+    assert caught.value.reason == "a process that reads it dies: signal 9 (SIGKILL)"
+
+
+def _leads_to(link: Path, target: Path) -> bool:
+    try:
+        return link.readlink() == target
+    except OSError:
+        return False  # the process or the descriptor is gone by now

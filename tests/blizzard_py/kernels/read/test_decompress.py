@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from blizzard_core.storage.local import LocalStorage
+from blizzard_py.job import JobFile
+from blizzard_py.kernels.failure import FileFailed
+from blizzard_py.kernels.read.decompress import BLOCK_BYTES, Codec, codec_of, decompressed
+from blizzard_py.kernels.read.source import SourceStream
+
+TEXT = b'{"id":1}\n' * 1000
+NOISE = os.urandom(700_000)  # several reads long once compressed
+SKIPPABLE = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"abcd"
+
+
+def zstd(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor(write_checksum=True).compress(data)
+
+
+def flipped(data: bytes, position: int) -> bytes:
+    damaged = bytearray(data)
+    damaged[position] ^= 0xFF
+    return bytes(damaged)
+
+
+def read(folder: Path, data: bytes, codec: Codec) -> list[bytes]:
+    (folder / "x").write_bytes(data)
+    stream = SourceStream(LocalStorage(str(folder)), JobFile("x", len(data)))
+    try:
+        return list(decompressed(stream, codec))
+    finally:
+        stream.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "codec"),
+    [("a.ndjson.gz", "gzip"), ("a.jsonl.zst", "zstd"), ("a.ndjson", "none"), ("gz", "none")],
+)
+def test_auto_goes_by_the_extension(path: str, codec: Codec) -> None:
+    assert codec_of(path, "auto") == codec
+    assert codec_of(path, "zstd") == "zstd"
+
+
+@pytest.mark.parametrize(
+    ("data", "codec", "expected"),
+    [
+        (gzip.compress(TEXT), "gzip", TEXT),
+        (gzip.compress(b""), "gzip", b""),
+        (gzip.compress(NOISE), "gzip", NOISE),
+        (gzip.compress(TEXT) + gzip.compress(b"") + gzip.compress(NOISE), "gzip", TEXT + NOISE),
+        (gzip.compress(TEXT) * 300, "gzip", TEXT * 300),
+        (gzip.compress(TEXT) + b"\0" * 1000, "gzip", TEXT),
+        (gzip.compress(TEXT) + b"\0" * 400_000 + gzip.compress(TEXT), "gzip", TEXT * 2),
+        (zstd(TEXT), "zstd", TEXT),
+        (zstd(b""), "zstd", b""),
+        (zstd(TEXT) + zstd(b"") + zstd(NOISE), "zstd", TEXT + NOISE),
+        (zstd(TEXT) * 300, "zstd", TEXT * 300),
+        (SKIPPABLE + zstd(TEXT) + SKIPPABLE + zstd(TEXT), "zstd", TEXT * 2),
+        (TEXT, "none", TEXT),
+        (b"", "none", b""),
+        (NOISE * 3, "none", NOISE * 3),
+    ],
+)
+def test_complete_streams_are_read_whole(
+    tmp_path: Path, data: bytes, codec: Codec, expected: bytes
+) -> None:
+    blocks = read(tmp_path, data, codec)
+    assert b"".join(blocks) == expected
+    assert all(0 < len(block) <= BLOCK_BYTES for block in blocks)
+
+
+@pytest.mark.parametrize(
+    ("data", "codec"),
+    [
+        (b"", "gzip"),
+        (b"\0" * 100, "gzip"),
+        (TEXT, "gzip"),
+        (gzip.compress(TEXT)[:5], "gzip"),
+        (gzip.compress(TEXT)[:-1], "gzip"),
+        (gzip.compress(TEXT)[:-8], "gzip"),
+        (gzip.compress(NOISE)[:300_000], "gzip"),
+        (flipped(gzip.compress(TEXT), -6), "gzip"),
+        (flipped(gzip.compress(TEXT), -2), "gzip"),
+        (flipped(gzip.compress(NOISE), 400_000), "gzip"),
+        (gzip.compress(TEXT) + b"garbage that is no member", "gzip"),
+        (gzip.compress(TEXT) + gzip.compress(TEXT)[:-3], "gzip"),
+        (gzip.compress(TEXT) + gzip.compress(TEXT)[:4], "gzip"),
+        (b"", "zstd"),
+        (TEXT, "zstd"),
+        (zstd(TEXT)[:-1], "zstd"),
+        (zstd(TEXT)[:3], "zstd"),
+        (zstd(NOISE)[:300_000], "zstd"),
+        (flipped(zstd(NOISE), 400_000), "zstd"),
+        (zstd(TEXT) + b"garbage", "zstd"),
+        (zstd(TEXT) + zstd(TEXT)[:-3], "zstd"),
+        (zstd(TEXT) + zstd(TEXT)[:3], "zstd"),
+    ],
+)
+def test_anything_but_a_complete_stream_fails(tmp_path: Path, data: bytes, codec: Codec) -> None:
+    with pytest.raises(FileFailed, match=codec) as caught:
+        read(tmp_path, data, codec)
+    assert caught.value.stage == "decompress"
+    assert caught.value.outcome == "quarantined"
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+def test_a_bomb_comes_in_bounded_blocks(tmp_path: Path, codec: Codec) -> None:
+    zeros = b"0" * (64 << 20)
+    packed = gzip.compress(zeros) if codec == "gzip" else zstd(zeros)
+    blocks = read(tmp_path, packed, codec)
+    assert sum(len(block) for block in blocks) == len(zeros)
+    assert max(len(block) for block in blocks) <= BLOCK_BYTES

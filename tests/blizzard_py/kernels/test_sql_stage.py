@@ -1,0 +1,93 @@
+"""The second job's kernels without Spark: what is read is what was accepted, in its order."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from blizzard_core.storage.local import LocalStorage
+from blizzard_py.engines.spark.transform import record_schema, staged_metadata
+from blizzard_py.job import IngestJob, JobFile, PartitionRule
+from blizzard_py.kernels.report import TaskReport
+from blizzard_py.kernels.sql_stage import PARTITION, RowRefused, SqlStage, read_records, write_rows
+from blizzard_py.kernels.task import Task, run_task
+from tests.support.ingest_world import PREFIX, STAGING, IngestWorld, lines
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> IngestWorld:
+    return IngestWorld(tmp_path)
+
+
+def first(world: IngestWorld) -> tuple[IngestJob, TaskReport]:
+    """The job and what its one task staged, with directories by file."""
+    job = world.job()
+    files = tuple(dataclasses.replace(file, partition=f"d={n}") for n, file in enumerate(job.files))
+    source, sink = LocalStorage(str(world.source)), LocalStorage(str(world.table))
+    task = Task(0, job.settings, f"{STAGING}/first", f"{PREFIX}/first", files)
+    return job, run_task(task, source, sink, attempt_id=1)
+
+
+def staged(report: TaskReport) -> list[JobFile]:
+    return [JobFile(o.staged, o.size, o.partition) for o in report.outputs]
+
+
+def second(world: IngestWorld, schema: pa.Schema, *directories: str) -> SqlStage:
+    return SqlStage(world.job().settings, STAGING, PREFIX, schema, frozenset(directories))
+
+
+def test_records_come_with_their_place_in_the_source(world: IngestWorld) -> None:
+    big = b"".join(lines(n) for n in range(100_000))  # a file of its own, in several chunks
+    world.put("a.ndjson", lines(1, 2) + b"\n" + lines(3))
+    world.put("b.ndjson", big)
+    world.put("c.ndjson", lines(4))
+    world.deduplicate_by = ("id",)
+    world.template, world.metadata = "date=%Y-%m-%d", ("_ingested_at",)
+    settings = world.job().settings
+    world.metadata = staged_metadata(settings)
+    _, report = first(world)
+    schema = record_schema(settings)
+    assert schema.names == ["id", "_ingested_at", "_source_file", "_source_line", PARTITION]
+    batches = list(read_records(LocalStorage(str(world.table)), staged(report), schema))
+    assert all(batch.schema == schema for batch in batches)
+    assert max(batch.num_rows for batch in batches) <= 10_000
+    order = [("_source_file", "ascending"), ("_source_line", "ascending")]
+    rows = pa.Table.from_batches(batches).sort_by(order)
+    assert rows.column("id").to_pylist() == [1, 2, 3, *range(100_000), 4]
+    assert rows.column("_source_line").to_pylist() == [1, 2, 4, *range(1, 100_001), 1]
+    assert rows.column(PARTITION).to_pylist() == ["d=0"] * 3 + ["d=1"] * 100_000 + ["d=2"]
+
+
+def test_rows_are_written_as_by_the_first_job(world: IngestWorld) -> None:
+    schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+    batches = [
+        pa.RecordBatch.from_pydict({PARTITION: ["d=1", "d=2", "d=1"], "n": [1, 2, 3]}),
+        pa.RecordBatch.from_pydict({PARTITION: ["d=1"], "n": [4]}),
+    ]
+    sink = LocalStorage(str(world.table))
+    report = write_rows(second(world, schema, "d=1", "d=2"), 5, 9, batches, sink)
+    assert [(o.partition, o.rows) for o in report.outputs] == [("d=1", 3), ("d=2", 1)]
+    assert [o.output_id for o in report.outputs] == [f"{PREFIX}/00005-9/{n}" for n in (0, 1)]
+    assert [row["n"] for row in world.rows(report)] == [1, 3, 4, 2]
+    assert report.files == ()
+
+
+def test_a_directory_that_no_file_has_is_refused_and_leaves_nothing(world: IngestWorld) -> None:
+    schema = pa.schema([pa.field("n", pa.int64())])
+    batches = [pa.RecordBatch.from_pydict({PARTITION: ["d=1", "../out"], "n": [1, 2]})]
+    sink = LocalStorage(str(world.table))
+    with pytest.raises(ValueError, match="changes _partition"):
+        write_rows(second(world, schema, "d=1"), 0, 1, batches, sink)
+    assert world.staged() == set()
+
+
+def test_a_time_that_no_calendar_has_is_the_rows_fault(world: IngestWorld) -> None:
+    world.rules = (PartitionRule("at", template="date=%Y-%m-%d"),)
+    kind = pa.timestamp("us", tz="UTC")
+    schema = pa.schema([pa.field("at", kind)])
+    batch = pa.RecordBatch.from_arrays([pa.array([1 << 61], pa.int64()).cast(kind)], schema=schema)
+    with pytest.raises(RowRefused, match="outside the years"):
+        write_rows(second(world, schema), 0, 1, [batch], LocalStorage(str(world.table)))

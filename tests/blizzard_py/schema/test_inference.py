@@ -1,0 +1,236 @@
+"""What a sample of records says about columns, and which files make the sample."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from blizzard_core.errors import SchemaConflict, Unavailable
+from blizzard_core.settings.schema import FieldSettings
+from blizzard_core.storage.local import LocalStorage
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.kernels.decode.columns import RecordSchema
+from blizzard_py.kernels.decode.parse import LineParser
+from blizzard_py.schema.inference import MAX_STRUCT_FIELDS, Inference, Inferred, Rules
+from blizzard_py.schema.types import field_document, field_spec
+from blizzard_py.sources.files.sampling import chosen, first_lines
+from tests.support.memory_store import MemoryStorage
+
+ANY = {"type": "string", "coerce": True}
+
+
+def inferred(*lines: str, **rules: Any) -> Inferred:
+    inference = Inference(Rules(**rules))
+    for number, line in enumerate(lines, 1):
+        inference.add(line.encode("utf-8", "surrogatepass"), f"f.ndjson, line {number}")
+    return inference.result()
+
+
+def kind_of(*values: str, **rules: Any) -> Any:
+    """The type of a field with these values in turn, as in the configuration."""
+    found = inferred(*(f'{{"x":{value}}}' for value in values), **rules)
+    [document] = [field_document(spec) for spec in found.fields]
+    assert document.pop("name") == "x"
+    return document["type"] if len(document) == 1 else document
+
+
+TYPES: list[tuple[tuple[str, ...], Any]] = [
+    (("1",), "int64"),
+    (("1", "null", "-9223372036854775808", "9223372036854775807"), "int64"),
+    (("1", "9223372036854775808"), "decimal(38,0)"),
+    (("18446744073709551615",), "decimal(38,0)"),
+    (("1", "9" * 38), "decimal(38,0)"),
+    (("1", "9" * 39), ANY),
+    (("1.5", "-" + "9" * 39), ANY),
+    (("1", "1.0"), "float64"),
+    (("1e3",), "float64"),
+    (("1.5", "18446744073709551615"), "float64"),
+    (("true", "false"), "boolean"),
+    (("true", "1"), ANY),
+    (('"a"', "1"), ANY),
+    (('"a"', "null"), "string"),
+    (("null",), ANY),
+    (('"2024-01-01T00:00:00Z"',), "string"),
+    (("{}",), "json"),
+    (
+        ('{"a":1}', '{"b":"x"}', "null"),
+        {
+            "type": "struct",
+            "fields": [{"name": "a", "type": "int64"}, {"name": "b", "type": "string"}],
+        },
+    ),
+    (('{"a":1}', '{"a":"x"}'), {"type": "struct", "fields": [{"name": "a", **ANY}]}),
+    (('{"a":1}', '{"A":2}'), "json"),
+    (('{"a b":1}',), "json"),
+    (('{"":1}',), "json"),
+    (('{"\\ud800":1}',), "json"),
+    (('{"a":1}', "[1]"), ANY),
+    (('{"a":1}', '"x"'), ANY),
+    (("[1]", "[2.5,null]", "[]"), {"type": "list", "items": "float64"}),
+    (("[]",), {"type": "list", "items": ANY}),
+    (('[1,"a"]',), {"type": "list", "items": ANY}),
+    (("[[1]]",), {"type": "list", "items": {"type": "list", "items": "int64"}}),
+    (("[1]", "1"), ANY),
+    (
+        ('[{"a":1},{"b":true}]',),
+        {
+            "type": "list",
+            "items": {
+                "type": "struct",
+                "fields": [{"name": "a", "type": "int64"}, {"name": "b", "type": "boolean"}],
+            },
+        },
+    ),
+    ((json.dumps({f"k{i}": i for i in range(MAX_STRUCT_FIELDS + 1)}),), "json"),
+    (tuple(json.dumps({f"user{i}": i}) for i in range(MAX_STRUCT_FIELDS + 50)), "json"),
+]
+
+
+@pytest.mark.parametrize(("values", "expected"), TYPES, ids=lambda v: str(v)[:40])
+def test_values_have_the_narrowest_type_that_keeps_them(
+    values: tuple[str, ...], expected: Any
+) -> None:
+    assert kind_of(*values) == expected
+    assert kind_of(*values, *values) == expected
+
+
+def test_the_order_of_records_does_not_change_a_type() -> None:
+    for values, expected in TYPES:
+        if len(values) <= 3 and not (isinstance(expected, dict) and "fields" in expected):
+            assert kind_of(*reversed(values)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "is_time"),
+    [
+        ("2024-01-01T00:00:00Z", True),
+        ("2024-01-01 00:00:00", True),
+        ("2024-01-01T00:00:00.123+02:00", True),
+        ("2024-01-01T00:00:00.123456Z", True),
+        ("2024-01-01T00:00", True),
+        ("2024-01-01", False),
+        ("2024-02-30T00:00:00Z", False),
+        ("2024-01-01T00:00:00.123456789Z", False),
+        ("2024-01-01T24:00:00Z", False),
+        ("yesterday", False),
+        ("", False),
+    ],
+)
+def test_timestamps_are_inferred_on_request_and_only_if_the_reader_takes_them(
+    text: str, is_time: bool
+) -> None:
+    found = kind_of(json.dumps(text), timestamps=True)
+    assert found == ("timestamp" if is_time else "string")
+    assert kind_of(json.dumps(text), '"other"', timestamps=True) == "string"
+    if is_time:
+        schema = RecordSchema([field_spec(FieldSettings(name="x", type="timestamp"))])
+        assert LineParser(schema).parse(f'{{"x":"{text}"}}\n'.encode()).table.num_rows == 1
+
+
+def test_a_conflict_without_coercion_names_field_types_and_places() -> None:
+    with pytest.raises(SchemaConflict) as caught:
+        inferred('{"a":{"b":[1]}}', "{}", '{"a":{"b":["x", 2]}}', coerce_conflicts=False)
+    message = str(caught.value)
+    for part in ("'a.b[]'", "integer (f.ndjson, line 1)", "text (f.ndjson, line 3)", "json"):
+        assert part in message
+    assert kind_of("null", coerce_conflicts=False) == "string"
+    assert kind_of("1", "2.5", coerce_conflicts=False) == "float64"
+
+
+def test_columns_come_in_the_order_of_their_first_appearance_and_odd_ones_are_left_out() -> None:
+    found = inferred(
+        '{"b":1,"Date":1,"a b":1}',
+        "",
+        "not json",
+        "[1]",
+        '{"B":2,"a":1,"":0,"\\ud800":1}',
+        "\udcff",
+        taken=frozenset({"date"}),
+    )
+    assert [spec.name for spec in found.fields] == ["b", "a"]
+    assert set(found.left_out) == {"a b", "B", "", "\ud800"}
+    assert "case" in found.left_out["B"]
+    assert (found.records, found.skipped_lines) == (2, 3)
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**40), 10**40)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8"), max_size=4)
+    | st.just("2024-01-01T00:00:00Z"),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b", "A", "c d"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.dictionaries(st.sampled_from("xyz"), VALUES), min_size=1, max_size=5), st.booleans()
+)
+def test_what_was_inferred_from_takes_all_of_it(
+    records: list[dict[str, Any]], timestamps: bool
+) -> None:
+    lines = [json.dumps(record) for record in records]
+    fields = inferred(*lines, timestamps=timestamps).fields
+    assume(fields)  # a table without columns has no rows; such a source is not ingested
+    table = LineParser(RecordSchema(fields)).parse(("\n".join(lines) + "\n").encode()).table
+    assert table.num_rows == len(records)
+    for spec in fields:
+        nulls = [record.get(spec.name) is None for record in records]
+        assert [value is None for value in table.column(spec.name).to_pylist()] == nulls
+
+
+def entries(count: int) -> list[Entry]:
+    return [Entry(f"{i:05d}.ndjson", 1, 0.0) for i in range(count)]
+
+
+def test_the_sample_is_spread_from_the_oldest_to_the_newest() -> None:
+    files = entries(101)
+    assert [f.path for f in chosen(files, 5)] == [f"{i:05d}.ndjson" for i in (0, 25, 50, 75, 100)]
+    assert chosen(files, 1) == [files[100]]
+    assert chosen(files, 2) == [files[0], files[100]]
+    assert chosen(files[:3], 16) == files[:3]
+    assert chosen([], 16) == []
+    for count in range(2, 40):
+        sample = chosen(files, count)
+        assert len({f.path for f in sample}) == count
+        assert (sample[0], sample[-1]) == (files[0], files[100])
+
+
+def test_only_whole_lines_within_the_limit_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.ndjson").write_bytes(b'\xef\xbb\xbf{"a":1}\n{"a":2}\n{"a":3}')
+    (tmp_path / "b.ndjson.gz").write_bytes(gzip.compress(b'{"a":1}\n' * 1_000_000))
+    (tmp_path / "cut.ndjson.gz").write_bytes(gzip.compress(b'{"a":1}\n' * 10)[:-9])
+    (tmp_path / "empty.ndjson").write_bytes(b"")
+    store = LocalStorage(str(tmp_path))
+
+    def read(name: str, limit: int) -> list[bytes]:
+        return [x for x in first_lines(store, Entry(name, 100, 0.0), "auto", limit) if x]
+
+    assert read("a.ndjson", 100) == [b'{"a":1}', b'{"a":2}', b'{"a":3}']
+    assert read("a.ndjson", 20) == [b'{"a":1}', b'{"a":2}']
+    assert read("a.ndjson", 5) == []
+    assert read("b.ndjson.gz", 20) == [b'{"a":1}', b'{"a":1}']
+    assert set(read("cut.ndjson.gz", 100)) <= {b'{"a":1}'}
+    assert read("empty.ndjson", 100) == []
+    assert read("gone.ndjson", 100) == []
+
+
+def test_a_store_that_does_not_answer_is_no_empty_file() -> None:
+    class Silent(MemoryStorage):
+        def read(self, path: str) -> bytes:
+            raise Unavailable(f"{path}: timed out")
+
+    with pytest.raises(Unavailable, match=r"a\.ndjson.*timed out"):
+        first_lines(Silent("mem://raw", lambda: 0.0), Entry("a.ndjson", 1, 0.0), "auto", 100)

@@ -1,0 +1,210 @@
+"""What a source file is called, where a cold start begins, and what polls cost on S3."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from blizzard_core.settings.sources import PartitionFilter, SourceSettings
+from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.protocol import FIRST_PAGE_KEYS, Storage
+from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.progress import Gap, Progress, finished
+from blizzard_py.sources.activity import Apart
+from blizzard_py.sources.files.discovery import Discovery, FirstSeen, Scope, accepts, starting_point
+from blizzard_py.sources.files.discovery import discover as discover_with
+from blizzard_py.state.source_state import SourceState
+from tests.support.memory_store import MemoryStorage
+from tests.support.s3_server import S3Server
+from tests.support.watermarks import nothing_waits, passed
+
+NOW = dt.datetime(2024, 1, 28, 1, 30, tzinfo=dt.UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("compression", "taken"),
+    [
+        ("auto", {"a.ndjson", "a.jsonl", "a.json", "a.ndjson.gz", "a.jsonl.gz", "a.json.gz",
+                  "a.ndjson.zst", "a.jsonl.zst", "a.json.zst"}),
+        ("gzip", {"a.ndjson.gz", "a.jsonl.gz", "a.json.gz"}),
+        ("zstd", {"a.ndjson.zst", "a.jsonl.zst", "a.json.zst"}),
+        ("none", {"a.ndjson", "a.jsonl", "a.json"}),
+    ],
+)  # fmt: skip
+def test_endings_follow_the_compression(compression: str, taken: set[str]) -> None:
+    names = {
+        f"a.{kind}{packed}"
+        for kind in ("ndjson", "jsonl", "json", "csv", "parquet")
+        for packed in ("", ".gz", ".zst", ".bz2")
+    }
+    accept = accepts(SourceSettings(source_uri="x", compression=compression).compression)
+    assert {name for name in names if accept(f"date=1/{name}")} == taken
+
+
+@pytest.mark.parametrize(
+    ("template", "lookback", "floor"),
+    [
+        ("date=%Y-%m-%d", 7, "date=2024-01-21"),
+        ("date=%Y-%m-%d", 0, "date=2024-01-28"),
+        ("date=%Y-%m-%d/hour=%H", 3, "date=2024-01-27/hour=22"),
+        ("%Y/%m/%d", 28, "2023/12/31"),
+        ("month=%Y-%m", 1, "month=2023-12"),
+        ("%Y/%m", 13, "2022/12"),
+        ("year=%Y", 2, "year=2022"),
+        ("%Y/%j", 28, "2023/365"),
+        ("date=%Y-%m-%d", None, None),
+    ],
+)
+def test_a_cold_start_looks_back_days_or_hours(
+    template: str, lookback: int | None, floor: str | None
+) -> None:
+    chosen = PartitionFilter(prefix_template=template, lookback=lookback)
+    assert lookback_floor(chosen, NOW) == floor
+
+
+def source(lookback: int | None) -> SourceSettings:
+    return SourceSettings(
+        source_uri="mem://raw",
+        partition_filter=PartitionFilter(prefix_template="date=%Y-%m-%d", lookback=lookback),
+    )
+
+
+def discover(
+    storage: Storage,
+    settings: SourceSettings,
+    progress: Progress,
+    now: float = NOW,
+    first_seen: FirstSeen | None = None,
+    limit: int = 1000,
+) -> Discovery:
+    seen = FirstSeen() if first_seen is None else first_seen
+    return discover_with(storage, settings, progress, lambda: now, 4, seen, limit=limit)
+
+
+def test_a_filtered_cold_start_reads_recent_partitions_and_later_polls_keep_the_floor() -> None:
+    storage = MemoryStorage()
+    for day in range(1, 29):
+        storage.objects[f"date=2024-01-{day:02d}/a.json"] = (b"", NOW)
+    start = starting_point(SourceState(), source(2), NOW, "x")
+    found = discover(storage, source(2), start)
+    assert [f.path for f in found.files] == [f"date=2024-01-{d}/a.json" for d in (26, 27, 28)]
+    later = passed(found.progress, [file.path for file in found.files])
+    known = SourceState(later, origin=start.floor)
+    a_month_on = starting_point(known, source(2), NOW + 30 * 86400, "x")
+    assert a_month_on.floor == "date=2024-01-26"
+    assert discover(storage, source(2), a_month_on).files == ()
+
+
+def test_a_whole_cold_start_reads_everything() -> None:
+    storage = MemoryStorage()
+    for day in range(1, 29):
+        storage.objects[f"date=2024-01-{day:02d}/a.json"] = (b"", NOW)
+    start = starting_point(SourceState(), source(None), NOW, "x")
+    assert len(discover(storage, source(None), start).files) == 28
+
+
+@pytest.mark.parametrize("history", [10, 500])
+def test_polls_of_a_bucket_cost_what_is_new_and_not_what_is_stored(
+    s3: S3Server, history: int
+) -> None:
+    bucket = s3.new_bucket()
+    storage = open_storage(f"s3://{bucket}/raw", s3.options)
+    names = [f"date=2024-01-0{day}/{n:05d}.json" for day in (1, 2) for n in range(history)]
+    for name in names:
+        storage.put_atomic(name, b"")
+    progress = passed(Progress(depth=1), names)
+    found = discover(storage, source(None), progress)
+    assert found.files == ()
+    assert found.requests == 3
+    assert found.keys <= 3 * FIRST_PAGE_KEYS
+    storage.put_atomic("date=2024-01-01/99999.json", b"")
+    storage.put_atomic("date=2024-01-09/00000.json", b"")
+    found = discover(storage, source(None), progress)
+    assert [f.path for f in found.files] == [
+        "date=2024-01-01/99999.json",
+        "date=2024-01-09/00000.json",
+    ]
+    assert found.requests == 3
+
+
+# -- what is left alone ------------------------------------------------------------
+
+
+def stored(*paths: str, modified: float = NOW) -> MemoryStorage:
+    storage = MemoryStorage()
+    for path in paths:
+        storage.objects[path] = (b"", modified)
+    return storage
+
+
+@pytest.mark.parametrize("depth", [None, 1])
+def test_a_partition_ahead_of_time_is_left_alone_until_then(depth: int | None) -> None:
+    storage = stored("date=2024-01-30/1.json", "date=2024-01-31/1.json", "date=9999-12-31/1.json")
+    settings = SourceSettings(source_uri="x", max_ahead_secs=2 * 86_400)
+    found = discover(storage, settings, Progress(depth=depth))
+    assert [f.path for f in found.files] == ["date=2024-01-30/1.json"]
+    assert found.apart == Apart(2, "date=2024-01-31/1.json")
+    later = discover(storage, settings, Progress(depth=depth), NOW + 86_400)
+    assert [f.path for f in later.files] == ["date=2024-01-30/1.json", "date=2024-01-31/1.json"]
+
+
+def test_beside_partitions_named_by_a_time_only_so_many_odd_ones_are_looked_at() -> None:
+    storage = stored("date=2024-01-28/1.json", *(f"odd-{n}/1.json" for n in range(5)))
+    settings = SourceSettings(source_uri="x", max_tracked_partitions=2)
+    known = passed(Progress(depth=1), ["date=2024-01-27/1.json"])
+    found = discover(storage, settings, known)
+    assert [f.path for f in found.files] == [
+        "date=2024-01-28/1.json",
+        "odd-0/1.json",
+        "odd-1/1.json",
+    ]
+    assert found.apart == Apart(3, "odd-2/1.json")
+    # Where all are odd none is: they are what the writers write.
+    found = discover(storage, settings, passed(Progress(depth=1), ["odd-0/0.json"]))
+    assert len(found.files) == 6
+
+
+def test_a_file_dated_ahead_of_now_is_as_old_as_it_has_been_seen_unchanged() -> None:
+    storage = stored("d=1/1.json", modified=NOW + 3600)
+    settings = SourceSettings(source_uri="x", min_age_secs=60)
+    first_seen = FirstSeen()
+    start = Progress(depth=1)
+    assert discover(storage, settings, start, NOW, first_seen).files == ()
+    assert discover(storage, settings, start, NOW + 59, first_seen).files == ()
+    [file] = discover(storage, settings, start, NOW + 60, first_seen).files
+    assert file.path == "d=1/1.json"
+    storage.objects["d=1/1.json"] = (b"more", NOW + 3700)
+    found = discover(storage, settings, start, NOW + 61, first_seen)
+    assert (found.files, [f.path for f in found.young]) == ((), ["d=1/1.json"])
+
+
+def test_a_scan_that_is_cut_says_how_far_it_went_and_the_next_goes_on() -> None:
+    storage = stored(*(f"d={day}/{n}.json" for day in range(4) for n in range(4)))
+    settings = SourceSettings(source_uri="x")
+    progress = Progress(depth=1)
+    taken: list[str] = []
+    scans = 0
+    until: str | None = ""
+    while until is not None:
+        found = discover(storage, settings, progress, limit=5)
+        until = found.scanned.until
+        assert len(found.files) <= 5 + storage.page_keys
+        assert all(until is None or f.path <= until for f in found.files)
+        taken += [f.path for f in found.files]
+        progress = finished(found.progress, taken, NOW, nothing_waits)
+        scans += 1
+    assert taken == sorted(storage.objects)
+    assert scans > 2
+
+
+def test_a_bounded_scan_is_not_filled_with_what_a_scope_leaves_to_others() -> None:
+    storage = MemoryStorage()
+    names = [f"date=1/{number}.ndjson" for number in range(10)]
+    for name in names:
+        storage.put_atomic(name, b"{}\n")
+    scope = Scope(Gap("", None), names[7:].__contains__)
+    progress = Progress(depth=1)
+    source = SourceSettings(source_uri="x", grace_period_secs=0, min_age_secs=0)
+    found = discover_with(storage, source, progress, lambda: NOW, 4, FirstSeen(), scope, 2)
+    assert [entry.path for entry in found.files][:2] == names[7:9]

@@ -1,0 +1,384 @@
+"""The set of processed names: exact, persisted, refused when damaged, compact."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.errors import StateError
+from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.state import processed_set
+from blizzard_py.state.processed_set import (
+    FORGET_SECS,
+    TAIL,
+    ProcessedSet,
+    Segment,
+    SegmentDocument,
+    digests_of,
+    discard,
+    load,
+    segments_of,
+    segments_to_json,
+    sweep,
+    write,
+)
+from tests.support.memory_store import Died, Dying, MemoryStorage
+
+LISTED = tuple[SegmentDocument, ...]
+FOLDER = "_blizzard/p_s_processed"
+NOW = 1_000_000.0
+
+
+def names(count: int, start: int = 0) -> list[str]:
+    return [f"date=2024-01-28/{i}.json" for i in range(start, start + count)]
+
+
+def added(storage: Storage, done: ProcessedSet, paths: list[str]) -> ProcessedSet:
+    """Adds as the pipeline does, with nothing going wrong."""
+    change = done.adding(paths)
+    if change is None:
+        return done
+    after = write(storage, FOLDER, change, 1)
+    discard(storage, FOLDER, change)
+    return after
+
+
+def objects(storage: MemoryStorage) -> int:
+    return len(storage.objects)
+
+
+# -- the set --------------------------------------------------------------------
+
+
+def test_the_empty_set_holds_nothing() -> None:
+    done = ProcessedSet()
+    assert len(done) == 0
+    assert "a" not in done
+    assert done.segments == ()
+    assert done.unseen(["a"]) == ["a"]
+    assert done.unseen([]) == []
+    assert done.adding([]) is None
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_what_is_written_is_loaded_again(tmp_path: Path, on_disk: bool) -> None:
+    storage: Storage = open_storage(str(tmp_path), {}) if on_disk else MemoryStorage()
+    odd = ["root.json", "d=1/ü %=.json", "d=1/ü %=.json ", "undecodable\udcff.json", "x" * 1000]
+    done = added(storage, ProcessedSet(), odd)
+    done = added(storage, done, names(10_000))
+    done = added(storage, done, names(3, start=50_000))
+    again = load(storage, FOLDER, done.segments)
+    assert again.segments == done.segments
+    assert len(again) == len(done) == 10_000 + 3 + len(odd)
+    assert all(path in again for path in [*odd, *names(10_000), *names(3, start=50_000)])
+    assert not any(path in again for path in names(1000, start=60_000))
+
+
+def test_new_files_keep_their_order() -> None:
+    done = added(MemoryStorage(), ProcessedSet(), names(100))
+    paths = list(reversed(names(120)))
+    assert done.unseen(paths) == paths[:20]
+
+
+def test_a_path_counts_once_however_often_it_is_added() -> None:
+    storage = MemoryStorage()
+    done = added(storage, ProcessedSet(), ["a", "b", "a"])
+    done = added(storage, done, ["b", "c"])
+    assert len(done) == 3
+    assert done.adding(["a", "b", "c"]) is None
+
+
+def test_a_change_leaves_the_set_it_was_made_from_alone() -> None:
+    storage = MemoryStorage()
+    before = added(storage, ProcessedSet(), ["a"])
+    change = before.adding(["b"])
+    assert change is not None
+    write(storage, FOLDER, change, 1)
+    assert len(before) == 1
+    assert "b" not in before
+
+
+@given(
+    batches=st.lists(st.lists(st.integers(0, 300), max_size=60), max_size=30),
+    tail=st.integers(1, 20),
+)
+@settings(max_examples=200, deadline=None)
+def test_it_equals_a_set_and_stays_compact(batches: list[list[int]], tail: int) -> None:
+    """The segments, the objects and the rewriting are bounded as the module promises."""
+    storage, done, model, rewritten = MemoryStorage(), ProcessedSet(), set(), 0
+    additions = 0
+    with mock.patch.object(processed_set, "TAIL", tail):
+        for batch in batches:
+            change = done.adding(map(str, batch))
+            assert (change is None) == (set(batch) <= model)
+            model |= set(batch)
+            if change is None:
+                continue
+            additions += 1
+            rewritten += len(change.digests)
+            done = write(storage, FOLDER, change, 1)
+            discard(storage, FOLDER, change)
+            sizes = [segment.count for segment in done.segments]
+            levels = math.log2(max(len(model) / tail, 1))
+            assert len(sizes) <= levels + 2
+            assert all(high >= max(2 * low, tail) for high, low in pairwise(sizes))
+            growth = math.log(max(len(model) / tail, 1), 1.5)
+            assert rewritten <= additions * tail + len(model) * (growth + 2)
+    assert len(done) == len(model)
+    assert objects(storage) == len(done.segments)
+    again = load(storage, FOLDER, done.segments)
+    assert {i for i in range(301) if str(i) in again} == model
+
+
+# -- crashes --------------------------------------------------------------------
+
+
+def test_at_any_crash_the_saved_list_loads_and_a_sweep_removes_the_rest() -> None:
+    """Write, save, discard; the "checkpoint" is an object of the same store."""
+    for at in range(12):
+        storage = MemoryStorage()
+        done = added(storage, ProcessedSet(), names(10))
+        checkpoint = done.segments
+        dying = Dying(storage)
+        dying.arm(at)
+        try:
+            change = done.adding(names(10, start=100))
+            assert change is not None
+            after = write(storage, FOLDER, change, 1)
+            storage.put_atomic("checkpoint", b"")
+            checkpoint = after.segments
+            dying._step()
+            discard(storage, FOLDER, change)
+        except Died:
+            if "checkpoint" in storage.objects:
+                checkpoint = after.segments
+        dying.countdown = -1
+        again = load(storage, FOLDER, checkpoint)
+        assert all(path in again for path in names(10))
+        new = [path in again for path in names(10, start=100)]
+        assert all(new) == any(new) == ("checkpoint" in storage.objects)
+        # The next start is in the next epoch.
+        sweep(storage, FOLDER, checkpoint, 2)
+        storage.objects.pop("checkpoint", None)
+        assert objects(storage) == len(checkpoint)
+        assert len(load(storage, FOLDER, checkpoint)) == len(again)
+        assert sweep(storage, FOLDER, checkpoint, 2) == 0
+
+
+def test_a_sweep_stays_in_its_folder(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path), {})
+    done = added(storage, ProcessedSet(), ["a"])
+    others = [f"{FOLDER}_2/x.digests", f"{FOLDER}0/x", "_blizzard/p_s_checkpoint.json", "data.json"]
+    for path in others:
+        storage.put_atomic(path, b"x")
+    storage.put_atomic(f"{FOLDER}/torn.digests.123.tmp", b"x")
+    assert sweep(storage, FOLDER, done.segments, 2) == 1
+    assert all(storage.stat(path) for path in others)
+    assert "a" in load(storage, FOLDER, done.segments)
+
+
+def test_a_sweep_of_nothing_removes_nothing(tmp_path: Path) -> None:
+    assert sweep(open_storage(str(tmp_path), {}), FOLDER, (), 1) == 0
+
+
+def test_a_sweep_leaves_alone_what_its_own_and_later_epochs_wrote() -> None:
+    """A daemon that was replaced and does not know it takes nothing from its successor."""
+    storage = MemoryStorage()
+    for epoch in (1, 2, 3):
+        change = ProcessedSet().adding([f"{epoch}.json"])
+        assert change is not None
+        write(storage, FOLDER, change, epoch)
+    storage.put_atomic(f"{FOLDER}/of-a-release-without-epochs.digests", b"x")
+    assert sweep(storage, FOLDER, (), 2) == 2
+    assert [path.rpartition("/")[2][:9] for path in sorted(storage.objects)] == [
+        "00000002~",
+        "00000003~",
+    ]
+
+
+# -- damage ---------------------------------------------------------------------
+
+
+def flip(at: int) -> Callable[[bytes], bytes]:
+    return lambda raw: raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda _: b"", "cut short"),
+        (lambda raw: raw[:20], "cut short"),
+        (lambda raw: raw[:-1], "cut short"),
+        (lambda raw: raw[:-16], "damaged"),
+        (lambda raw: raw + b"x" * 16, "damaged"),
+        (flip(0), "not a segment"),
+        (flip(9), "damaged"),
+        (flip(20), "damaged"),
+        (flip(100), "damaged"),
+        (lambda _: b'{"not": "a segment"}' * 4, "not a segment"),
+    ],
+)
+def test_a_damaged_segment_is_refused_by_name(damage: Callable[[bytes], bytes], told: str) -> None:
+    storage = MemoryStorage()
+    done = added(storage, ProcessedSet(), names(10))
+    ((path, (raw, at)),) = storage.objects.items()
+    storage.objects[path] = (damage(raw), at)
+    with pytest.raises(StateError, match=told) as caught:
+        load(storage, FOLDER, done.segments)
+    assert f"{storage.uri}/{path}" in str(caught.value)
+
+
+def test_a_missing_segment_is_refused_by_name() -> None:
+    with pytest.raises(StateError, match=r"mem://bucket/.*/gone\.digests: .*missing"):
+        load(MemoryStorage(), FOLDER, [Segment("gone", 3)])
+
+
+def test_another_count_than_the_checkpoint_says_is_refused() -> None:
+    storage = MemoryStorage()
+    (segment,) = added(storage, ProcessedSet(), names(10)).segments
+    with pytest.raises(StateError, match="holds 10 names and the checkpoint says 9"):
+        load(storage, FOLDER, [Segment(segment.name, 9)])
+
+
+def test_one_segment_cannot_stand_in_for_another() -> None:
+    storage = MemoryStorage()
+    (one,) = added(storage, ProcessedSet(), names(10)).segments
+    (two,) = added(storage, ProcessedSet(), names(10, start=50)).segments
+    storage.objects[f"{FOLDER}/{one.name}.digests"] = storage.objects[
+        f"{FOLDER}/{two.name}.digests"
+    ]
+    with pytest.raises(StateError, match="damaged"):
+        load(storage, FOLDER, [one])
+
+
+# -- forgetting -----------------------------------------------------------------
+
+
+@pytest.fixture
+def full() -> tuple[MemoryStorage, ProcessedSet]:
+    storage = MemoryStorage()
+    return storage, added(storage, ProcessedSet(), names(4 * TAIL))
+
+
+def forgot(
+    storage: MemoryStorage, done: ProcessedSet, listed: list[str], now: float
+) -> ProcessedSet:
+    change = done.forgetting(digests_of(listed), now)
+    if change is None:
+        return done
+    after = load(storage, FOLDER, write(storage, FOLDER, change, 1).segments)
+    discard(storage, FOLDER, change)
+    assert objects(storage) == len(after.segments)
+    return after
+
+
+def test_names_missing_twice_a_week_apart_are_dropped(
+    full: tuple[MemoryStorage, ProcessedSet],
+) -> None:
+    storage, done = full
+    left = names(TAIL)
+    done = forgot(storage, done, left, NOW)
+    assert len(done) == 4 * TAIL
+    assert all(path in done for path in names(4 * TAIL)[::100])
+    assert done.forgetting(digests_of(left), NOW + FORGET_SECS - 1) is None
+    done = forgot(storage, done, left, NOW + FORGET_SECS)
+    assert len(done) == TAIL
+    assert all(path in done for path in left)
+    assert done.forgetting(digests_of(left), NOW + FORGET_SECS) is None
+
+
+def test_a_disk_that_was_not_mounted_for_a_day_costs_nothing(
+    full: tuple[MemoryStorage, ProcessedSet],
+) -> None:
+    storage, done = full
+    done = forgot(storage, done, [], NOW)
+    done = forgot(storage, done, names(4 * TAIL), NOW + 86_400)
+    assert len(done.segments) == 1
+    # A second outage, much later, starts the clock anew.
+    done = forgot(storage, done, [], NOW + 10 * FORGET_SECS)
+    assert len(done) == 4 * TAIL
+    assert names(1)[0] in done
+
+
+def test_names_that_came_back_are_kept(full: tuple[MemoryStorage, ProcessedSet]) -> None:
+    storage, done = full
+    done = forgot(storage, done, names(100), NOW)
+    done = forgot(storage, done, names(100, start=TAIL), NOW + FORGET_SECS)
+    assert len(done) == 200
+
+
+def test_if_others_are_missing_now_nothing_is_dropped(
+    full: tuple[MemoryStorage, ProcessedSet],
+) -> None:
+    storage, done = full
+    first, second = names(TAIL), names(3 * TAIL, start=TAIL)
+    done = forgot(storage, done, first, NOW)
+    with mock.patch.object(processed_set, "TAIL", -4 * TAIL):  # still "more than twice as long"
+        done = forgot(storage, done, second, NOW + FORGET_SECS)
+    assert len(done) == 4 * TAIL
+    assert all(s.missing_since is None for s in done.segments)
+
+
+def test_what_is_noted_as_missing_survives_additions(
+    full: tuple[MemoryStorage, ProcessedSet],
+) -> None:
+    storage, done = full
+    done = forgot(storage, done, ["other.json"], NOW)
+    done = added(storage, done, ["new.json"])
+    done = load(storage, FOLDER, done.segments)
+    assert len(done) == 4 * TAIL + 1
+    done = forgot(storage, done, ["other.json"], NOW + FORGET_SECS)
+    assert len(done) == 1
+    assert "new.json" in done
+
+
+def test_a_source_that_shows_nothing_is_a_disk_that_is_not_there_and_forgets_nothing(
+    full: tuple[MemoryStorage, ProcessedSet],
+) -> None:
+    _, done = full
+    for days in range(0, 30, 7):
+        assert done.forgetting(digests_of([]), NOW + days * 86_400) is None
+
+
+def test_while_the_set_is_not_much_longer_than_the_source_nothing_happens() -> None:
+    done = added(MemoryStorage(), ProcessedSet(), names(TAIL))
+    assert done.forgetting(digests_of([]), NOW) is None
+
+
+# -- the checkpoint's list --------------------------------------------------------
+
+
+def test_the_list_goes_through_json() -> None:
+    segments = (Segment("a", 3), Segment("b", 2, 17.0))
+    document = segments_to_json(segments)
+    assert document == [
+        {"segment": "a", "count": 3},
+        {"segment": "b", "count": 2, "missing_since": 17.0},
+    ]
+    assert segments_of(decoded(LISTED, document, "f")) == segments
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        ["a"],
+        [{"segment": "a"}],
+        [{"segment": "a", "count": "3"}],
+        [{"segment": "a", "count": 0}],
+        [{"segment": "../a", "count": 1}],
+        [{"segment": "a", "count": 1, "missing_since": "now"}],
+    ],
+)
+def test_a_list_that_is_not_understood_is_refused(document: object) -> None:
+    with pytest.raises(StateError, match=r"^s3://b/checkpoint\.json: .*; restore it"):
+        decoded(LISTED, document, "s3://b/checkpoint.json")

@@ -1,0 +1,136 @@
+"""One run from the first file to the verdict."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tests.chaos.blizzard import evidence
+from tests.chaos.blizzard.director import Director
+from tests.chaos.blizzard.fleet import Fleet, Trouble
+from tests.chaos.blizzard.oracle import Fault, Found, Written, judge, lateness
+from tests.chaos.blizzard.pace import Pace
+from tests.chaos.blizzard.place import Place, local_place, s3_place
+from tests.chaos.blizzard.writer import Writer
+from tests.support.s3_server import S3Server
+
+_TICK_SECS = 2.0
+# Beyond some grace periods: restarts, sweeps and commits on a busy machine.
+_SETTLE_SECS = 60.0
+
+
+# Every second seed closes partitions while files still come for them.
+_FEW_TRACKED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``secs`` of trouble; what comes after it is not counted."""
+
+    secs: float
+    seed: int
+    pace: Pace
+
+
+def planned(secs: float, seed: int, pace: Pace) -> Plan:
+    """The run that a seed stands for."""
+    return Plan(secs, seed, pace if seed % 2 else replace(pace, tracked=_FEW_TRACKED))
+
+
+def run_local(folder: Path, plan: Plan) -> dict[str, int]:
+    """On a disk; what happened how often. Raises `Trouble` with all that is wrong."""
+    return _run(folder, plan, local_place(folder, plan.pace))
+
+
+def run_s3(folder: Path, plan: Plan, server: S3Server) -> dict[str, int]:
+    """The same through an S3 API."""
+    with s3_place(folder, plan.pace, server, plan.seed) as place:
+        counts = _run(folder, plan, place)
+        assert place.proxy is not None
+        return {
+            **counts,
+            "answers lost": place.proxy.lost,
+            "requests that landed late": len(place.proxy.delayed),
+            "requests": len(place.proxy.seen),
+        }
+
+
+def _run(folder: Path, plan: Plan, place: Place) -> dict[str, int]:
+    try:
+        return _judged(folder, plan, place)
+    except Trouble as trouble:
+        seed = f"seed {plan.seed}, {plan.secs:g} s with a grace period of {plan.pace.grace:g} s"
+        raise Trouble(f"{seed}: {trouble}") from None
+
+
+def _judged(folder: Path, plan: Plan, place: Place) -> dict[str, int]:
+    control = folder / "control"
+    control.mkdir()
+    fleet = Fleet(place.scenario, control)
+    writer = Writer(place.put, plan.pace, plan.seed)
+    began = time.monotonic()
+    with ExitStack() as stack:
+        stack.callback(fleet.end)
+        writer.start()
+        stack.callback(writer.finish)
+        director = Director(fleet, place, plan.pace, plan.seed)
+        director.run(began + plan.secs)
+        files = writer.finish()
+        place.calm()
+        director.settle()
+        _settle(place, plan, director, files)
+        director.stop()
+        for program in ("blizzard", "penguin"):
+            fleet.drain(program, _SETTLE_SECS)
+    found = evidence.found(place)
+    faults = judge(files, found, plan.pace.covered, plan.pace.tracked)
+    faults += _status(place, found)
+    counts = {**summary(files, found, plan.pace), **fleet.counts}
+    if faults:
+        happened = ", ".join(f"{what}: {count:,}" for what, count in counts.items())
+        raise Trouble("\n".join([happened, *evidence.explained(place, faults)]))
+    return counts
+
+
+def _settle(place: Place, plan: Plan, director: Director, files: list[Written]) -> None:
+    """Until all is well, or long enough for it never to be."""
+    until = time.monotonic() + 3 * plan.pace.grace + _SETTLE_SECS
+    while time.monotonic() < until:
+        director.wait(_TICK_SECS)
+        if not judge(files, evidence.found(place), plan.pace.covered, plan.pace.tracked):
+            return
+
+
+def _status(place: Place, found: Found) -> list[Fault]:
+    """What `blizzard status` counts is what is there."""
+    source = evidence.totals(place)
+    rows = sum(found.rows.values())
+    told = source["totals"]["rows"]
+    faults = []
+    if told != rows:
+        faults.append(Fault("unknown", "", f"status says {told} rows, the table has {rows}"))
+    if source["in_flight"] or source["state"] != "Idle":
+        faults.append(Fault("unknown", "", f"status says {source['state']} when all is done"))
+    return faults
+
+
+def summary(files: list[Written], found: Found, pace: Pace) -> dict[str, int]:
+    """What was written, and what became of it."""
+    late = lateness(files, pace.tracked)
+    kinds = Counter(
+        {
+            "files": len(files),
+            "files out of order": sum(secs > 0 for secs in late.values()),
+            "files later than the promise covers": sum(s > pace.covered for s in late.values()),
+            "files with old times": sum(f.old > 0 for f in files),
+            "unreadable files": sum(f.unreadable for f in files),
+            "letters for files": sum(found.files.values()),
+            "letters for lines": sum(found.lines.values()),
+            "partitions": len({f.path.rpartition("/")[0] for f in files}),
+            "rows": sum(found.rows.values()),
+        }
+    )
+    return dict(kinds)

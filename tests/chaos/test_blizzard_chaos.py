@@ -1,0 +1,38 @@
+"""The short version of the chaos run; `python -m tests.chaos.blizzard` is the long one."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.blizzard.pace import Pace
+from tests.chaos.blizzard.run import planned, run_local, run_s3
+from tests.support.s3_server import S3Server
+
+PACE = Pace(grace=4, poll=0.3, sweep=2, files_per_sec=6)
+SECS = 16.0
+
+
+def something_happened(counts: dict[str, int]) -> None:
+    """Or the verdict would say nothing."""
+    assert counts["files out of order"] > 10
+    assert counts["files with old times"] > 10
+    assert counts["slow jobs"] > 0
+    assert counts["actions"] > 0
+
+
+@pytest.mark.parametrize("seed", ["fixed", "fresh"])
+def test_every_file_that_appears_in_time_is_there_once_after_chaos(
+    tmp_path: Path, seed: str
+) -> None:
+    # A failure names the seed.
+    number = 2 if seed == "fixed" else random.SystemRandom().randrange(10**6)
+    something_happened(run_local(tmp_path, planned(SECS, number, PACE)))
+
+
+def test_every_file_that_appears_in_time_is_there_once_although_answers_are_lost(
+    tmp_path: Path, s3: S3Server
+) -> None:
+    something_happened(run_s3(tmp_path, planned(SECS, 1, PACE), s3))

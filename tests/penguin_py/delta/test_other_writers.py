@@ -1,0 +1,312 @@
+"""Beside other writers: each row of the table in docs/penguin.md, by its test."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from blizzard_core.errors import CommitError
+from penguin_py.delta.table import DeltaLog
+from penguin_py.pipeline import TablePipeline
+from tests.support.penguin_readers import assert_all_read
+from tests.support.penguin_world import World, footer_pool, parquet
+
+DOCS = Path(__file__).parents[3] / "docs/penguin.md"
+# What another engine on the same directory asks for: nothing is declared ours.
+SHARED: dict[str, Any] = {"own_prefixes": []}
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Executor]:
+    with footer_pool() as found:
+        yield found
+
+
+@pytest.fixture
+def world(tmp_path: Path, pool: Executor) -> World:
+    return World(str(tmp_path / "table"), pool, now=time.time())
+
+
+def numbers(world: World) -> list[int]:
+    return sorted(row["x"] for row in world.rows())
+
+
+def ours(world: World, number: int) -> None:
+    world.put(f"0{number}.parquet", {"x": [number]}, output_id=f"p/{number}")
+
+
+def interrupted(
+    world: World, between: Callable[[DeltaTable], object]
+) -> tuple[TablePipeline, Callable[[], None]]:
+    """A Penguin that somebody else comes before, after its look and before its commit."""
+    table, storage = world.table(**SHARED), world.storage
+    log = DeltaLog(table, storage, world.pool)
+    real = log._commit
+
+    def commit(*arguments: Any) -> None:
+        between(world.delta())
+        real(*arguments)
+
+    log._commit = commit  # type: ignore[method-assign]  # lets the other one come first
+
+    def alone() -> None:
+        log._commit = real  # type: ignore[method-assign]  # nobody comes any more
+
+    return world.penguin_on(table, storage, log), alone
+
+
+def test_every_row_of_the_documented_table_has_its_test() -> None:
+    section = DOCS.read_text(encoding="utf-8").partition("## Beside other writers")[2]
+    named = re.findall(r"`(test_\w+)`", section.partition("\n## ")[0])
+    assert len(named) >= 8
+    missing = [name for name in named if not callable(globals().get(name))]
+    assert not missing
+
+
+# Files that are not ours.
+
+
+def test_what_another_engine_wrote_and_did_not_commit_waits(world: World) -> None:
+    """A rewrite by an engine on Delta Kernel, whose names say nothing, that dies on the way."""
+    penguin = world.penguin(**SHARED)
+    ours(world, 1)
+    ours(world, 2)
+    world.run(penguin)
+    world.put("601e220d-000.parquet", {"x": [1, 2]})
+    ours(world, 3)
+    world.run(penguin)
+    assert numbers(world) == [1, 2, 3]
+    assert not world.quarantined()
+    # The file that waits holds nothing back, by polls and by starts alike.
+    ours(world, 4)
+    world.run(penguin)
+    world.run(**SHARED)
+    assert numbers(world) == [1, 2, 3, 4]
+    # Its writer commits it at last: then it is in the log, and ours to leave alone.
+    rewritten = world.delta()
+    rewritten.delete("x < 3")
+    add = parquet({"x": [1, 2]})
+    commit_by_hand(world, "601e220d-000.parquet", len(add))
+    world.now += 2 * 3600
+    world.run(penguin)
+    assert numbers(world) == [1, 2, 3, 4]
+
+
+def commit_by_hand(world: World, path: str, size: int) -> None:
+    from deltalake.transaction import AddAction  # noqa: PLC0415 - another engine's own
+
+    delta = world.delta()
+    add = AddAction(path, size, {}, 1_700_000_000_000, data_change=True, stats='{"numRecords":2}')
+    delta.create_write_transaction([add], "append", delta.schema(), [])
+
+
+def test_files_of_others_are_taken_when_they_are_old_enough(world: World) -> None:
+    ours(world, 1)
+    world.put("spark.parquet", {"x": [2]})
+    penguin = world.penguin(**SHARED, foreign_min_age_secs=600)
+    world.run(penguin)
+    assert numbers(world) == [1]
+    assert world.mirror()["watermark"]["value"] == "01.parquet"
+    world.now += 700
+    world.run(penguin)
+    assert numbers(world) == [1, 2]
+
+
+def test_files_of_others_are_on_record_where_they_are_never_taken(world: World) -> None:
+    ours(world, 1)
+    world.put("spark.parquet", {"x": [2]})
+    world.now += 30 * 86_400
+    world.run(**SHARED, foreign_min_age_secs=None)
+    assert numbers(world) == [1]
+    assert "own_prefixes" in world.quarantined()["spark.parquet"]
+
+
+def test_a_directory_that_is_declared_ours_is_taken_at_once(world: World) -> None:
+    by: dict[str, Any] = {"partition_by": {"prefix_template": "from=%Y"}}
+    world.put("from=duckdb/a.parquet", {"x": [1]})
+    world.put("from=spark/b.parquet", {"x": [2]})
+    world.run(**by, own_prefixes=["from=duckdb/"])
+    assert numbers(world) == [1]
+
+
+def test_a_file_that_waits_is_looked_into_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours(world, 1)
+    world.put("spark.parquet", {"x": [2]})
+    penguin = world.penguin(**SHARED)
+    world.run(penguin)
+    storage = penguin._storage
+    asked: list[str] = []
+    real = type(storage).read_range
+
+    def read_range(self: Any, path: str, start: int, end: int) -> bytes:
+        asked.append(path)
+        return real(self, path, start, end)
+
+    monkeypatch.setattr(type(storage), "read_range", read_range)
+    for _ in range(3):
+        world.run(penguin)
+    assert "spark.parquet" not in asked
+    world.put("spark.parquet", {"x": [2, 3]})  # replaced: another file
+    world.run(penguin)
+    assert "spark.parquet" in asked
+
+
+# What engines do to the log, before Penguin's look and between that and its commit.
+
+
+def test_appends_by_delta_rs_are_left_to_it(world: World) -> None:
+    ours(world, 1)
+    penguin = world.penguin(**SHARED, file_pattern=r".*\.parquet")
+    world.run(penguin)
+    for number in (2, 3):
+        write_deltalake(world.uri, pa.table({"x": [number]}), mode="append")
+        ours(world, 10 + number)
+        world.run(penguin)
+    raced, _ = interrupted(
+        world, lambda _: write_deltalake(world.uri, pa.table({"x": [4]}), mode="append")
+    )
+    ours(world, 5)
+    world.run(raced)
+    assert numbers(world) == [1, 2, 3, 4, 5, 12, 13]
+    assert_all_read(world)
+
+
+def test_a_compaction_between_look_and_commit_changes_nothing(world: World) -> None:
+    for number in (1, 2):
+        ours(world, number)
+        world.run(**SHARED)
+    ours(world, 3)
+    penguin, alone = interrupted(world, lambda delta: delta.optimize.compact())
+    try:
+        world.run(penguin)
+    except CommitError:
+        alone()
+        world.run(penguin)
+    assert numbers(world) == [1, 2, 3]
+    world.now += 2 * 3600
+    world.run(**SHARED)
+    assert numbers(world) == [1, 2, 3]
+
+
+def test_a_delete_between_look_and_commit_deletes_what_it_saw(world: World) -> None:
+    for number in (1, 2):
+        ours(world, number)
+        world.run(**SHARED)
+    ours(world, 3)
+    penguin, alone = interrupted(world, lambda delta: delta.delete("x = 1"))
+    try:
+        world.run(penguin)
+    except CommitError:
+        alone()
+        world.run(penguin)
+    assert numbers(world) == [2, 3]
+    world.now += 2 * 3600
+    world.run(**SHARED)
+    assert numbers(world) == [2, 3]
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_what_a_restore_took_away_stays_away(world: World, running: bool) -> None:
+    penguin = world.penguin(**SHARED)
+    for number in (1, 2, 3):
+        ours(world, number)
+        world.run(penguin)
+    world.delta().restore(1)
+    ours(world, 4)
+    world.run(penguin if running else world.penguin(**SHARED))
+    world.now += 2 * 3600
+    world.run(**SHARED)
+    assert numbers(world) == [1, 2, 4]
+
+
+def test_vacuum_leaves_what_waits_for_its_commit(world: World) -> None:
+    ours(world, 1)
+    world.run(**SHARED)
+    world.delta().delete("x = 1")
+    ours(world, 2)
+    world.put("spark.parquet", {"x": [3]})
+    old = (world.now - 30 * 86_400,) * 2
+    for name in ("02.parquet", "spark.parquet"):
+        os.utime(Path(world.uri, name), old)
+    world.delta().vacuum(0, dry_run=False, enforce_retention_duration=False)
+    assert Path(world.uri, "02.parquet").exists()
+    assert not Path(world.uri, "01.parquet").exists()
+    world.run(**SHARED, foreign_min_age_secs=0)
+    assert numbers(world) == [2, 3]
+
+
+def test_a_change_of_the_schema_by_another_engine_is_planned_upon(world: World) -> None:
+    ours(world, 1)
+    world.run(**SHARED)
+    added = pa.table({"x": pa.array([2], pa.int64()), "y": ["new"]})
+    penguin, alone = interrupted(
+        world,
+        lambda _: write_deltalake(world.uri, added, mode="append", schema_mode="merge"),
+    )
+    world.put("03.parquet", {"x": [3], "y": [3]}, output_id="p/3")
+    world.put("04.parquet", {"x": [4], "y": ["text"]}, output_id="p/4")
+    with pytest.raises(CommitError):
+        penguin.cycle(threading.Event())
+    alone()
+    world.run(penguin)
+    # The column that came first decides; the file of another type is on record.
+    assert numbers(world) == [1, 2, 4]
+    assert list(world.quarantined()) == ["03.parquet"]
+    assert_all_read(world)
+
+
+def test_another_penguin_commits_no_file_twice(world: World) -> None:
+    one, two = world.penguin(**SHARED), world.penguin(**SHARED, app_id="backfill")
+    ours(world, 1)
+    world.run(one)
+    ours(world, 2)
+    world.run(two)
+    for number in (3, 4):
+        ours(world, number)
+    one.outlook()
+    world.run(two)
+    world.run(one)
+    assert numbers(world) == [1, 2, 3, 4]
+    ids = [
+        name
+        for version in range(world.delta().version() + 1)
+        for action in world.actions(version)
+        for name in action.get("commitInfo", {}).get("penguin", {}).get("output_ids", [])
+    ]
+    assert len(ids) == len(set(ids)) == 4
+    assert json.dumps(world.mirror("backfill"))
+
+
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_a_penguin_of_another_name_commits_no_file_twice(world: World, rewritten: bool) -> None:
+    ours(world, 1)
+    world.run(**SHARED)
+    ours(world, 2)
+    rival = world.penguin("renamed", **SHARED)
+
+    def first(table: DeltaTable) -> None:
+        world.run(rival)
+        if rewritten:
+            table.update_incremental()
+            table.optimize.compact()
+
+    penguin, alone = interrupted(world, first)
+    with pytest.raises(CommitError):
+        penguin.cycle(threading.Event())
+    alone()
+    world.run(penguin)
+    assert numbers(world) == [1, 2]
+    assert_all_read(world)

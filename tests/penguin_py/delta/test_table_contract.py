@@ -1,0 +1,224 @@
+"""The table contract: every feature of the protocol is taken and right, or refused by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blizzard_core.errors import StateError
+from penguin_py.delta.table_contract import FEATURES, Declared, objections
+from tests.support.penguin_features import stored, table
+from tests.support.penguin_readers import assert_all_read, by_scan, rows_of
+from tests.support.penguin_world import World, footer_pool
+
+# Features that readers need as well.
+FOR_READERS = {
+    *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "variantType"),
+    *("variantType-preview", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck"),
+    *("catalogManaged", "catalogOwned-preview"),
+}
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Executor]:
+    with footer_pool() as found:
+        yield found
+
+
+@pytest.fixture
+def world(tmp_path: Path, pool: Executor) -> World:
+    """The clock is the disk's: a file beside a log that is there must not look old."""
+    found = World(str(tmp_path / "table"), pool)
+    Path(found.uri).mkdir()
+    found.now = Path(found.uri).stat().st_mtime
+    return found
+
+
+def field(name: str = "x", kind: Any = "long", **metadata: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+
+
+def make(world: World, protocol: dict[str, Any], **more: Any) -> None:
+    """A table as another engine leaves it: no files, and the declarations that are asked for."""
+    fields = more.get("fields", [field()])
+    metadata = {
+        "id": "5f9c7f3e-0000-4000-8000-000000000000",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": more.get("partitions", []),
+        "configuration": more.get("properties", {}),
+        "createdTime": 1_700_000_000_000,
+    }
+    info = {"timestamp": 1_700_000_000_000, "operation": "CREATE TABLE"}
+    actions: list[dict[str, Any]] = [
+        {"commitInfo": info},
+        {"protocol": protocol},
+        {"metaData": metadata},
+    ]
+    text = "".join(f"{json.dumps(action)}\n" for action in actions)
+    world.storage.put_atomic(f"_delta_log/{0:020d}.json", text.encode())
+
+
+def with_feature(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [name]}
+    return found | (
+        {"minReaderVersion": 3, "readerFeatures": [name]} if name in FOR_READERS else {}
+    )
+
+
+def test_the_documented_table_is_the_contract() -> None:
+    assert stored() == table(), "python -m tests.support.penguin_features writes it"
+
+
+@pytest.mark.parametrize("name", [name for name, feature in FEATURES.items() if feature.takes])
+def test_a_feature_that_is_taken_is_committed_beside(world: World, name: str) -> None:
+    make(world, with_feature(name))
+    world.put("a.parquet", {"x": [1]})
+    world.put("b.parquet", {"x": [2], "new": [2]})
+    world.run()
+    assert not world.quarantined()
+    # Not every reader opens tables with each of them; the engine that made it does.
+    assert rows_of(by_scan(world.delta()), ["x", "new"]) == [(1, None), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    "name", [*(name for name, feature in FEATURES.items() if not feature.takes), "fancy"]
+)
+@pytest.mark.parametrize("readers", [False, True])
+@pytest.mark.unreadable_tables("not all readers know the feature, and nothing is committed")
+def test_a_feature_that_is_not_is_refused_by_name(world: World, name: str, readers: bool) -> None:
+    protocol = with_feature(name)
+    if readers:
+        protocol |= {"minReaderVersion": 3, "readerFeatures": [name]}
+    make(world, protocol)
+    world.put("a.parquet", {"x": [1]})
+    with pytest.raises(StateError, match=f"feature {name} is not .*drop the feature"):
+        world.run()
+    assert len(list(Path(world.uri, "_delta_log").iterdir())) == 1
+
+
+RULES: dict[str, tuple[dict[str, Any], str]] = {
+    "a constraint": (
+        {"properties": {"delta.constraints.positive": "x > 0"}},
+        "constraint 'positive' is not checked here; drop it",
+    ),
+    "an invariant": (
+        {"fields": [field(**{"delta.invariants": '{"expression":{"expression":"x > 0"}}'})]},
+        "column 'x' has an invariant",
+    ),
+    "an invariant within a struct": (
+        {
+            "fields": [
+                field(),
+                field(
+                    "s",
+                    {"type": "struct", "fields": [field("y", **{"delta.invariants": "{}"})]},
+                ),
+            ]
+        },
+        r"column 's\.y' has an invariant",
+    ),
+    "a generated column": (
+        {"fields": [field(**{"delta.generationExpression": "1 + 1"})]},
+        "column 'x' is generated",
+    ),
+    "an identity column": (
+        {"fields": [field(**{"delta.identity.start": 1, "delta.identity.step": 1})]},
+        "column 'x' is an identity column",
+    ),
+    "a default": ({"fields": [field(CURRENT_DEFAULT="7")]}, "column 'x' has a default"),
+    "transactions that expire": (
+        {"properties": {"delta.setTransactionRetentionDuration": "interval 1 days"}},
+        "setTransactionRetentionDuration is set: .*unset it",
+    ),
+    "checkpoints with sidecars": (
+        {"properties": {"delta.checkpointPolicy": "v2"}},
+        "checkpointPolicy is set: .*classic",
+    ),
+    "a hidden partition column": (
+        {"fields": [field(), field("_day", "string")], "partitions": ["_day"]},
+        "partition column '_day' makes directories that start with '_'",
+    ),
+    "a partition column of floats": (
+        {"fields": [field(), field("p", "double")], "partitions": ["p"]},
+        "partition column 'p' is double",
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_that_files_might_break_is_refused_by_name(world: World, rule: str) -> None:
+    more, told = RULES[rule]
+    make(world, {"minReaderVersion": 1, "minWriterVersion": 4}, **more)
+    world.put("a.parquet", {"x": [-1]})
+    with pytest.raises(StateError, match=told):
+        world.run()
+
+
+def test_a_compaction_that_died_is_known_also_in_a_table_that_says_not_when_it_was_made(
+    world: World,
+) -> None:
+    """``createdTime`` is optional: without it no file is older than the table."""
+    make(world, {"minReaderVersion": 1, "minWriterVersion": 2})
+    first = Path(world.uri, "_delta_log", f"{0:020d}.json")
+    actions = [json.loads(line) for line in first.read_text().splitlines()]
+    for action in actions:
+        action.get("metaData", {}).pop("createdTime", None)
+    first.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    every = {"file_pattern": r".*\.parquet"}
+    for number in (1, 2):
+        world.put(f"{number}.parquet", {"x": [number]})
+    world.run(**every)
+    table = world.delta()
+    table.optimize.compact()
+    Path(world.uri, "_delta_log", f"{table.version():020d}.json").unlink()
+    world.run(**every)
+    assert world.rows() == [{"x": 1}, {"x": 2}]
+    [why] = world.quarantined().values()
+    assert "a Delta writer" in why
+
+
+@pytest.mark.parametrize(("reader", "writer"), [(1, 6), (2, 6), (4, 7), (1, 8)])
+def test_a_version_of_the_protocol_that_is_not_known_is_refused(reader: int, writer: int) -> None:
+    found = objections(Declared(reader, writer, (), {}, [field()], ()))
+    assert len(found) == 1
+    assert "version" in found[0]
+
+
+@pytest.mark.parametrize("writer", [2, 3, 4, 5])
+def test_the_older_versions_are_committed_to(world: World, writer: int) -> None:
+    make(world, {"minReaderVersion": 2 if writer == 5 else 1, "minWriterVersion": writer})
+    world.put("a.parquet", {"x": [1]})
+    world.run()
+    assert rows_of(by_scan(world.delta()), ["x"]) == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "properties", [{"delta.appendOnly": "true"}, {"delta.enableChangeDataFeed": "true"}]
+)
+def test_new_columns_obey_what_appending_obeys(world: World, properties: dict[str, str]) -> None:
+    make(world, {"minReaderVersion": 1, "minWriterVersion": 4}, properties=properties)
+    world.put("a.parquet", {"x": [1], "new": [1]})
+    world.run()
+    assert_all_read(world, [(1, 1)])
+    kinds = {next(iter(action)) for action in world.actions(1)}
+    assert kinds == {"commitInfo", "metaData", "add", "txn"}
+
+
+def test_a_rule_that_comes_while_the_daemon_runs_stops_it(world: World) -> None:
+    world.put("a.parquet", {"x": [1]})
+    penguin = world.penguin()
+    world.run(penguin)
+    world.delta().alter.add_constraint({"positive": "x > 0"})
+    world.put("b.parquet", {"x": [-1]})
+    with pytest.raises(StateError, match="constraint 'positive'"):
+        world.run(penguin)
+    assert world.rows() == [{"x": 1}]
+    world.delta().alter.drop_constraint("positive")
+    world.run(penguin)
+    assert world.rows() == [{"x": -1}, {"x": 1}]

@@ -1,0 +1,531 @@
+"""State is never ahead of the log: the next plan is right, or the daemon stops and says why."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from blizzard_core.errors import StateError, Unavailable
+from blizzard_core.storage.protocol import Entry, Page, Storage
+from penguin_py.delta import output_ids
+from penguin_py.delta.log import relative
+from penguin_py.delta.table import DeltaLog
+from penguin_py.intake.reconcile import copied_at
+from penguin_py.model import OwnCommit, TableState
+from tests.support.penguin_world import World, footer_pool, parquet
+
+HOUR, DAY = 3600.0, 86_400.0
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Executor]:
+    with footer_pool() as found:
+        yield found
+
+
+@pytest.fixture
+def world(tmp_path: Path, pool: Executor) -> World:
+    return World(str(tmp_path / "table"), pool, now=time.time())
+
+
+def entry(world: World, version: int) -> Path:
+    return Path(world.uri, "_delta_log", f"{version:020d}.json")
+
+
+def drop(world: World, number: int) -> None:
+    world.put(f"{number:04d}.parquet", {"x": [number]}, output_id=f"p/{number}")
+
+
+def fill(world: World, count: int, **settings: Any) -> None:
+    penguin = world.penguin(**settings)
+    for number in range(count):
+        drop(world, number)
+        world.run(penguin)
+
+
+def numbers(world: World) -> list[int]:
+    return sorted(row["x"] for row in world.rows())
+
+
+def segments(world: World) -> list[Path]:
+    return sorted(Path(world.uri, output_ids.FOLDER).glob("*.digests"))
+
+
+# A log that lost commits.
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_files_of_commits_that_the_log_lost_are_committed_again(world: World, lost: int) -> None:
+    """A power loss before the entry was on disk, or a log from a backup."""
+    fill(world, 4)
+    for version in range(4 - lost, 4):
+        entry(world, version).unlink()
+    drop(world, 9)
+    world.run()
+    assert numbers(world) == [0, 1, 2, 3, 9]
+    assert not world.quarantined()
+
+
+def test_a_daemon_whose_log_was_restored_stops_and_goes_on_when_started_anew(world: World) -> None:
+    penguin = world.penguin()
+    for number in range(4):
+        drop(world, number)
+        world.run(penguin)
+    entry(world, 3).unlink()
+    entry(world, 2).unlink()
+    drop(world, 9)
+    with pytest.raises(StateError, match="has lost commit 4 of penguin-events; restore the log"):
+        world.run(penguin)
+    world.run()
+    assert numbers(world) == [0, 1, 2, 3, 9]
+
+
+def test_an_entry_that_a_power_loss_left_empty_is_not_built_upon(world: World) -> None:
+    fill(world, 2)
+    entry(world, 1).write_bytes(b"")
+    drop(world, 9)
+    world.run()
+    assert numbers(world) == [0, 1, 9]
+
+
+def test_a_mirror_of_a_commit_that_another_one_replaced_counts_for_nothing(world: World) -> None:
+    """Restored, and then a Penguin without that mirror made a commit of the same number."""
+    fill(world, 3)
+    mirror = Path(world.uri, "_penguin/events_checkpoint.json")
+    saved = mirror.read_bytes()
+    entry(world, 2).unlink()
+    mirror.unlink()
+    hidden = Path(world.uri, "0002.parquet")
+    hidden.rename(hidden.with_suffix(".away"))
+    drop(world, 8)
+    world.run()
+    mirror.write_bytes(saved)  # of commit 3 as it was, with the id of 2
+    hidden.with_suffix(".away").rename(Path(world.uri, "0009.parquet"))
+    world.run()
+    assert numbers(world) == [0, 1, 2, 8]
+    assert not world.quarantined()
+
+
+def test_a_mirror_that_is_ahead_of_a_log_that_was_cleaned_up_stops_the_daemon(
+    world: World,
+) -> None:
+    fill(world, 3)
+    world.delta().create_checkpoint()
+    mirror = Path(world.uri, "_penguin/events_checkpoint.json")
+    for version in range(2):
+        entry(world, version).unlink()
+    document = json.loads(mirror.read_text())
+    mirror.write_text(json.dumps({**document, "txn_version": 4}))
+    with pytest.raises(StateError, match=r"remembers commit 4, the log has 3 at most.*delete"):
+        world.run()
+    mirror.unlink()
+    drop(world, 9)
+    world.run()
+    assert numbers(world) == [0, 1, 2, 9]
+
+
+@pytest.mark.parametrize("commits", [0, 2])
+def test_state_of_a_twin_that_commits_while_it_is_read_stops_nobody(
+    world: World, commits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mirror is read after the log, and may be of a commit that came in between."""
+    fill(world, commits)
+    drop(world, 7)
+    table, storage = world.table(), world.storage
+    log = DeltaLog(table, storage, world.pool)
+    real = log.refresh
+
+    def refresh() -> TableState | None:
+        state = real()
+        monkeypatch.setattr(log, "refresh", real)
+        world.run()  # a twin commits, and saves its mirror
+        for number in range(commits):
+            path = entry(world, number)
+            if number == 0 and commits:
+                world.delta().create_checkpoint()
+            path.unlink()
+        return state
+
+    monkeypatch.setattr(log, "refresh", refresh)
+    penguin = world.penguin_on(table, storage, log)
+    with pytest.raises(Unavailable, match="another Penguin committed while"):
+        penguin.snapshot()
+    drop(world, 8)
+    world.run(penguin)
+    assert numbers(world) == [*range(commits), 7, 8]
+
+
+def test_segments_above_the_logs_version_stop_the_daemon(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 3)
+    fill(world, 6)
+    assert segments(world)
+    for version in range(2, 6):
+        entry(world, version).unlink()
+    with pytest.raises(StateError, match=r"up to version \d, but the log ends at 1.*restore"):
+        world.run()
+
+
+def test_segments_of_another_table_in_this_place_stop_the_daemon(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 3)
+    fill(world, 6)
+    world.run()
+    assert segments(world)
+    shutil.rmtree(Path(world.uri, "_delta_log"))
+    for number in range(9):
+        write_deltalake(world.uri, pa.table({"x": [100 + number]}), mode="append")
+    with pytest.raises(StateError, match=r"of another table that was in this place.*delete"):
+        world.run()
+
+
+@pytest.mark.parametrize("folded", [True, False])
+def test_a_log_that_is_gone_while_its_state_is_not_stops_the_daemon(
+    world: World, folded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if folded:
+        monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 3)
+    fill(world, 6)
+    world.run()
+    shutil.rmtree(Path(world.uri, "_delta_log"))
+    for _ in range(2):
+        with pytest.raises(StateError, match=r"has no log; restore the log.*delete _penguin/"):
+            world.run()
+    assert not world.quarantined()
+    shutil.rmtree(Path(world.uri, "_penguin"))
+    world.run()
+    assert numbers(world) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("entries", [1, 3, 5])
+@pytest.mark.parametrize("running", [True, False])
+def test_a_table_made_anew_gets_no_commit_of_the_former_ones_making(
+    world: World, entries: int, running: bool
+) -> None:
+    """At a lower, the same and a higher version, with another column and no partitions."""
+    penguin = world.penguin()
+    for number in range(3):
+        world.put(f"d=1/{number}.parquet", {"x": [number]}, output_id=f"p/{number}")
+        world.run(penguin)
+    world.run(penguin)
+    shutil.rmtree(Path(world.uri, "_delta_log"))
+    shutil.rmtree(Path(world.uri, "d=1"))
+    for number in range(entries):
+        write_deltalake(world.uri, pa.table({"y": [str(number)]}), mode="append")
+    world.put("b.parquet", {"y": ["new"]}, output_id="p/0")
+    if running:
+        with pytest.raises(StateError, match="has lost commit 3"):
+            world.run(penguin)
+    world.run()
+    assert sorted(row["y"] for row in world.rows()) == [*map(str, range(entries)), "new"]
+    assert world.run() == 0
+
+
+# A log that forgot what was removed.
+
+
+def forget_a_removal(world: World, days_old: float = 30) -> None:
+    """A day was deleted, and the log has let the removal go; its file was never vacuumed."""
+    for day in (1, 2, 3):
+        path = f"d=2024-01-0{day}/a.parquet"
+        world.put(path, {"x": [day]}, output_id=f"p/{day}")
+        os.utime(Path(world.uri, path), (world.now - days_old * DAY,) * 2)
+    world.run()
+    world.delta().delete("d = '2024-01-03'")
+    path = entry(world, 1)
+    actions = [json.loads(line) for line in path.read_text().splitlines()]
+    for action in actions:
+        if "remove" in action:
+            action["remove"]["deletionTimestamp"] = int((world.now - 8 * DAY) * 1000)
+    path.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    world.delta().create_checkpoint()
+    entry(world, 0).unlink()
+    assert numbers(world) == [1, 2]
+
+
+def restarted(world: World) -> World:
+    world.run()
+    return world
+
+
+def with_another_app_id(world: World) -> World:
+    world.run(app_id="backfill")
+    return world
+
+
+def renamed(world: World) -> World:
+    world.run(world.penguin(name="other"))
+    return world
+
+
+def without_its_mirror(world: World) -> World:
+    world.storage.delete("_penguin/events_checkpoint.json")
+    world.run()
+    return world
+
+
+def copied(world: World) -> World:
+    """As `cp -r` does it: every file is as new as the copy."""
+    there = f"{world.uri}-copy"
+    shutil.copytree(world.uri, there, copy_function=shutil.copyfile)
+    found = World(there, world.pool, now=world.now)
+    found.run()
+    return found
+
+
+def copied_and_renamed(world: World) -> World:
+    return renamed(copied(world))
+
+
+@pytest.mark.parametrize(
+    "how", [restarted, with_another_app_id, renamed, without_its_mirror, copied, copied_and_renamed]
+)
+def test_rows_that_were_deleted_do_not_return(world: World, how: Callable[[World], World]) -> None:
+    forget_a_removal(world)
+    world.now += 60
+    found = how(world)
+    assert numbers(found) == [1, 2]
+    for _ in range(2):  # and not by a sweep, nor by the next start
+        found.now += 1.1 * HOUR
+        found.run()
+    assert numbers(found) == [1, 2]
+
+
+def test_a_new_instance_takes_young_files_beside_a_log_and_records_the_old_ones(
+    world: World,
+) -> None:
+    fill(world, 1)
+    world.put("old.parquet", {"x": [7]})
+    os.utime(Path(world.uri, "old.parquet"), (world.now - 3 * DAY,) * 2)
+    world.put("young.parquet", {"x": [8]})
+    world.run(app_id="backfill")
+    assert numbers(world) == [0, 8]
+    assert list(world.quarantined("backfill")) == ["old.parquet"]
+    assert "copy it to a new name" in world.quarantined("backfill")["old.parquet"]
+    # It is on record, so it stays out when the next start is no rebuild any more.
+    assert world.run(app_id="backfill") == 0
+
+
+def test_a_copy_is_known_by_the_times_of_most_files() -> None:
+    def pair(listed: float, known: float) -> tuple[Entry, Entry]:
+        return Entry("x", 1, listed), Entry("x", 0, known)
+
+    old, new = 1.6e9, 1.7e9
+    assert copied_at([pair(new, old), pair(new + 5, old)]) == new + 5 + HOUR
+    assert copied_at([pair(old, old), pair(old + 60, old)]) == 0
+    # One file that somebody wrote over, and times that no writer meant.
+    assert copied_at([pair(new, old), pair(old, old), pair(old, old)]) == 0
+    assert copied_at([pair(new, 0.001)]) == 0
+    assert copied_at([]) == 0
+
+
+# Others on the same table.
+
+
+def test_a_straggler_that_a_twin_committed_is_not_committed_again(world: World) -> None:
+    """Both sweeps found it; the twin committed it, and OPTIMIZE rewrote it since."""
+    world.put("b.parquet", {"x": [1]})
+    one, two = (world.penguin(reconcile_interval_secs=0) for _ in range(2))
+    world.run(one)
+    world.run(two)
+    for _ in range(3):
+        world.now += 1000
+        world.run(one)
+        world.run(two)
+    world.put("a.parquet", {"x": [2]})
+    os.utime(Path(world.uri, "a.parquet"), (world.now, world.now))
+    world.now += 400
+    found = [penguin.reconcile(dry_run=False) for penguin in (one, two)]
+    assert [[e.path for e in each.stragglers] for each in found] == [["a.parquet"]] * 2
+    world.run(two)
+    world.delta().optimize.compact()
+    world.run(one)
+    assert numbers(world) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("path", "root", "expected"),
+    [
+        ("d=1/a.parquet", "/lake/t", "d=1/a.parquet"),
+        ("d=a%2520b/a.parquet", "/lake/t", "d=a%20b/a.parquet"),
+        ("file:///lake/t/d=1/a.parquet", "/lake/t", "d=1/a.parquet"),
+        ("file:/lake/t/a.parquet", "/lake/t", "a.parquet"),
+        ("/lake/t/a.parquet", "/lake/t", "a.parquet"),
+        ("/lake/table/a.parquet", "/lake/t", None),
+        ("s3a://b/lake/t/a%20b.parquet", "s3://b/lake/t", "a b.parquet"),
+        ("s3://other/lake/t/a.parquet", "s3://b/lake/t", None),
+    ],
+)
+def test_paths_of_the_log_are_told_as_a_listing_tells_them(
+    path: str, root: str, expected: str | None
+) -> None:
+    assert relative(path, root) == expected
+
+
+def test_a_file_that_the_log_names_by_its_whole_uri_is_known(world: World) -> None:
+    world.tampered = True
+    world.put("a.parquet", {"x": [1]})
+    world.run()
+    text = entry(world, 0).read_text()
+    entry(world, 0).write_text(
+        text.replace('"path":"a.parquet"', f'"path":"file://{world.uri}/a.parquet"')
+    )
+    shutil.rmtree(Path(world.uri, "_penguin"))
+    found = DeltaLog(world.table(), world.storage, world.pool)
+    assert [known.path for known in found.known_paths(0)] == ["a.parquet"]
+    world.put("b.parquet", {"x": [2]})
+    world.run()
+    added = [a["add"]["path"] for a in world.actions(1) if "add" in a]
+    assert added == ["b.parquet"]
+    assert world.mirror()["watermark"]["value"] == "b.parquet"
+
+
+# What a start costs, and the order of what is durable.
+
+
+class Counting:
+    """A storage that counts what is asked of it."""
+
+    def __init__(self, inner: Storage) -> None:
+        self._inner = inner
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if not callable(found):
+            return found
+
+        def called(*arguments: Any) -> Any:
+            self.asked.append(f"{name} {arguments[0]}")
+            return found(*arguments)
+
+        return called
+
+    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+        for page in self._inner.list_range(after, until):
+            self.asked.append(f"list {after}")
+            yield page
+
+
+def start(world: World) -> list[str]:
+    """What one start and a poll that finds nothing ask of the store."""
+    storage: Any = Counting(world.storage)
+    table = world.table(reconcile_interval_secs=0)
+    world.run(world.penguin_on(table, storage, DeltaLog(table, storage, world.pool)))
+    return storage.asked
+
+
+def test_a_start_after_1000_foreign_commits_costs_no_more_requests(world: World) -> None:
+    fill(world, 2)
+    world.delta().create_checkpoint()
+    before = start(world)
+    for version in range(2, 1002):
+        info = {"commitInfo": {"timestamp": 1_700_000_000_000, "operation": "WRITE"}}
+        entry(world, version).write_text(json.dumps(info) + "\n")
+    world.delta().create_checkpoint()
+    after = start(world)
+    assert len(after) <= len(before) + 5, (before, after)
+    # What the store is asked for is right all the same.
+    world.put("again.parquet", {"x": [0]}, output_id="p/0")
+    drop(world, 9)
+    world.run()
+    assert numbers(world) == [0, 1, 9]
+
+
+def test_our_last_commit_is_found_behind_those_of_others_in_a_few_rounds(world: World) -> None:
+    fill(world, 1)
+    for version in range(1, 61):
+        info = {"commitInfo": {"timestamp": 1_700_000_000_000, "operation": "WRITE"}}
+        entry(world, version).write_text(json.dumps(info) + "\n")
+    storage: Any = Counting(world.storage)
+    log = DeltaLog(world.table(), storage, world.pool)
+    found = log.own_commit(1, 60)
+    assert isinstance(found, OwnCommit)
+    assert found.version == 0
+    storage.asked.clear()
+    assert log.own_commit(1, 60, 0) == found
+    assert len(storage.asked) == 1
+
+
+def test_ids_that_another_instance_committed_are_read_by_the_next_start(world: World) -> None:
+    fill(world, 2)
+    world.put("1.parquet", {"x": [5]}, output_id="p/5")
+    world.run(app_id="backfill")
+    world.put("9.parquet", {"x": [5]}, output_id="p/5")
+    world.run()
+    assert numbers(world) == [0, 1, 5]
+    assert list(world.quarantined()) == ["9.parquet"]
+
+
+def test_a_local_commit_is_on_disk_before_the_mirror_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(handle: int) -> None:
+        path = str(Path(f"/proc/self/fd/{handle}").readlink())
+        synced.append(path.removeprefix(f"{world.uri}/"))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for number in range(2):
+        (Path(world.uri)).mkdir(exist_ok=True)
+        Path(world.uri, f"{number}.parquet").write_bytes(parquet({"x": [number]}))
+        synced.clear()
+        world.run()
+        mirror = next(at for at, path in enumerate(synced) if "events_checkpoint" in path)
+        assert f"_delta_log/{number:020d}.json" in synced[:mirror]
+        assert "_delta_log" in synced[:mirror]
+
+
+def test_whoever_dies_between_a_sweep_and_its_stragglers_sweeps_again(world: World) -> None:
+    world.put("m.parquet", {"x": [1]})
+    world.run()
+    world.now += 1.1 * HOUR
+    world.run()
+    world.put("a.parquet", {"x": [2]})
+    os.utime(Path(world.uri, "a.parquet"), (world.now, world.now))
+    world.now += 1.1 * HOUR
+    penguin = world.penguin()
+
+    def dies(*_: object) -> None:
+        raise SystemExit
+
+    penguin._delta.commit = dies  # type: ignore[method-assign]  # the process is killed there
+    with pytest.raises(SystemExit):
+        world.run(penguin)
+    world.now += 60
+    world.run()
+    assert numbers(world) == [1, 2]
+    assert world.mirror()["chores"]["reconcile"] == int(world.now)
+
+
+def test_a_checkpoint_that_is_not_read_hides_no_older_one(world: World) -> None:
+    """`_last_checkpoint` may name one of version 2, from when the table had that policy."""
+    fill(world, 2)
+    world.delta().create_checkpoint()
+    drop(world, 5)
+    world.run()
+    world.delta().create_checkpoint()
+    log = Path(world.uri, "_delta_log")
+    newest = log / f"{world.delta().version():020d}.checkpoint.parquet"
+    newest.rename(newest.with_suffix(".80a083e8-7026-4e79-81be-64bd76c43a11.parquet"))
+    world.tampered = True
+    entry(world, 0).unlink()
+    drop(world, 9)
+    world.run()
+    assert 9 in numbers(world)
+    assert len(numbers(world)) == 4

@@ -1,0 +1,137 @@
+"""What Penguin finds out about an object store before it acts there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from blizzard_core.checkpoint.fence import FencedFile
+from blizzard_core.errors import Conflict, StorageError
+from blizzard_core.storage.clock import StoreClock
+from blizzard_core.storage.opening import open_storage
+from penguin_py import app
+from penguin_py.intake.reconcile import BEYOND
+from penguin_py.pipeline import TablePipeline
+from penguin_py.store_probe import ask, probe_path
+from tests.support.fault_proxy import FaultProxy, fault_proxy
+from tests.support.penguin_world import World, footer_pool
+from tests.support.s3_server import S3Server
+
+DAY = 86_400.0
+CONDITIONS = frozenset({"if-match", "if-none-match"})
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Executor]:
+    with footer_pool() as found:
+        yield found
+
+
+@pytest.fixture
+def proxy(s3: S3Server) -> Iterator[FaultProxy]:
+    with fault_proxy(s3.endpoint) as found:
+        yield found
+
+
+@pytest.fixture
+def wire(s3: S3Server, proxy: FaultProxy, pool: Executor) -> World:
+    options = {**s3.options, "AWS_ENDPOINT_URL": proxy.endpoint}
+    return World(f"s3://{s3.new_bucket()}/lake/events", pool, options)
+
+
+def started(world: World, **settings: Any) -> TablePipeline:
+    """As the product puts it together."""
+    return app.table_pipeline(world.table(**settings), world.pool)
+
+
+# A store that ignores the conditions of writes.
+
+
+def test_a_store_that_ignores_conditions_is_refused_before_the_first_commit(
+    wire: World, proxy: FaultProxy
+) -> None:
+    proxy.dropped = CONDITIONS
+    wire.put("a.parquet", {"id": [1]})
+    for _ in range(2):  # the object that is left of the first time proves nothing
+        with pytest.raises(StorageError, match="ignores If-Match and If-None-Match") as refused:
+            started(wire).cycle(threading.Event())
+        assert not refused.value.retryable
+        assert "update the server" in str(refused.value)
+    assert not [line for line in proxy.seen if line.startswith("PUT") and "_delta_log" in line]
+    # Nothing is left that would keep a mended store from being used.
+    proxy.dropped = frozenset()
+    assert started(wire).cycle(threading.Event())
+    assert wire.paths() == {"a.parquet"}
+
+
+def test_a_state_file_is_not_taken_over_where_conditions_are_ignored(
+    wire: World, proxy: FaultProxy
+) -> None:
+    path = "_blizzard/x_checkpoint.json"
+    for dropped in ("if-none-match", "if-match"):  # the second finds a file, and replaces it
+        proxy.dropped = frozenset({dropped})
+        file = FencedFile(wire.storage, path)
+        with pytest.raises(StorageError, match="ignores If-Match"):
+            file.take(lambda document, _where: document, lambda: {"a": 0})
+
+
+def test_a_store_is_put_to_the_test_once(wire: World, proxy: FaultProxy) -> None:
+    storage = wire.storage
+    proxy.seen.clear()
+    version = storage.put_if("state", b"1", None)
+    assert len(proxy.seen) == 2
+    assert storage.put_if("state", b"2", version) != version
+    with pytest.raises(Conflict):
+        storage.put_if("state", b"3", version)
+    assert len(proxy.seen) == 4
+    # A write that leaves the object as it is may be made again, which proves nothing.
+    other = open_storage(wire.uri, wire.options)
+    version = other.read_versioned("state")[1]
+    assert other.put_if("state", b"2", version) == version
+
+
+def test_a_start_asks_three_times_whoever_asked_before(wire: World, proxy: FaultProxy) -> None:
+    for _ in range(3):
+        proxy.seen.clear()
+        ask(wire.storage, "events", StoreClock(time.time, time.monotonic))
+        assert len(proxy.seen) == 3, proxy.seen
+    assert wire.storage.read(probe_path("events")) == b""
+
+
+# The machine's clock is wrong.
+
+
+@pytest.fixture
+def wrong(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """By how many seconds the machine's clock is ahead."""
+    ahead = [0.0]
+    monkeypatch.setattr(app, "time", SimpleNamespace(time=lambda: time.time() + ahead[0]))
+    return ahead
+
+
+def test_a_clock_that_is_ahead_makes_no_file_of_others_old(wire: World, wrong: list[float]) -> None:
+    wire.put("ours.parquet", {"id": [1]}, output_id="one")
+    wire.put("theirs.parquet", {"id": [2]})
+    wrong[0] = 30 * DAY
+    wire.run(started(wire, own_prefixes=[]))
+    assert wire.paths() == {"ours.parquet"}
+
+
+def test_a_clock_that_is_behind_makes_no_file_young(
+    wire: World, proxy: FaultProxy, wrong: list[float]
+) -> None:
+    """One that the log may have had and forgotten."""
+    wire.put("z.parquet", {"id": [1]})
+    wire.run(started(wire))
+    wire.put("a.parquet", {"id": [2]})
+    proxy.dated["lake/events/a.parquet"] = time.time() - 20 * DAY
+    wrong[0] = -30 * DAY
+    wire.run(started(wire, app_id="another"))
+    assert wire.paths() == {"z.parquet"}
+    assert wire.quarantined("another") == {"a.parquet": BEYOND}

@@ -1,0 +1,235 @@
+"""Compaction, vacuum, and what other readers make of the table."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from blizzard_core.errors import CommitError
+from penguin_py.delta.table import DeltaLog
+from tests.support.penguin_world import World, footer_pool
+
+HOUR = 3600.0
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Executor]:
+    with footer_pool() as found:
+        yield found
+
+
+@pytest.fixture
+def world(tmp_path: Path, pool: Executor) -> World:
+    return World(str(tmp_path / "table"), pool, now=time.time())
+
+
+OPTIMIZE: dict[str, Any] = {"optimize": {"interval_secs": HOUR, "target_size_mb": 64}}
+VACUUM: dict[str, Any] = {"vacuum": {"interval_secs": HOUR}}
+
+
+def operations(world: World) -> list[str]:
+    return [entry["operation"] for entry in reversed(world.delta().history())]
+
+
+def parquet_files(world: World) -> list[Path]:
+    return sorted(Path(world.uri).rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("pattern", [None, r".*\.parquet"])
+def test_compaction_on_its_interval_never_confuses_discovery(
+    world: World, pattern: str | None
+) -> None:
+    settings = OPTIMIZE if pattern is None else {**OPTIMIZE, "file_pattern": pattern}
+    penguin = world.penguin(**settings)
+    total = 0
+    for round_ in range(3):
+        for number in range(3):
+            total += 1
+            world.put(f"date=2024-01-0{number + 1}/{round_}.parquet", {"id": [total]})
+        assert world.run(penguin) == 1
+        assert world.run(penguin) == 0
+        world.now += 2 * HOUR
+        assert world.run(penguin) == 0
+        assert world.run(penguin) == 0
+    assert operations(world) == ["CREATE TABLE", "WRITE", "OPTIMIZE", "WRITE", "OPTIMIZE"]
+    assert sorted(row["id"] for row in world.rows()) == list(range(1, 10))
+    assert len(world.paths()) == 3
+    for name in ("events_checkpoint.json", "nothing"):
+        world.storage.delete(f"_penguin/{name}")
+        world.now += 2 * HOUR
+        assert world.run(**settings) == 0
+    assert sorted(row["id"] for row in world.rows()) == list(range(1, 10))
+    assert not world.quarantined()
+
+
+def test_nothing_is_compacted_or_deleted_unless_configured(world: World) -> None:
+    penguin = world.penguin()
+    for number in range(3):
+        world.put(f"{number}.parquet", {"id": [number]})
+        world.run(penguin)
+        world.now += 1000 * HOUR
+        world.run(penguin)
+    assert operations(world) == ["CREATE TABLE", "WRITE", "WRITE"]
+
+
+def test_a_compaction_that_fails_stops_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise CommitError("no room")
+
+    monkeypatch.setattr(DeltaLog, "optimize", fail)
+    penguin = world.penguin(**OPTIMIZE)
+    world.put("a.parquet", {"id": [1]})
+    world.run(penguin)
+    world.now += 2 * HOUR
+    assert world.run(penguin) == 0
+    world.put("b.parquet", {"id": [2]})
+    assert world.run(penguin) == 1
+
+
+def test_vacuum_deletes_what_was_let_go_and_nothing_that_waits(world: World) -> None:
+    penguin = world.penguin(**OPTIMIZE, **VACUUM)
+    for number in range(3):
+        world.put(f"b{number}.parquet", {"id": [number]})
+    world.run(penguin)
+    world.delta().alter.set_table_properties(
+        {"delta.deletedFileRetentionDuration": "interval 0 seconds"}
+    )
+    # Waiting: above the watermark, below it, and set aside.
+    world.put("sub/deep/late.parquet", b"junk that is long enough")
+    world.put("a-waits.part", {"id": [9]})
+    world.now += 2 * HOUR
+    world.run(penguin)
+    time.sleep(0.01)  # what was let go is kept for more than 0 milliseconds
+    world.now += 2 * HOUR
+    world.put("waits.tmp", b"x")
+    world.run(penguin)
+    names = [str(path.relative_to(world.uri)) for path in parquet_files(world)]
+    assert len([name for name in names if name.startswith("part-")]) == 1
+    assert [name for name in names if name.startswith("b")] == []
+    assert "sub/deep/late.parquet" in names
+    assert Path(world.uri, "a-waits.part").exists()
+    assert Path(world.uri, "waits.tmp").exists()
+    assert sorted(row["id"] for row in world.rows()) == [0, 1, 2]
+
+
+def test_vacuum_leaves_what_is_not_committed_yet(world: World) -> None:
+    world.put("a.parquet", {"id": [1]})
+    world.run()
+    world.delta().alter.set_table_properties(
+        {"delta.deletedFileRetentionDuration": "interval 0 seconds"}
+    )
+    world.put("b.parquet", {"id": [2]})
+    log = DeltaLog(world.table(), world.storage, world.pool)
+    log.refresh()
+    assert log.vacuum(None) == 0
+    assert world.run() == 1
+    # The danger that this guards against: a full vacuum would have taken it.
+    world.put("c.parquet", {"id": [3]})
+    doomed = world.delta().vacuum(0, dry_run=True, enforce_retention_duration=False, full=True)
+    assert "c.parquet" in doomed
+
+
+def test_a_retention_below_the_tables_own_is_refused_and_deletes_nothing(world: World) -> None:
+    world.put("a.parquet", {"id": [1]})
+    world.run()
+    log = DeltaLog(world.table(), world.storage, world.pool)
+    log.refresh()
+    with pytest.raises(CommitError, match="retention"):
+        log.vacuum(0)
+
+
+def test_chores_need_a_table() -> None:
+    with footer_pool() as pool:
+        world = World("/nonexistent/table", pool)
+        with pytest.raises(CommitError, match="no table"):
+            DeltaLog(world.table(), world.storage, pool).optimize(1)
+
+
+# Spark in a process of its own: a session is one for the whole process, and not ours to stop.
+SPARK = """
+import json, sys
+from pyspark.sql import SparkSession
+root, paths = sys.argv[1], sys.argv[2:]
+spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+         .config("spark.sql.session.timeZone", "UTC").getOrCreate())
+found = (spark.read.option("basePath", root).option("mergeSchema", "true").parquet(*paths)
+         .selectExpr("count(*) n", "sum(id) s", "count(tag) t", "max(price) p",
+                     "max(cast(moment as string)) m", "count(distinct date) d").collect()[0])
+print("RESULT", json.dumps([found.n, found.s, found.t, str(found.p), found.m, found.d]))
+spark.stop()
+"""
+
+
+def test_every_reader_finds_the_same_table(world: World) -> None:
+    moment = dt.datetime(2024, 1, 2, 3, 4, 5, 123456, tzinfo=dt.UTC)
+    price = pa.array(["1.25", "99.75"]).cast(pa.decimal128(10, 2))
+    for day in (1, 2):
+        folder = f"date=2024-01-0{day}"
+        world.put(
+            f"{folder}/a.parquet", pa.table({"id": [1, 2], "moment": [moment] * 2, "price": price})
+        )
+        world.put(
+            f"{folder}/b.parquet",
+            {"id": [40], "moment": [moment], "tag": ["x"]},
+            compression="zstd",
+        )
+    by: dict[str, Any] = {"partition_by": {"prefix_template": "date=%Y-%m-%d"}}
+    world.run(**by, max_files_per_commit=1)
+    expected = [6, 86, 2, "99.75", "2024-01-02 03:04:05.123456", 2]
+
+    with duckdb.connect() as db:
+        db.execute("set timezone = 'UTC'")
+        db.register("t", world.delta().to_pyarrow_dataset())
+        text = "strftime(max(moment), '%Y-%m-%d %H:%M:%S.%f')"
+        counts = "count(*), sum(id), count(tag), max(price)::varchar"
+        sql = f"select {counts}, {text}, count(distinct date)"
+        assert list(db.sql(f"{sql} from t").fetchall()[0]) == expected
+    frame = pl.read_delta(world.uri)
+    assert [
+        len(frame),
+        frame["id"].sum(),
+        frame["tag"].count(),
+        str(frame["price"].max()),
+        str(frame["moment"].dt.strftime("%F %T%.6f").max()),
+        frame["date"].n_unique(),
+    ] == expected
+    paths = [f"{world.uri}/{path}" for path in sorted(world.paths())]
+    done = subprocess.run(
+        [sys.executable, "-c", SPARK, world.uri, *paths], capture_output=True, text=True, check=True
+    )
+    line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))
+    assert json.loads(line.removeprefix("RESULT ")) == expected
+    protocol = DeltaTable(world.uri).protocol()
+    assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
+
+
+@pytest.mark.parametrize("cleanup", [True, False])
+def test_expired_log_entries_are_removed_only_as_configured(world: World, cleanup: bool) -> None:
+    settings: dict[str, Any] = {"delta_checkpoint_interval": 2, "delta_log_cleanup": cleanup}
+    penguin = world.penguin(**settings)
+    world.put("0.parquet", {"id": [0]})
+    world.run(penguin)
+    world.delta().alter.set_table_properties({"delta.logRetentionDuration": "interval 0 days"})
+    for number in range(1, 6):
+        world.put(f"{number}.parquet", {"id": [number]})
+        world.run(penguin)
+    first = world.storage.stat(f"_delta_log/{0:020d}.json")
+    assert (first is None) == cleanup
+    world.storage.delete("_penguin/events_checkpoint.json")
+    assert world.run(**settings) == 0
+    assert [row["id"] for row in world.rows()] == list(range(6))

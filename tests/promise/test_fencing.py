@@ -1,0 +1,329 @@
+"""Who was replaced changes nothing: not in staging, not in the table, not in the dead letters."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from blizzard_core.daemon import Loop, run
+from blizzard_core.errors import Conflict, FencedError, StateError, Unavailable
+from blizzard_core.settings.sources import CheckpointSettings
+from blizzard_py.job import FinishedFile, IngestJob, IngestResult
+from tests.blizzard_py.replay.test_replay import Engine, ReplayWorld
+from tests.support.blizzard_world import LineEngine, World
+from tests.support.promise_world import (
+    COMMIT_POINT,
+    is_running_batch,
+    killed,
+    letter_paths,
+    one_cycle,
+    overtaken,
+    poll,
+    polls,
+    sweeps,
+)
+
+CHECKPOINT = "_blizzard/events_main_checkpoint.json"
+
+
+def left_running() -> World:
+    """A batch was begun and its process died."""
+    world = World()
+    world.put("d=1/1.ndjson", "r1")
+    world.put("d=1/2.ndjson", "r2")
+    killed(world, is_running_batch(world))
+    return world
+
+
+def left_publishing() -> World:
+    """A batch was committed and its process died before anything of it was published."""
+    world = World()
+    world.put("d=1/1.ndjson", "r1")
+    world.put("d=1/2.ndjson", "r2", "?bad")
+
+    def when(_op: str, path: str) -> bool:
+        return path == CHECKPOINT and COMMIT_POINT in world.sink.read(path)
+
+    killed(world, when)
+    return world
+
+
+def left_nothing() -> World:
+    """Everything is done, and two more files have come."""
+    world = World()
+    world.put("d=1/0.ndjson", "r0")
+    poll(world)
+    world.now += 10
+    world.put("d=1/1.ndjson", "r1")
+    world.put("d=1/2.ndjson", "r2")
+    return world
+
+
+def without_watermark() -> World:
+    """The same for a source that keeps a set of names."""
+    world = World(use_watermark=False)
+    world.put("0.ndjson", "r0")
+    poll(world)
+    world.put("1.ndjson", "r1")
+    world.put("2.ndjson", "r2")
+    return world
+
+
+def nothing_done() -> World:
+    """A first start, with several batches to do."""
+    world = World(checkpoint=CheckpointSettings(interval_files=1))
+    for number in range(4):
+        world.put(f"d=1/{number}.ndjson", f"r{number}", "?bad" if number == 1 else "x")
+    return world
+
+
+def late_found(late_files: str) -> World:
+    """A sweep is due, one file is late, another new, and both fail once."""
+    world = World(
+        late_sweep_interval_secs=1000.0,
+        max_tracked_partitions=1,
+        grace_period_secs=1,
+        late_files=late_files,
+    )
+    for number in range(1, 4):
+        world.put(f"d={number}/1.ndjson", f"r{number}")
+    pipeline = poll(world)
+    for name in ("2", "3"):
+        world.now += 10
+        world.put(f"d=3/{name}.ndjson", f"r3-{name}")
+        poll(world, pipeline)
+    world.put("d=1/0.ndjson", "late")
+    world.put("d=3/9.ndjson", "new")
+    world.engine.flaky.update(["d=1/0.ndjson", "d=3/9.ndjson"])
+    world.now += 1000
+    return world
+
+
+def late_told() -> World:
+    return late_found("quarantine")
+
+
+def late_ingested() -> World:
+    return late_found("ingest")
+
+
+def verdict_left_publishing() -> World:
+    """A verdict on a late file was committed, and its process died before it wrote the letter."""
+    world = late_found("quarantine")
+
+    def when(_op: str, path: str) -> bool:
+        return path == CHECKPOINT and COMMIT_POINT in world.sink.read(path)
+
+    killed(world, when)
+    return world
+
+
+SCENES = [
+    left_running,
+    left_publishing,
+    left_nothing,
+    without_watermark,
+    nothing_done,
+    late_told,
+    late_ingested,
+    verdict_left_publishing,
+]
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+def test_a_starter_that_pauses_anywhere_takes_nothing_from_its_successor(scene: Any) -> None:
+    # A pod starts and hangs at any request; its replacement works; at any request of that
+    # the first wakes up and goes on until it is told that it was replaced.
+    expected = scene()
+    sweeps(expected, polls(expected, times=3, secs=400))
+    want = (expected.rows(), expected.records(), letter_paths(expected))
+    pauses, reached = 0, True
+    while reached:
+        reached = False
+        step = 4 if scene in SCENES[:4] else 9
+        for wakes in range(pauses % step, 120, step):
+            world = scene()
+            if not overtaken(world, pauses, wakes):
+                break
+            reached = True
+            sweeps(world, polls(world, times=3, secs=400))
+            found = (world.rows(), world.records(), letter_paths(world))
+            assert found == want, (pauses, wakes)
+            assert world.checkpoint()["totals"]["rows"] == len(want[0])
+        pauses += 1
+    assert pauses > 5
+
+
+@pytest.mark.parametrize("lands", range(12))
+def test_a_commit_point_that_arrives_after_its_daemon_gave_it_up_is_refused(lands: int) -> None:
+    # The save times out on the client and is applied by the store at any later change, while
+    # the same process recovers already.
+    world = World()
+    world.put("d=1/1.ndjson", "r1")
+    world.put("d=1/2.ndjson", "r2")
+    put_if = world.sink.put_if
+    late: list[tuple[str, bytes, str | None]] = []
+
+    def delayed(path: str, data: bytes, version: str | None) -> str:
+        if COMMIT_POINT in data and not late:
+            late.append((path, data, version))
+            raise Unavailable("timed out")
+        return put_if(path, data, version)
+
+    world.sink.put_if = delayed
+    pipeline = world.pipeline()
+    with pytest.raises(Unavailable):
+        one_cycle(pipeline)
+    changes = 0
+
+    def arrives(_op: str, _path: str) -> None:
+        nonlocal changes
+        changes += 1
+        if changes == lands + 1:
+            world.sink.after_mutation = lambda *_: None
+            with contextlib.suppress(Conflict):
+                put_if(*late[0])
+
+    world.sink.after_mutation = arrives
+    # What arrives before the recovery has begun was a commit as any other.
+    with contextlib.suppress(FencedError):
+        one_cycle(pipeline)
+    world.sink.after_mutation = lambda *_: None
+    polls(world, times=3, secs=400)
+    assert world.rows() == ["r1", "r2"]
+    assert world.checkpoint()["totals"]["rows"] == 2
+    assert letter_paths(world) == []
+
+
+def test_outputs_that_are_neither_staged_nor_published_are_an_error_and_not_done() -> None:
+    # Somebody has emptied the staging folder between the commit point and the recovery.
+    world = left_publishing()
+    world.sink.delete_tree("_blizzard/staging")
+    with pytest.raises(StateError, match="neither staged"):
+        one_cycle(world.pipeline())
+    assert world.checkpoint()["totals"]["rows"] == 0
+    assert [batch["phase"] for batch in world.checkpoint()["in_flight"]] == ["publishing"]
+
+
+class Verdict(LineEngine):
+    """Condemns what an old schema does not take, or takes it."""
+
+    def __init__(self, world: World, *, takes: bool) -> None:
+        super().__init__(world.source, world.sink)
+        self.takes = takes
+
+    def _read(self, path: str) -> tuple[FinishedFile, list[str]]:
+        if not self.takes:
+            return super()._read(path)
+        lines = [row.strip("?").replace("bad", "mended") for row in self._lines(path)]
+        return FinishedFile(path, "ingested", len(lines), 1), lines
+
+    def _lines(self, path: str) -> list[str]:
+        return self.source.read(path).decode().splitlines()
+
+
+def rolled_over(row: str, *, old_takes: bool, new_takes: bool) -> ReplayWorld:
+    """A rolling update with another schema: the old daemon's job ends after the new one's."""
+    world = ReplayWorld()
+    world.put("date=2024-01-01/1.json", row, *["y"] * 20)
+    world.now += 60
+    old_engine, new_engine = Verdict(world, takes=old_takes), Verdict(world, takes=new_takes)
+    world.engine = old_engine
+    old = world.pipeline()
+    ingest = old_engine.ingest
+
+    def outlived(job: IngestJob) -> IngestResult:
+        result = ingest(job)
+        world.engine = new_engine
+        poll(world)
+        return result
+
+    old_engine.ingest = outlived
+    with pytest.raises(FencedError):
+        one_cycle(old)
+    return world
+
+
+def of_interest(world: World) -> list[str]:
+    return [row for row in world.rows() if row != "y"]
+
+
+def test_a_replaced_daemon_condemns_no_file_that_its_successor_ingested() -> None:
+    # The old schema would condemn the file; its letter must not make a replay double it.
+    world = rolled_over("bad", old_takes=False, new_takes=True)
+    assert of_interest(world) == ["mended"]
+    assert letter_paths(world) == []
+    world.now += 100
+    world.replays = type("Lenient", (Engine,), {"_read": lambda _self, path: (
+        FinishedFile(path, "ingested", 1, 1), ["mended"])})(
+            world.sink, world.source, world.records)  # fmt: skip
+    world.run()
+    assert of_interest(world) == ["mended"]
+
+
+def test_a_replaced_daemon_removes_no_letter_of_its_successor() -> None:
+    # The old schema would ingest the file; the new one's letter is all that tells of it.
+    world = rolled_over("bad", old_takes=True, new_takes=False)
+    assert of_interest(world) == []
+    assert letter_paths(world) == ["date=2024-01-01/1.json"]
+    assert world.checkpoint()["totals"]["quarantined"] == 1
+
+
+def test_a_replaced_daemon_leaves_bad_records_as_its_successor_wrote_them() -> None:
+    # The same both ways for single records of a file that is ingested otherwise.
+    taken = rolled_over("?x", old_takes=False, new_takes=True)
+    assert of_interest(taken) == ["x"]
+    assert World.records(taken) == []
+    kept = rolled_over("?x", old_takes=True, new_takes=False)
+    assert of_interest(kept) == []
+    assert World.records(kept) == [[("date=2024-01-01/1.json", "?x")]]
+
+
+def test_a_daemon_whose_source_was_taken_over_ends_with_the_code_for_it() -> None:
+    # One of two sources is fenced: the process must end, or nothing restarts the source.
+    world, other = World(), World()
+    world.put("d=1/1.ndjson", "r1")
+    workers = [world.pipeline(), other.pipeline()]
+    workers[0].cycle(threading.Event())
+    poll(world)
+    world.put("d=1/2.ndjson", "r2")
+    stop = threading.Event()
+    timer = threading.Timer(20, stop.set)
+    timer.start()
+    code = run(workers, Loop(once=False, jitter_secs=0, grace_secs=10), stop)
+    assert timer.is_alive(), "it went on"
+    timer.cancel()
+    assert code == 3
+
+
+def test_a_stale_daemon_is_told_that_it_was_replaced_also_by_a_newer_release() -> None:
+    # The file that it finds is of a format that it does not know; the remedy is to stop.
+    world = World()
+    world.put("d=1/1.ndjson", "r1")
+    pipeline = poll(world)
+    document = world.checkpoint()
+    document["schema_version"] = 99
+    document["writer"] = {"id": "another", "epoch": document["writer"]["epoch"] + 1}
+    world.sink.put_atomic(CHECKPOINT, json.dumps(document).encode())
+    world.put("d=1/2.ndjson", "r2")
+    pipeline._state = None  # as after an error
+    with pytest.raises(FencedError, match="another"):
+        one_cycle(pipeline)
+
+
+def test_keys_that_a_newer_release_wrote_are_not_dropped() -> None:
+    # A rollback: the older release would save the checkpoint without what it does not know.
+    world = World()
+    world.put("d=1/1.ndjson", "r1")
+    poll(world)
+    document = {**world.checkpoint(), "leases": {"d=1": 7}}
+    before = json.dumps(document).encode()
+    world.sink.put_atomic(CHECKPOINT, before)
+    world.put("d=1/2.ndjson", "r2")
+    with pytest.raises(StateError, match="leases"):
+        one_cycle(world.pipeline())
+    assert world.sink.read(CHECKPOINT) == before

@@ -1,0 +1,104 @@
+"""``kill -9`` of the real processes at every step, on a local disk and through an S3 API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.dying_main import BLIZZARD_POINTS, PENGUIN_POINTS
+from tests.support.s3_server import S3Server
+from tests.support.scenario import Scenario
+
+# Where a job has just run, so that a JVM and its workers have to die as well. Elsewhere the
+# tasks run in the daemon's process, which takes a fifth of the time.
+SPARK_POINTS = ("2-ingested",)
+# A local rename has no half.
+LOCAL_POINTS = tuple(point for point in BLIZZARD_POINTS if point != "4-one-copied")
+
+
+def place(request: pytest.FixtureRequest, tmp_path: Path, store: str) -> Scenario:
+    if store == "local":
+        return Scenario(tmp_path, str(tmp_path))
+    server: S3Server = request.getfixturevalue("s3")
+    return Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+
+
+@pytest.fixture(
+    params=[
+        *(("local", point) for point in LOCAL_POINTS),
+        *(("s3", point) for point in BLIZZARD_POINTS),
+    ],
+    ids="-".join,
+)
+def at(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Scenario, str]:
+    store, point = request.param
+    return place(request, tmp_path, store), point
+
+
+@pytest.fixture(params=["local", "s3"])
+def scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Scenario:
+    return place(request, tmp_path, request.param)
+
+
+def fill(scenario: Scenario) -> list[int]:
+    """Six good files in three days and a bad one; returns the ids that must arrive."""
+    for day in (1, 2, 3):
+        for hour in (0, 1):
+            first = day * 100 + hour * 10
+            scenario.put_rows(
+                f"date=2024-01-0{day}/hour=0{hour}/17000{first}-a.ndjson.gz",
+                *range(first, first + 10),
+            )
+    scenario.put("date=2024-01-02/hour=01/1700999-a.ndjson.gz", b"this is not gzip")
+    return [100 * day + 10 * hour + n for day in (1, 2, 3) for hour in (0, 1) for n in range(10)]
+
+
+def test_blizzard_killed_at_every_step(at: tuple[Scenario, str]) -> None:
+    scenario, point = at
+    expected = fill(scenario)
+    with_spark = point in SPARK_POINTS
+    scenario.kill_at(point if with_spark else f"DIRECT:{point}", "blizzard")
+    # Penguin looks at whatever the dead process left, before anyone cleans up.
+    scenario.once("penguin")
+    if with_spark:
+        scenario.once("blizzard")
+    else:
+        scenario.ingest()
+    scenario.once("penguin")
+    assert scenario.ids() == expected
+    source = scenario.json("blizzard", "status")["pipelines"]["events"]["sources"]["main"]
+    assert source["state"] == "Idle"
+    assert source["in_flight"] == []
+    assert source["totals"] == {
+        "batches": 1,
+        "files": 6,
+        "quarantined": 1,
+        "rows": 60,
+        "bytes": source["totals"]["bytes"],
+        "outputs": source["totals"]["outputs"],
+        "bad_rows": 0,
+    }
+    letters = [
+        entry.path
+        for page in scenario.table.list_range("_blizzard/dlq/", "_blizzard/dlq0")
+        for entry in page.entries
+    ]
+    assert len(letters) == 1
+
+
+@pytest.mark.parametrize("point", PENGUIN_POINTS)
+def test_penguin_killed_around_its_commit(scenario: Scenario, point: str) -> None:
+    expected = fill(scenario)
+    scenario.ingest()
+    scenario.kill_at(point, "penguin")
+    scenario.once("penguin")
+    assert scenario.ids() == expected
+    table = scenario.json("penguin", "status")["tables"]["events"]
+    assert table["txn_version"] == 1
+    scenario.put_rows("date=2024-01-03/hour=02/1700.ndjson.gz", 999)
+    scenario.ingest()
+    scenario.kill_at(point, "penguin")
+    scenario.once("penguin")
+    assert scenario.ids() == [*expected, 999]
+    assert scenario.json("penguin", "status")["tables"]["events"]["txn_version"] == 2

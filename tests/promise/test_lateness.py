@@ -1,0 +1,344 @@
+"""What comes later than grace is told from what was done, and said or ingested once.
+
+No modification time, no clock that was wrong and no sweep that fails decides it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from blizzard_core.errors import AccessDenied, StorageError
+from blizzard_core.settings.sources import PartitionFilter
+from blizzard_core.storage.protocol import Page, order_key
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.planning.ranges import Range, check_range, is_ours
+from blizzard_py.sources.files.discovery import Scope
+from blizzard_py.sources.files.opening import open_files
+from blizzard_py.state.checkpoint_file import read_ledger, read_state
+from tests.blizzard_py.edits.test_checkpoint_edit import set_to
+from tests.blizzard_py.replay.test_replay import ReplayWorld, mend
+from tests.support.blizzard_world import World
+from tests.support.promise_world import (
+    DAY,
+    at,
+    disk,
+    killed,
+    letter_paths,
+    one_cycle,
+    poll,
+    polls,
+    sweeps,
+)
+
+
+def backfill(world: World, first: str, last: str) -> SourcePipeline:
+    """The run that ``blizzard backfill`` makes of a range."""
+    state, chosen = read_state(world.sink, "events_main"), Range(first, last)
+    check_range(chosen, state, [], replay=False)
+    assert state is not None
+    live = world.parts()
+    assert live.source.partition_filter is not None
+    source = live.source.model_copy(
+        update={
+            "partition_filter": live.source.partition_filter.model_copy(update={"lookback": None}),
+            "partition_depth": state.progress.depth,
+            "late_sweep_interval_secs": 0,
+        }
+    )
+    takes = partial(is_ours, state, read_ledger(world.sink, "events_main"), replay=False)
+    parts = replace(live, source=source, suffix=f"_backfill_{chosen.slug}")
+    return SourcePipeline(parts, partial(open_files, scope=Scope(chosen.gap, takes)))
+
+
+def minutes(world: World) -> None:
+    """A daemon at work for eight minutes, a file each, so that the first name is passed."""
+    pipeline = poll(world)
+    for number in range(8):
+        world.now += 60
+        world.put(f"d=1/{160 + 60 * number}.ndjson", f"m{number}")
+        poll(world, pipeline)
+
+
+@pytest.mark.parametrize("age", [0, 490, 3 * DAY])
+@pytest.mark.parametrize("late_files", ["quarantine", "ingest"])
+def test_a_file_later_than_grace_is_told_or_ingested_whatever_time_it_carries(
+    age: float, late_files: str
+) -> None:
+    # A multipart upload carries the time of its beginning, a replica that of its original.
+    world = World(late_files=late_files)
+    at(world, "d=1/100.ndjson", "100")
+    minutes(world)
+    at(world, "d=1/090.ndjson", "late", age)
+    sweeps(world, polls(world, times=2))
+    told = late_files == "quarantine"
+    assert ("late" in world.rows()) != told
+    assert letter_paths(world) == ["d=1/090.ndjson"] * told
+    assert len(world.rows()) == 10 - told
+
+
+@pytest.mark.parametrize("age", [0, 490, 3 * DAY])
+def test_on_a_disk_a_file_later_than_grace_is_told_whatever_time_it_carries(
+    tmp_path: Path, age: float
+) -> None:
+    # The same on a real disk, as `touch -d` or `cp -p` leave it.
+    world = World(late_files="quarantine")
+    copied = disk(world, tmp_path / "raw")
+    copied("d=1/100.ndjson", 0)
+    pipeline = poll(world)
+    for number in range(8):
+        world.now += 60
+        copied(f"d=1/{160 + 60 * number}.ndjson", 0)
+        poll(world, pipeline)
+    copied("d=1/090.ndjson", age)
+    sweeps(world, polls(world, times=2))
+    assert len(world.rows()) == 9
+    assert letter_paths(world) == ["d=1/090.ndjson"]
+
+
+def test_late_files_are_quarantined_when_nothing_else_is_said() -> None:
+    # The default is durable: a letter, and not a line of a log.
+    world = World()
+    at(world, "d=1/100.ndjson", "100")
+    minutes(world)
+    at(world, "d=1/090.ndjson", "late")
+    sweeps(world)
+    assert letter_paths(world) == ["d=1/090.ndjson"]
+
+
+def test_automatic_grace_is_measured_from_scans_and_not_from_modification_times() -> None:
+    # A file comes 200 seconds behind its neighbour, with a time from long before it.
+    world = World(grace_period_secs="auto", late_sweep_interval_secs=0)
+    at(world, "d=1/100.ndjson", "first")
+    pipeline = polls(world, times=2)
+    at(world, "d=1/200.ndjson", "above")
+    polls(world, pipeline, times=4)
+    at(world, "d=1/150.ndjson", "behind", 3000)
+    polls(world, pipeline, times=1)
+    assert world.rows() == ["above", "behind", "first"]
+    # Known to within the 60 seconds between two scans, and doubled.
+    grace = pipeline.source.shown(pipeline.load())["grace_period_secs"]
+    assert 2 * 180 <= grace <= 2 * 240
+
+
+def test_automatic_grace_doubles_after_a_file_that_was_too_late_for_it() -> None:
+    # A file comes ten minutes behind, so late that only the sweep finds it.
+    world = World(grace_period_secs="auto", late_files="quarantine")
+    at(world, "d=1/100.ndjson", "100")
+    minutes(world)
+    at(world, "d=1/090.ndjson", "late", 3000)
+    pipeline = polls(world, times=1, secs=DAY + 100)
+    assert letter_paths(world) == ["d=1/090.ndjson"]
+    assert pipeline.source.shown(pipeline.load())["grace_period_secs"] == 600
+
+
+@pytest.mark.parametrize("ahead", [10 * DAY, 3650 * DAY])
+def test_a_file_dated_ahead_of_now_hides_no_late_file(ahead: float) -> None:
+    # One object with a time of the future: an NFS client's clock, `touch -d`.
+    world = World(late_files="quarantine")
+    at(world, "d=1/100.ndjson", "100")
+    at(world, "d=1/050.ndjson", "050", -ahead)
+    minutes(world)
+    world.now += 60
+    world.put("d=1/090.ndjson", "late")
+    sweeps(world, polls(world, times=2))
+    assert "late" not in world.rows()
+    assert letter_paths(world) == ["d=1/090.ndjson"]
+
+
+@pytest.mark.parametrize("behind", [-600.0, 600.0, 86_400.0])
+def test_a_machines_clock_beside_the_stores_hides_no_late_file(behind: float) -> None:
+    # Our clock and that of the store differ by minutes or a day.
+    world = World(late_files="quarantine")
+    for store in (world.source, world.sink, world.dlq):
+        store.clock = lambda: world.now - behind
+    world.put("d=1/100.ndjson", "100")
+    minutes(world)
+    world.now += 60
+    world.put("d=1/090.ndjson", "late")
+    sweeps(world, polls(world, times=2))
+    assert letter_paths(world) == ["d=1/090.ndjson"]
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2, 3])
+def test_a_file_that_comes_below_the_beginning_is_the_backfills_once(rounds: int) -> None:
+    # A file appears below where the live daemon began; sweeps later a backfill takes its range.
+    template = PartitionFilter(prefix_template="date=%Y-%m-%d", lookback=2)
+    world = World(partition_filter=template, late_files="ingest")
+    world.now = dt.datetime(2024, 1, 28, 12, tzinfo=dt.UTC).timestamp()
+    world.put("date=2024-01-19/1.json", "history")
+    world.put("date=2024-01-28/1.json", "live")
+    pipeline = poll(world)
+    world.now += 3600
+    poll(world, pipeline)
+    world.put("date=2024-01-20/1.json", "late")
+    polls(world, pipeline, times=1, secs=DAY)
+    assert world.rows() == ["live"]
+    for _ in range(rounds):
+        world.now += DAY + 60
+        today = dt.datetime.fromtimestamp(world.now, dt.UTC)
+        world.put(f"date={today:%Y-%m-%d}/1.json", "live")
+        poll(world, pipeline)
+    poll(world, backfill(world, "date=2024-01-01", "date=2024-01-25"))
+    assert world.rows() == ["history", "late", *["live"] * (rounds + 1)]
+
+
+def test_a_watermark_set_by_hand_brings_no_queued_file_twice() -> None:
+    # A late file waits for another try when `checkpoint set` makes it new again.
+    day = "date=2024-01-01"
+    world = World(grace_period_secs=1, late_files="ingest", late_sweep_interval_secs=1000.0)
+    world.put(f"{day}/2.json", "2")
+    world.put("date=2024-01-02/1.json", "x")
+    pipeline = poll(world)
+    for name in ("3", "4"):
+        world.now += 10
+        world.put(f"{day}/{name}.json", name)
+        poll(world, pipeline)
+    world.now += 10
+    world.put(f"{day}/1.json", "late")
+    world.engine.flaky[f"{day}/1.json"] = 1
+    world.now += 1000
+    with contextlib.suppress(StorageError):
+        one_cycle(pipeline)
+    assert "late" not in world.rows()
+    assert set_to(world, "", day).again == tuple(f"{day}/{name}.json" for name in "1234")
+    polls(world)
+    assert world.rows() == ["2", "2", "3", "3", "4", "4", "late", "x"]
+
+
+@pytest.mark.parametrize("days", [1, 29, 32, 100])
+def test_letters_replayed_after_the_journal_is_pruned_bring_nothing_twice(days: int) -> None:
+    # Quarantined files are mended where they lie; sweeps pass, the journal is pruned weeks
+    # later, and only then their letters are replayed.
+    world = ReplayWorld(late_files="ingest", late_sweep_interval_secs=1000.0, grace_period_secs=1)
+    world.now = time.time() - 1  # the ids of batches carry the real time
+    for date, name, row in [
+        ("01", "1.json", "a"),
+        ("01", "2.json", "bad"),
+        ("02", "1.json", "b"),
+        ("02", "2.json", "bad"),
+    ]:
+        world.put(f"date=2024-01-{date}/{name}", row)
+    pipeline = poll(world)
+    world.now += 100
+    world.put("date=2024-01-01/3.json", "x")
+    world.put("date=2024-01-02/3.json", "y")
+    polls(world, pipeline, times=2, secs=100)
+    mend(world)
+    world.put("date=2024-01-01/0.json", "late")
+    polls(world, pipeline, times=2, secs=2000)
+    assert "late" in world.rows()
+    world.now += days * DAY
+    polls(world, times=2, secs=2000)  # a restart, which prunes the journal
+    for _ in range(2):
+        world.run()
+        assert world.rows() == ["a", "b", "c", "d", "late", "x", "y"]
+        polls(world, times=2, secs=2000)
+    assert world.rows() == ["a", "b", "c", "d", "late", "x", "y"]
+
+
+def closed(**source: object) -> World:
+    """Three partitions of which two are closed, and a sweep every 1,000 seconds."""
+    world = World(
+        late_sweep_interval_secs=1000.0, max_tracked_partitions=1, grace_period_secs=1, **source
+    )
+    for number in range(1, 4):
+        world.put(f"d={number}/1.ndjson", f"r{number}")
+    pipeline = poll(world)
+    for name in ("2", "3"):
+        world.now += 10
+        world.put(f"d=3/{name}.ndjson", f"r3-{name}")
+        poll(world, pipeline)
+    return world
+
+
+def test_a_sweep_that_cannot_list_stops_nothing_and_finds_what_is_late_afterwards() -> None:
+    # An old directory was archived with chmod 700, or the store keeps failing a page of it.
+    world = closed(late_files="quarantine")
+    world.put("d=1/0.ndjson", "late")
+    real = world.source.list_range
+
+    def denied(after: str, until: str | None) -> Iterator[Page]:
+        if order_key(after) < order_key("d=1/") and (until is None or until > "d=1/"):
+            raise AccessDenied("mem://raw/d=1: permission denied")
+        yield from real(after, until)
+
+    world.source.list_range = denied
+    pipeline = world.pipeline()
+    for number in range(50):
+        world.put(f"d=3/5{number:02}.ndjson", f"new {number}")
+        world.now += 300
+        one_cycle(pipeline)
+    assert sum(row.startswith("new") for row in world.rows()) == 50
+    world.source.list_range = real
+    sweeps(world, pipeline)
+    assert letter_paths(world) == ["d=1/0.ndjson"]
+
+
+def test_polls_go_on_while_a_large_sweep_is_under_way() -> None:
+    # Three hundred pages of old keys, and a file a minute.
+    world = closed(late_files="quarantine")
+    world.source.page_keys = 10
+    for number in range(3000):
+        at(world, f"d=0/{number:05}.json.other", "no data")
+    world.put("d=1/0.ndjson", "late")
+    world.now += 1000
+    pages = 0
+
+    def counted() -> None:
+        nonlocal pages
+        pages += 1
+
+    world.source.between_pages = counted
+    pipeline = world.pipeline()
+    for number in range(10):
+        world.put(f"d=3/5{number:02}.ndjson", f"new {number}")
+        pages = 0
+        poll(world, pipeline)
+        assert f"new {number}" in world.rows()
+        assert pages < 150, "one poll listed a large part of the source"
+        world.now += 60
+    assert letter_paths(world) == ["d=1/0.ndjson"]
+
+
+@pytest.mark.parametrize("dies", range(0, 60, 4))
+def test_a_sweep_whose_daemon_dies_anywhere_tells_of_a_file_once(dies: int) -> None:
+    # Death at any change of a sweep that writes a letter, then a restart.
+    world = closed(late_files="quarantine")
+    world.put("d=1/0.ndjson", "late")
+    world.put("d=3/9.ndjson", "new")
+    world.now += 1000
+    changes = 0
+
+    def when(_op: str, _path: str) -> bool:
+        nonlocal changes
+        changes += 1
+        return changes > dies
+
+    killed(world, when)
+    sweeps(world, polls(world))
+    assert letter_paths(world) == ["d=1/0.ndjson"]
+    assert "new" in world.rows()
+    assert "late" not in world.rows()
+
+
+def test_partitions_behind_a_time_are_not_odd_however_many_they_are() -> None:
+    """``date=…/run=<id>``: four new partitions an hour, all of them are looked at."""
+    world = World()
+    pipeline = world.pipeline()
+    for number in range(4 * 48):
+        day = dt.datetime.fromtimestamp(world.now, dt.UTC).strftime("%Y-%m-%d")
+        run = uuid.UUID(int=number * 0x9E3779B97F4A7C15F39CC0605CEDC834 % 2**128)
+        at(world, f"date={day}/run={run}/a.ndjson", f"{number:03d}")
+        world.now += 900
+        poll(world, pipeline)
+    assert world.rows() == [f"{number:03d}" for number in range(4 * 48)]
+    assert not letter_paths(world)

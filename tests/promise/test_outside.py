@@ -1,0 +1,221 @@
+"""What comes from outside stops nobody: future dates, odd places, failing files, wrong clocks."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.load import load_config
+from blizzard_core.settings.sources import CheckpointSettings
+from tests.support.blizzard_world import World
+from tests.support.promise_world import DAY, at, letter_paths, one_cycle, poll, polls, sweeps
+
+TODAY = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
+
+
+def ahead(number: int) -> str:
+    return f"date=9999-{1 + number // 28:02}-{1 + number % 28:02}/x.json"
+
+
+def undated(number: int) -> str:
+    return f"zzz-{number:03}/x.json"
+
+
+def impossible(number: int) -> str:
+    return f"date=2026-13-{number:02}/x.json"
+
+
+@pytest.mark.parametrize("name", [ahead, undated, impossible])
+@pytest.mark.parametrize("restarts", [True, False])
+def test_66_tiny_objects_do_not_close_the_partitions_that_writers_use(
+    name: Callable[[int], str], *, restarts: bool
+) -> None:
+    # Somebody puts objects of one byte into more directories than are tracked, all of which
+    # sort above the real ones.
+    world = World()
+    world.now = TODAY
+    world.put("date=2026-11-20/a.json", "20a")
+    world.put("date=2026-11-21/a.json", "21a")
+    pipeline = poll(world)
+    for number in range(66):
+        world.put(name(number), "evil")
+    poll(world, pipeline)
+    for number in (0, 1):
+        world.now += 301
+        world.put(name(number).replace("x.json", "y.json"), "evil")
+        poll(world, pipeline)
+    honest = ["date=2026-11-21/b.json", "date=2026-11-22/a.json", "date=2026-11-23/a.json"]
+    for path in honest:
+        world.put(path, path)
+    world.now += 3600
+    pipeline = poll(world, None if restarts else pipeline)
+    polls(world, pipeline, times=3, secs=DAY)
+    world.put("date=2026-11-24/a.json", "24a")
+    poll(world, pipeline)
+    assert [row for row in world.rows() if row != "evil"] == sorted([*honest, "20a", "21a", "24a"])
+    assert letter_paths(world) == []
+
+
+@pytest.mark.parametrize("name", [ahead, undated, impossible])
+def test_odd_directories_that_were_there_first_do_not_close_the_real_ones(
+    name: Callable[[int], str],
+) -> None:
+    # The same objects lie there before the first poll.
+    world = World()
+    world.now = TODAY
+    for number in range(66):
+        world.put(name(number), "evil")
+    world.put("date=2026-11-20/a.json", "20a")
+    pipeline = poll(world)
+    for day in range(21, 28):
+        world.put(f"date=2026-11-{day}/a.json", f"{day}a")
+        pipeline = polls(world, pipeline, times=2, secs=DAY / 2)
+    sweeps(world, pipeline)
+    honest = [row for row in world.rows() if row != "evil"]
+    assert honest == [f"{day}a" for day in range(20, 28)]
+
+
+def test_a_partition_ahead_of_time_is_taken_when_its_time_comes() -> None:
+    # A writer's clock is ten days ahead; the partition is left alone, and not for ever.
+    world = World(max_ahead_secs=2 * DAY)
+    world.now = TODAY
+    world.put("date=2026-11-21/a.json", "21a")
+    world.put("date=2026-12-01/a.json", "ahead")
+    pipeline = poll(world)
+    assert world.rows() == ["21a"]
+    for number in range(12):
+        day = dt.datetime.fromtimestamp(world.now, dt.UTC)
+        world.put(f"date={day:%Y-%m-%d}/b.json", f"day {number:02}")
+        poll(world, pipeline)
+        world.now += DAY
+    assert world.rows() == sorted(["21a", "ahead", *(f"day {n:02}" for n in range(12))])
+    assert letter_paths(world) == []
+
+
+def configured(tmp_path: Path, source: str, table: str, dlq: str | None) -> Path:
+    errors: dict[str, Any] = {} if dlq is None else {"dlq_path": str(tmp_path / dlq)}
+    document = {
+        "pipelines": {
+            "events": {
+                "sources": {"main": {"source_uri": str(tmp_path / source)}},
+                "sink": {"table_uri": str(tmp_path / table)},
+                "schema": {"fields": [{"name": "a", "type": "string"}]},
+                "error_handling": errors,
+            }
+        }
+    }
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("source", "table", "dlq"),
+    [("raw", "lake", "raw/dlq"), ("raw", "lake", "raw"), ("raw", "raw/lake", None)],
+)
+def test_an_output_of_ours_inside_a_source_is_refused(
+    tmp_path: Path, source: str, table: str, dlq: str | None
+) -> None:
+    # Dead letters and tables below the source would be read as data, for ever.
+    with pytest.raises(ConfigError):
+        load_config(configured(tmp_path, source, table, dlq))
+
+
+def test_an_output_of_ours_beside_a_source_is_taken(tmp_path: Path) -> None:
+    assert load_config(configured(tmp_path, "raw", "lake", "dlq"))
+
+
+def test_a_file_dated_ahead_of_now_is_ingested_and_holds_nothing_back() -> None:
+    # `min_age_secs`, and a first name that stays young for ten years by its time.
+    world = World(min_age_secs=10, checkpoint=CheckpointSettings(interval_files=100))
+    at(world, "d=1/000.ndjson", "from the future", -3650 * DAY)
+    pipeline = None
+    for day in range(4):
+        for number in range(500):
+            at(world, f"d=1/{day}-{number:04}.ndjson", "r")
+        world.now += 3600
+        pipeline = poll(world, pipeline)
+        polls(world, pipeline, times=1, secs=DAY - 3600)
+    assert world.rows().count("r") == 2000
+    assert world.rows().count("from the future") == 1
+    assert world.checkpoint()["watermark"]["value"] == "d=1/3-0499.ndjson"
+    names = world.checkpoint().get("recent", {}).get("d=1", {}).get("done", {})
+    assert len(names) <= 500
+
+
+def test_a_file_that_fails_for_a_minute_is_not_given_up_while_others_keep_coming() -> None:
+    # Tries without a pause between them are used up in seconds.
+    world = World()
+    world.errors = {"max_retries": 3}
+    world.engine.flaky["d=1/000.ndjson"] = 10**6
+    world.put("d=1/000.ndjson", "slow")
+    pipeline = world.pipeline()
+    for number in range(120):
+        world.put(f"d=1/{number + 1:03}.ndjson", "r")
+        one_cycle(pipeline)
+        world.now += 0.5
+    assert letter_paths(world) == []
+    del world.engine.flaky["d=1/000.ndjson"]
+    polls(world, pipeline, times=10)
+    assert world.rows() == [*["r"] * 120, "slow"]
+
+
+def test_a_file_that_fails_for_good_is_given_up_and_told() -> None:
+    # The pause between tries must not keep it for ever.
+    world = World()
+    world.errors = {"max_retries": 3}
+    world.engine.flaky["d=1/000.ndjson"] = 10**6
+    world.put("d=1/000.ndjson", "never")
+    world.put("d=1/001.ndjson", "r")
+    polls(world, times=15)
+    assert letter_paths(world) == ["d=1/000.ndjson"]
+    assert world.rows() == ["r"]
+
+
+@pytest.mark.parametrize("years", [-10, 10])
+@pytest.mark.parametrize("whose", ["machine", "store"])
+def test_a_clock_that_was_wrong_once_stops_no_sweep_and_no_floor(whose: str, years: int) -> None:
+    # For two polls a clock is ten years off; then it is right for six hours.
+    world = World(
+        late_sweep_interval_secs=1000.0,
+        max_tracked_partitions=2,
+        grace_period_secs=100,
+        late_files="quarantine",
+    )
+    true = world.now
+    error = 0.0
+
+    def store() -> float:
+        return true + (error if whose == "store" else 0)
+
+    for storage in (world.source, world.sink, world.dlq):
+        storage.clock = store
+    world.put("d=00/1.ndjson", "r")
+    poll(world)
+    error = years * 365 * DAY
+    world.now = true + (error if whose == "machine" else 0)
+    world.put("d=01/1.ndjson", "r")
+    pipeline = poll(world)
+    world.now += 2000
+    true += 2000
+    poll(world, pipeline)
+    error = 0.0
+    world.now = true
+    pipeline = None
+    for number in range(2, 40):
+        true += 600
+        world.now = true
+        world.put(f"d={number:02}/1.ndjson", "r")
+        pipeline = poll(world, pipeline)
+        if number == 20:
+            world.put("d=00/0.ndjson", "late")
+    polls(world, pipeline, times=3, secs=600)
+    assert world.rows() == ["r"] * 40
+    assert letter_paths(world) == ["d=00/0.ndjson"]
+    assert len(world.checkpoint()["partition_watermarks"]) <= 3

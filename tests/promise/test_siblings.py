@@ -1,0 +1,139 @@
+"""What others tell of a file: neighbours that are called like backfills, ledgers being folded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from blizzard_core.errors import ColdStartRefused
+from blizzard_core.settings.sources import CheckpointSettings
+from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.ingest.cold_start import check_cold_start
+from blizzard_py.ingest.publish import OutputNames
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.planning.ranges import Range
+from blizzard_py.replay.ownership import Claims
+from blizzard_py.sources.files.discovery import Scope
+from blizzard_py.sources.files.opening import open_files
+from blizzard_py.state.siblings import BACKFILL, backfills_of
+from tests.support.blizzard_world import LineEngine, World
+from tests.support.promise_world import DAY, at, gated, letter_paths, poll, polls, sweeps
+
+
+def neighbour(world: World) -> tuple[World, SourcePipeline]:
+    """A source ``main_backfill_old`` of the same pipeline, with files of its own."""
+    other = World(source_uri="mem://old")
+    other.sink, other.source.uri = world.sink, "mem://old"
+    other.engine = LineEngine(other.source, world.sink)
+    parts = other.parts()
+    return other, source_pipeline(replace(parts, source_name="main_backfill_old"))
+
+
+def test_a_source_whose_name_looks_like_a_backfill_settles_nothing_for_its_neighbour() -> None:
+    world = World()
+    other, worker = neighbour(world)
+    at(other, "d=1/a.ndjson", "theirs")
+    other.drain(worker)
+    at(world, "d=1/m.ndjson", "m")
+    pipeline = polls(world, poll(world), 20)
+    at(world, "d=1/a.ndjson", "late")
+    sweeps(world, pipeline)
+    assert letter_paths(world) == ["d=1/a.ndjson"]
+    assert backfills_of(world.sink, "events_main") == ()
+    assert Claims(world.parts(), []).claim("d=1/a.ndjson").standing == "free"
+
+
+def test_nor_do_the_backfills_of_such_a_source() -> None:
+    world = World()
+    other, worker = neighbour(world)
+    at(other, "d=1/m.ndjson", "theirs")
+    other.drain(worker)
+    at(other, "d=1/a.ndjson", "filled in")
+    chosen = Range("d=1", "d=1")
+    parts = replace(worker._parts, suffix=f"{BACKFILL}{chosen.slug}")
+    scope = Scope(chosen.gap, lambda _path: True)
+    other.drain(SourcePipeline(parts, partial(open_files, scope=scope)))
+    at(world, "d=1/m.ndjson", "m")
+    pipeline = polls(world, poll(world), 20)
+    at(world, "d=1/a.ndjson", "late")
+    sweeps(world, pipeline)
+    assert letter_paths(world) == ["d=1/a.ndjson"]
+    assert backfills_of(world.sink, "events_main") == ()
+    assert backfills_of(world.sink, worker._parts.id) == (parts.id,)
+
+
+def test_its_checkpoint_is_a_trace_of_earlier_work_like_any_other() -> None:
+    world = World()
+    other, worker = neighbour(world)
+    at(other, "d=1/a.ndjson", "theirs")
+    other.drain(worker)
+    renamed = replace(other.parts(), source_name="history")
+    with pytest.raises(ColdStartRefused, match="main_backfill_old_checkpoint"):
+        check_cold_start(renamed)
+
+
+def test_who_looks_at_names_that_are_put_together_meanwhile_is_not_told_of_a_loss() -> None:
+    world = World(use_watermark=False, checkpoint=CheckpointSettings(interval_files=1))
+    for number in range(3):
+        at(world, f"d=1/{number}.ndjson", "old")
+    polls(world, poll(world), 3)
+    calls = 0
+
+    def gate(_call: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == wakes:
+            for number in range(3, 9):
+                at(world, f"d=1/{number}.ndjson", "new")
+            poll(world)
+
+    before, raw = dict(world.sink.objects), dict(world.source.objects)
+    paths = ("d=1/0.ndjson", "d=1/8.ndjson")
+    for wakes in range(1, 60):
+        world.sink.objects, world.source.objects = dict(before), dict(raw)
+        calls = 0
+        worker = gated(world, gate)
+        claims = Claims(worker._parts, [])
+        seen = [claims.claim(path).standing for path in paths]
+        assert seen[0] == "rows", wakes
+        assert seen[1] in {"waits", "rows"}, wakes
+        worker.discover(worker.load())
+        if calls < wakes:
+            break
+    assert calls < wakes
+
+
+def test_what_is_folded_and_pruned_while_the_ledger_is_read_is_not_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A daemon that was down for a month starts while a command asks what was done."""
+    world = World()
+    names = OutputNames()
+    for place in ("blizzard_py.ingest.source_pipeline", "blizzard_py.sources.files.late_files"):
+        monkeypatch.setattr(f"{place}.uuid7", lambda: names.fresh(1, world.now)[0])
+    at(world, "d=1/a.ndjson", "a")
+    at(world, "d=1/b.ndjson", "b")
+    polls(world, poll(world), 20)
+    at(world, "d=2/a.ndjson", "c")
+    polls(world, None, 20)
+    world.now += 31 * DAY
+    journal = [path for path in world.sink.objects if "/journal/" in path]
+    calls = 0
+
+    def gate(_call: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == wakes:
+            polls(world, None, 3)
+
+    before = dict(world.sink.objects)
+    for wakes in range(1, 40):
+        world.sink.objects = dict(before)
+        calls = 0
+        parts = gated(world, gate)._parts
+        assert Claims(parts, []).claim("d=1/a.ndjson").standing == "rows", wakes
+        if calls < wakes:
+            break
+    assert not set(journal) & set(world.sink.objects) or calls < wakes

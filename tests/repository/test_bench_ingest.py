@@ -1,0 +1,139 @@
+"""The ingest benchmark judges what it measured, and measures what it says."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks import worker_memory
+from benchmarks.ingest_contenders import (
+    BARE,
+    BLIZZARD,
+    DUCKDB,
+    POLARS,
+    SPARK_JSON,
+    contenders,
+    table_pool,
+)
+from benchmarks.ingest_report import Measured, goals, report
+from benchmarks.ingest_shapes import FIELDS, Shape, write_shape
+from blizzard_py.engines.spark import SparkEngine
+
+LARGE = Shape("100 x 20,000 rows", 100, 20_000, large=True)
+ONE = Shape("1 x 20,000 rows", 1, 20_000)
+HUGE = Shape("1 x 9,600,000 rows", 1, 9_600_000, huge=True)
+
+
+def measured(shape: Shape, bare: float, ours: float, spark: float, mb: float = 100) -> Measured:
+    seconds = {BARE: [bare, bare, 99], BLIZZARD: [0, ours, ours], SPARK_JSON: [spark] * 3}
+    return Measured(shape, 80.0, 420.0, seconds, mb)
+
+
+@pytest.mark.parametrize(
+    ("one", "verdicts"),
+    [
+        (measured(LARGE, 1.0, 1.09, 3.3), [True, True]),
+        (measured(LARGE, 1.0, 1.11, 3.2), [False, False]),
+        (measured(ONE, 0.03, 0.15, 1), [True]),
+        (measured(ONE, 0.03, 0.16, 1), [False]),
+        (measured(HUGE, 1, 9, 9, mb=350), [True]),
+        (measured(HUGE, 1, 1, 9, mb=351), [False]),
+    ],
+)
+def test_goals_are_met_or_missed(one: Measured, verdicts: list[bool]) -> None:
+    assert [goal.met for goal in goals([one])] == verdicts
+
+
+def test_the_report_is_markdown_with_medians_and_ratios() -> None:
+    text = report([measured(LARGE, 1.0, 1.5, 4.5), measured(ONE, 0.03, 0.06, 1)])
+    assert "| blizzard on Spark | 1.5 | 1,333,333 | 1.50 | 0 1.5 1.5 |" in text
+    assert "| 100 x 20,000 rows: at most 1.10 x bare processes | 1.50 x | missed |" in text
+    assert "3.0 times | met |" in text
+    assert "| 60 ms | met |" in text
+
+
+def test_the_program_reports_those_who_took_part() -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "benchmarks.ingest", "--quick", "--only", "1 x 20,000"),
+            *("--against", "bare", "duckdb"),
+        ],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    table = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert [line.split("|")[1].strip() for line in table] == [
+        "",
+        "bare processes",
+        "duckdb",
+        "goal",
+    ]
+    assert "**1 x 20,000 rows**" in done.stdout
+
+
+def test_shapes_hold_the_same_events_however_they_are_cut(tmp_path: Path) -> None:
+    rows = {}
+    with ThreadPoolExecutor(2) as pool:
+        for shape in (Shape("a", 3, 100), Shape("b", 1, 300), Shape("c", 100, 3)):
+            raw = write_shape(shape, tmp_path / shape.name, pool)
+            files = sorted((tmp_path / shape.name).iterdir())
+            assert len(files) == shape.files
+            data = b"".join(gzip.decompress(file.read_bytes()) for file in files)
+            assert len(data) == raw
+            rows[shape.name] = data
+    assert rows["a"] == rows["b"] == rows["c"]
+    events = [json.loads(line) for line in rows["a"].splitlines()]
+    assert [event["id"] for event in events] == list(range(300))
+    assert {field.name for field in FIELDS} | {"session"} == set(events[0])
+
+
+def test_contenders_that_need_no_spark_write_the_same_rows(tmp_path: Path) -> None:
+    shape = Shape("small", 4, 500)
+    with ThreadPoolExecutor(1) as pool, table_pool(1) as tables:
+        write_shape(shape, tmp_path / "source", pool)
+        everyone = contenders(SparkEngine("local[1]"), pool, tables, 1)
+        found = {}
+        for name in (BARE, DUCKDB, POLARS):
+            sink = tmp_path / name.replace(" ", "-")
+            assert everyone[name](tmp_path / "source", sink) == shape.total
+            [file] = sink.rglob("*.parquet")
+            table = pq.read_table(file, columns=["id", "duration", "country"])
+            found[name] = table.sort_by("id").to_pylist()
+            codec = pq.read_metadata(file).row_group(0).column(0).compression
+            assert codec == "SNAPPY"
+    assert found[BARE] == found[DUCKDB] == found[POLARS]
+
+
+def test_the_peak_of_a_worker_is_its_own_and_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import sys; x = bytearray(200 << 20); del x\n"
+        "print(flush=True); sys.stdin.readline()\n"
+        "x = bytearray(50 << 20); print(flush=True); sys.stdin.readline()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "pyspark.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        monkeypatch.setattr(worker_memory, "_workers", lambda: [process.pid], raising=True)
+        assert worker_memory.peak_mb() > 200
+        worker_memory.reset()
+        process.stdin.write("\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        assert 50 < worker_memory.peak_mb() < 150
+        process.stdin.write("\n")

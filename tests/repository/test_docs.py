@@ -1,0 +1,141 @@
+"""The documents that can be held against the code are."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from blizzard_core.settings import reference
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.example import example_configuration
+from blizzard_core.settings.load import models_in
+from blizzard_core.settings.partitioning import PartitionColumn
+from blizzard_core.settings.schema import FieldSettings, TypeSettings
+from blizzard_core.settings.tables import SortColumn
+from tests.support.scenario import ROOT
+
+TESTS = ROOT / "tests"
+
+
+def test_what_is_generated_from_the_settings_is_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert reference.main(["--check"]) is None
+    for folder in ("docs", "configs"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path)
+    reference.main([])
+    assert reference.main(["--check"]) is None
+    Path("docs/configuration.md").write_text("an older one")
+    told = reference.main(["--check"])
+    assert told == "docs/configuration.md: not what the settings say; run `make docs`"
+
+
+def blocks(model: type[BaseModel]) -> set[type[BaseModel]]:
+    """The model and all that is in it."""
+    found, left = set(), [model]
+    while left:
+        one = left.pop()
+        if one not in found:
+            found.add(one)
+            left += [m for f in one.model_fields.values() for m, _ in models_in(f.annotation)]
+    return found
+
+
+def test_every_key_explains_itself_and_has_a_default_or_an_example() -> None:
+    models = blocks(Config)
+    assert {"SourceSettings", "TypeSettings", "VacuumSettings"} <= {m.__name__ for m in models}
+    for model in models:
+        for name, field in model.model_fields.items():
+            assert field.description, f"{model.__name__}.{name} needs a docstring"
+            assert field.description.endswith("."), f"{model.__name__}.{name}"
+    shown = example_configuration()
+    for model in models - {SortColumn, PartitionColumn, TypeSettings, FieldSettings}:
+        for name, field in model.model_fields.items():
+            assert re.search(rf"^[ #]*{field.alias or name}:", shown, re.MULTILINE), name
+    assert "null #" not in shown
+    assert ": null" not in shown
+
+
+def test_what_the_example_has_commented_out_is_understood_as_well() -> None:
+    """Every line that shows a key, without its mark, but for what goes instead of another."""
+    models = blocks(Config)
+    keys = {f.alias or name for model in models for name, f in model.model_fields.items()}
+    key = re.compile(rf"( *)# ((?:# )? *(?:{'|'.join(keys)}):(?: |$).*)")
+    lines = []
+    for line in example_configuration().splitlines():
+        text = line
+        while (commented := key.fullmatch(text)) is not None:
+            text = f"{commented[1]}{commented[2]}"
+        if not text.lstrip().startswith(("#", "columns:")):
+            lines.append(text)
+    document = yaml.safe_load("\n".join(lines).replace("${BUCKET:-", "").replace("}/", "/"))
+    config = Config.model_validate(document)
+    assert config.tables["events"].vacuum is not None
+    assert config.pipelines["events"].sources["main"].partition_depth == 2
+
+
+def test_the_reference_has_every_key_its_type_default_and_remark() -> None:
+    text = reference.configuration_reference()
+    for line in (
+        "## `pipelines.NAME.sources.NAME.checkpoint`",
+        "| `poll_interval_secs` | number, > 0 | `60` | From one look for new files to the next. |",
+        '| `order_guard` | `warn` `fail` `off` | `"warn"` | What to do about names that',
+        "| `total_concurrency` | whole number, ≥ 1, ≤ 256 | `8` |",
+        "| `grace_period_secs` | number, ≥ 0 or `auto` | `300` |",
+        "| `table_uri` | text | **required** |",
+    ):
+        assert line in text
+
+
+def named_tests() -> list[tuple[str, str]]:
+    text = (ROOT / "docs/guarantees.md").read_text(encoding="utf-8")
+    return re.findall(r"`(test_\w+\.py)::(\w+)`", text)
+
+
+def test_every_test_that_a_guarantee_names_exists() -> None:
+    defined: dict[str, set[str]] = {}
+    for file, name in named_tests():
+        if file not in defined:
+            (path,) = TESTS.rglob(file)  # no two tests have one name
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            defined[file] = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
+        assert name in defined[file], f"{file}::{name}"
+    assert len(named_tests()) > 40
+
+
+def test_every_guarantee_names_a_test() -> None:
+    # The guards are held by the simulator itself.
+    promises, _, _ = (
+        (ROOT / "docs/guarantees.md").read_text(encoding="utf-8").partition("## The guards")
+    )
+    rows = [
+        line
+        for line in promises.splitlines()
+        if line.startswith("| ") and "promise | proved by" not in line
+    ]
+    assert rows
+    assert [row for row in rows if "::test_" not in row] == []
+
+
+@pytest.mark.parametrize(
+    "document", ["README.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+)
+def test_links_and_make_targets_exist(document: str) -> None:
+    path = ROOT / document
+    text = path.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", text):
+        assert (path.parent / target).exists(), target
+    for target in re.findall(
+        r"`((?:docs|configs|deploy|tests|blizzard_core|blizzard_py|penguin_py)/[\w./-]+)`", text
+    ):
+        assert (ROOT / target).exists() or list(ROOT.glob(f"{target}*")), target
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"(?:^|`)make ([a-z][a-z-]+)", text, re.MULTILINE):
+        assert f"\n{target}:" in makefile, target

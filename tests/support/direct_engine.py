@@ -1,0 +1,41 @@
+"""The ingest engine without Spark: the same tasks, one after the other, in this process."""
+
+from __future__ import annotations
+
+import itertools
+
+from blizzard_core.errors import EngineError, StorageError
+from blizzard_core.storage.opening import open_storage
+from blizzard_py.job import IngestJob, IngestResult
+from blizzard_py.kernels.merge import merge_tasks, run_merge, with_merged
+from blizzard_py.kernels.packing import pack, task_count
+from blizzard_py.kernels.report import merged
+from blizzard_py.kernels.task import run_task, tasks_of
+
+
+class DirectEngine:
+    """An `Engine` for tests of what lies around it."""
+
+    def __init__(self, parallelism: int = 2) -> None:
+        self._parallelism = parallelism
+        self._attempts = itertools.count()
+
+    def ingest(self, job: IngestJob) -> IngestResult:
+        packed = pack(job.files, task_count(job.files, self._parallelism))
+        source = open_storage(job.settings.source.uri, job.settings.source.options)
+        sink = open_storage(job.settings.sink.uri, job.settings.sink.options)
+        try:
+            result = merged(
+                [
+                    run_task(task, source, sink, next(self._attempts))
+                    for task in tasks_of(job, packed)
+                ]
+            )
+            merges = merge_tasks(job, result, self._parallelism)
+            done = [run_merge(task, sink, next(self._attempts)) for task in merges]
+            return with_merged(result, merges, done)
+        except StorageError as error:
+            raise EngineError(f"{job.output_prefix}: {error}") from error
+
+    def cancel(self, output_prefix: str) -> None:
+        """Nothing runs beside the caller."""

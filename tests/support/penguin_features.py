@@ -1,0 +1,43 @@
+"""The table of features in docs/penguin.md, from the contract that the tests hold.
+
+python -m tests.support.penguin_features     # writes it
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penguin_py.delta.table_contract import (
+    FEATURES,
+    PARTITION_TYPES,
+    READER_VERSIONS,
+    WRITER_VERSIONS,
+)
+
+DOCS = Path(__file__).parents[2] / "docs/penguin.md"
+BEGIN, END = "<!-- features -->\n", "<!-- /features -->\n"
+
+
+def table() -> str:
+    """Every feature of the protocol that is known here, and what becomes of it."""
+    lines = ["| feature | | |\n|---|---|---|\n"]
+    for name, feature in sorted(FEATURES.items(), key=lambda item: not item[1].takes):
+        taken = "taken" if feature.takes else "refused"
+        lines.append(f"| `{name}` | {taken} | {feature.why.partition(';')[0]} |\n")
+    lines.append("| any other | refused | it is not known here |\n\n")
+    versions = [", ".join(map(str, found)) for found in (READER_VERSIONS, WRITER_VERSIONS)]
+    lines.append(f"Reader versions: {versions[0]}; writer versions: {versions[1]}. ")
+    lines.append(f"Types of partition columns: {', '.join(f'`{t}`' for t in PARTITION_TYPES)}.\n")
+    return "".join(lines)
+
+
+def stored() -> str:
+    """The one in the document."""
+    text = DOCS.read_text(encoding="utf-8")
+    return text.partition(BEGIN)[2].partition(END)[0]
+
+
+if __name__ == "__main__":
+    text = DOCS.read_text(encoding="utf-8")
+    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+    DOCS.write_text(f"{before}{BEGIN}{table()}{END}{after}", encoding="utf-8")

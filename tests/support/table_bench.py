@@ -1,0 +1,100 @@
+"""The readers' bench: every table that the suite made, read by every reader, with equal rows.
+
+After each test the tables that it left are read by deltalake, pyarrow, duckdb and
+polars; those in buckets are copied to a disk first, since bytes are what readers differ
+about. Spark is asked once, when its session ends: one table of each shape, with what
+delta-rs had read of it by then.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from blizzard_core.errors import StorageError
+from tests.support.penguin_readers import by_dataset, by_spark, rows_of, same_rows
+from tests.support.penguin_world import World
+
+# What is larger is a test of sizes, and is not read.
+LARGEST_BYTES = 16 << 20
+MOST_FILES = 200
+# Spark takes half a second for each.
+MOST_BY_SPARK = 50
+# With these, the files alone do not tell the rows, and not every reader knows them.
+NOT_BY_FILES = {"deletionVectors", "columnMapping", "v2Checkpoint"}
+
+
+@dataclass
+class Bench:
+    """What was read in this run. ``shapes`` is one table for each set of columns, by its place."""
+
+    read: int = 0
+    shapes: dict[str, str] = field(default_factory=dict)
+
+    def take(self, roots: Iterable[Path]) -> None:
+        """Read the tables in these places by every reader but Spark."""
+        for root in roots:
+            table = DeltaTable(root)
+            if _is_read(table):
+                same_rows(table)
+                self.read += 1
+                if table.file_uris():
+                    self.shapes.setdefault(_shape(table), str(root))
+
+    def take_by_spark(self, spark: SparkSession) -> None:
+        """Read one table of each shape by Spark; the same ones in whatever order tests run."""
+        left = [
+            root for _, root in sorted(self.shapes.items()) if Path(root, "_delta_log").is_dir()
+        ]
+        for root in left[:: len(left) // MOST_BY_SPARK + 1]:
+            table = DeltaTable(root)
+            partitions = table.metadata().partition_columns
+            names = [f.name for f in table.schema().fields if f.name not in partitions]
+            expected = rows_of(by_dataset(table), names)
+            found = rows_of(by_spark(table, spark), names)
+            assert found == expected, f"{root}: Spark reads {found[:3]}, not {expected[:3]}"
+
+
+def tables_below(root: Path) -> list[Path]:
+    """Every directory below that has a Delta log."""
+    return sorted(log.parent for log in root.rglob("_delta_log") if any(log.glob("*.json")))
+
+
+@contextmanager
+def copied(worlds: Iterable[World]) -> Iterator[list[Path]]:
+    """What lies in buckets, on a disk; servers that have gone with their test took it along."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = []
+        for number, world in enumerate(worlds):
+            root, storage = Path(folder, str(number)), world.storage
+            try:
+                entries = [e for page in storage.list_range("", None) for e in page.entries]
+                small = sum(entry.size for entry in entries) <= LARGEST_BYTES
+                for entry in entries if small else ():
+                    target = root / entry.path
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(storage.read(entry.path))
+            except StorageError:
+                continue
+            found += tables_below(root)
+        yield found
+
+
+def _is_read(table: DeltaTable) -> bool:
+    protocol = table.protocol()
+    # Version 2 is that of column mapping, also where it is off: pyarrow refuses it.
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    if protocol.min_reader_version == 2 or NOT_BY_FILES & features:
+        return False
+    sizes = table.get_add_actions()["size_bytes"].to_pylist()
+    return len(sizes) <= MOST_FILES and sum(sizes) <= LARGEST_BYTES
+
+
+def _shape(table: DeltaTable) -> str:
+    return f"{table.schema().to_json()} by {table.metadata().partition_columns}"

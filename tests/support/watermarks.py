@@ -1,0 +1,18 @@
+"""Watermarks as tests want them, without the scans and batches that lead to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from blizzard_core.watermark.progress import Progress, Scanned, finished, settled
+
+
+def nothing_waits(_partition: str) -> bytes | None:
+    """The `Lowest` of a source where every file that was found is done."""
+    return None
+
+
+def passed(progress: Progress, paths: Iterable[str]) -> Progress:
+    """The progress with these files done and their grace over: scans start behind them."""
+    progress = finished(progress, paths, 0.0, nothing_waits)
+    return settled(progress, Scanned(10.0, 11.0), 0.0, nothing_waits)

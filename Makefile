@@ -34,8 +34,8 @@ setup: ## bring up Java, .venv and every locked package; the other targets do it
 demo: ## real events through both daemons, in two rounds, into a Delta table
 	$(RUNTIME) python -m demo.run
 
-test: ## the whole test suite, in random order
-	$(DEV) pytest $(ARGS)
+test: ## the whole test suite, in random order, by two processes
+	$(DEV) pytest -n 2 --dist worksteal $(ARGS)
 
 check: ## format, lint, types, import layers, generated files
 	$(DEV) ruff format --check $(CODE)

@@ -24,6 +24,7 @@ from blizzard_py.sources.protocol import Source, Upkeep, Work
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.source_state import Batch, PlannedOutput, SourceState
 from blizzard_py.state.transitions import (
+    committed_at,
     ended,
     judge_outcomes,
     name_outputs,
@@ -54,6 +55,8 @@ class BatchRunner:
         self._source = source
         self._save = upkeep.save
         self._now = upkeep.clock
+        # When the run, or the live source that it is of, was last started over, as far as it knows.
+        self.anew_ts = 0.0
         self._epoch = upkeep.epoch
         self._sink = parts.stores.sink
         self._journal = Journal(self._sink, parts.id, parts.concurrency)
@@ -190,7 +193,8 @@ class BatchRunner:
         names = self._names.fresh(len(result.outputs), self._now())
         outputs = name_outputs(result.outputs, names)
         log.info("batch_ingested", outputs=len(outputs), tasks=result.tasks)
-        ready = prepare_batch(state, batch, outputs, finished, result.letters, self._now())
+        at = committed_at(self._now(), self.anew_ts)
+        ready = prepare_batch(state, batch, outputs, finished, result.letters, at)
         return (*ready, ingesting.started)
 
     def finish(

@@ -232,6 +232,7 @@ class SourcePipeline(SourceView):
         if changed:
             # Or each start, and each error is one, would begin anew to wait, or not begin over.
             self._save(state)
+        self._batches.anew_ts = max(state.anew_ts, self._live_anew_ts())
         self.activity.knows(state)
         state = self.source.recover(state, self._file.epoch)
         for batch in state.in_flight:
@@ -260,6 +261,13 @@ class SourcePipeline(SourceView):
             # The original's, or an older release's.
             state = replace(state, progress=observed(state.progress, self._clock()))
         return state, state != kept or state.ledger != ledger or over
+
+    def _live_anew_ts(self) -> float:
+        """When the live source was last started over, for a replay or a backfill of it."""
+        if not self._parts.suffix:
+            return 0.0
+        found = checkpoint.load(self.sink, checkpoint_path(self._parts.letters_id), state_from_json)
+        return 0.0 if found is None else found.anew_ts
 
     def _cold(self) -> SourceState:
         # Of an insisted start also whoever starts next has to know, if we die at once.

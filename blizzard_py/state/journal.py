@@ -46,8 +46,6 @@ KEPT_SECS = 30 * 86_400
 
 # Objects that are read and held at the same time.
 _READ_TOGETHER = 64
-# Stores tell times in whole seconds, and a daemon counts on from one of them.
-_SLACK_SECS = 60.0
 
 REMEDY = "restore it as it was written: without it nobody knows what became of its files"
 
@@ -262,21 +260,22 @@ class Ingested:
         self._batches: dict[str, str] = {}
         self._finished: dict[str, float] = {}
 
-    def since(self, moment: float) -> set[str]:
+    def since(self, moment: float, written: float = 0.0) -> set[str]:
         """The paths that were ingested after a moment (epoch seconds). Raises as `batches` does."""
-        return set(self.batches(moment))
+        return set(self.batches(moment, written))
 
-    def batches(self, since: float = 0.0) -> dict[str, str]:
+    def batches(self, since: float = 0.0, written: float = 0.0) -> dict[str, str]:
         """Paths with the batch that ingested them after a moment, up to what the journal holds.
 
-        Reads what is new since the last call, and of what was written before the moment
-        nothing: a batch is committed, then written down. Raises `StateError`, `StorageError`.
+        Reads what is new since the last call, and of what was ``written`` longer ago, by the
+        store's time, nothing. Raises `StateError`, `StorageError`.
         """
-        written = self._journal.written()
-        fresh = [b for b, at in written if at >= since - _SLACK_SECS and b not in self._read]
+        found = self._journal.written()
+        fresh = [batch for batch, at in found if at >= written and batch not in self._read]
         for record in self._journal.read(fresh):
             self._read.add(record.batch)
             done = [path for path, outcome in record.outcomes.items() if outcome == "ingested"]
             self._batches |= dict.fromkeys(done, record.batch)
-            self._finished |= dict.fromkeys(done, record.finished_ts)
+            for path in done:
+                self._finished[path] = max(record.finished_ts, self._finished.get(path, 0.0))
         return {path: b for path, b in self._batches.items() if self._finished[path] > since}

@@ -9,6 +9,7 @@ What is done in the eyes of a source is the source's business (`blizzard_py.sour
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -67,6 +68,15 @@ def tries_of(retries: Mapping[str, Retry], path: str) -> int:
     """How often a file has failed in a way that may pass."""
     known = retries.get(path)
     return 0 if known is None else known.count
+
+
+def committed_at(now: float, anew_ts: float) -> float:
+    """When a batch of now counts as committed: never before a start over that it knows of.
+
+    Whether it came before or after decides if what it took counts; the store's clock may
+    have been put right in between.
+    """
+    return max(now, math.nextafter(anew_ts, math.inf)) if anew_ts else now
 
 
 def prepare_batch(

@@ -37,6 +37,9 @@ from blizzard_py.state.source_state import SourceState, checkpoint_path, state_f
 _BY_REPLAY = "a replay or `blizzard ingest` has taken it"
 _BY_LIVE = "the live daemon has taken it"
 
+# Stores tell times in whole seconds, and a daemon counts on from one of them.
+_SLACK_SECS = 60.0
+
 
 class OutOfTurn:
     """What the other runs of a source have to do with the files of the one that ``parts`` are of.
@@ -69,7 +72,8 @@ class OutOfTurn:
         if self._is_backfill:
             taken = self._claimed([self._live_id])
             # Without --replay what the live daemon does lies apart.
-            taken |= self._lived.since(state.anew_ts) if state.anew_ts else set()
+            anew = state.anew_ts
+            taken |= self._lived.since(anew, anew - _SLACK_SECS) if anew else set()
             found |= dict.fromkeys(paths & taken, "the live daemon has taken it")
         queued = sorted(paths.intersection(entry.path for entry in state.queue))
         for source_id in self._scanning() if queued else ():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from dataclasses import replace
 
@@ -331,3 +332,27 @@ def test_names_that_a_set_watermark_keeps_come_once_also_when_the_clock_is_put_r
     polls(world, daemon)
     polls(world)
     assert world.rows() == ["0", "1", "2", "3", "7", "8"]
+
+
+def test_what_is_taken_after_a_reset_comes_once_whatever_the_clocks_say() -> None:
+    world = ReplayWorld(grace_period_secs=1)
+    world.put(f"{DAY}/1.json", "1")
+    polls(world)
+    month = 30 * 86_400.0
+    world.now += month  # the store's clock is wrong
+    source = world.pipeline()
+    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.over, world.now)
+    polls(world)
+    world.now -= month
+    polls(world)
+    ahead = f"{dt.datetime.fromtimestamp(world.now + month, dt.UTC):date=%Y-%m-%d}/1.json"
+    paths = [f"{DAY}/_hidden.json", ahead]
+    for path in paths:
+        world.put(path, path)
+    for states in (["ingested", "ingested"], ["refused", "refused"]):
+        replay = world.replay()
+        told = GivenFiles(replay.live, replay.files, replay.drain).run(paths)
+        assert [file.state for file in told.files] == states
+    world.now += month
+    polls(world)
+    assert world.rows() == sorted(["1", "1", *paths])

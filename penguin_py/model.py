@@ -13,6 +13,8 @@ from blizzard_core.storage.protocol import Entry
 
 # Delta's default of `delta.deletedFileRetentionDuration`: one week.
 REMOVED_KEPT_SECS = 7 * 86_400.0
+# Stores and daemons have clocks of their own.
+CLOCK_SKEW_SECS = 3600.0
 # What is done to a table once in a while; see `penguin_py.upkeep`.
 CHORES = ("reconcile", "optimize", "vacuum")
 

@@ -43,7 +43,8 @@ from penguin_py.upkeep import Upkeep
 class TablePipeline:
     """Commits what arrives for one table. A `Worker` of the poll loop; not thread-safe.
 
-    ``prepare`` is called before the first look that may be acted upon, until it succeeds.
+    ``prepare`` is called before the first look that may be acted upon, until it succeeds, and
+    before each sweep.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class TablePipeline:
         self._delta = log
         self._clock = clock
         self._prepare = prepare
+        self._is_prepared = False
         self._log = get_logger(table=table.name)
         self._accept = accepts(table.file_pattern)
         self._quarantine = Quarantine(storage, table.state_name)
@@ -102,7 +104,8 @@ class TablePipeline:
         `StorageError`; after any of them the next call starts from the log.
         """
         try:
-            self._prepared()
+            if not self._is_prepared:
+                self._prepared()
             return not stop.is_set() and self._cycle()
         except BaseException:
             self._forget()
@@ -176,7 +179,7 @@ class TablePipeline:
     def _prepared(self) -> None:
         if self._prepare is not None:
             self._prepare()
-            self._prepare = None
+        self._is_prepared = True
 
     def _cycle(self) -> bool:
         if self._queue:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from blizzard_core.errors import Conflict, Unavailable
 from blizzard_core.storage.clock import StoreClock
 from blizzard_core.storage.protocol import Storage
+from penguin_py.model import CLOCK_SKEW_SECS
 
 
 def probe_path(state_name: str) -> str:
@@ -25,6 +26,8 @@ def probe_path(state_name: str) -> str:
 def ask(storage: Storage, state_name: str, clock: StoreClock) -> None:
     """Set the clock to the store's; three requests. Raises `StorageError`.
 
+    Again before each sweep, which goes by times of files: the store's own clock may have been
+    put right since. An hour off is no matter to it, and polls are not to see time jump.
     That is also what a store is told by that ignores conditions; see `Storage.put_if`.
     """
     path = probe_path(state_name)
@@ -35,4 +38,4 @@ def ask(storage: Storage, state_name: str, clock: StoreClock) -> None:
     found = storage.stat(path)
     if found is None:
         raise Unavailable(f"{storage.uri}/{path}: is gone right after it was written")
-    clock.set(found.modified)
+    clock.put_right(found.modified, CLOCK_SKEW_SECS)

@@ -33,6 +33,11 @@ class StoreClock:
         if self._offset is None:
             self._offset = store_now - self._monotonic()
 
+    def put_right(self, store_now: float, slack: float) -> None:
+        """It is ``store_now`` at the store; counts if it was more than ``slack`` seconds off."""
+        if self._offset is None or abs(store_now - self()) > slack:
+            self._offset = store_now - self._monotonic()
+
     def __call__(self) -> float:
         """Now, in epoch seconds."""
         return self._wall() if self._offset is None else self._monotonic() + self._offset

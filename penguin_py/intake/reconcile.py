@@ -30,10 +30,8 @@ from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Entry
 from penguin_py.intake.quarantine import Record, spelled
-from penguin_py.model import Rejection
+from penguin_py.model import CLOCK_SKEW_SECS, Rejection
 
-# Stores and daemons have clocks of their own.
-CLOCK_SKEW_SECS = 3600.0
 # Times before 2001 are not those of files in an object store.
 MADE_UP_SECS = 1e9
 BEYOND = (

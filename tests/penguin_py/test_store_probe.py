@@ -135,3 +135,23 @@ def test_a_clock_that_is_behind_makes_no_file_young(
     wire.run(started(wire, app_id="another"))
     assert wire.paths() == {"z.parquet"}
     assert wire.quarantined("another") == {"a.parquet": BEYOND}
+
+
+def test_a_sweep_goes_by_the_stores_clock_also_when_it_was_put_right_since(
+    wire: World, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = 0.0
+    monkeypatch.setattr(app, "elapsed", lambda: time.monotonic() + passed)
+    probe = f"lake/events/{probe_path('events')}"
+    proxy.dated[probe] = time.time() + 30 * DAY
+    wire.put("z.parquet", {"id": [1]})
+    pipeline = started(wire, grace_period_secs=0)
+    wire.run(pipeline)
+    passed = 60.0
+    wire.run(pipeline)  # nothing is awaited below the name any more
+    del proxy.dated[probe]
+    wire.put("a.parquet", {"id": [2]})
+    found = pipeline.reconcile(dry_run=False)
+    assert [entry.path for entry in found.stragglers] == ["a.parquet"]
+    wire.run(pipeline)
+    assert wire.paths() == {"a.parquet", "z.parquet"}

@@ -21,6 +21,7 @@ from blizzard_py.sources.files.sweep import grace_of, is_due
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import LEFT_STAGE, Backlog, Plan, Upkeep
 from blizzard_py.sources.story import Standing, Story
+from blizzard_py.state.siblings import RECORDS_SUFFIX
 from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path, under_way
 from blizzard_py.state.transitions import waiting
 
@@ -163,8 +164,9 @@ class FileSource(ABC):
         """Raise `Unavailable` where files wait and the source shows nothing at all.
 
         It may be a disk that is not mounted; that they are not listed would let them go.
+        Files of single records are a replay's own, in a folder of the dead letters.
         """
-        waits = set(under_way(state))
+        waits = set() if self._parts.suffix == RECORDS_SUFFIX else set(under_way(state))
         if waits and is_bare(self._storage):
             raise Unavailable(
                 f"{self._storage.uri} shows nothing at all, and {len(waits)} file(s) of it"

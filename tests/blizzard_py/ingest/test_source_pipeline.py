@@ -428,10 +428,10 @@ def test_a_job_that_forgets_a_file_is_not_committed() -> None:
     ("content", "message"),
     [
         (b"{", "is not valid JSON"),
-        (b"[]", "is not a JSON object"),
+        (b"[]", "Expected `object`, got `array`"),
         (b'{"schema_version": 4}', "schema_version 4 is not known"),
-        (b'{"schema_version": 2}', "watermark is missing"),
-        (b'{"schema_version": "1"}', "schema_version is not of type int"),
+        (b'{"schema_version": 2}', "missing required field `watermark`; restore it"),
+        (b'{"schema_version": "1"}', "schema_version: Expected `int`, got `str`"),
     ],
 )
 def test_a_checkpoint_that_cannot_be_understood_stops_the_pipeline(

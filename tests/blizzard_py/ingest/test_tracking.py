@@ -9,8 +9,11 @@ import uuid
 import pytest
 
 from blizzard_core.errors import OrderError, StateError
+from blizzard_py.ingest import source_pipeline
 from blizzard_py.ingest.publish import OutputNames
 from blizzard_py.replay.ownership import Claims
+from blizzard_py.sources.files import late_files
+from blizzard_py.state import ledger, processed_set
 from tests.support.blizzard_world import World
 from tests.support.memory_store import Died, Dying
 
@@ -136,11 +139,11 @@ def test_the_ledger_of_a_source_without_a_watermark_follows_the_source(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Files come and are removed for months; what is there stays known."""
-    for place in ("processed", "ledger"):
-        monkeypatch.setattr(f"blizzard_py.{place}.TAIL", 8)
+    for folded in (processed_set, ledger):
+        monkeypatch.setattr(folded, "TAIL", 8)
     names = OutputNames()
-    for place in ("pipeline", "latefiles"):
-        monkeypatch.setattr(f"blizzard_py.{place}.uuid7", lambda: names.fresh(1, world.now)[0])
+    for made in (source_pipeline, late_files):
+        monkeypatch.setattr(made, "uuid7", lambda: names.fresh(1, world.now)[0])
     world = set_world()
     world.put("d=1/stays.ndjson", "stays")
     pipeline, counts = world.pipeline(), []

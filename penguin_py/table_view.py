@@ -176,9 +176,10 @@ class TableView:
             for modified, path in self._sample
             if (lying := self._storage.stat(path)) is not None
         ]
-        copied = copied_at(pairs)
+        now = self._clock()
+        copied = copied_at(pairs, now)
         since = came_since(snapshot.memory.chores, copied)
-        oldest = max(self._clock() - horizon, copied)
+        oldest = max(now - horizon, copied)
         old = {entry.path: entry for entry in doubtful if entry.modified < oldest}
         return Trusted(
             tuple(entry for entry in found if entry.path not in old),

@@ -97,7 +97,7 @@ class Upkeep:
             if lying is not None:
                 pairs.append((lying, entry))
         horizon = safe_horizon(self._table.reconcile_horizon_secs, state.removed_kept_secs)
-        copied = copied_at(pairs)
+        copied = copied_at(pairs, now)
         oldest, since = max(now - horizon, copied), came_since(memory.chores, copied)
         found = compare(unknown.values(), records, oldest, since)
         found = replace(found, committed=tuple(committed))

@@ -58,13 +58,18 @@ class Findings:
         return (*self.stragglers, *self.retries, *self.overdue)
 
 
-def copied_at(pairs: Iterable[tuple[Entry, Entry]]) -> float:
+def copied_at(pairs: Iterable[tuple[Entry, Entry]], now: float) -> float:
     """Until when files were written anew by a copy of the directory, in epoch seconds.
 
     ``pairs`` are files as listed and as the log knows them. 0 if most of them still have
-    the times that the log has; such as were never told or made up count for nothing.
+    the times that the log has; such as were never told, made up, or ahead of ``now``, where
+    the store's clock was wrong, count for nothing.
     """
-    told = [(listed, known) for listed, known in pairs if known.modified > MADE_UP_SECS]
+    told = [
+        (listed, known)
+        for listed, known in pairs
+        if known.modified > MADE_UP_SECS and listed.modified <= now + CLOCK_SKEW_SECS
+    ]
     anew = [
         listed.modified
         for listed, known in told

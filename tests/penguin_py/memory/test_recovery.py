@@ -323,12 +323,15 @@ def test_a_copy_is_known_by_the_times_of_most_files() -> None:
         return Entry("x", 1, listed), Entry("x", 0, known)
 
     old, new = 1.6e9, 1.7e9
-    assert copied_at([pair(new, old), pair(new + 5, old)]) == new + 5 + HOUR
-    assert copied_at([pair(old, old), pair(old + 60, old)]) == 0
+    now = new + 10
+    assert copied_at([pair(new, old), pair(new + 5, old)], now) == new + 5 + HOUR
+    assert copied_at([pair(old, old), pair(old + 60, old)], now) == 0
     # One file that somebody wrote over, and times that no writer meant.
-    assert copied_at([pair(new, old), pair(old, old), pair(old, old)]) == 0
-    assert copied_at([pair(new, 0.001)]) == 0
-    assert copied_at([]) == 0
+    assert copied_at([pair(new, old), pair(old, old), pair(old, old)], now) == 0
+    assert copied_at([pair(new, 0.001)], now) == 0
+    assert copied_at([], now) == 0
+    # The store's clock was ahead when these were written, and is right again.
+    assert copied_at([pair(now + 2 * HOUR, old)], now) == 0
 
 
 # Others on the same table.

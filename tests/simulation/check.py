@@ -60,7 +60,8 @@ def violations(world: World, director: Director) -> list[str]:
     for file in world.files.values():
         if not world.scans[file.source]:
             continue  # nobody ever looked there
-        if forgot and found.too_old.intersection(file.versions[0].rows):
+        rows = (row for version in file.versions for row in version.rows)
+        if forgot and found.too_old.intersection(rows):
             continue
         wrong += _file(world, file, covers.of(file), found)
     wrong += _stuck(director)

@@ -157,8 +157,7 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
             # waits for --once is told at once.
             passing = error.retryable or (isinstance(error, StorageError) and not loop.once)
             if not passing or (loop.once and failures >= ONCE_TRIES):
-                # The text says what to do; a trace of our own errors would hide it.
-                log.error("worker_failed", error=str(error), kind=type(error).__name__)  # noqa: TRY400
+                log.error("worker_failed", error=str(error), kind=type(error).__name__)  # noqa: TRY400  # a trace of our own errors would hide what the text says to do
                 return error.exit_code
             pause = backoff(failures, worker.poll_interval_secs)
             log.warning("cycle_failed", error=str(error), failures=failures, retry_in_secs=pause)

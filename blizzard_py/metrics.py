@@ -6,7 +6,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from blizzard_core.observability.metrics import WORK_SECS
 
-# Blizzard: finding files.
+# Finding files.
 
 POLL_SECS = Histogram(
     "blizzard_poll_duration_seconds",
@@ -53,7 +53,7 @@ LAG_SECS = Gauge(
     ["target"],
 )
 
-# Blizzard: batches.
+# Batches.
 
 FILES_PROCESSED = Counter(
     "blizzard_files_processed_total", "Files that were done, by outcome.", ["target", "status"]
@@ -99,7 +99,7 @@ UTILIZATION = Gauge(
     "blizzard_utilization_ratio", "Share of the last five minutes spent in batches.", ["target"]
 )
 
-# Blizzard: the checkpoint.
+# The checkpoint.
 
 CHECKPOINTS_SAVED = Counter(
     "blizzard_checkpoints_saved_total", "Saves of the checkpoint.", ["target"]

@@ -30,8 +30,8 @@ class TableActivity(Activity):
         self._version: int | None = None
         self._committed: float | None = None
         self._orphans: int | None = None
-        metrics.PENGUIN_PENDING_FILES.labels(name).set_function(self.pending)
-        metrics.PENGUIN_LAG_SECS.labels(name).set_function(self.lag)
+        metrics.PENDING_FILES.labels(name).set_function(self.pending)
+        metrics.LAG_SECS.labels(name).set_function(self.lag)
         metrics.COMMIT_AGE.labels(name).set_function(self._commit_age)
         metrics.TABLE_VERSION.labels(name).set_function(lambda: _or_nan(self._version))
         metrics.ORPHAN_FILES.labels(name).set_function(lambda: _or_nan(self._orphans))
@@ -42,10 +42,10 @@ class TableActivity(Activity):
             for status in ("done", "failed"):
                 metrics.CHORES.labels(name, chore, status)
         for metric in (
-            metrics.PENGUIN_FILES_DISCOVERED,
-            metrics.PENGUIN_LIST_REQUESTS,
-            metrics.PENGUIN_KEYS_LISTED,
-            metrics.PENGUIN_POLL_SECS,
+            metrics.FILES_DISCOVERED,
+            metrics.LIST_REQUESTS,
+            metrics.KEYS_LISTED,
+            metrics.POLL_SECS,
             metrics.CONFLICTS,
             metrics.COMMIT_SECS,
             metrics.FILES_COMMITTED,
@@ -59,10 +59,10 @@ class TableActivity(Activity):
         """A poll of ``secs`` found files that are not in the log; ``cost``: requests, keys."""
         now = self.clock()
         requests, keys = cost
-        metrics.PENGUIN_POLL_SECS.labels(self.name).observe(secs)
-        metrics.PENGUIN_LIST_REQUESTS.labels(self.name).inc(requests)
-        metrics.PENGUIN_KEYS_LISTED.labels(self.name).inc(keys)
-        metrics.PENGUIN_FILES_DISCOVERED.labels(self.name).inc(len(found))
+        metrics.POLL_SECS.labels(self.name).observe(secs)
+        metrics.LIST_REQUESTS.labels(self.name).inc(requests)
+        metrics.KEYS_LISTED.labels(self.name).inc(keys)
+        metrics.FILES_DISCOVERED.labels(self.name).inc(len(found))
         self._polled(Poll(now, secs, len(found), requests, keys), found)
 
     def settled(self, entries: Iterable[Entry]) -> None:

@@ -6,27 +6,27 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from blizzard_core.observability.metrics import WORK_SECS
 
-PENGUIN_POLL_SECS = Histogram(
+POLL_SECS = Histogram(
     "penguin_poll_duration_seconds",
     "How long reading the log and finding new files took.",
     ["target"],
     buckets=WORK_SECS,
 )
-PENGUIN_LIST_REQUESTS = Counter(
+LIST_REQUESTS = Counter(
     "penguin_list_requests_total", "LIST requests that polls have made.", ["target"]
 )
-PENGUIN_KEYS_LISTED = Counter(
+KEYS_LISTED = Counter(
     "penguin_keys_listed_total", "Keys that stores have sent in answer to polls.", ["target"]
 )
-PENGUIN_FILES_DISCOVERED = Counter(
+FILES_DISCOVERED = Counter(
     "penguin_files_discovered_total", "Uncommitted files that polls have found.", ["target"]
 )
-PENGUIN_PENDING_FILES = Gauge(
+PENDING_FILES = Gauge(
     "penguin_pending_files",
     "Files that the last poll found and that are neither committed nor quarantined yet.",
     ["target"],
 )
-PENGUIN_LAG_SECS = Gauge(
+LAG_SECS = Gauge(
     "penguin_lag_seconds",
     "Age of the oldest file that is not committed yet, 0 if none.",
     ["target"],

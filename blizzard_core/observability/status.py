@@ -27,7 +27,6 @@ class Panel:
     def __init__(
         self, daemon: str, activities: Sequence[Activity], clock: Callable[[], float]
     ) -> None:
-        self._daemon = daemon
         self._activities = tuple(activities)
         self._clock = clock
         self._started = clock()

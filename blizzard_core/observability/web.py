@@ -66,10 +66,9 @@ class Server:
             self._loop.close()
 
     async def _serve(self) -> None:
-        # See the module's docstring.
-        from aiohttp import web  # noqa: PLC0415
+        from aiohttp import web  # noqa: PLC0415  # see the module's docstring
 
-        from blizzard_core.observability.site import application  # noqa: PLC0415
+        from blizzard_core.observability.site import application  # noqa: PLC0415  # it imports aiohttp, too
 
         runner = web.AppRunner(
             application(self._panel),

@@ -4,6 +4,7 @@ Clocks of machines differ and jump; a grace period that goes by them ends early 
 never. The modification time of an object that was just written (Blizzard's checkpoint,
 Penguin's probe) is the store's own time, the same for every process that ever works here;
 from there on a monotonic clock counts, which no correction of the machine's clock moves.
+Penguin's sweeps, which compare it with times of files, ask the store again (`put_right`).
 On a local disk the store's clock is the machine's: for Blizzard as of the start, for
 Penguin, which compares it with times of files, at any moment.
 """

@@ -188,7 +188,7 @@ class Listing:
     def __init__(self, count: int) -> None:
         self.count = count
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:  # noqa: ARG002
+    def list_range(self, after: str, until: str | None) -> Iterator[Page]:  # noqa: ARG002  # the protocol's
         for start in range(0, self.count, 1000):
             numbers = range(start, min(self.count, start + 1000))
             yield Page(

@@ -147,7 +147,7 @@ class Client:
         low, high = order_key(after), None if until is None else order_key(until)
         seen: tuple[Entry, ...] = ()
         while True:
-            page, low, ended = self._request("list", after, lambda: self._page(low, high))  # noqa: B023
+            page, low, ended = self._request("list", after, lambda: self._page(low, high))  # noqa: B023  # called at once
             repeat = self._faults.due("page", after) if self._faults.armed else None
             if repeat is not None and repeat.kind == "repeats_key" and seen:
                 page = Page(seen[-1:] + page.entries, page.requests, page.keys + 1)

@@ -87,7 +87,7 @@ class RowsStanding:
     def next_poll(self) -> Waiting:
         return Waiting("poll", "above the watermark; the next poll reads it")
 
-    def passed(self, journal_start: Callable[[], float | None]) -> Passed:  # noqa: ARG002
+    def passed(self, journal_start: Callable[[], float | None]) -> Passed:  # noqa: ARG002  # the seam gives it
         return Passed("done", "not above the watermark")
 
 
@@ -114,7 +114,7 @@ class RowSource:
     def check(self, state: SourceState) -> None:
         """There is one way to keep it."""
 
-    def discover(self, state: SourceState, *, whole: bool = False) -> Found:  # noqa: ARG002
+    def discover(self, state: SourceState, *, whole: bool = False) -> Found:  # noqa: ARG002  # the seam gives it
         began = self._clock()
         windows = tuple(self.windows(state))
         return Found(windows, (), 1, len(windows), Scanned(began, self._clock()), NONE_APART)
@@ -152,10 +152,10 @@ class RowSource:
 
     # -- for the one that owns the checkpoint --------------------------------------
 
-    def begin_anew(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002
+    def begin_anew(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # the seam gives it
         return state
 
-    def recover(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002
+    def recover(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # the seam gives it
         return state
 
     def plan(self, state: SourceState) -> Plan[RowsWork]:
@@ -166,19 +166,19 @@ class RowSource:
 
     def placed(
         self,
-        state: SourceState,  # noqa: ARG002
+        state: SourceState,  # noqa: ARG002  # the seam gives it
         batch: Batch,
     ) -> tuple[list[JobFile], list[FinishedFile]]:
         return [JobFile(entry.path, entry.size, self._template) for entry in batch.files], []
 
-    def is_gone(self, name: str) -> bool:  # noqa: ARG002
+    def is_gone(self, name: str) -> bool:  # noqa: ARG002  # the seam gives it
         return False
 
     def advance(
         self,
         state: SourceState,
         batch: Batch,
-        work: RowsWork | None,  # noqa: ARG002
+        work: RowsWork | None,  # noqa: ARG002  # the seam gives it
         now: float,
     ) -> SourceState:
         return _moved(state, batch, now)

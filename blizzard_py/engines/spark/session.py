@@ -102,7 +102,7 @@ class DriverSession:
         """A JVM that was killed answers nothing; a context that failed says so."""
         try:
             # Spark's own flag; the Python one knows only of stop().
-            return not self.spark.sparkContext._jsc.sc().isStopped()  # noqa: SLF001
+            return not self.spark.sparkContext._jsc.sc().isStopped()  # noqa: SLF001  # no public name
         except (Py4JError, OSError, AttributeError):
             return False
 
@@ -194,7 +194,7 @@ def _answers() -> bool:
     """Whether the JVM of this process is there."""
     jvm = SparkContext._jvm  # noqa: SLF001 (pyspark has no other name for it)
     if jvm is None:
-        return SparkContext._gateway is None  # noqa: SLF001
+        return SparkContext._gateway is None  # noqa: SLF001  # no public name
     try:
         jvm.java.lang.System.nanoTime()
     except (Py4JError, OSError):
@@ -204,7 +204,7 @@ def _answers() -> bool:
 
 def _forget_gateway() -> None:
     """Make pyspark start a new JVM: it keeps a dead one for the life of the process."""
-    gateway = SparkContext._gateway  # noqa: SLF001
+    gateway = SparkContext._gateway  # noqa: SLF001  # no public name
     if gateway is not None:
         with contextlib.suppress(Py4JError, OSError):
             gateway.shutdown()
@@ -213,10 +213,10 @@ def _forget_gateway() -> None:
         if gateway.proc.stdin is not None:
             with contextlib.suppress(OSError):  # nobody reads what it still holds
                 gateway.proc.stdin.close()
-    SparkContext._gateway = None  # noqa: SLF001
-    SparkContext._jvm = None  # noqa: SLF001
-    SparkContext._active_spark_context = None  # noqa: SLF001
-    SparkSession._instantiatedSession = None  # noqa: SLF001
+    SparkContext._gateway = None  # noqa: SLF001  # no public name
+    SparkContext._jvm = None  # noqa: SLF001  # no public name
+    SparkContext._active_spark_context = None  # noqa: SLF001  # no public name
+    SparkSession._instantiatedSession = None  # noqa: SLF001  # no public name
 
 
 def _log_lines(descriptor: int) -> None:

@@ -31,7 +31,7 @@ class SetFiles(FileSource):
         self._owns = False
         self._listed: Digests | None = None
 
-    def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:  # noqa: ARG002
+    def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:  # noqa: ARG002  # the seam gives it
         # Who only looks reads beside the owner.
         names = self._tracker if self._owns else read_names(self._parts.stores.sink, self._parts.id)
         found, self._listed = discover_unseen(
@@ -39,7 +39,7 @@ class SetFiles(FileSource):
         )
         return replace(found, progress=state.progress)
 
-    def backlog(self, state: SourceState) -> Backlog | None:  # noqa: ARG002
+    def backlog(self, state: SourceState) -> Backlog | None:  # noqa: ARG002  # the seam gives it
         return None
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:
@@ -66,8 +66,8 @@ class SetFiles(FileSource):
         self,
         state: SourceState,
         batch: Batch,
-        lowest: Lowest,  # noqa: ARG002
-        now: float,  # noqa: ARG002
+        lowest: Lowest,  # noqa: ARG002  # the seam gives it
+        now: float,  # noqa: ARG002  # the seam gives it
     ) -> SourceState:
         return replace(state, progress=noted(state.progress, done_of(batch)))
 

@@ -68,13 +68,13 @@ class OutOfTurn:
         # States first: what they have not finished yet the journals may have by now.
         if not self._parts.is_replay and (replay := self._state(self._replay_id)) is not None:
             taken = {*under_way(replay), *self._by_replay(sorted(paths), replay, state.anew_ts)}
-            found |= dict.fromkeys(paths & taken, "a replay or `blizzard ingest` has taken it")
+            found |= dict.fromkeys(paths & taken, _BY_REPLAY)
         if self._is_backfill:
             taken = self._claimed([self._live_id])
             # Without --replay what the live daemon does lies apart.
             anew = state.anew_ts
             taken |= self._lived.since(anew, anew - _SLACK_SECS) if anew else set()
-            found |= dict.fromkeys(paths & taken, "the live daemon has taken it")
+            found |= dict.fromkeys(paths & taken, _BY_LIVE)
         queued = sorted(paths.intersection(entry.path for entry in state.queue))
         for source_id in self._scanning() if queued else ():
             ledger = read_ledger(self._sink, source_id)

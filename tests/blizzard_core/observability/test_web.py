@@ -16,6 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from prometheus_client.parser import text_string_to_metric_families
 
+from blizzard_core.daemon import Loop, run_worker
 from blizzard_core.errors import ConfigError, FencedError, Unavailable
 from blizzard_core.observability.site import page as page_and_policy
 from blizzard_core.observability.status import Panel
@@ -93,8 +94,6 @@ def test_a_loop_that_hangs_is_not_alive(world: World) -> None:
 
 def test_an_unreadable_state_is_said(world: World) -> None:
     world.sink.put_atomic("_blizzard/events_main_checkpoint.json", b"{ damaged")
-    from blizzard_core.daemon import Loop, run_worker  # noqa: PLC0415
-
     with serving(world) as (server, worker):
         code = run_worker(worker, Loop(once=False, jitter_secs=0, grace_secs=0), threading.Event())
         assert code == 1

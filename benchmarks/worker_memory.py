@@ -10,7 +10,7 @@ _PROC = Path("/proc")
 
 def reset() -> None:
     """Begin to count anew from what each worker holds now."""
-    for pid in _workers():
+    for pid in python_workers():
         try:
             (_PROC / str(pid) / "clear_refs").write_text("5")
         except OSError:
@@ -19,10 +19,10 @@ def reset() -> None:
 
 def peak_mb() -> float:
     """The largest peak of one worker in MB; workers start no processes of their own."""
-    return max((_field(pid, b"VmHWM:") for pid in _workers()), default=0) / 1e6
+    return max((_field(pid, b"VmHWM:") for pid in python_workers()), default=0) / 1e6
 
 
-def _workers() -> list[int]:
+def python_workers() -> list[int]:
     """Processes of ours that pyspark forked to run tasks, and their parent."""
     parents = {int(p.name): _field(int(p.name), b"PPid:") for p in _PROC.glob("[0-9]*")}
     mine = {os.getpid()}

@@ -23,7 +23,8 @@ from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import Progress, finished, is_new, lowest_of, mark_idle
 from penguin_py.activity import TableActivity
-from penguin_py.delta.table import DeltaLog, Marks
+from penguin_py.delta.table import DeltaLog
+from penguin_py.delta.writer import Marks
 from penguin_py.intake.footers import Failure, accepts
 from penguin_py.intake.naming import lowered, movers
 from penguin_py.intake.ownership import Foreign, Owners

@@ -18,7 +18,8 @@ from blizzard_core.watermark.progress import Progress, is_new
 from penguin_py.activity import TableActivity
 from penguin_py.delta.log import COMMON_APP_ID
 from penguin_py.delta.output_ids import OutputIds
-from penguin_py.delta.table import COMMON_VERSION, DeltaLog
+from penguin_py.delta.table import DeltaLog
+from penguin_py.delta.writer import COMMON_VERSION
 from penguin_py.intake.reconcile import beyond, came_since, copied_at, safe_horizon
 from penguin_py.memory.recovery import check_no_state, check_partitioning, gathered, recover
 from penguin_py.memory.state import (

@@ -213,7 +213,7 @@ class SourcePipeline(SourceView):
 
     def _save(self, state: SourceState) -> SourceState:
         try:
-            self._file.save(state_to_json(state, self._parts.clock()))
+            self._file.save(state_to_json(state, self.parts.clock()))
         except BaseException:
             self.activity.save_failed()
             raise
@@ -255,7 +255,7 @@ class SourcePipeline(SourceView):
         if self._starts_over(state):
             # What was settled before is not to hide what is late from now on.
             state = self.source.begin_anew(state, self._file.epoch)
-        kept = replace(state, source=self._parts.identity)
+        kept = replace(state, source=self.parts.identity)
         state = clamp_times(kept, self._clock())
         if found is not None and found.source is None:
             # The original's, or an older release's.
@@ -264,21 +264,21 @@ class SourcePipeline(SourceView):
 
     def _live_anew_ts(self) -> float:
         """When the live source was last started over, for a replay or a backfill of it."""
-        if not self._parts.suffix:
+        if not self.parts.suffix:
             return 0.0
-        found = checkpoint.load(self.sink, checkpoint_path(self._parts.letters_id), state_from_json)
+        found = checkpoint.load(self.sink, checkpoint_path(self.parts.letters_id), state_from_json)
         return 0.0 if found is None else found.anew_ts
 
     def _cold(self) -> SourceState:
         # Of an insisted start also whoever starts next has to know, if we die at once.
-        anew = self._parts.clock() if self._fresh else 0.0
-        return SourceState(source=self._parts.identity, anew_ts=anew)
+        anew = self.parts.clock() if self._fresh else 0.0
+        return SourceState(source=self.parts.identity, anew_ts=anew)
 
     def _first_document(self) -> Mapping[str, Any]:
         """What to write where there is no checkpoint, unless there was one."""
         if not self._fresh:
-            check_cold_start(self._parts)
-        return state_to_json(self._cold(), self._parts.clock())
+            check_cold_start(self.parts)
+        return state_to_json(self._cold(), self.parts.clock())
 
     def _begins_anew(self, state: SourceState) -> bool:
         """Whether what was done is to be ingested again; its first look saves that it has begun."""
@@ -289,7 +289,7 @@ class SourcePipeline(SourceView):
         """Whether this is an insisted start from nothing that has not done anything yet."""
         cold = state.origin is None and state.progress.state == "Initial"
         idle = not (state.in_flight or state.ledger)
-        return bool(state.anew_ts) and cold and idle and not self._parts.suffix
+        return bool(state.anew_ts) and cold and idle and not self.parts.suffix
 
     def _checked(self, state: SourceState) -> SourceState:
         self.check(state)

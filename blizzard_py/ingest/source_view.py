@@ -27,28 +27,28 @@ class SourceView:
         self.source_name = parts.source_name
         self.checkpoint_path = checkpoint_path(parts.id)
         self.source = source
-        self._parts = parts
+        self.parts = parts
         self._where = f"{parts.stores.sink.uri}/{self.checkpoint_path}"
 
     @property
     def name(self) -> str:
         """``pipeline/source``."""
-        return self._parts.name
+        return self.parts.name
 
     @property
     def id(self) -> str:
         """What its state is named by."""
-        return self._parts.id
+        return self.parts.id
 
     @property
     def poll_interval_secs(self) -> float:
         """From the source's settings."""
-        return self._parts.source.poll_interval_secs
+        return self.parts.source.poll_interval_secs
 
     @property
     def sink(self) -> Storage:
         """The table's storage, where the state is."""
-        return self._parts.stores.sink
+        return self.parts.stores.sink
 
     def load(self) -> SourceState:
         """The state in storage, or a cold start. Raises `StateError`, `StorageError`."""
@@ -76,9 +76,9 @@ class SourceView:
 
     def dead_letters(self) -> Iterator[DeadLetterObject]:
         """The open objects of its dead-letter queue. Raises `StorageError`."""
-        return objects(self._parts.stores.dlq, self._parts.letters_id)
+        return objects(self.parts.stores.dlq, self.parts.letters_id)
 
     def check(self, state: SourceState) -> None:
         """Raise `StateError` if the state is not this source's or was kept in another way."""
-        check_identity(state, self._parts.identity, self._parts.source.id, self._where)
+        check_identity(state, self.parts.identity, self.parts.source.id, self._where)
         self.source.check(state)

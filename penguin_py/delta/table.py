@@ -15,24 +15,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from blizzard_core.errors import BlizzardError, CommitError, NotFound, StateError, Unavailable
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, Storage
 from penguin_py.delta import log as deltalog
-from penguin_py.delta.entry import append, create
 from penguin_py.delta.messages import interval_secs, is_passing, is_unsupported, told_by
 from penguin_py.delta.table_contract import Declared, feature_objections, objections
+from penguin_py.delta.writer import LogWriter, Marks
 from penguin_py.model import (
     CommitConflict,
     CommitPlan,
@@ -45,28 +44,18 @@ from penguin_py.settings import Table, delta_options
 # The class of what delta-rs throws where it gave up on itself; it has no import, and is no
 # `Exception`.
 _PANIC = "PanicException"
-# Of the ``txn`` that all Penguins have in common. It says nothing and never rises.
-COMMON_VERSION = 0
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """What makes a commit ours: its txn version, id and the document for commitInfo."""
-
-    txn_version: int
-    commit_id: str
-    document: Mapping[str, Any]
-
-
 class DeltaLog:
-    """One table's log, as of the last `refresh`. Not thread-safe."""
+    """One table's log, as of the last `refresh`; ``writer`` makes its entries. Not thread-safe."""
 
     def __init__(self, table: Table, storage: Storage, pool: Executor) -> None:
         self._table = table
         self._storage = storage
         self._pool = pool
         self._options = delta_options(table.uri, table.storage_options, os.environ)
+        self.writer = LogWriter(table, self._options)
         self._handle: DeltaTable | None = None
         self._current: TableState | None = None
         # Tells the commit that `_current` is of from another one of the same version.
@@ -177,7 +166,7 @@ class DeltaLog:
         """
         before = -1 if self._current is None else self._current.version
         try:
-            self._commit(plan, marks, now)
+            self.writer.write(self._handle, plan, marks, now)
         except BaseException as error:  # see `refresh`; what counts is what the log has now
             if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
                 raise
@@ -229,42 +218,6 @@ class DeltaLog:
                 self._chore(lambda handle: handle.create_checkpoint())
         except BlizzardError as error:  # the commit stands; the next one tries again
             get_logger(table=self._table.name).warning("checkpoint_failed", error=str(error))
-
-    def _commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
-        handle = self._handle
-        properties = CommitProperties(
-            app_transactions=self._transactions(handle, marks, now),
-            custom_metadata={deltalog.OUR_KEY: dict(marks.document)},
-            # A creation that another one came before would be tried again as version 1,
-            # without a look at what version 0 has.
-            max_commit_retries=0 if handle is None else None,
-        )
-        own_checkpoints = self._table.delta_checkpoint_interval is not None
-        hooks = PostCommitHookProperties(not own_checkpoints, self._table.delta_log_cleanup)
-        if handle is None:
-            create(self._table, self._options, plan, properties, hooks)
-        else:
-            append(handle, plan, properties, hooks)
-
-    def _transactions(
-        self, handle: DeltaTable | None, marks: Marks, now: float
-    ) -> list[Transaction]:
-        """Our ``txn``, and what makes a commit of any Penguin in between a conflict.
-
-        delta-rs rebases commits of different applications over each other. Two
-        Penguins that planned the same file must not be, whatever they are called: so
-        all have one more ``txn`` in common. A second instance repeats the live one's
-        as it read it as well, for one of a release that had no common one.
-        """
-        found = [
-            Transaction(self._table.app_id, marks.txn_version, int(now * 1000)),
-            Transaction(deltalog.COMMON_APP_ID, COMMON_VERSION, int(now * 1000)),
-        ]
-        live = self._table.live_app_id
-        if self._table.app_id != live:
-            version = None if handle is None else handle.transaction_version(live)
-            found.append(Transaction(live, version or 0, int(now * 1000)))
-        return found
 
     def _landed(self, marks: Marks, error: BaseException) -> bool:
         self._handle = None

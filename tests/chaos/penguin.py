@@ -43,6 +43,7 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import delta_options
 from tests.support.fault_proxy import FaultProxy, Lost, fault_proxy
+from tests.support.faulty_log import around
 from tests.support.penguin_world import World, footer_pool
 from tests.support.s3_server import S3Server, s3_server
 
@@ -206,14 +207,13 @@ class Chaos:
         table = self.on_the_wire().table(**self.settings, **more)
         storage: Any = Unreliable(self.on_the_wire().storage, self.faults)
         log = DeltaLog(table, storage, self.world.pool)
-        real = log._commit
 
-        def commit(*arguments: Any) -> None:
+        def commit(write: Callable[[], None]) -> None:
             if depth < 2 and self.chance.random() < 0.3:
                 self.interfere(name, depth)
-            self.faults.around(lambda: real(*arguments), OSError("the answer was lost"))
+            self.faults.around(write, OSError("the answer was lost"))
 
-        log._commit = commit  # type: ignore[assignment,method-assign]  # faults around it
+        around(log, commit)
         return self.world.penguin_on(table, storage, log)
 
     @property

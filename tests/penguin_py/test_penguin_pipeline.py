@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from blizzard_core.errors import AccessDenied, CommitError, NotFound, StateError
 from blizzard_core.storage.protocol import Storage
 from penguin_py.delta import log as deltalog
 from penguin_py.delta.table import DeltaLog
+from penguin_py.table_view import TableView
+from tests.support.faulty_log import alone, around
 from tests.support.penguin_world import World, footer_pool, parquet
 from tests.support.s3_server import S3Server
 
@@ -399,22 +401,21 @@ class Dead(BaseException):
     """The process is gone; nothing handles it."""
 
 
-def dying(log: DeltaLog, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> None:
+def dying(log: DeltaLog, *, after: bool) -> None:
     """Let the process die right before or right after its next commit."""
-    real = log._commit
 
-    def commit(*arguments: object) -> None:
+    def commit(write: Callable[[], None]) -> None:
         if after:
-            real(*arguments)  # type: ignore[arg-type]  # passed through
+            write()
         raise Dead
 
-    monkeypatch.setattr(log, "_commit", commit)
+    around(log, commit)
 
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("first", [True, False])
 def test_death_around_a_commit_loses_and_doubles_nothing(
-    any_world: World, monkeypatch: pytest.MonkeyPatch, after: bool, first: bool
+    any_world: World, after: bool, first: bool
 ) -> None:
     world = any_world
     if not first:
@@ -424,7 +425,7 @@ def test_death_around_a_commit_loses_and_doubles_nothing(
     world.put("c.parquet", b"junk that is long enough")
     table, storage = world.table(), world.storage
     log = DeltaLog(table, storage, world.pool)
-    dying(log, monkeypatch, after=after)
+    dying(log, after=after)
     with pytest.raises(Dead):
         world.run(world.penguin_on(table, storage, log))
     assert world.run() == (0 if after else 1)
@@ -446,7 +447,7 @@ def test_death_before_the_mirror_is_saved_is_harmless(
     def save(*_: object) -> None:
         raise Dead
 
-    monkeypatch.setattr(penguin._view, "save", save)
+    monkeypatch.setattr(TableView, "save", save)
     with pytest.raises(Dead):
         world.run(penguin)
     assert world.mirror()["txn_version"] == 1
@@ -456,48 +457,43 @@ def test_death_before_the_mirror_is_saved_is_harmless(
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_lost_answer_to_a_commit_that_landed_is_recognised(
-    world: World, monkeypatch: pytest.MonkeyPatch, first: bool
-) -> None:
+def test_a_lost_answer_to_a_commit_that_landed_is_recognised(world: World, first: bool) -> None:
     if not first:
         world.put("a.parquet", {"id": [1]})
         world.run()
     world.put("b.parquet", {"id": [2]})
     table, storage = world.table(), world.storage
     log = DeltaLog(table, storage, world.pool)
-    real = log._commit
 
-    def commit(*arguments: object) -> None:
-        real(*arguments)  # type: ignore[arg-type]  # passed through
+    def commit(write: Callable[[], None]) -> None:
+        write()
         raise OSError("500 after the PUT was applied")
 
-    monkeypatch.setattr(log, "_commit", commit)
+    around(log, commit)
     penguin = world.penguin_on(table, storage, log)
     assert world.run(penguin) == 1
     assert len(world.rows()) == (1 if first else 2)
-    monkeypatch.undo()
+    alone(log)
     world.put("c.parquet", {"id": [3]})
     assert world.run(penguin) == 1
 
 
-def test_a_commit_that_failed_is_retryable_and_computed_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_that_failed_is_retryable_and_computed_again(world: World) -> None:
     world.put("a.parquet", {"id": [1]})
     world.run()
     world.put("b.parquet", {"id": [2]})
     table, storage = world.table(), world.storage
     log = DeltaLog(table, storage, world.pool)
     penguin = world.penguin_on(table, storage, log)
-    with monkeypatch.context() as patch:
 
-        def commit(*_: object) -> None:
-            raise OSError("connection reset")
+    def commit(_write: Callable[[], None]) -> None:
+        raise OSError("connection reset")
 
-        patch.setattr(log, "_commit", commit)
-        with pytest.raises(CommitError, match="did not land: connection reset") as caught:
-            penguin.cycle(threading.Event())
-        assert caught.value.retryable
+    around(log, commit)
+    with pytest.raises(CommitError, match="did not land: connection reset") as caught:
+        penguin.cycle(threading.Event())
+    assert caught.value.retryable
+    alone(log)
     assert world.run(penguin) == 1
     assert len(world.rows()) == 2
 
@@ -509,20 +505,20 @@ def test_an_unknown_outcome_says_so(world: World, monkeypatch: pytest.MonkeyPatc
     table, storage = world.table(), world.storage
     log = DeltaLog(table, storage, world.pool)
     penguin = world.penguin_on(table, storage, log)
-    real = log._commit
     with monkeypatch.context() as patch:
 
-        def commit(*arguments: object) -> None:
-            real(*arguments)  # type: ignore[arg-type]  # passed through
+        def commit(write: Callable[[], None]) -> None:
+            write()
             patch.setattr(deltalog, "exists", unreachable)
             raise OSError("connection reset")
 
         def unreachable(_storage: Storage) -> bool:
             raise Unavailable("no route")
 
-        patch.setattr(log, "_commit", commit)
+        around(log, commit)
         with pytest.raises(CommitError, match="unknown"):
             penguin.cycle(threading.Event())
+        alone(log)
     assert world.run(penguin) == 0  # it had landed
     assert len(world.rows()) == 2
 
@@ -538,13 +534,12 @@ def test_a_second_penguin_on_the_table_doubles_nothing(any_world: World) -> None
     # Both have planned the same file; the other one commits first.
     table, storage = world.table(), world.storage
     log = DeltaLog(table, storage, world.pool)
-    real = log._commit
 
-    def commit(*arguments: object) -> None:
+    def commit(write: Callable[[], None]) -> None:
         one.cycle(stop)
-        real(*arguments)  # type: ignore[arg-type]  # passed through
+        write()
 
-    log._commit = commit  # type: ignore[assignment,method-assign]  # interleaves the two
+    around(log, commit)
     three = world.penguin_on(table, storage, log)
     with pytest.raises(CommitError):
         three.cycle(stop)
@@ -614,15 +609,14 @@ def test_a_delete_by_another_writer_in_between_is_computed_again(world: World) -
     world.put("b.parquet", {"id": [3]})
     table, storage = world.table(), world.storage
     log = DeltaLog(table, storage, world.pool)
-    real = log._commit
 
-    def commit(*arguments: object) -> None:
+    def commit(write: Callable[[], None]) -> None:
         if world.delta().version() == 0:
             world.delta().alter.add_columns(Field("z", PrimitiveType("long")))
             world.delta().delete("id = 1")
-        real(*arguments)  # type: ignore[arg-type]  # passed through
+        write()
 
-    log._commit = commit  # type: ignore[assignment,method-assign]  # interleaves the two
+    around(log, commit)
     penguin = world.penguin_on(table, storage, log)
     with pytest.raises(CommitError):
         penguin.cycle(threading.Event())
@@ -678,14 +672,13 @@ def two_rounds(world: World, at: int) -> bool:
     table = world.table(**BY_DATE, max_files_per_commit=2)
     storage = Dying(world.storage, at)
     log = DeltaLog(table, world.storage, world.pool)
-    real = log._commit
 
-    def commit(*arguments: object) -> None:
+    def commit(write: Callable[[], None]) -> None:
         storage.step()
-        real(*arguments)  # type: ignore[arg-type]  # passed through
+        write()
         storage.step()
 
-    log._commit = commit  # type: ignore[assignment,method-assign]  # dies around it
+    around(log, commit)
     penguin = world.penguin_on(table, storage, log)  # type: ignore[arg-type]  # a proxy
     died = False
     for number in (1, 2):

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -15,6 +14,7 @@ from blizzard_core.errors import CommitError, StateError
 from penguin_py.delta.table import DeltaLog
 from penguin_py.model import CommitPlan
 from penguin_py.pipeline import TablePipeline
+from tests.support.faulty_log import Around
 from tests.support.penguin_world import World, footer_pool
 
 
@@ -45,15 +45,15 @@ def failing(
     """A Penguin whose commits fail where ``spoils``; and how many files each try had."""
     table, storage = world.table(), world.storage
     log = DeltaLog(table, storage, world.pool)
-    real, tries = log._commit, []
+    tries = []
 
-    def commit(plan: CommitPlan, *more: Any) -> None:
+    def commit(plan: CommitPlan, write: Callable[[], None]) -> None:
         tries.append(len(plan.adds))
         if spoils(plan):
             raise error()
-        real(plan, *more)
+        write()
 
-    log._commit = commit  # type: ignore[method-assign]  # fails as told
+    log.writer = Around(log.writer, commit)
     return world.penguin_on(table, storage, log), tries
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gc
+import json
 import threading
 import time
 import tracemalloc
@@ -24,6 +25,7 @@ from blizzard_py.planning.batches import BatchLimits
 from blizzard_py.sources.files.discovery import SCAN_FILES, FirstSeen, discover
 from blizzard_py.sources.files.marks import Window, Work, end_scan, finish_batch
 from blizzard_py.state.lateness import measured
+from blizzard_py.state.processed_set import segments_to_json
 from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.source_state import Batch, SourceState, state_to_json
 from blizzard_py.state.transitions import begin_batch, ended, prepare_batch
@@ -237,8 +239,12 @@ def test_a_set_of_names_keeps_16_bytes_of_each_between_polls() -> None:
     pipeline = world.pipeline()
     one_cycle(pipeline)
     paths = (entry.path for page in Listing(count).list_range("", None) for entry in page.entries)
-    segments = pipeline.source._tracker.adding(paths)
+    segments = _loaded(world.sink, ()).adding(paths)
     assert segments is not None
+    document = {**world.checkpoint(), "processed": segments_to_json(segments)}
+    world.sink.put_atomic("_blizzard/events_main_checkpoint.json", json.dumps(document).encode())
+    pipeline = world.pipeline()
+    one_cycle(pipeline)
     kept, _ = traced(lambda: _loaded(world.sink, segments))
     assert kept < 16.5 * count
     listing.count = count

@@ -52,7 +52,7 @@ def test_nor_do_the_backfills_of_such_a_source() -> None:
     other.drain(worker)
     at(other, "d=1/a.ndjson", "filled in")
     chosen = Range("d=1", "d=1")
-    parts = replace(worker._parts, suffix=f"{BACKFILL}{chosen.slug}")
+    parts = replace(worker.parts, suffix=f"{BACKFILL}{chosen.slug}")
     scope = Scope(chosen.gap, lambda _path: True)
     other.drain(SourcePipeline(parts, partial(open_files, scope=scope)))
     at(world, "d=1/m.ndjson", "m")
@@ -61,7 +61,7 @@ def test_nor_do_the_backfills_of_such_a_source() -> None:
     sweeps(world, pipeline)
     assert letter_paths(world) == ["d=1/a.ndjson"]
     assert backfills_of(world.sink, "events_main") == ()
-    assert backfills_of(world.sink, worker._parts.id) == (parts.id,)
+    assert backfills_of(world.sink, worker.parts.id) == (parts.id,)
 
 
 def test_its_checkpoint_is_a_trace_of_earlier_work_like_any_other() -> None:
@@ -95,7 +95,7 @@ def test_who_looks_at_names_that_are_put_together_meanwhile_is_not_told_of_a_los
         world.sink.objects, world.source.objects = dict(before), dict(raw)
         calls = 0
         worker = gated(world, gate)
-        claims = Claims(worker._parts, [])
+        claims = Claims(worker.parts, [])
         seen = [claims.claim(path).standing for path in paths]
         assert seen[0] == "rows", wakes
         assert seen[1] in {"waits", "rows"}, wakes
@@ -132,7 +132,7 @@ def test_what_is_folded_and_pruned_while_the_ledger_is_read_is_not_free(
     for wakes in range(1, 40):
         world.sink.objects = dict(before)
         calls = 0
-        parts = gated(world, gate)._parts
+        parts = gated(world, gate).parts
         assert Claims(parts, []).claim("d=1/a.ndjson").standing == "rows", wakes
         if calls < wakes:
             break

@@ -129,7 +129,7 @@ def test_the_peak_of_a_worker_is_its_own_and_starts_anew(monkeypatch: pytest.Mon
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdout.readline()
-        monkeypatch.setattr(worker_memory, "_workers", lambda: [process.pid], raising=True)
+        monkeypatch.setattr(worker_memory, "python_workers", lambda: [process.pid], raising=True)
         assert worker_memory.peak_mb() > 200
         worker_memory.reset()
         process.stdin.write("\n")

@@ -20,7 +20,8 @@ from deltalake.exceptions import CommitFailedError
 
 from blizzard_core.errors import Conflict, NotFound, StorageError
 from penguin_py.delta import log as deltalog
-from penguin_py.delta.table import DeltaLog, Marks
+from penguin_py.delta.table import DeltaLog
+from penguin_py.delta.writer import LogWriter, Marks
 from penguin_py.model import CommitPlan, TableState
 from tests.simulation.store import Client
 
@@ -75,6 +76,7 @@ class SimulatedLog(DeltaLog):
         self, table: Any, storage: Any, pool: Any, clock: Callable[[], float], kept_secs: float
     ) -> None:
         super().__init__(table, storage, pool)
+        self.writer = SimulatedWriter(table, storage)
         self._clock = clock
         self._kept_secs = kept_secs
 
@@ -109,10 +111,27 @@ class SimulatedLog(DeltaLog):
             )
         return self._current
 
-    def _commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
-        table: Table | None = self._handle
+    def _chore(self, _action: Callable[[Any], Any]) -> Any:
+        """A log checkpoint, the only chore that is simulated; the log is cleaned up with it."""
+        self.refresh()
+        table = self._handle
+        if table is not None:
+            checkpoint(self._storage, table)
+            if self._table.delta_log_cleanup:
+                clean_up(self._storage, table.version, self._clock() - self._kept_secs)
+
+
+class SimulatedWriter(LogWriter):
+    """Entries by put-if-absent, rebased as delta-rs rebases them."""
+
+    def __init__(self, table: Any, storage: Client) -> None:
+        super().__init__(table, {})
+        self._storage = storage
+
+    def write(self, handle: Any, plan: CommitPlan, marks: Marks, now: float) -> None:
+        table: Table | None = handle
         actions = self._actions(plan, marks, now, table)
-        ours = {txn.app_id for txn in self._transactions(table, marks, now)}
+        ours = {txn.app_id for txn in self.transactions(table, marks, now)}
         version = 0 if table is None else table.version + 1
         data = "".join(json.dumps(action) + "\n" for action in actions).encode()
         for _ in range(_RETRIES):
@@ -165,7 +184,7 @@ class SimulatedLog(DeltaLog):
             ]
         found += [
             {"txn": {"appId": t.app_id, "version": t.version, "lastUpdated": millis}}
-            for t in self._transactions(table, marks, now)
+            for t in self.transactions(table, marks, now)
         ]
         found += [
             {
@@ -181,15 +200,6 @@ class SimulatedLog(DeltaLog):
             for add in plan.adds
         ]
         return found
-
-    def _chore(self, _action: Callable[[Any], Any]) -> Any:
-        """A log checkpoint, the only chore that is simulated; the log is cleaned up with it."""
-        self.refresh()
-        table = self._handle
-        if table is not None:
-            checkpoint(self._storage, table)
-            if self._table.delta_log_cleanup:
-                clean_up(self._storage, table.version, self._clock() - self._kept_secs)
 
 
 def opened(storage: Client) -> Table | None:

@@ -61,6 +61,16 @@ class AzuriteServer:
         asyncio.run(create())
         return name
 
+    def put_folder(self, container: str, name: str) -> None:
+        """The empty object that stands for a folder where accounts have a hierarchy of them."""
+
+        async def put() -> None:
+            async with BlobServiceClient(self.endpoint, credential=_KEY) as client:
+                blob = client.get_blob_client(container, name)
+                await blob.upload_blob(b"", metadata={"hdi_isfolder": "true"})
+
+        asyncio.run(put())
+
 
 @contextmanager
 def azurite_server() -> Iterator[AzuriteServer]:

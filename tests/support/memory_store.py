@@ -144,7 +144,7 @@ class Dying:
         """Die at step ``at`` from now: even before, odd after the (at // 2)-th change."""
         self.countdown = at
 
-    def _step(self) -> None:
+    def step(self) -> None:
         self.count += 1
         if self.countdown == 0:
             self.countdown = -1
@@ -153,7 +153,7 @@ class Dying:
             self.countdown -= 1
 
     def _before(self, _op: str, _path: str) -> None:
-        self._step()
+        self.step()
 
     def _after(self, _op: str, _path: str) -> None:
-        self._step()
+        self.step()

@@ -22,7 +22,7 @@ from blizzard_py.engines.spark.worker import prepare_worker
 # What Spark calls in a worker; the workers' own import of it then finds it loaded.
 _WORKER = "pyspark.worker"
 
-_serve = daemon.worker
+serve_task = daemon.worker
 
 
 def load() -> None:
@@ -37,7 +37,7 @@ def serve(sock: socket.socket, authenticated: bool) -> int:
     Spark's own takes the closed socket for a failure, and prints a trace for every worker
     that was idle for a minute.
     """
-    return _serve(sock, authenticated) if sock.recv(1, socket.MSG_PEEK) else 1
+    return serve_task(sock, authenticated) if sock.recv(1, socket.MSG_PEEK) else 1
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ _ROW_NUMBER = re.compile(r"\.? in row \d+$")
 _MAX_QUOTE = 200
 # Finding the column that an error is about takes calls of its own, which the first
 # bad lines of a chunk are worth.
-_NAMED = 10
+NAMED = 10
 # Into how many parts the lines are divided that hold a bad one.
 _FAN_OUT = 16
 
@@ -201,7 +201,7 @@ class LineParser:
         except ValueError as error:
             if len(chosen) == 1:
                 line = lines[chosen[0]] + b"\n"
-                named = self._schema.named(error, line) if len(bad) < _NAMED else error
+                named = self._schema.named(error, line) if len(bad) < NAMED else error
                 bad[chosen[0]] = _reason(named)
                 return []
         step = -(-len(chosen) // _FAN_OUT)

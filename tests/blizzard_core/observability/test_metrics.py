@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from blizzard_core.storage.protocol import Entry, Page
 from blizzard_py import metrics as blizzard_metrics
 from blizzard_py.sources.activity import STEPS
 from penguin_py import metrics as penguin_metrics
+from penguin_py.delta.table import DeltaLog
 from tests.support.blizzard_world import World
+from tests.support.faulty_log import around
 from tests.support.memory_store import MemoryStorage
 from tests.support.penguin_world import World as Lake
 from tests.support.penguin_world import footer_pool
@@ -55,7 +58,7 @@ def declared() -> dict[str, tuple[str, tuple[str, ...]]]:
             if family.type == "info":
                 found[f"{name}_info"] = ("gauge", ("daemon", "version", "python"))
             else:
-                found[name] = (family.type, tuple(metric._labelnames))
+                found[name] = (family.type, tuple(metric._labelnames))  # noqa: SLF001  # no public name
     return found
 
 
@@ -159,13 +162,13 @@ def test_a_drained_source_has_counted_everything() -> None:
 def test_bad_records_of_ingested_files_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     world.put("a.json", "1", "2")
-    read = world.engine._read
+    read = world.engine.read
 
     def with_bad_rows(path: str) -> Any:
         finished, lines = read(path)
         return replace(finished, bad_rows=2, error="line 3: bad"), lines
 
-    monkeypatch.setattr(world.engine, "_read", with_bad_rows)
+    monkeypatch.setattr(world.engine, "read", with_bad_rows)
     counts = Counts(("blizzard_bad_records_total", {"target": "events/main"}))
     world.drain()
     assert counts.moved() == [2]
@@ -268,19 +271,20 @@ def test_a_lost_race_is_counted_as_a_conflict(tmp_path: Path) -> None:
         lake = Lake(str(tmp_path), pool)
         lake.put("a.parquet", {"x": [1]})
         lake.run(name="raced")
-        slow, fast = lake.penguin("raced"), lake.penguin("raced")
+        table, storage = lake.table("raced"), lake.storage
+        log = DeltaLog(table, storage, pool)
+        slow, fast = lake.penguin_on(table, storage, log), lake.penguin("raced")
         lake.put("b.parquet", {"x": [2]})
         counts = Counts(
             ("penguin_commit_conflicts_total", of),
             ("penguin_commits_total", {**of, "status": "failed"}),
         )
-        original = slow._commit
 
-        def after_the_rival(*arguments: Any) -> Any:
+        def after_the_rival(write: Callable[[], None]) -> None:
             lake.run(fast)
-            return original(*arguments)
+            write()
 
-        slow._commit = after_the_rival  # type: ignore[method-assign]
+        around(log, after_the_rival)
         with pytest.raises(Exception, match="another Penguin"):
             slow.cycle(threading.Event())
         assert counts.moved() == [1, 1]

@@ -414,15 +414,11 @@ def test_azure_reads_the_levels_of_the_range_and_not_what_lies_beside(
 
 
 def test_azure_folder_objects_are_no_files(azurite: AzuriteServer) -> None:
-    storage = open_storage(f"az://{azurite.new_container()}", azurite.options)
+    container = azurite.new_container()
+    storage = open_storage(f"az://{container}", azurite.options)
     storage.put_atomic("date=1/x.json", b"x")
-    assert isinstance(storage, AzureStorage)
     for name in ("date=1", "date=1/sub"):
-        storage._run(
-            lambda name=name: storage._blob(f"c/{name}").upload_blob(
-                b"", metadata={"hdi_isfolder": "true"}
-            )
-        )
+        azurite.put_folder(container, name)
     assert listed(storage) == ["date=1/x.json"]
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from blizzard_core.checkpoint.fence import FencedFile
 from blizzard_core.errors import FencedError
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.edits import checkpoint_edit
@@ -15,7 +16,7 @@ from blizzard_py.edits.checkpoint_edit import EditRefused, Effect
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay import GivenFiles
-from blizzard_py.state.source_state import Batch, SourceState, state_to_json
+from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path, state_to_json
 from tests.blizzard_py.replay.test_replay import ReplayWorld, ask
 from tests.support.blizzard_world import World
 from tests.support.promise_world import letter_paths, polls, sweeps
@@ -137,13 +138,19 @@ def test_reset_without_a_watermark_and_without_a_checkpoint() -> None:
     assert world.rows() == ["b", "b"]
 
 
+def in_storage(world: World, state: SourceState) -> None:
+    """The state as a daemon has left it."""
+    file = FencedFile(world.sink, checkpoint_path("events_main"))
+    file.take(lambda document, _where: document, dict)
+    file.save(state_to_json(state, world.now))
+
+
 def test_nothing_is_changed_in_the_middle_of_publishing() -> None:
     world = ingested()
     source = world.pipeline()
     seen = checkpoint_edit.stored(source)
     flying = replace(seen.state, in_flight=(Batch("b", 1, "publishing", 1.0, (), 1.0),))
-    source._file.take(lambda d, _w: d, dict)
-    source._file.save(state_to_json(flying, world.now))
+    in_storage(world, flying)
     before = world.sink.read("_blizzard/events_main_checkpoint.json")
     with pytest.raises(EditRefused, match="being published"):
         checkpoint_edit.change(world.pipeline(), seen, checkpoint_edit.over, world.now)
@@ -160,8 +167,7 @@ def test_a_batch_that_runs_is_dropped_and_found_again() -> None:
         checkpoint_edit.stored(source).state,
         in_flight=(Batch("b", 1, "running", 1.0, (entry,), 1.0),),
     )
-    source._file.take(lambda d, _w: d, dict)
-    source._file.save(state_to_json(flying, world.now))
+    in_storage(world, flying)
     set_to(world, "3.json")
     assert "in_flight" not in world.checkpoint()
     world.drain()

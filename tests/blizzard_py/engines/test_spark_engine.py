@@ -62,7 +62,7 @@ def test_a_worker_that_spark_lets_go_ends_in_silence(monkeypatch: pytest.MonkeyP
         served.append(sock.recv(10))
         return 0
 
-    monkeypatch.setattr(worker_daemon, "_serve", task)
+    monkeypatch.setattr(worker_daemon, "serve_task", task)
     here, there = socket.socketpair()
     with here:
         with there:
@@ -261,7 +261,7 @@ def test_a_driver_that_was_killed_is_replaced(
     world: IngestWorld, spark_engine: SparkEngine
 ) -> None:
     world.put("a.ndjson", lines(1))
-    gateway: Any = spark_engine.session().sparkContext._gateway
+    gateway: Any = spark_engine.session().sparkContext._gateway  # noqa: SLF001  # no public name
     with ThreadPoolExecutor(1) as pool, Pipe(world, "b.ndjson") as pipe:
         running = pool.submit(spark_engine.ingest, world.job("b.ndjson"))
         pipe.wait_for_reader(running)
@@ -293,7 +293,7 @@ def test_a_short_job_does_not_wait_for_a_long_one_of_another_pipeline(
         )
         while len(waiting := [pipe for pipe in pipes if pipe.readers()]) < 2:
             assert not long.done()
-        context = spark_engine.session().sparkContext._jsc.sc()
+        context = spark_engine.session().sparkContext._jsc.sc()  # noqa: SLF001  # no public name
         short = pool.submit(spark_engine.ingest, short_job)
         while (pool_of := context.getPoolForName("short")).isEmpty() or (
             pool_of.get().schedulableQueue().isEmpty()

@@ -123,9 +123,9 @@ def test_every_function_that_spark_calls_nondeterministic_is_refused(
 ) -> None:
     """Our list is held against Spark's own registry of functions."""
     spark = spark_engine.session()
-    jvm = spark.sparkContext._jvm
+    jvm = spark.sparkContext._jvm  # noqa: SLF001  # no public name
     assert jvm is not None
-    registry = spark._jsparkSession.sessionState().functionRegistry()
+    registry = spark._jsparkSession.sessionState().functionRegistry()  # noqa: SLF001  # no public name
     known = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.functionSet()
     marker = jvm.java.lang.Class.forName(
         "org.apache.spark.sql.catalyst.expressions.Nondeterministic"

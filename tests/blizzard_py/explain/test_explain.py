@@ -54,7 +54,7 @@ KEYS = {
 def ask(world: World, path: str) -> Explanation:
     place = Located(f"mem://raw/{path}", "events/main", path, "", ())
     pipeline = world.pipeline()
-    return explain(pipeline._parts, pipeline.source, place, {})
+    return explain(pipeline.parts, pipeline.source, place, {})
 
 
 def forget_journal(world: World) -> None:

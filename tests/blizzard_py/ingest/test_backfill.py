@@ -282,7 +282,7 @@ def beside(world: RangeWorld, first: str, second: str, at: int) -> bool:
             world.now += 1
             next(states)
 
-    run_of(world, first, gated(world, gate)._parts)
+    run_of(world, first, gated(world, gate).parts)
     return next(states) > 0
 
 

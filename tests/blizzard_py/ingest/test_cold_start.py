@@ -193,7 +193,7 @@ def settled() -> World:
 
 def commanded(worker: SourcePipeline, command: str) -> None:
     """One of the commands that take a checkpoint over."""
-    parts = worker._parts
+    parts = worker.parts
     match command:
         case "rebuild":
             job = Rebuild(parts)

@@ -127,7 +127,7 @@ def test_bad_files_are_quarantined_alone(
 def test_a_later_attempt_has_the_verdicts_of_the_first(
     world: IngestWorld, on_bad_record: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parse, "_NAMED", 1000)  # the first attempt parses files together
+    monkeypatch.setattr(parse, "NAMED", 1000)  # the first attempt parses files together
     world.on_bad_record = on_bad_record
     for number, (name, data, *_) in enumerate([*INGESTED, *QUARANTINED]):
         world.put(f"{number:02d}-{name}", data)
@@ -460,7 +460,7 @@ def test_files_parsed_together_or_alone_have_the_same_verdicts_and_rows(
     for number, data in enumerate(contents):
         world.put(f"{number:02d}.ndjson", data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parse, "_NAMED", 1000)  # of a group too, not of its first lines only
+        patch.setattr(parse, "NAMED", 1000)  # of a group too, not of its first lines only
         together = world.run_task()
         rows, letters = world.rows(together), world.letters(together)
         patch.setattr(task, "GROUP_BYTES", 0)

@@ -25,6 +25,7 @@ from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.replay import Given, GivenFiles, Replay, Taken, file_parts
 from blizzard_py.state.journal import Journal
 from tests.blizzard_py.replay.test_replay import ReplayWorld, ask, quarantined
+from tests.support.blizzard_world import overtaking
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import Died, Dying
 from tests.support.s3_server import S3Server
@@ -354,10 +355,11 @@ def test_of_two_at_once_one_is_fenced_and_the_file_comes_once() -> None:
     world.put(f"{DAY}/3.json", "late")
 
     def overtaken(worker: SourcePipeline) -> int:
-        worker._recover()
-        world.ingest(f"{DAY}/3.json")
-        with pytest.raises(FencedError):
-            worker._save(worker.load())
+        with (
+            overtaking(world.engine, lambda: world.ingest(f"{DAY}/3.json")),
+            pytest.raises(FencedError),
+        ):
+            worker.cycle(threading.Event())
         return 3
 
     first = world.given()

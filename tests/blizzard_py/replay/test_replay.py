@@ -35,7 +35,7 @@ from blizzard_py.replay import (
 )
 from blizzard_py.sources.parts import Parts, Stores
 from blizzard_py.state.state_paths import StatePaths
-from tests.support.blizzard_world import LineEngine, World
+from tests.support.blizzard_world import LineEngine, World, overtaking
 from tests.support.memory_store import Died, Dying, MemoryStorage
 
 BATCH = "019aa000-0000-7000-8000-000000000001"
@@ -153,7 +153,7 @@ def test_mended_files_are_ingested_once_into_their_own_partitions() -> None:
 def ask(world: World, path: str) -> Explanation:
     place = Located(f"mem://raw/{path}", "events/main", path, "", ())
     pipeline = world.pipeline()
-    return explain(pipeline._parts, pipeline.source, place, {})
+    return explain(pipeline.parts, pipeline.source, place, {})
 
 
 def test_explain_tells_of_replays() -> None:
@@ -451,7 +451,7 @@ def test_records_that_failed_again_come_once_although_their_letter_comes_back(
     assert world.run().failed_again == 1
     world.dlq.put_atomic(written, data)
     good = (FinishedFile("", "ingested", 1, 1), ["mended"])  # by another schema
-    monkeypatch.setattr(Engine, "_read", lambda _, path: (replace(good[0], path=path), good[1]))
+    monkeypatch.setattr(Engine, "read", lambda _, path: (replace(good[0], path=path), good[1]))
     report = world.run()
     assert (report.rows, [o.kind for o in report.outcomes]) == (1, ["records", "files"])
     world.dlq.put_atomic(written, data)
@@ -477,10 +477,13 @@ def test_two_replays_at_once_fence_each_other() -> None:
     mend(world)
 
     def overtaken(worker: SourcePipeline) -> int:
-        worker._recover()  # ours from here on
-        assert world.run().rows == 2  # until the other one takes over and finishes
-        with pytest.raises(FencedError):
-            worker._save(worker.load())
+        reports = []
+        with (
+            overtaking(world.engine, lambda: reports.append(world.run())),
+            pytest.raises(FencedError),
+        ):
+            worker.cycle(threading.Event())
+        assert [report.rows for report in reports] == [2]
         return 3
 
     replay = world.replay()

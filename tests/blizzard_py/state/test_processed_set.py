@@ -156,7 +156,7 @@ def test_at_any_crash_the_saved_list_loads_and_a_sweep_removes_the_rest() -> Non
             after = write(storage, FOLDER, change, 1)
             storage.put_atomic("checkpoint", b"")
             checkpoint = after.segments
-            dying._step()
+            dying.step()
             discard(storage, FOLDER, change)
         except Died:
             if "checkpoint" in storage.objects:

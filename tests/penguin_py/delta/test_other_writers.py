@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 from blizzard_core.errors import CommitError
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
+from tests.support.faulty_log import alone, around
 from tests.support.penguin_readers import assert_all_read
 from tests.support.penguin_world import World, footer_pool, parquet
 
@@ -52,18 +54,13 @@ def interrupted(
     """A Penguin that somebody else comes before, after its look and before its commit."""
     table, storage = world.table(**SHARED), world.storage
     log = DeltaLog(table, storage, world.pool)
-    real = log._commit
 
-    def commit(*arguments: Any) -> None:
+    def commit(write: Callable[[], None]) -> None:
         between(world.delta())
-        real(*arguments)
+        write()
 
-    log._commit = commit  # type: ignore[method-assign]  # lets the other one come first
-
-    def alone() -> None:
-        log._commit = real  # type: ignore[method-assign]  # nobody comes any more
-
-    return world.penguin_on(table, storage, log), alone
+    around(log, commit)
+    return world.penguin_on(table, storage, log), partial(alone, log)
 
 
 def test_every_row_of_the_documented_table_has_its_test() -> None:
@@ -145,9 +142,9 @@ def test_a_file_that_waits_is_looked_into_once(
 ) -> None:
     ours(world, 1)
     world.put("spark.parquet", {"x": [2]})
-    penguin = world.penguin(**SHARED)
+    table, storage = world.table(**SHARED), world.storage
+    penguin = world.penguin_on(table, storage, DeltaLog(table, storage, world.pool))
     world.run(penguin)
-    storage = penguin._storage
     asked: list[str] = []
     real = type(storage).read_range
 

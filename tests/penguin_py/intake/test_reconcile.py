@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 import yaml
 from click.testing import CliRunner
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from blizzard_core.errors import CommitError
 from blizzard_core.storage.protocol import Entry
@@ -26,6 +26,7 @@ from penguin_py.delta.messages import interval_secs
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.quarantine import Record
 from penguin_py.intake.reconcile import Findings, came_since, compare, safe_horizon
+from tests.support.faulty_log import alone, around
 from tests.support.penguin_world import World, footer_pool, parquet
 
 HOUR = 3600.0
@@ -340,18 +341,17 @@ def test_a_backfill_beside_the_live_instance_commits_no_file_twice(world: World)
     # Both have planned the same file, and a compaction comes in between.
     table, storage = world.table(**backfill), world.storage
     log = DeltaLog(table, storage, world.pool)
-    real = log._commit
 
-    def commit(*arguments: object) -> None:
+    def commit(write: Callable[[], None]) -> None:
         live.cycle(threading.Event())
         world.delta().optimize.compact()
-        real(*arguments)  # type: ignore[arg-type]  # passed through
+        write()
 
-    log._commit = commit  # type: ignore[assignment,method-assign]  # interleaves the two
+    around(log, commit)
     raced = world.penguin_on(table, storage, log)
     with pytest.raises(CommitError):
         raced.cycle(threading.Event())
-    log._commit = real  # type: ignore[method-assign]  # no more interleaving
+    alone(log)
     assert world.run(raced) == 0
     assert [row["id"] for row in world.rows()] == [1, 2, 3]
     delta = world.delta()
@@ -407,7 +407,7 @@ def test_a_checkpoint_that_fails_does_not_undo_the_commit(
         raise CommitError("no room")
 
     penguin = world.penguin(delta_checkpoint_interval=1)
-    monkeypatch.setattr(DeltaLog, "_chore", fail)
+    monkeypatch.setattr(DeltaTable, "create_checkpoint", fail)
     world.put("a.parquet", {"id": [1]})
     assert world.run(penguin) == 1
     assert world.run(penguin) == 0

@@ -22,6 +22,7 @@ from penguin_py.delta.log import relative
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.reconcile import copied_at
 from penguin_py.model import OwnCommit, TableState
+from tests.support.faulty_log import around
 from tests.support.penguin_world import World, footer_pool, parquet
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -502,12 +503,14 @@ def test_whoever_dies_between_a_sweep_and_its_stragglers_sweeps_again(world: Wor
     world.put("a.parquet", {"x": [2]})
     os.utime(Path(world.uri, "a.parquet"), (world.now, world.now))
     world.now += 1.1 * HOUR
-    penguin = world.penguin()
+    table, storage = world.table(), world.storage
+    log = DeltaLog(table, storage, world.pool)
+    penguin = world.penguin_on(table, storage, log)
 
-    def dies(*_: object) -> None:
+    def dies(_write: Callable[[], None]) -> None:
         raise SystemExit
 
-    penguin._delta.commit = dies  # type: ignore[method-assign]  # the process is killed there
+    around(log, dies)
     with pytest.raises(SystemExit):
         world.run(penguin)
     world.now += 60

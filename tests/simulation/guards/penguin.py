@@ -9,7 +9,7 @@ from unittest import mock
 
 from penguin_py import table_view
 from penguin_py.delta.output_ids import OutputIds
-from penguin_py.delta.table import DeltaLog
+from penguin_py.delta.writer import LogWriter
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.memory import recovery
 from penguin_py.pipeline import TablePipeline
@@ -52,7 +52,7 @@ def log_paths_are_known(_world: World) -> Iterator[None]:
 
 @guard("two Penguins commit beside each other without a transaction in common")
 def transactions_conflict(_world: World) -> Iterator[None]:
-    with mock.patch.object(DeltaLog, "_transactions", none):
+    with mock.patch.object(LogWriter, "transactions", none):
         yield
 
 

@@ -1,0 +1,76 @@
+"""Writes entries of a table's log: the files, and what makes them ours and ours alone.
+
+Whether an entry landed is not told here; `penguin_py.delta.table` looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+
+from penguin_py.delta import log as deltalog
+from penguin_py.delta.entry import append, create
+from penguin_py.model import CommitPlan
+from penguin_py.settings import Table
+
+# Of the ``txn`` that all Penguins have in common. It says nothing and never rises.
+COMMON_VERSION = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What makes a commit ours: its txn version, id and the document for commitInfo."""
+
+    txn_version: int
+    commit_id: str
+    document: Mapping[str, Any]
+
+
+class LogWriter:
+    """Writes one table's entries through delta-rs; ``options`` are delta-rs's for the store."""
+
+    def __init__(self, table: Table, options: Mapping[str, str]) -> None:
+        self._table = table
+        self._options = options
+
+    def write(self, handle: DeltaTable | None, plan: CommitPlan, marks: Marks, now: float) -> None:
+        """Append to the table of ``handle``, or make it where there is none.
+
+        Raises whatever delta-rs and the store do; the entry may have landed all the same.
+        """
+        properties = CommitProperties(
+            app_transactions=self.transactions(handle, marks, now),
+            custom_metadata={deltalog.OUR_KEY: dict(marks.document)},
+            # A creation that another one came before would be tried again as version 1,
+            # without a look at what version 0 has.
+            max_commit_retries=0 if handle is None else None,
+        )
+        own_checkpoints = self._table.delta_checkpoint_interval is not None
+        hooks = PostCommitHookProperties(not own_checkpoints, self._table.delta_log_cleanup)
+        if handle is None:
+            create(self._table, self._options, plan, properties, hooks)
+        else:
+            append(handle, plan, properties, hooks)
+
+    def transactions(
+        self, handle: DeltaTable | None, marks: Marks, now: float
+    ) -> list[Transaction]:
+        """Our ``txn``, and what makes a commit of any Penguin in between a conflict.
+
+        delta-rs rebases commits of different applications over each other. Two
+        Penguins that planned the same file must not be, whatever they are called: so
+        all have one more ``txn`` in common. A second instance repeats the live one's
+        as it read it as well, for one of a release that had no common one.
+        """
+        found = [
+            Transaction(self._table.app_id, marks.txn_version, int(now * 1000)),
+            Transaction(deltalog.COMMON_APP_ID, COMMON_VERSION, int(now * 1000)),
+        ]
+        live = self._table.live_app_id
+        if self._table.app_id != live:
+            version = None if handle is None else handle.transaction_version(live)
+            found.append(Transaction(live, version or 0, int(now * 1000)))
+        return found

@@ -1,8 +1,6 @@
 """One table's commit cycle: find, read footers, plan, commit, remember.
 
-Order is what makes it exactly-once. Quarantined files are on record before
-anything passes them; the progress that covers a batch is written in the same
-Delta commit as the batch; the mirror follows. Death between any two of these
+Order is what makes it exactly-once (`penguin_py.committer`): death between any two
 steps leaves the log as the truth, and the next start reads it from there.
 
 A poll's findings are committed in batches of ``max_files_per_commit``, one per
@@ -12,28 +10,25 @@ memory is dropped and read again from the log.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 
 from blizzard_core.daemon import StopEvent
-from blizzard_core.errors import StateError
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, Storage
-from blizzard_core.watermark.progress import Progress, finished, is_new, lowest_of, mark_idle
+from blizzard_core.watermark.progress import Progress, mark_idle
 from penguin_py.activity import TableActivity
+from penguin_py.committer import Committer
 from penguin_py.delta.table import DeltaLog
-from penguin_py.delta.writer import Marks
-from penguin_py.intake.footers import Failure, accepts
-from penguin_py.intake.naming import lowered, movers
-from penguin_py.intake.ownership import Foreign, Owners
+from penguin_py.intake.footers import accepts
+from penguin_py.intake.naming import lowered
+from penguin_py.intake.ownership import Owners
 from penguin_py.intake.quarantine import Quarantine, Record
 from penguin_py.intake.reconcile import Findings
 from penguin_py.intake.verdict import Forecast, Judge
-from penguin_py.memory.state import Memory, Snapshot, commit_document, merged_ids
-from penguin_py.model import CommitPlan, CommitRefused, Rejection
-from penguin_py.planning.batches import Batches
+from penguin_py.memory.state import Memory, Snapshot
+from penguin_py.model import Rejection
 from penguin_py.planning.partition_values import NOT_TEXT, is_text
 from penguin_py.poll import LIST_CONCURRENCY, Poll
 from penguin_py.settings import Table
@@ -70,18 +65,12 @@ class TablePipeline:
         self._quarantine = Quarantine(storage, table.state_name)
         self._chores = Upkeep(table, storage, log, self._accept, LIST_CONCURRENCY, self.activity)
         owners = Owners(table.own_prefixes, table.foreign_min_age_secs)
-        self._judge = Judge(table, storage, pool, owners)
-        self._foreign = Foreign(owners)
         self._view = TableView(table, storage, log, self._accept, clock, self.activity)
         self._poll = Poll(table, storage, self._view, self._accept, clock, self.activity)
-        # Files on record that a sweep found worth another try.
-        self._retried: set[str] = set()
-        # Files that are too old to be taken unless they carry an output id.
-        self._overdue: set[str] = set()
-        # The poll being worked off: files not tried yet, files that could not be read.
-        self._queue = Batches(table.max_files_per_commit)
-        self._failed: list[Failure] = []
-        self._done = 0
+        judge = Judge(table, storage, pool, owners)
+        self._committer = Committer(
+            table, log, self._view, self._poll, self._quarantine, judge, clock, self.activity
+        )
         # When the sweep was made whose stragglers are in the queue.
         self._swept: float | None = None
 
@@ -126,7 +115,8 @@ class TablePipeline:
         unnameable = [Rejection(e, "partition", NOT_TEXT) for e in found if not is_text(e.path)]
         trusted = self._view.trusted(named, snapshot)
         files = [*trusted.taken, *trusted.overdue]
-        forecast = self._forecast(snapshot, files, {entry.path for entry in trusted.overdue})
+        overdue = {entry.path for entry in trusted.overdue}
+        forecast = self._committer.forecast(snapshot, files, overdue)
         refused = (*unnameable, *trusted.refused, *forecast.rejections)
         return snapshot, tuple(named), replace(forecast, rejections=refused)
 
@@ -134,13 +124,7 @@ class TablePipeline:
         """What a sweep finds, and what would become of it; as `outlook`."""
         found = self.reconcile(dry_run=True)
         overdue = {entry.path for entry in found.overdue}
-        return found, self._forecast(self.snapshot(), found.due, overdue)
-
-    def _forecast(
-        self, snapshot: Snapshot, files: Sequence[Entry], overdue: Collection[str]
-    ) -> Forecast:
-        known = self._view.output_ids(snapshot.memory)
-        return self._judge.forecast(snapshot.state, files, known, self._clock(), overdue)
+        return found, self._committer.forecast(self.snapshot(), found.due, overdue)
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -167,13 +151,13 @@ class TablePipeline:
         self.activity.swept(len(found.orphans))
         if not dry_run:
             self._lower(snapshot.memory, found, now)
-            self._take(found)
+            self._committer.add(found)
             if found.committed:
                 self._quarantine.release(found.committed)
             self._chores.tidy_log(now)
             # Not before its stragglers are committed: whoever dies before sweeps again.
             self._swept = now
-            if not self._queue:
+            if not self._committer:
                 self._mark_swept(snapshot.memory)
         return found
 
@@ -183,170 +167,48 @@ class TablePipeline:
         self._is_prepared = True
 
     def _cycle(self) -> bool:
-        if self._queue:
+        if self._committer:
             snapshot = self.snapshot()
         else:
-            snapshot, found = self._poll.found()
-            snapshot = self._view.folded(snapshot)
-            # What the log cannot spell cannot be in a watermark either: it stays on record.
-            unnameable = [entry for entry in found if not is_text(entry.path)]
-            now = self._clock()
-            self._record([Rejection(e, "partition", NOT_TEXT) for e in unnameable], now)
-            named = [entry for entry in found if is_text(entry.path)]
-            trusted = self._view.trusted(named, snapshot)
-            self._view.polled()
-            self._overdue.update(entry.path for entry in trusted.overdue)
-            self._queue.add([*self._foreign.due(trusted.taken, now), *trusted.overdue])
-            before = snapshot.memory.progress
-            snapshot = self._poll.settled(snapshot, [entry.path for entry in found])
-            self._failed.clear()
-            self._done = 0
-            due = self._chores.due(snapshot.memory.chores, now)
-            if "reconcile" in due:
-                self.reconcile(dry_run=False)
-            if trusted.refused:
-                self._work(self.snapshot(), (), trusted.refused)
-            if self._queue or due:
-                snapshot = self.snapshot()  # before anything is written
-            if not self._queue:
-                self._view.close()
-                self._retried.clear()
-                self._overdue.clear()
-                self._do_chores(snapshot.memory, due, now, before)
+            found = self._polled()
+            if found is None:
                 return False
-            self._log.info("files_found", files=len(self._queue))
-        batch = self._queue.take()
-        self._tried(snapshot, batch)
-        pending = {f.entry.path for f in self._failed} | {*self._foreign.waiting()}
-        pending |= {entry.path for entry in self._queue}
-        self.activity.settled(entry for entry in batch if entry.path not in pending)
-        if self._queue:
+            snapshot = found
+            self._log.info("files_found", files=len(self._committer))
+        self._committer.work_off(snapshot)
+        if self._committer:
             return True
         if self._swept is not None:
             self._mark_swept(self.snapshot().memory)
-        if self._failed and not self._done:
-            raise self._failed[0].error
-        return self._done > 0
+        return self._committer.outcome()
 
-    def _tried(self, snapshot: Snapshot, batch: Sequence[Entry]) -> None:
-        """Work a batch off; where its commit can never land, find out by which file.
-
-        It is put back and halved until one file is left. That is tried once more, and
-        is on record if the table takes a commit without it.
-        """
-        failed = list(self._failed)
-        try:
-            self._work(snapshot, [e for e in batch if self._view.is_open(snapshot.memory, e.path)])
-        except CommitRefused as refused:
-            self._failed = failed
-            self._log.warning("commit_refused", files=len(batch), error=str(refused))
-            if not self._queue.refused(batch):
-                return
-            snapshot = self._probed(refused)
-            self._work(snapshot, (), [Rejection(batch[0], "commit", str(refused))])
-        self._queue.landed()
-
-    def _probed(self, refused: CommitRefused) -> Snapshot:
-        """The table after a commit without files. Raises `StateError` if it takes none."""
-        snapshot = self.snapshot()
-        if snapshot.state is None:
-            return snapshot
-        memory = snapshot.memory
-        nothing = CommitPlan((), (), snapshot.state.schema, (), snapshot.state.partition_columns)
-        try:
-            memory = self._commit(nothing, memory, memory.progress, self._clock())
-        except CommitRefused:
-            raise StateError(
-                f"{self._storage.uri}: the table takes no commits, also none without files:"
-                f" {refused}"
-            ) from refused
-        self._view.committed(memory, (), snapshot.state.version + 1)
-        return self.snapshot()
-
-    def _work(
-        self, snapshot: Snapshot, batch: Sequence[Entry], refused: Sequence[Rejection] = ()
-    ) -> None:
-        """Take a batch as far as it goes: committed, on record, or pending.
-
-        ``refused`` are files that are on record whatever their footers say.
-        """
+    def _polled(self) -> Snapshot | None:
+        """A new poll's files are with the committer; None if there are none to be tried."""
+        snapshot, found = self._poll.found()
+        snapshot = self._view.folded(snapshot)
+        # What the log cannot spell cannot be in a watermark either: it stays on record.
+        unnameable = [entry for entry in found if not is_text(entry.path)]
         now = self._clock()
-        known = self._view.output_ids(snapshot.memory)
-        found = self._judge.verdict(snapshot.state, batch, known, now, self._overdue)
-        for failure in found.failed:
-            self._log.warning("file_pending", path=failure.entry.path, error=str(failure.error))
-        for entry in found.gone:
-            self._log.warning("file_gone", path=entry.path)
-        if found.waiting:
-            path = found.waiting[0].path
-            self._log.info("foreign_files_wait", files=len(found.waiting), path=path)
-        self._failed += found.failed
-        self._queue.put_back(found.left)
-        self._foreign.wait(found.waiting)
-        memory, plan = snapshot.memory, found.plan
-        rejections = [*refused, *found.rejections]
-        self._record(rejections, now)
-        if snapshot.state is None and not plan.adds:
-            return  # without a table there is no place yet to remember what was passed
-        done = [*(add.entry for add in plan.adds), *(r.entry for r in rejections)]
-        if not done:
-            return
-        progress = replace(memory.progress, depth=len(plan.partition_columns))
-        waiting = [*(e.path for e in self._queue), *(f.entry.path for f in self._failed)]
-        waiting += self._foreign.waiting()
-        # What a sweep found below the watermarks moves nothing and holds nothing back.
-        pending = [path for path in waiting if is_new(progress, path)]
-        ahead = [entry.path for entry in done if is_new(progress, entry.path)]
-        lowest = lowest_of(pending, progress.depth)
-        ended = self._poll.ended
-        progress = finished(progress, ahead, ended, lowest.get, movers(ended))
-        self._view.refuse(rejection.entry.path for rejection in rejections)
-        if plan.adds:
-            added = {add.entry.path for add in plan.adds}
-            evolves = snapshot.state is not None and bool(plan.changed)
-            files = [add.entry for add in plan.adds]
-            with self.activity.committing(files, found.rows, evolves=evolves):
-                memory = self._commit(plan, memory, progress, now)
-            version = 0 if snapshot.state is None else snapshot.state.version + 1
-            self._view.committed(memory, added, version)
-        else:
-            memory = replace(memory, progress=progress, updated=int(now))
-        self.activity.progressed(progress)
-        self._view.save(memory, now)
-        # Replaced since, or refused by a plan that another writer's commit made void.
-        paths = [add.entry.path for add in plan.adds]
-        released = self._retried.intersection(paths) | self._quarantine.recorded(paths)
-        if released:
-            self._quarantine.release(released)
-        self._done += len(done)
-
-    def _commit(self, plan: CommitPlan, memory: Memory, progress: Progress, now: float) -> Memory:
-        commit_id = str(uuid.uuid4())
-        txn_version = memory.txn_version + 1
-        ids = [add.output_id for add in plan.adds if add.output_id is not None]
-        slim = self._view.stored(progress)
-        document = commit_document(self._table.app_id, slim, commit_id, ids, now)
-        self._delta.commit(plan, Marks(txn_version, commit_id, document), now)
-        self._log.info(
-            "committed",
-            files=len(plan.adds),
-            txn_version=txn_version,
-            watermark=progress.value,
-            new_columns=list(plan.changed),
-        )
-        recent = merged_ids(memory.output_ids, ids)
-        return Memory(progress, txn_version, commit_id, recent, int(now), memory.chores)
-
-    def _record(self, rejections: Sequence[Rejection], now: float) -> None:
-        fresh = self._quarantine.keep(rejections, now)
-        self.activity.quarantined(fresh)
-        for rejection in fresh:
-            self._log.warning(
-                "file_quarantined",
-                path=rejection.entry.path,
-                stage=rejection.stage,
-                error=rejection.reason,
-            )
+        self._committer.record([Rejection(e, "partition", NOT_TEXT) for e in unnameable], now)
+        named = [entry for entry in found if is_text(entry.path)]
+        trusted = self._view.trusted(named, snapshot)
+        self._view.polled()
+        self._committer.begin(trusted.taken, trusted.overdue, now)
+        before = snapshot.memory.progress
+        snapshot = self._poll.settled(snapshot, [entry.path for entry in found])
+        due = self._chores.due(snapshot.memory.chores, now)
+        if "reconcile" in due:
+            self.reconcile(dry_run=False)
+        if trusted.refused:
+            self._committer.refuse(self.snapshot(), trusted.refused)
+        if self._committer or due:
+            snapshot = self.snapshot()  # before anything is written
+        if self._committer:
+            return snapshot
+        self._view.close()
+        self._committer.end()
+        self._do_chores(snapshot.memory, due, now, before)
+        return None
 
     def _lower(self, memory: Memory, found: Findings, now: float) -> None:
         """Have polls see again what another's name hid; the log tells what is done there."""
@@ -357,14 +219,6 @@ class TablePipeline:
         if progress != memory.progress:
             self._view.save(replace(memory, progress=progress), now)
             self._view.forget()
-
-    def _take(self, found: Findings) -> None:
-        waiting = {entry.path for entry in self._queue}
-        late = [entry for entry in found.due if entry.path not in waiting]
-        self._queue.add(late)
-        self._view.reopen(entry.path for entry in late)
-        self._retried.update(entry.path for entry in found.retries)
-        self._overdue.update(entry.path for entry in found.overdue)
 
     def _do_chores(self, memory: Memory, due: Sequence[str], now: float, before: Progress) -> None:
         """With nothing to commit: the table's care, and the progress of an idle table."""
@@ -391,9 +245,5 @@ class TablePipeline:
 
     def _forget(self) -> None:
         self._view.forget()
-        self._queue.clear()
-        self._retried.clear()
-        self._overdue.clear()
-        self._failed.clear()
-        self._done = 0
+        self._committer.clear()
         self._swept = None

@@ -57,7 +57,7 @@ class Judge:
     def __init__(self, table: Table, storage: Storage, pool: Executor, owners: Owners) -> None:
         self._storage = storage
         self._pool = None if table.is_local else pool
-        self._owners = owners
+        self.owners = owners
         self._most = table.max_files_per_commit
         self._rules = Rules(
             table.partition_types,
@@ -93,7 +93,7 @@ class Judge:
     ) -> tuple[Verdict, int]:
         footers = read_footers(self._storage, batch, self._pool)
         old = {f.path: f for f in footers.sound if f.path in overdue and f.output_id is None}
-        sorted_ = self._owners.sorted([f for f in footers.sound if f.path not in old], now)
+        sorted_ = self.owners.sorted([f for f in footers.sound if f.path not in old], now)
         plan = make_plan(state, sorted_.taken, known_output_ids, self._rules)
         added = {add.entry.path for add in plan.adds}
         found = Verdict(

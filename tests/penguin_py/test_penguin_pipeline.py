@@ -447,9 +447,10 @@ def test_death_before_the_mirror_is_saved_is_harmless(
     def save(*_: object) -> None:
         raise Dead
 
-    monkeypatch.setattr(TableView, "save", save)
-    with pytest.raises(Dead):
-        world.run(penguin)
+    with monkeypatch.context() as patch:
+        patch.setattr(TableView, "save", save)
+        with pytest.raises(Dead):
+            world.run(penguin)
     assert world.mirror()["txn_version"] == 1
     assert world.run() == 0
     assert world.paths() == {"a.parquet", "b.parquet"}

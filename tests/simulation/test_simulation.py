@@ -18,7 +18,7 @@ from tests.simulation.world import World
 from tests.support.scenario import ROOT
 
 FIXED = range(1, 81)
-FRESH = 6
+FRESH = 60
 # Guards whose removal shows soon, and within how many seeds.
 SOON = {
     "fenced_saves": 20,

@@ -8,11 +8,11 @@ from typing import Any
 from unittest import mock
 
 from penguin_py import table_view
+from penguin_py.committer import Committer
 from penguin_py.delta.output_ids import OutputIds
 from penguin_py.delta.writer import LogWriter
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.memory import recovery
-from penguin_py.pipeline import TablePipeline
 from penguin_py.planning import commit_plan as penguin_plan
 from penguin_py.table_view import TableView
 from penguin_py.upkeep import Upkeep
@@ -45,7 +45,7 @@ def log_paths_are_known(_world: World) -> Iterator[None]:
     with (
         mock.patch.object(TableView, "knows", never),
         mock.patch.object(TableView, "is_open", always),
-        mock.patch.object(recovery, "completed", lambda found, *_more: found, create=True),
+        mock.patch.object(table_view, "completed", lambda found, *_more: found),
     ):
         yield
 
@@ -60,7 +60,7 @@ def transactions_conflict(_world: World) -> Iterator[None]:
 # alone guards nothing: its names have to count as well.
 @guard("Penguin's mirror is written before the commit, and the names done in it are believed")
 def mirror_follows_the_log(_world: World) -> Iterator[None]:
-    real = TablePipeline._commit
+    real = Committer._commit
     remembered = recovery._remembered
 
     def commit(self: Any, plan: Any, memory: Any, moved: Any, now: float) -> Any:
@@ -78,7 +78,7 @@ def mirror_follows_the_log(_world: World) -> Iterator[None]:
         return replace(known, progress=mirror.progress)
 
     with (
-        mock.patch.object(TablePipeline, "_commit", commit),
+        mock.patch.object(Committer, "_commit", commit),
         mock.patch.object(recovery, "_remembered", believed),
     ):
         yield

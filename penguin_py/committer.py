@@ -1,0 +1,248 @@
+"""What a poll found, taken as far as it goes: committed, on record as refused, or pending.
+
+Quarantined files are on record before anything passes them, the progress that covers a
+batch is written in the same Delta commit as the batch, and the mirror follows. A batch
+whose commit can never land is halved until the one file is found that it is because of.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+
+from blizzard_core.errors import StateError
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Entry
+from blizzard_core.watermark.progress import Progress, finished, is_new, lowest_of
+from penguin_py.activity import TableActivity
+from penguin_py.delta.table import DeltaLog
+from penguin_py.delta.writer import Marks
+from penguin_py.intake.footers import Failure
+from penguin_py.intake.naming import movers
+from penguin_py.intake.ownership import Foreign
+from penguin_py.intake.quarantine import Quarantine
+from penguin_py.intake.reconcile import Findings
+from penguin_py.intake.verdict import Forecast, Judge, Verdict
+from penguin_py.memory.state import Memory, Snapshot, commit_document, merged_ids
+from penguin_py.model import CommitPlan, CommitRefused, Rejection
+from penguin_py.planning.batches import Batches
+from penguin_py.poll import Poll
+from penguin_py.settings import Table
+from penguin_py.table_view import TableView
+
+
+class Committer:
+    """The files of one table's poll that wait, and what is done with them. Not thread-safe.
+
+    Its length is how many wait to be tried.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        log: DeltaLog,
+        view: TableView,
+        poll: Poll,
+        quarantine: Quarantine,
+        judge: Judge,
+        clock: Callable[[], float],
+        activity: TableActivity,
+    ) -> None:
+        self._table = table
+        self._delta = log
+        self._view = view
+        self._poll = poll
+        self._quarantine = quarantine
+        self._clock = clock
+        self._activity = activity
+        self._log = get_logger(table=table.name)
+        self._judge = judge
+        self._foreign = Foreign(judge.owners)
+        # Files on record that a sweep found worth another try.
+        self._retried: set[str] = set()
+        # Files that are too old to be taken unless they carry an output id.
+        self._overdue: set[str] = set()
+        self._queue = Batches(table.max_files_per_commit)
+        self._failed: list[Failure] = []
+        self._done = 0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def begin(self, taken: Iterable[Entry], overdue: Sequence[Entry], now: float) -> None:
+        """A new poll's files, oldest first; ``overdue`` ones count only with an output id."""
+        self._overdue.update(entry.path for entry in overdue)
+        self._queue.add([*self._foreign.due(taken, now), *overdue])
+        self._failed.clear()
+        self._done = 0
+
+    def add(self, found: Findings) -> None:
+        """What a sweep has found comes last."""
+        waiting = {entry.path for entry in self._queue}
+        late = [entry for entry in found.due if entry.path not in waiting]
+        self._queue.add(late)
+        self._view.reopen(entry.path for entry in late)
+        self._retried.update(entry.path for entry in found.retries)
+        self._overdue.update(entry.path for entry in found.overdue)
+
+    def end(self) -> None:
+        """Nothing of the poll is left."""
+        self._retried.clear()
+        self._overdue.clear()
+
+    def clear(self) -> None:
+        """Forget everything, as after an error."""
+        self.end()
+        self._queue.clear()
+        self._failed.clear()
+        self._done = 0
+
+    def outcome(self) -> bool:
+        """Whether the poll came to anything; raises what its first file failed by if not."""
+        if self._failed and not self._done:
+            raise self._failed[0].error
+        return self._done > 0
+
+    def forecast(
+        self, snapshot: Snapshot, files: Sequence[Entry], overdue: Collection[str]
+    ) -> Forecast:
+        """What would become of these files. Writes nothing."""
+        known = self._view.output_ids(snapshot.memory)
+        return self._judge.forecast(snapshot.state, files, known, self._clock(), overdue)
+
+    def record(self, rejections: Sequence[Rejection], now: float) -> None:
+        """Put files on record as refused; the log tells of those that are new there."""
+        fresh = self._quarantine.keep(rejections, now)
+        self._activity.quarantined(fresh)
+        for rejection in fresh:
+            self._log.warning(
+                "file_quarantined",
+                path=rejection.entry.path,
+                stage=rejection.stage,
+                error=rejection.reason,
+            )
+
+    def refuse(self, snapshot: Snapshot, refused: Sequence[Rejection]) -> None:
+        """These files are done: on record, whatever their footers say."""
+        self._work(snapshot, (), refused)
+
+    def work_off(self, snapshot: Snapshot) -> None:
+        """The next batch; where its commit can never land, find out by which file.
+
+        It is put back and halved until one file is left. That is tried once more, and
+        is on record if the table takes a commit without it.
+        """
+        batch = self._queue.take()
+        self._tried(snapshot, batch)
+        pending = {failure.entry.path for failure in self._failed} | {*self._foreign.waiting()}
+        pending |= {entry.path for entry in self._queue}
+        self._activity.settled(entry for entry in batch if entry.path not in pending)
+
+    def _tried(self, snapshot: Snapshot, batch: Sequence[Entry]) -> None:
+        failed = list(self._failed)
+        try:
+            self._work(snapshot, [e for e in batch if self._view.is_open(snapshot.memory, e.path)])
+        except CommitRefused as refused:
+            self._failed = failed
+            self._log.warning("commit_refused", files=len(batch), error=str(refused))
+            if not self._queue.refused(batch):
+                return
+            snapshot = self._probed(refused)
+            self._work(snapshot, (), [Rejection(batch[0], "commit", str(refused))])
+        self._queue.landed()
+
+    def _probed(self, refused: CommitRefused) -> Snapshot:
+        """The table after a commit without files. Raises `StateError` if it takes none."""
+        snapshot = self._view.sync()
+        if snapshot.state is None:
+            return snapshot
+        memory = snapshot.memory
+        nothing = CommitPlan((), (), snapshot.state.schema, (), snapshot.state.partition_columns)
+        try:
+            memory = self._commit(nothing, memory, memory.progress, self._clock())
+        except CommitRefused:
+            raise StateError(
+                f"{self._table.uri}: the table takes no commits, also none without files: {refused}"
+            ) from refused
+        self._view.committed(memory, (), snapshot.state.version + 1)
+        return self._view.sync()
+
+    def _work(
+        self, snapshot: Snapshot, batch: Sequence[Entry], refused: Sequence[Rejection] = ()
+    ) -> None:
+        """Take a batch as far as it goes; ``refused`` are on record whatever their footers say."""
+        now = self._clock()
+        known = self._view.output_ids(snapshot.memory)
+        found = self._judge.verdict(snapshot.state, batch, known, now, self._overdue)
+        self._tell(found)
+        self._failed += found.failed
+        self._queue.put_back(found.left)
+        self._foreign.wait(found.waiting)
+        memory, plan = snapshot.memory, found.plan
+        rejections = [*refused, *found.rejections]
+        self.record(rejections, now)
+        if snapshot.state is None and not plan.adds:
+            return  # without a table there is no place yet to remember what was passed
+        files = [add.entry for add in plan.adds]
+        done = [*files, *(rejection.entry for rejection in rejections)]
+        if not done:
+            return
+        progress = self._moved(memory.progress, done, len(plan.partition_columns))
+        self._view.refuse(rejection.entry.path for rejection in rejections)
+        if files:
+            evolves = snapshot.state is not None and bool(plan.changed)
+            with self._activity.committing(files, found.rows, evolves=evolves):
+                memory = self._commit(plan, memory, progress, now)
+            version = 0 if snapshot.state is None else snapshot.state.version + 1
+            self._view.committed(memory, {entry.path for entry in files}, version)
+        else:
+            memory = replace(memory, progress=progress, updated=int(now))
+        self._activity.progressed(progress)
+        self._view.save(memory, now)
+        # Replaced since, or refused by a plan that another writer's commit made void.
+        paths = [entry.path for entry in files]
+        released = self._retried.intersection(paths) | self._quarantine.recorded(paths)
+        if released:
+            self._quarantine.release(released)
+        self._done += len(done)
+
+    def _tell(self, found: Verdict) -> None:
+        for failure in found.failed:
+            self._log.warning("file_pending", path=failure.entry.path, error=str(failure.error))
+        for entry in found.gone:
+            self._log.warning("file_gone", path=entry.path)
+        if found.waiting:
+            path = found.waiting[0].path
+            self._log.info("foreign_files_wait", files=len(found.waiting), path=path)
+
+    def _moved(self, progress: Progress, done: Sequence[Entry], depth: int) -> Progress:
+        """The progress once these files are done, held back by all that wait.
+
+        What a sweep found below the watermarks moves nothing and holds nothing back.
+        """
+        progress = replace(progress, depth=depth)
+        waiting = [*(e.path for e in self._queue), *(f.entry.path for f in self._failed)]
+        waiting += self._foreign.waiting()
+        pending = [path for path in waiting if is_new(progress, path)]
+        ahead = [entry.path for entry in done if is_new(progress, entry.path)]
+        lowest = lowest_of(pending, progress.depth)
+        ended = self._poll.ended
+        return finished(progress, ahead, ended, lowest.get, movers(ended))
+
+    def _commit(self, plan: CommitPlan, memory: Memory, progress: Progress, now: float) -> Memory:
+        commit_id = str(uuid.uuid4())
+        txn_version = memory.txn_version + 1
+        ids = [add.output_id for add in plan.adds if add.output_id is not None]
+        slim = self._view.stored(progress)
+        document = commit_document(self._table.app_id, slim, commit_id, ids, now)
+        self._delta.commit(plan, Marks(txn_version, commit_id, document), now)
+        self._log.info(
+            "committed",
+            files=len(plan.adds),
+            txn_version=txn_version,
+            watermark=progress.value,
+            new_columns=list(plan.changed),
+        )
+        recent = merged_ids(memory.output_ids, ids)
+        return Memory(progress, txn_version, commit_id, recent, int(now), memory.chores)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,6 +42,21 @@ class CommitRefused(CommitError):
 
     retryable = False
     remedy = ""
+
+
+# What a log says of a path: it was added with new rows, by a compaction, or was removed.
+Telling = Literal["data", "rewrite", "removal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Known(Entry):
+    """A path of the log; its size is 0. ``modified`` is when a removed one was deleted.
+
+    Who commits new rows took the time from a listing. A compaction's and a removal's are
+    those of the machine that made them, whose clock may be any.
+    """
+
+    told_by: Telling
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from penguin_py.memory.state import (
     mirror_to_json,
     stored,
 )
-from penguin_py.model import Rejection, TableState
+from penguin_py.model import Known, Rejection, TableState
 from penguin_py.settings import Table
 
 # Files that are looked at to find out whether the directory was copied.
@@ -86,8 +86,8 @@ class TableView:
         # paths alone.
         self._started = False
         self._rebuilt = False
-        # The youngest paths of the log, as of then.
-        self._sample: list[tuple[float, str]] = []
+        # The youngest files of the log, as of then, those that brought data before all others.
+        self._sample: list[tuple[bool, float, str]] = []
         # Survives `forget`: a log that goes back would have files committed again.
         self._highest_txn = 0
 
@@ -173,8 +173,8 @@ class TableView:
             return Trusted(tuple(found))
         horizon = safe_horizon(self._table.reconcile_horizon_secs, state.removed_kept_secs)
         pairs = [
-            (lying, Entry(path, 0, modified))
-            for modified, path in self._sample
+            (lying, Known(path, 0, modified, "data" if is_data else "rewrite"))
+            for is_data, modified, path in self._sample
             if (lying := self._storage.stat(path)) is not None
         ]
         now = self._clock()
@@ -294,8 +294,9 @@ class TableView:
         paths = () if state is None else self._delta.known_paths(state.version, self._transactions)
         fresh = []
         for entry in paths:
-            keep = heappush if len(self._sample) < SAMPLED else heappushpop
-            keep(self._sample, (entry.modified, entry.path))
+            if entry.told_by != "removal":
+                keep = heappush if len(self._sample) < SAMPLED else heappushpop
+                keep(self._sample, (entry.told_by == "data", entry.modified, entry.path))
             if entry.path in self._late or is_new(memory.progress, entry.path):
                 fresh.append(entry)
         if state is not None:

@@ -22,7 +22,7 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.quarantine import Quarantine, spelled
 from penguin_py.intake.reconcile import Findings, came_since, compare, copied_at, safe_horizon
 from penguin_py.memory.state import Memory
-from penguin_py.model import TableState
+from penguin_py.model import Known, TableState
 from penguin_py.planning.partition_values import is_text
 from penguin_py.settings import Table
 
@@ -87,7 +87,7 @@ class Upkeep:
                 raise
             listed = ()
         unknown = {e.path: e for e in listed if is_text(e.path) and not is_new(progress, e.path)}
-        pairs: list[tuple[Entry, Entry]] = []
+        pairs: list[tuple[Entry, Known]] = []
         records = self._quarantine.records()
         committed = []
         for entry in self._delta.known_paths(state.version):

@@ -26,8 +26,8 @@ import pyarrow.parquet as pq
 
 from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.storage.opening import normalize_uri
-from blizzard_core.storage.protocol import Entry, Storage
-from penguin_py.model import OwnCommit
+from blizzard_core.storage.protocol import Storage
+from penguin_py.model import Known, OwnCommit, Telling
 
 LOG = "_delta_log"
 # commitInfo key of ours, holding commit id, progress and output ids.
@@ -52,12 +52,17 @@ _LEFTOVER = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)(?:#\d+|\..*\.tmp)|
 _CHECKPOINT_COLUMNS = (
     "add.path",
     "add.modificationTime",
+    "add.dataChange",
     "remove.path",
     "remove.deletionTimestamp",
     "txn.appId",
     "txn.version",
     "sidecar.path",
 )
+
+
+# Where each kind of action has a time.
+_TIMES = (("add", "modificationTime"), ("remove", "deletionTimestamp"))
 
 
 @dataclass
@@ -125,11 +130,10 @@ def features(storage: Storage) -> list[str]:
 
 def known_paths(
     storage: Storage, version: int, pool: Executor, transactions: dict[str, int] | None = None
-) -> Iterator[Entry]:
-    """Every path that the log up to ``version`` adds or removes; sizes are 0.
+) -> Iterator[Known]:
+    """Every path that the log up to ``version`` adds or removes.
 
-    ``modified`` is the file's modification time for adds, that of the deletion
-    for removes, 0 where the log does not say. Files outside the table's directory
+    Times are 0 where the log does not say. Files outside the table's directory
     are left out. ``transactions`` is filled on the way with the newest ``txn`` of
     each application. Raises `StateError` if the log is not whole.
     """
@@ -305,18 +309,25 @@ def _our_document(actions: Iterable[Mapping[str, Any]]) -> Mapping[str, object]:
     return {}
 
 
-def _commit_paths(actions: Iterable[Mapping[str, Any]], root: str) -> Iterator[Entry]:
+def _commit_paths(actions: Iterable[Mapping[str, Any]], root: str) -> Iterator[Known]:
     for action in actions:
-        for kind, key in (("add", "modificationTime"), ("remove", "deletionTimestamp")):
+        for kind, key in _TIMES:
             body = action.get(kind)
             if isinstance(body, Mapping) and isinstance(body.get("path"), str):
-                yield from _entry(body["path"], body.get(key), root)
+                told = _told(kind, body.get("dataChange"))
+                yield from _known(body["path"], body.get(key), told, root)
 
 
-def _entry(path: str, millis: Any, root: str) -> Iterator[Entry]:
+def _told(kind: str, data_change: Any) -> Telling:
+    if kind == "remove":
+        return "removal"
+    return "rewrite" if data_change is False else "data"
+
+
+def _known(path: str, millis: Any, told: Telling, root: str) -> Iterator[Known]:
     plain = relative(path, root)
     if plain is not None:
-        yield Entry(plain, 0, millis / 1000 if isinstance(millis, int) else 0.0)
+        yield Known(plain, 0, millis / 1000 if isinstance(millis, int) else 0.0, told)
 
 
 def _newest_checkpoint(storage: Storage, version: int) -> tuple[int, list[str]] | None:
@@ -356,7 +367,7 @@ def _hint(storage: Storage) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def _checkpoint_paths(storage: Storage, path: str, transactions: dict[str, int]) -> Iterator[Entry]:
+def _checkpoint_paths(storage: Storage, path: str, transactions: dict[str, int]) -> Iterator[Known]:
     """The paths of one checkpoint file, batch by batch."""
     where = f"{storage.uri}/{path}"
     try:
@@ -368,7 +379,7 @@ def _checkpoint_paths(storage: Storage, path: str, transactions: dict[str, int])
         names = {file.metadata.schema.column(i).path for i in range(file.metadata.num_columns)}
         columns = [name for name in _CHECKPOINT_COLUMNS if name in names]
         for batch in file.iter_batches(columns=columns):
-            for kind, key in (("add", "modificationTime"), ("remove", "deletionTimestamp")):
+            for kind, key in _TIMES:
                 yield from _batch_paths(batch, kind, key, storage.uri)
             apps, numbers = _field(batch, "txn", "appId"), _field(batch, "txn", "version")
             named = zip(apps, numbers, strict=True)
@@ -379,12 +390,14 @@ def _checkpoint_paths(storage: Storage, path: str, transactions: dict[str, int])
         raise StateError(f"{where}: is not a readable checkpoint ({error})") from error
 
 
-def _batch_paths(batch: pa.RecordBatch, kind: str, key: str, root: str) -> Iterator[Entry]:
+def _batch_paths(batch: pa.RecordBatch, kind: str, key: str, root: str) -> Iterator[Known]:
     paths = _field(batch, kind, "path")
-    times = _field(batch, kind, key) or [None] * len(paths)
-    for path, millis in zip(paths, times, strict=True):
+    nothing = [None] * len(paths)
+    times = _field(batch, kind, key) or nothing
+    changes = (_field(batch, kind, "dataChange") if kind == "add" else None) or nothing
+    for path, millis, change in zip(paths, times, changes, strict=True):
         if path is not None:
-            yield from _entry(path, millis, root)
+            yield from _known(path, millis, _told(kind, change), root)
 
 
 def _field(batch: pa.RecordBatch, kind: str, name: str) -> list[Any]:

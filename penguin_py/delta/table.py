@@ -27,7 +27,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from blizzard_core.errors import BlizzardError, CommitError, NotFound, StateError, Unavailable
 from blizzard_core.log import get_logger
-from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.storage.protocol import Storage
 from penguin_py.delta import log as deltalog
 from penguin_py.delta.messages import interval_secs, is_passing, is_unsupported, told_by
 from penguin_py.delta.table_contract import Declared, feature_objections, objections
@@ -36,6 +36,7 @@ from penguin_py.model import (
     CommitConflict,
     CommitPlan,
     CommitRefused,
+    Known,
     OwnCommit,
     TableState,
 )
@@ -111,7 +112,7 @@ class DeltaLog:
 
     def known_paths(
         self, version: int, transactions: dict[str, int] | None = None
-    ) -> Iterator[Entry]:
+    ) -> Iterator[Known]:
         """See `deltalog.known_paths`."""
         return deltalog.known_paths(self._storage, version, self._pool, transactions)
 

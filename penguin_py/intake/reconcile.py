@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Entry
 from penguin_py.intake.quarantine import Record, spelled
-from penguin_py.model import CLOCK_SKEW_SECS, Rejection
+from penguin_py.model import CLOCK_SKEW_SECS, Known, Rejection
 
 # Times before 2001 are not those of files in an object store.
 MADE_UP_SECS = 1e9
@@ -58,18 +58,23 @@ class Findings:
         return (*self.stragglers, *self.retries, *self.overdue)
 
 
-def copied_at(pairs: Iterable[tuple[Entry, Entry]], now: float) -> float:
+def copied_at(pairs: Iterable[tuple[Entry, Known]], now: float) -> float:
     """Until when files were written anew by a copy of the directory, in epoch seconds.
 
     ``pairs`` are files as listed and as the log knows them. 0 if most of them still have
     the times that the log has; such as were never told, made up, or ahead of ``now``, where
-    the store's clock was wrong, count for nothing.
+    the store's clock was wrong, count for nothing. Nor do removals, whose times are those of
+    the deletion; and what a compaction has rewritten has its machine's, so it counts only
+    where nothing else is left.
     """
     told = [
         (listed, known)
         for listed, known in pairs
-        if known.modified > MADE_UP_SECS and listed.modified <= now + CLOCK_SKEW_SECS
+        if known.told_by != "removal"
+        and known.modified > MADE_UP_SECS
+        and listed.modified <= now + CLOCK_SKEW_SECS
     ]
+    told = [pair for pair in told if pair[1].told_by == "data"] or told
     anew = [
         listed.modified
         for listed, known in told

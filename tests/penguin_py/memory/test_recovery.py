@@ -21,7 +21,7 @@ from penguin_py.delta import output_ids
 from penguin_py.delta.log import relative
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.reconcile import copied_at
-from penguin_py.model import OwnCommit, TableState
+from penguin_py.model import Known, OwnCommit, TableState, Telling
 from tests.support.faulty_log import around
 from tests.support.penguin_world import World, footer_pool, parquet
 
@@ -320,8 +320,8 @@ def test_a_new_instance_takes_young_files_beside_a_log_and_records_the_old_ones(
 
 
 def test_a_copy_is_known_by_the_times_of_most_files() -> None:
-    def pair(listed: float, known: float) -> tuple[Entry, Entry]:
-        return Entry("x", 1, listed), Entry("x", 0, known)
+    def pair(listed: float, known: float, told: Telling = "data") -> tuple[Entry, Known]:
+        return Entry("x", 1, listed), Known("x", 0, known, told)
 
     old, new = 1.6e9, 1.7e9
     now = new + 10
@@ -333,6 +333,38 @@ def test_a_copy_is_known_by_the_times_of_most_files() -> None:
     assert copied_at([], now) == 0
     # The store's clock was ahead when these were written, and is right again.
     assert copied_at([pair(now + 2 * HOUR, old)], now) == 0
+    # The clock of whoever compacted was behind: what it says counts where nothing else is left.
+    assert copied_at([pair(old, old), *[pair(new, old, "rewrite")] * 9], now) == 0
+    assert copied_at([pair(new, old, "rewrite")], now) == new + HOUR
+    assert copied_at([pair(new, old, "removal")], now) == 0
+
+
+def test_a_compaction_by_a_clock_that_is_behind_leaves_late_files_to_the_sweep(
+    world: World,
+) -> None:
+    """All that the log says of times is its machine's; the files' are the store's."""
+
+    def arrives(number: int) -> None:
+        drop(world, number)
+        path = Path(world.uri, f"{number:04d}.parquet")
+        os.utime(path, (world.now, world.now))
+
+    world.now += 12 * HOUR
+    for number in (2, 3, 4):
+        arrives(number)
+    world.run()
+    world.delta().optimize.compact()
+    world.delta().create_checkpoint()
+    for _ in range(2):
+        world.now += 600
+        arrives(5)
+        world.run()
+    world.now += 600
+    arrives(1)
+    for _ in range(2):
+        world.now += 1.1 * HOUR
+        world.run()
+    assert numbers(world) == [1, 2, 3, 4, 5]
 
 
 # Others on the same table.

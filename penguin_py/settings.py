@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from blizzard_core.settings.document import Config
+from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.partitioning import PartitionType
 from blizzard_core.settings.sources import PartitionFilter
 from blizzard_core.settings.tables import OptimizeSettings, TableSettings, VacuumSettings
@@ -87,44 +87,45 @@ def tables_of(config: Config) -> tuple[Table, ...]:
         name: TableSettings(table_uri=pipeline.sink.table_uri)
         for name, pipeline in config.pipelines.items()
     }
-    found = []
-    for name, table in chosen.items():
-        uri = normalize_uri(table.table_uri)
-        pipeline = feeding.get(uri)
-        sink = pipeline.sink if pipeline else None
-        partition_by = table.partition_by or (sink.partition_by if sink else None)
-        partition_types: Mapping[str, PartitionType] | None = None
-        if partition_by is not None:
-            partition_types = partition_by.column_types(pipeline.field_types if pipeline else {})
-        elif sink is not None:
-            partition_types = {}  # Blizzard writes to the root without partition_by
-        found.append(
-            Table(
-                name=name,
-                uri=uri,
-                poll_interval_secs=table.poll_interval_secs,
-                schema_evolution=table.schema_evolution,
-                file_pattern=table.file_pattern,
-                grace_period_secs=table.grace_period_secs,
-                max_files_per_commit=table.max_files_per_commit,
-                max_tracked_partitions=table.max_tracked_partitions,
-                reconcile_interval_secs=table.reconcile_interval_secs,
-                reconcile_horizon_secs=table.reconcile_horizon_secs,
-                partition_types=partition_types,
-                own_prefixes=tuple(table.own_prefixes),
-                foreign_min_age_secs=table.foreign_min_age_secs,
-                strict_types=table.strict_types,
-                max_new_columns=table.max_new_columns,
-                partition_filter=table.partition_filter,
-                app_id_override=table.app_id,
-                delta_checkpoint_interval=table.delta_checkpoint_interval,
-                delta_log_cleanup=table.delta_log_cleanup,
-                optimize=table.optimize,
-                vacuum=table.vacuum,
-                storage_options=table.storage_options or (sink.storage_options if sink else {}),
-            )
-        )
-    return tuple(found)
+    return tuple(
+        _table(name, table, feeding.get(normalize_uri(table.table_uri)))
+        for name, table in chosen.items()
+    )
+
+
+def _table(name: str, table: TableSettings, pipeline: PipelineSettings | None) -> Table:
+    """A table's settings; ``pipeline`` is the one that feeds it, if this file has one."""
+    sink = pipeline.sink if pipeline else None
+    partition_by = table.partition_by or (sink.partition_by if sink else None)
+    partition_types: Mapping[str, PartitionType] | None = None
+    if partition_by is not None:
+        partition_types = partition_by.column_types(pipeline.field_types if pipeline else {})
+    elif sink is not None:
+        partition_types = {}  # Blizzard writes to the root without partition_by
+    return Table(
+        name=name,
+        uri=normalize_uri(table.table_uri),
+        poll_interval_secs=table.poll_interval_secs,
+        schema_evolution=table.schema_evolution,
+        file_pattern=table.file_pattern,
+        grace_period_secs=table.grace_period_secs,
+        max_files_per_commit=table.max_files_per_commit,
+        max_tracked_partitions=table.max_tracked_partitions,
+        reconcile_interval_secs=table.reconcile_interval_secs,
+        reconcile_horizon_secs=table.reconcile_horizon_secs,
+        partition_types=partition_types,
+        own_prefixes=tuple(table.own_prefixes),
+        foreign_min_age_secs=table.foreign_min_age_secs,
+        strict_types=table.strict_types,
+        max_new_columns=table.max_new_columns,
+        partition_filter=table.partition_filter,
+        app_id_override=table.app_id,
+        delta_checkpoint_interval=table.delta_checkpoint_interval,
+        delta_log_cleanup=table.delta_log_cleanup,
+        optimize=table.optimize,
+        vacuum=table.vacuum,
+        storage_options=table.storage_options or (sink.storage_options if sink else {}),
+    )
 
 
 def delta_options(

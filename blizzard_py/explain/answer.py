@@ -210,16 +210,7 @@ def _settled(
         named,
         replayed,
     )
-    notes = "" if named is None else f" of the backfill {named}"
-    if replayed:
-        notes = " of `blizzard dlq replay` or `blizzard ingest`"
-    entry = story.entry
-    if entry is None:
-        notes += "; the file is gone since"
-    elif entry.modified > found.finished_ts + CLOCK_SLACK_SECS:
-        notes += f"; rewritten at {moment(entry.modified)}, which is not taken again"
-    if again and named is None and not replayed:
-        notes += "; the checkpoint does not know it, so the next poll takes it again"
+    notes = _notes(found, story, named, again=again)
     base = replace(base, batch=batch)
     path = base.path or ""
     if found.outcome == "reported":
@@ -244,6 +235,22 @@ def _settled(
     return replace(
         base, verdict="ingested", reason=reason, outputs=outputs, records_replayed=records
     )
+
+
+def _notes(found: Journaled, story: Story, named: str | None, *, again: bool) -> str:
+    """Whose batch it was (``named``: a backfill's range), and what became of the file since."""
+    replayed = found.source_id.endswith(REPLAY_SUFFIX)
+    notes = "" if named is None else f" of the backfill {named}"
+    if replayed:
+        notes = " of `blizzard dlq replay` or `blizzard ingest`"
+    entry = story.entry
+    if entry is None:
+        notes += "; the file is gone since"
+    elif entry.modified > found.finished_ts + CLOCK_SLACK_SECS:
+        notes += f"; rewritten at {moment(entry.modified)}, which is not taken again"
+    if again and named is None and not replayed:
+        notes += "; the checkpoint does not know it, so the next poll takes it again"
+    return notes
 
 
 def _outputs(parts: Parts, story: Story, found: Journaled) -> tuple[Output, ...]:

@@ -72,57 +72,73 @@ def make_plan(
     holds the same rows again. A new table gets its columns from the first
     file that fits and its partition columns from the rules or that file's path.
     """
-    if table is None:
-        configured = rules.partition_types
-        fitting = _Fitting(
-            None, None if configured is None else typed_columns([*configured], configured)
-        )
-    else:
-        fitting = _Fitting(table.schema, table.partition_types)
-
-    taken: list[tuple[Footer, dict[str, str | None]]] = []
+    taking = _Taking(table, known_output_ids, rules)
     rejections: list[Rejection] = []
-    seen: set[str] = set()
-    # By directory: partition values are the same for all files of one.
-    parsed: dict[str, dict[str, str | None]] = {}
     for footer in footers:
-        stage = "partition"
         try:
-            check_addressable(footer.path)
-            partitions = fitting.partitions
-            if partitions is None:
-                partitions = typed_columns(columns_of(footer.path), None)
-            folder = footer.path.rpartition("/")[0]
-            values = parsed.get(folder)
-            if values is None:
-                values = partition_values(footer.path, partitions)
-            stage = "schema"
-            schema = _grown(fitting, footer, partitions, rules)
-            _check_growth(table, schema, rules)
-            stage = "output_id"
-            _check_identity(footer.output_id, seen)
-            _check_identity(footer.output_id, known_output_ids)
-            stage = "writer"
-            _check_writer(footer, table)
+            taking.take(footer)
         except Misfit as misfit:
-            rejections.append(Rejection(footer.entry, stage, str(misfit)))
-            continue
-        fitting = _Fitting(schema, partitions, footer.schema)
-        # Not before: the first file that fits decides on the columns of a new table.
-        parsed[folder] = values
-        taken.append((footer, values))
-        if footer.output_id is not None:
-            seen.add(footer.output_id)
-
+            rejections.append(Rejection(footer.entry, taking.stage, str(misfit)))
     # Statistics come last: they are typed by the schema that the table will have.
+    fitting = taking.fitting
     after = fitting.schema if fitting.schema is not None else pa.schema([])
     return CommitPlan(
-        adds=tuple(_adds(taken, _flat(after, fitting.partitions or ()))),
+        adds=tuple(_adds(taking.taken, _flat(after, fitting.partitions or ()))),
         rejections=tuple(rejections),
         schema=after,
         changed=() if table is None else _changed(table.schema, after),
         partition_columns=tuple(fitting.partitions or ()),
     )
+
+
+class _Taking:
+    """What fits so far, file by file; ``stage`` is where the latest one was looked at last."""
+
+    def __init__(
+        self, table: TableState | None, known_output_ids: Container[str], rules: Rules
+    ) -> None:
+        self._table = table
+        self._known = known_output_ids
+        self._rules = rules
+        self.stage = "partition"
+        self.taken: list[tuple[Footer, dict[str, str | None]]] = []
+        self._seen: set[str] = set()
+        # By directory: partition values are the same for all files of one.
+        self._parsed: dict[str, dict[str, str | None]] = {}
+        configured = rules.partition_types
+        if table is not None:
+            self.fitting = _Fitting(table.schema, table.partition_types)
+        elif configured is not None:
+            self.fitting = _Fitting(None, typed_columns([*configured], configured))
+        else:
+            self.fitting = _Fitting(None, None)
+
+    def take(self, footer: Footer) -> None:
+        """The file is in, and the schema as it is with it. Raises `Misfit` where it is not."""
+        fitting = self.fitting
+        self.stage = "partition"
+        check_addressable(footer.path)
+        partitions = fitting.partitions
+        if partitions is None:
+            partitions = typed_columns(columns_of(footer.path), None)
+        folder = footer.path.rpartition("/")[0]
+        values = self._parsed.get(folder)
+        if values is None:
+            values = partition_values(footer.path, partitions)
+        self.stage = "schema"
+        schema = _grown(fitting, footer, partitions, self._rules)
+        _check_growth(self._table, schema, self._rules)
+        self.stage = "output_id"
+        _check_identity(footer.output_id, self._seen)
+        _check_identity(footer.output_id, self._known)
+        self.stage = "writer"
+        _check_writer(footer, self._table)
+        self.fitting = _Fitting(schema, partitions, footer.schema)
+        # Not before: the first file that fits decides on the columns of a new table.
+        self._parsed[folder] = values
+        self.taken.append((footer, values))
+        if footer.output_id is not None:
+            self._seen.add(footer.output_id)
 
 
 def _grown(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -243,14 +243,7 @@ class Rebuild:
         source = self._parts.source
         before = SourceState(totals=Totals()) if old is None else old
         progress, origin = self._progress(before, evidence, known, now)
-        names = {at for part in progress.partitions.values() for at in part.done.values()}
-        unfinished = {batch.batch for batch in flying}
-        # Of many names in grace the checkpoint names the batches, as it always does.
-        window = tuple(
-            (record.batch, record.seen_ts)
-            for record in evidence.records
-            if record.seen_ts in names and record.batch not in unfinished
-        )
+        window = _window(progress, evidence, flying)
         flying = tuple(
             replace(b, files=tuple(known.listed.get(e.path, e) for e in b.files)) for b in flying
         )
@@ -326,6 +319,19 @@ class Rebuild:
         if state.processed is None:
             fresh = [path for path in fresh if is_new(state.progress, path)]
         return tuple(sorted(fresh, key=order_key))
+
+
+def _window(
+    progress: Progress, evidence: Evidence, flying: Sequence[Batch]
+) -> tuple[tuple[str, float], ...]:
+    """Of many names in grace the checkpoint names the batches, as it always does."""
+    names = {at for part in progress.partitions.values() for at in part.done.values()}
+    unfinished = {batch.batch for batch in flying}
+    return tuple(
+        (record.batch, record.seen_ts)
+        for record in evidence.records
+        if record.seen_ts in names and record.batch not in unfinished
+    )
 
 
 def _any_below(origin: str, listed: Iterable[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The table's Delta log, as far as Blizzard asks it: which version added a file. Reads only.
+"""Where a table's Delta log lies, how it names files, and which version added one. Reads only.
 
 Read as plain JSON (https://github.com/delta-io/delta/blob/master/PROTOCOL.md), since
 Blizzard does not depend on Delta.
@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound
+from blizzard_core.storage.opening import normalize_uri
 from blizzard_core.storage.protocol import Entry, Storage
 
 # How many commits of the Delta log are read at most.
@@ -23,8 +24,10 @@ LOG_FILES = 1000
 # A commit follows its files; by how much the clocks of the two may differ.
 LOG_SLACK_SECS = 300.0
 
-_LOG = "_delta_log"
-_COMMIT = re.compile(rf"{_LOG}/(\d{{20}})\.json")
+LOG = "_delta_log"
+COMMIT = re.compile(rf"{LOG}/(\d{{20}})\.json")
+
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,27 @@ class _Add:
 @dataclass(frozen=True, slots=True)
 class _Action:
     add: _Add | None = None
+
+
+def commit_path(version: int) -> str:
+    """The path of a version's commit file."""
+    return f"{LOG}/{version:020d}.json"
+
+
+def relative(path: str, root: str) -> str | None:
+    """A path of the log as a listing of ``root`` names it; None if it lies elsewhere.
+
+    The log percent-encodes paths, and may hold absolute ones: of files that other
+    tables own (a shallow clone), or of the table's own.
+    """
+    plain = unquote(path) if "%" in path else path
+    if _ABSOLUTE.match(plain) is None:
+        return plain
+    scheme, _, rest = plain.partition(":/")
+    if rest and not rest.startswith("/"):  # Hadoop's spelling, `file:/tmp/x`
+        plain = f"{scheme}:///{rest}"
+    place = normalize_uri(plain)
+    return place[len(root) + 1 :] if place.startswith(f"{root}/") else None
 
 
 def delta_versions(
@@ -55,7 +79,7 @@ def delta_versions(
     names = iter(recent[:LOG_FILES])
     for where, raw in read_each(sink, names, concurrency):
         version = int(where.rpartition("/")[2].removesuffix(".json"))
-        for path in added(raw, where):
+        for path in added(raw, where, sink.uri):
             if path in wanted:
                 found.setdefault(path, version)
         if len(found) == len(wanted):
@@ -71,18 +95,19 @@ def commits(sink: Storage) -> list[str]:
 def _commits(sink: Storage) -> list[tuple[int, Entry]]:
     return sorted(
         (int(named[1]), entry)
-        for entry in listed(sink, f"{_LOG}/", f"{_LOG}0")
-        if (named := _COMMIT.fullmatch(entry.path))
+        for entry in listed(sink, f"{LOG}/", f"{LOG}0")
+        if (named := COMMIT.fullmatch(entry.path))
     )
 
 
-def added(raw: bytes, where: str) -> Iterator[str]:
-    """The paths that a commit adds. Raises `StateError` naming ``where``."""
+def added(raw: bytes, where: str, root: str) -> Iterator[str]:
+    """The paths below ``root`` that a commit adds. Raises `StateError` naming ``where``."""
     for line in raw.split(b"\n"):
         if b'"add"' in line:
             add = decoded(_Action, parsed(line, where), where, open_=True).add
-            if add is not None:
-                yield unquote(add.path)
+            path = None if add is None else relative(add.path, root)
+            if path is not None:
+                yield path
 
 
 def listed(storage: Storage, after: str, until: str | None) -> Iterator[Entry]:

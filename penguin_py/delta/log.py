@@ -19,17 +19,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from blizzard_core.delta_json import COMMIT, LOG, commit_path, relative
 from blizzard_core.errors import NotFound, StateError, Unavailable
-from blizzard_core.storage.opening import normalize_uri
 from blizzard_core.storage.protocol import Storage
 from penguin_py.model import Known, OwnCommit, Telling
 
-LOG = "_delta_log"
 # commitInfo key of ours, holding commit id, progress and output ids.
 OUR_KEY = "penguin"
 # What every Penguin's commit has a ``txn`` of, whatever the Penguin is called. No name has a
@@ -44,8 +42,6 @@ SEARCHED_AT_ONCE = (1, 15, 48)
 # in most, an id.
 STAMP_BYTES = 4096
 
-_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|/")
-_COMMIT = re.compile(rf"{LOG}/\d{{20}}\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 # delta-rs stages `N.json` as `N.json#M` on local disks, other writers beside it.
 _LEFTOVER = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)(?:#\d+|\..*\.tmp)|_commit_.*\.tmp")
@@ -92,11 +88,6 @@ def has_commit(storage: Storage, version: int) -> bool:
     return True
 
 
-def commit_path(version: int) -> str:
-    """The path of a version's commit file."""
-    return f"{LOG}/{version:020d}.json"
-
-
 def stamp(storage: Storage, version: int) -> bytes | None:
     """What tells this version's commit from another one of the same number; None if it is gone.
 
@@ -117,7 +108,7 @@ def features(storage: Storage) -> list[str]:
         entry.path
         for page in storage.list_range(f"{LOG}/", f"{LOG}/:")
         for entry in page.entries
-        if _COMMIT.fullmatch(entry.path)
+        if COMMIT.fullmatch(entry.path)
     ]
     for path in reversed(names[-COMMITS_SEARCHED:]):
         for action in read_commit(storage, int(path[-25:-5])) or ():
@@ -236,22 +227,6 @@ def news(storage: Storage, after: int, version: int, pool: Executor) -> News:
         found.output_ids += output_ids(actions)
         found.transactions.update(_transactions(actions))
     return found
-
-
-def relative(path: str, root: str) -> str | None:
-    """A path of the log as a listing of ``root`` names it; None if it lies elsewhere.
-
-    The log percent-encodes paths, and may hold absolute ones: of files that other
-    tables own (a shallow clone), or of the table's own.
-    """
-    plain = unquote(path) if "%" in path else path
-    if _ABSOLUTE.match(plain) is None:
-        return plain
-    scheme, _, rest = plain.partition(":/")
-    if rest and not rest.startswith("/"):  # Hadoop's spelling, `file:/tmp/x`
-        plain = f"{scheme}:///{rest}"
-    place = normalize_uri(plain)
-    return place[len(root) + 1 :] if place.startswith(f"{root}/") else None
 
 
 def _transactions(actions: Iterable[Mapping[str, Any]]) -> dict[str, int]:

@@ -25,6 +25,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from blizzard_core.delta_json import LOG, commit_path
 from blizzard_core.errors import BlizzardError, CommitError, NotFound, StateError, Unavailable
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Storage
@@ -200,9 +201,9 @@ class DeltaLog:
     def _make_durable(self, before: int) -> None:
         """Fsync the commits after version ``before``, and the directory that names them."""
         version = before + 1
-        folder = Path(self._table.uri, deltalog.LOG)
-        while (folder / deltalog.commit_path(version).rpartition("/")[2]).exists():
-            self._storage.sync(deltalog.commit_path(version))
+        folder = Path(self._table.uri, LOG)
+        while (folder / commit_path(version).rpartition("/")[2]).exists():
+            self._storage.sync(commit_path(version))
             version += 1
         for place in (folder, folder.parent) if before < 0 else (folder,):
             handle = os.open(place, os.O_RDONLY)
@@ -274,7 +275,7 @@ class DeltaLog:
             raise StateError(
                 f"{self._table.uri}: {'; '.join(told)}"
                 if told
-                else f"{self._table.uri}/{deltalog.LOG}: the log cannot be read: {told_by(error)}"
+                else f"{self._table.uri}/{LOG}: the log cannot be read: {told_by(error)}"
             ) from error
         except OSError as error:
             raise Unavailable(f"{self._table.uri}: {told_by(error)}") from error

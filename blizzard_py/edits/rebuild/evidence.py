@@ -248,7 +248,7 @@ class Evidence:
         names = iter(commits(self._sink))
         for where, raw in read_each(self._sink, names, self._parts.concurrency):
             batches.update(found.decode() for found in ours.findall(raw))
-            committed.update(path.rpartition("/")[2] for path in added(raw, where))
+            committed.update(path.rpartition("/")[2] for path in added(raw, where, self._sink.uri))
         left = sorted(batches - set(self.batches))
         for source_id in self._siblings:
             left = read_ledger(self._sink, source_id).not_folded(left)

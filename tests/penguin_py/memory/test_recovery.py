@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from blizzard_core.delta_json import relative
 from blizzard_core.errors import StateError, Unavailable
 from blizzard_core.storage.protocol import Entry, Page, Storage
 from penguin_py.delta import output_ids
-from penguin_py.delta.log import relative
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.reconcile import copied_at
 from penguin_py.model import Known, OwnCommit, TableState, Telling

@@ -3,7 +3,7 @@
 A slow client holds a connection and nothing else, and work in the pipelines never
 waits for the server. The address is bound before the thread starts, so that one that
 is taken is told at once; aiohttp is imported in the thread, so that the first poll
-does not wait for it. `blizzard_core.observability.site` says what is served.
+does not wait for it. `blizzard_core.observability.status_page` says what is served.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Server:
     async def _serve(self) -> None:
         from aiohttp import web  # noqa: PLC0415  # see the module's docstring
 
-        from blizzard_core.observability.site import application  # noqa: PLC0415  # it imports aiohttp, too
+        from blizzard_core.observability.status_page import application  # noqa: PLC0415  # it imports aiohttp, too
 
         runner = web.AppRunner(
             application(self._panel),

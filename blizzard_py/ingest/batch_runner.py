@@ -22,11 +22,11 @@ from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source, Upkeep, Work
 from blizzard_py.state.journal import Journal
+from blizzard_py.state.retries import judge_outcomes
 from blizzard_py.state.source_state import Batch, PlannedOutput, SourceState
 from blizzard_py.state.transitions import (
     committed_at,
     ended,
-    judge_outcomes,
     name_outputs,
     prepare_batch,
     rename_outputs,

@@ -45,6 +45,7 @@ from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Opener, Upkeep, Work
 from blizzard_py.state.checkpoint_file import whole
+from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import (
     Batch,
     SourceState,
@@ -52,7 +53,7 @@ from blizzard_py.state.source_state import (
     state_from_json,
     state_to_json,
 )
-from blizzard_py.state.transitions import begin_batch, clamp_times, waiting
+from blizzard_py.state.transitions import begin_batch, clamp_times
 
 
 class SourcePipeline(SourceView):

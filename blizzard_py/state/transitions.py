@@ -16,12 +16,9 @@ from dataclasses import replace
 from blizzard_core.storage.protocol import Entry, join, order_key
 from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import cut, retimed, times_of
-from blizzard_py.job import FinishedFile, IngestResult, StagedBadRecords, StagedOutput
-from blizzard_py.state.source_state import Batch, PlannedOutput, Retry, SourceState, Totals
-
-# How long a file that failed for now waits for its first further try; the next
-# waits four times as long each, up to a quarter of an hour.
-RETRY_SECS = (15.0, 900.0)
+from blizzard_py.job import FinishedFile, StagedBadRecords, StagedOutput
+from blizzard_py.state.retries import RETRY_SECS, retried
+from blizzard_py.state.source_state import Batch, PlannedOutput, SourceState, Totals
 
 
 def begin_batch(state: SourceState, batch: Batch) -> SourceState:
@@ -33,18 +30,6 @@ def restart_batch(state: SourceState, batch: Batch) -> tuple[SourceState, Batch]
     """A batch whose process died before the commit point runs again, same files."""
     again = replace(batch, attempt=batch.attempt + 1)
     return _replaced(state, batch, again), again
-
-
-def judge_outcomes(
-    result: IngestResult, retries: Mapping[str, Retry], max_retries: int
-) -> tuple[FinishedFile, ...]:
-    """The files' outcomes once tries are used up: ``retry`` becomes ``quarantined``."""
-    return tuple(
-        replace(file, outcome="quarantined")
-        if file.outcome == "retry" and tries_of(retries, file.path) >= max_retries
-        else file
-        for file in result.files
-    )
 
 
 def name_outputs(
@@ -62,12 +47,6 @@ def name_outputs(
         )
         for output, name in zip(ordered, names, strict=True)
     )
-
-
-def tries_of(retries: Mapping[str, Retry], path: str) -> int:
-    """How often a file has failed in a way that may pass."""
-    known = retries.get(path)
-    return 0 if known is None else known.count
 
 
 def committed_at(now: float, anew_ts: float) -> float:
@@ -138,23 +117,6 @@ def done_of(batch: Batch) -> tuple[Entry, ...]:
     """The batch's files that need no further try."""
     outcome = {file.path: file.outcome for file in batch.finished}
     return tuple(entry for entry in batch.files if outcome[entry.path] != "retry")
-
-
-def waiting(state: SourceState, now: float) -> set[str]:
-    """The items whose next try lies ahead."""
-    return {path for path, retry in state.retries.items() if retry.after > now}
-
-
-def retried(retries: Mapping[str, Retry], batch: Batch, now: float) -> dict[str, Retry]:
-    """Who waits for another try after the batch, and until when."""
-    outcome = {file.path: file.outcome for file in batch.finished}
-    waiting = {path: retry for path, retry in retries.items() if path not in outcome}
-    first, longest = RETRY_SECS
-    for path, found in outcome.items():
-        if found == "retry":
-            count = tries_of(retries, path) + 1
-            waiting[path] = Retry(count, now + min(longest, first * 4.0 ** (count - 1)))
-    return waiting
 
 
 def _counted(totals: Totals, batch: Batch) -> Totals:

@@ -20,8 +20,9 @@ from blizzard_py.sources.activity import NONE_APART
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
 from blizzard_py.sources.story import Compared, Passed, Standing, Story, Waiting
+from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import Batch, SourceState, under_way
-from blizzard_py.state.transitions import done_of, waiting
+from blizzard_py.state.transitions import done_of
 
 # Rows that one window holds at most.
 WINDOW_ROWS = 2

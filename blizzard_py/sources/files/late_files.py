@@ -16,7 +16,7 @@ from uuid_utils import uuid7
 from blizzard_core.errors import StorageError
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.sources.files.marks import NOTHING
+from blizzard_py.sources.files.advance import NOTHING
 from blizzard_py.sources.files.out_of_turn import OutOfTurn
 from blizzard_py.sources.files.sweep import (
     LateSweep,

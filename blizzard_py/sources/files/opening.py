@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from blizzard_py.sources.files.discovery import Scope
 from blizzard_py.sources.files.known import Known, KnownBySet, KnownByWatermark
-from blizzard_py.sources.files.names import SetFiles
+from blizzard_py.sources.files.set_files import SetFiles
 from blizzard_py.sources.files.source import FileSource
-from blizzard_py.sources.files.watermark import WatermarkFiles
+from blizzard_py.sources.files.watermark_files import WatermarkFiles
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Upkeep
 from blizzard_py.state.checkpoint_file import read_names

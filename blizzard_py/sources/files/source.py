@@ -12,18 +12,18 @@ from blizzard_core.storage.protocol import Entry, is_bare, root_exists
 from blizzard_core.watermark.progress import Lowest
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.planning.directories import PartitionError, partition_of
+from blizzard_py.sources.files.advance import NOTHING, Work, held_by, hold_all
 from blizzard_py.sources.files.discovery import Discovery, FirstSeen, Scope, check_tracking
 from blizzard_py.sources.files.late_files import LateFiles
-from blizzard_py.sources.files.marks import NOTHING, Work, held_by, hold_all
 from blizzard_py.sources.files.out_of_turn import OutOfTurn
 from blizzard_py.sources.files.story import FileStory, ignored
 from blizzard_py.sources.files.sweep import grace_of, is_due
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import LEFT_STAGE, Backlog, Plan, Upkeep
 from blizzard_py.sources.story import Standing, Story
+from blizzard_py.state.retries import waiting
 from blizzard_py.state.siblings import RECORDS_SUFFIX
 from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path, under_way
-from blizzard_py.state.transitions import waiting
 
 
 class FileSource(ABC):

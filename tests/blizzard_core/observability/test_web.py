@@ -18,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from blizzard_core.daemon import Loop, run_worker
 from blizzard_core.errors import ConfigError, FencedError, Unavailable
-from blizzard_core.observability.site import page as page_and_policy
 from blizzard_core.observability.status import Panel
+from blizzard_core.observability.status_page import page as page_and_policy
 from blizzard_core.observability.web import Server, served
 from blizzard_core.settings.document import MetricsSettings
 from blizzard_core.text import printable

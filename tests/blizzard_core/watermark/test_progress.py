@@ -29,7 +29,7 @@ from blizzard_core.watermark.progress import (
     settled,
 )
 from blizzard_core.watermark.scan import scan
-from blizzard_py.sources.files.marks import held_by
+from blizzard_py.sources.files.advance import held_by
 from tests.support.memory_store import MemoryStorage
 from tests.support.watermarks import nothing_waits, passed
 

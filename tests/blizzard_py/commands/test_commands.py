@@ -454,7 +454,7 @@ def test_status_of_a_source_out_of_reach_still_tells_the_rest(
     def refuse(*_arguments: object) -> Any:
         raise StorageError(f"out of reach {HOSTILE}")
 
-    monkeypatch.setattr("blizzard_py.sources.files.watermark.backlog", refuse)
+    monkeypatch.setattr("blizzard_py.sources.files.watermark_files.backlog", refuse)
     done = invoke("status", str(scenario.config))
     assert done.exit_code == 0
     assert "Idle" in done.stdout

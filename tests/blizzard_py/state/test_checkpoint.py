@@ -26,7 +26,7 @@ from blizzard_core.watermark.progress import (
     settled,
 )
 from blizzard_py.job import FinishedFile, StagedBadRecords
-from blizzard_py.sources.files.marks import held_by
+from blizzard_py.sources.files.advance import held_by
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.source_state import (
     INLINE_NAMES,

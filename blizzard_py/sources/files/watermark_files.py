@@ -9,6 +9,7 @@ from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.watermark.lookback import lookback_floor
 from blizzard_core.watermark.progress import Lowest, Progress, Scanned
 from blizzard_py.sources.activity import Apart
+from blizzard_py.sources.files.advance import Window, end_scan, finish_batch
 from blizzard_py.sources.files.backlog import backlog
 from blizzard_py.sources.files.discovery import (
     SCAN_FILES,
@@ -19,7 +20,6 @@ from blizzard_py.sources.files.discovery import (
     discover,
     starting_point,
 )
-from blizzard_py.sources.files.marks import Window, end_scan, finish_batch
 from blizzard_py.sources.files.order_guard import TOLERANCE_SECS, inspect
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.files.story import BesideWatermark

@@ -7,8 +7,8 @@ from dataclasses import replace
 from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import Lowest
+from blizzard_py.sources.files.advance import Work, noted, still_there
 from blizzard_py.sources.files.discovery import Discovery, Scope, discover_unseen
-from blizzard_py.sources.files.marks import Work, noted, still_there
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.files.story import BesideSet
 from blizzard_py.sources.parts import Parts

@@ -1,0 +1,48 @@
+"""How often items have failed in a way that may pass, and until when they wait. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from blizzard_py.job import FinishedFile, IngestResult
+from blizzard_py.state.source_state import Batch, Retry, SourceState
+
+# How long a file that failed for now waits for its first further try; the next
+# waits four times as long each, up to a quarter of an hour.
+RETRY_SECS = (15.0, 900.0)
+
+
+def tries_of(retries: Mapping[str, Retry], path: str) -> int:
+    """How often a file has failed in a way that may pass."""
+    known = retries.get(path)
+    return 0 if known is None else known.count
+
+
+def judge_outcomes(
+    result: IngestResult, retries: Mapping[str, Retry], max_retries: int
+) -> tuple[FinishedFile, ...]:
+    """The files' outcomes once tries are used up: ``retry`` becomes ``quarantined``."""
+    return tuple(
+        replace(file, outcome="quarantined")
+        if file.outcome == "retry" and tries_of(retries, file.path) >= max_retries
+        else file
+        for file in result.files
+    )
+
+
+def waiting(state: SourceState, now: float) -> set[str]:
+    """The items whose next try lies ahead."""
+    return {path for path, retry in state.retries.items() if retry.after > now}
+
+
+def retried(retries: Mapping[str, Retry], batch: Batch, now: float) -> dict[str, Retry]:
+    """Who waits for another try after the batch, and until when."""
+    outcome = {file.path: file.outcome for file in batch.finished}
+    waiting = {path: retry for path, retry in retries.items() if path not in outcome}
+    first, longest = RETRY_SECS
+    for path, found in outcome.items():
+        if found == "retry":
+            count = tries_of(retries, path) + 1
+            waiting[path] = Retry(count, now + min(longest, first * 4.0 ** (count - 1)))
+    return waiting

@@ -13,6 +13,9 @@ loop decides by type and never by text::
     │                       ``on_bad_record: fail``; nothing was passed over
     ├── SchemaConflict      a field's values have no common type, and may not be coerced
     ├── SchemaUnknown       (retryable) no record was found to infer a schema from
+    ├── SourceError         a table or an API refuses for good what is asked of it
+    ├── WatermarkError      a column watermark that cannot be read, written or compared
+    ├── ConfigurationError  an argument of a public function that cannot be used
     ├── EngineError         (retryable) the Spark job failed as a whole
     ├── Cancelled           work was given up because the daemon is stopping
     ├── CommitError         (retryable) a Delta commit did not land
@@ -107,6 +110,24 @@ class SchemaUnknown(BlizzardError):
     """The schema is to be inferred and no file had a record; one that comes may have."""
 
     retryable = True
+
+
+class SourceError(BlizzardError):
+    """A table or an API refuses what is asked of it, and asking again does not help."""
+
+    remedy = "Mend what the message names at the source or in the configuration; restart."
+
+
+class WatermarkError(BlizzardError):
+    """A column watermark cannot be read, written or compared; nothing is read instead."""
+
+    remedy = "Set it anew with `blizzard checkpoint set --column`, or restore the checkpoint."
+
+
+class ConfigurationError(BlizzardError):
+    """An argument of a public function (`blizzard_py.columns`) cannot be used."""
+
+    exit_code = 2
 
 
 class EngineError(BlizzardError):

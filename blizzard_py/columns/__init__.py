@@ -1,0 +1,1 @@
+"""Column watermarks, pure and public: see the names below."""

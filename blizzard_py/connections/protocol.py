@@ -1,0 +1,135 @@
+"""What a kind of connection offers: questions for the driver process, a reader for Spark tasks.
+
+**The driver** asks a `Connection`: which columns there are, where the window ends, what tasks
+it is cut into. It writes nothing anywhere, keeps at most one connection to a server, opens it when
+it is first asked and again when it broke, and tells its errors as
+
+* `SourceError`: the server says no, for good: what the message names has to be mended;
+* `Unavailable` (or `AccessDenied` where credentials are refused): asked again later.
+
+No message holds a password, a token or a row's value.
+
+**A task** calls the reader of the same driver (`READERS`) in a Spark worker, which may be on
+another machine: all it has is the `Access`, the task's ``spec`` and the declared fields.
+
+**What a reader yields**, one after the other and never all at once:
+
+* ``pa.RecordBatch``: rows in a schema near the declared one; the kernel casts each column to the
+  declared type, and what does not fit is a bad record, not an error of the task. Readers see to
+  it that no driver has lost anything before that: what drivers lie about is read as text, and
+  parsed by the kernel;
+* ``bytes``: lines of NDJSON, each ended by a newline, whole lines only: they go through the line
+  parser, as files' lines do.
+
+A reader that fails for now raises `Unavailable`, else `SourceError`; either way nothing of the
+task counts. Memory is bounded whatever there is to read (a batch of at most 64 Ki rows or
+about 16 MB, whichever is less).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import Access, BoundKind, Nulls, ReadTask, Window
+
+ColumnKind = Literal["time", "date", "number", "text", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceColumn:
+    """A column as the source declares it. ``type`` is the source's own word for its type.
+
+    ``field`` is the schema's entry that holds it without loss, which `init` proposes.
+    """
+
+    name: str
+    type: str
+    kind: ColumnKind
+    nullable: bool
+    field: FieldSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is read: a table or a query, the user's filter, the fields, the watermark's columns.
+
+    One of ``table`` and ``query`` is given. ``filter`` is ANDed to everything. ``fields``
+    are the declared ones: only they (and ``columns``) are asked for; ``()`` means all.
+    """
+
+    table: str = ""
+    query: str = ""
+    filter: str = ""
+    fields: tuple[FieldSpec, ...] = ()
+    columns: tuple[str, ...] = ()
+    nulls: Nulls = "first"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where a window ends: a value for each watermark column, fixed before anything is read.
+
+    ``value`` is ``{}`` if there is nothing to read at all. ``held_by`` says what keeps it back
+    (``pid 17, transaction since …``), ``warnings`` what it cannot promise here. ``kind`` may be
+    another than was asked for (``settled`` without the right to see transactions is
+    ``clock``), and a warning says why.
+    """
+
+    kind: BoundKind
+    value: Mapping[str, Any] = field(default_factory=dict)
+    held_by: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How a window is cut: by which column (``""``: the connection chooses), into how many."""
+
+    by: str = ""
+    tasks: int = 0  # 0: the connection decides by size
+
+
+class Connection(Protocol):
+    """One table, query or API, asked by the driver process. See the module's docstring."""
+
+    @property
+    def default_bound(self) -> BoundKind | None:
+        """The bound for these watermark columns, by their types; None: it must be configured."""
+
+    def columns(self) -> Sequence[SourceColumn]:
+        """All columns there are. Raises `SourceError` if table or query cannot be read."""
+
+    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:
+        """Where a window that is planned now ends. One statement."""
+
+    def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
+        """The window's tasks; none if it is certain that it holds no row. One statement."""
+
+    def hold(self, access: Access) -> AbstractContextManager[Access]:
+        """While it lasts, all tasks that are given its result see one state of the source.
+
+        Whoever cannot promise that returns ``access`` as it is.
+        """
+
+    def warnings(self) -> Sequence[str]:
+        """What `validate` tells: no index, a view, a type that will be read as text."""
+
+    def close(self) -> None:
+        """Let go of the server."""
+
+
+class Reader(Protocol):
+    """Reads one task in a Spark worker. See the module's docstring."""
+
+    def __call__(
+        self, access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
+    ) -> Iterator[pa.RecordBatch | bytes]: ...
+
+
+Rows: TypeAlias = pa.RecordBatch | bytes

@@ -1,0 +1,67 @@
+"""What Spark tasks read of tables and APIs: the contract between who plans and who reads.
+
+A **window** is what lies above a stored watermark and not above an upper bound that was fixed
+before anything was read. A connection cuts it into **tasks**, each of which one Spark task reads
+alone. Window and tasks stand in the checkpoint before the job starts, so whoever takes the
+batch over reads the same window, and what was planned can be shown to people.
+
+Everything here is plain and picklable, and free of secrets but for `Access.options`, whose
+``repr`` is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+BoundKind = Literal["settled", "clock", "version", "max", "rows"]
+Nulls = Literal["first", "never", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What is read at once: above ``after``, up to and with ``up_to``.
+
+    Values are those of `blizzard_py.columns` (Python's; `serialize` writes them). ``after`` is
+    the stored watermark, ``{}`` for the first window, and ``low`` is it shifted back by the
+    look-back, or ``after`` itself without one: reading starts there. With ``inclusive`` rows
+    *at* ``low`` are read again (ties, `BoundKind` ``max`` and ``rows``). ``nulls_first``: rows
+    whose watermark columns are all null are in it. A source without watermark columns (a
+    snapshot) has ``{}`` in all three.
+    """
+
+    after: Mapping[str, Any] = field(default_factory=dict)
+    up_to: Mapping[str, Any] = field(default_factory=dict)
+    low: Mapping[str, Any] = field(default_factory=dict)
+    inclusive: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """What one Spark task reads.
+
+    ``name`` is unique in its window (``0``, ``1``, …). ``where`` tells people what it reads: the
+    statement for a database, the request for an API, files and filter for a lake. ``spec`` is what
+    the connection's own reader goes by: a JSON object, small (the checkpoint keeps it), free of
+    secrets. ``size`` is the bytes it is thought to read, 0 if that is not known.
+    """
+
+    name: str
+    where: str
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How tasks get at a source: a driver's name, where, and its secrets.
+
+    ``session`` is what only this attempt has: the name of an exported snapshot.
+    """
+
+    driver: str
+    uri: str = field(repr=False)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    session: str = ""

@@ -20,7 +20,10 @@ Watermark = Mapping[str, Any]
 
 def shown(value: Any) -> str:
     """A value in an error's text: short, on one line."""
-    return shortened(printable(repr(value)), 200)
+    try:
+        return shortened(printable(repr(value)), 200)
+    except ValueError:  # an integer of more digits than Python turns into text
+        return f"a {type(value).__name__} beyond printing"
 
 
 def is_finite(value: Any) -> bool:

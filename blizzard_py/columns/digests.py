@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Context
 from hashlib import blake2b
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,13 +25,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blizzard_core.errors import SourceError
+from blizzard_core.errors import SourceError, WatermarkError
 from blizzard_py.columns.compare import shown
 
 SIZE = 16
 DIGEST = pa.binary(SIZE)
 
 _Fixed = npt.NDArray[np.uint8]
+
+# Wider than any decimal of Arrow, so that nothing is rounded.
+_EXACT = Context(prec=100)
 
 # A column's values: bytes of fixed width, and text of any length behind them.
 _Parts = tuple[_Fixed, pa.Array | None]
@@ -50,22 +55,24 @@ def digests(batch: pa.RecordBatch, columns: Sequence[str] = ()) -> pa.FixedSizeB
         values, text = _parts(batch.column(name))
         fixed += [values]
         texts += [] if text is None else [text]
-    width = sum(values.shape[1] for values in fixed)
-    table = np.hstack(fixed) if fixed else np.zeros((batch.num_rows, 0), np.uint8)
-    joined = _joined(np.ascontiguousarray(table), width, texts)
-    summed = b"".join([blake2b(row, digest_size=SIZE).digest() for row in joined])
+    if not batch.num_rows:
+        return pa.array([], DIGEST)
+    data, begins = _joined(np.hstack(fixed), texts)
+    summed = b"".join([blake2b(data[a:b], digest_size=SIZE).digest() for a, b in pairwise(begins)])
     return pa.FixedSizeBinaryArray.from_buffers(
         DIGEST, batch.num_rows, [None, pa.py_buffer(summed)]
     )
 
 
 def at_bound(batch: pa.RecordBatch, bound: Mapping[str, Any]) -> pa.BooleanArray:
-    """Which rows have the bound's value in some column: those that a tie may bring again."""
+    """Which rows have the bound's value in some column: those that a tie may bring again.
+
+    Raises `WatermarkError` if a column cannot be compared with its bound.
+    """
     found = pa.array(np.zeros(batch.num_rows, dtype=bool))
     for name, value in bound.items():
-        column = batch.column(name)
-        same = pc.equal(column, pa.scalar(value).cast(column.type))
-        found = pc.or_(found, pc.fill_null(same, False))
+        if value is not None:
+            found = pc.or_(found, pc.fill_null(_equal(name, batch.column(name), value), False))
     return found
 
 
@@ -91,27 +98,55 @@ def unseen(
 def kept(
     batches: Iterable[pa.RecordBatch], columns: Sequence[str], up_to: Mapping[str, Any]
 ) -> pa.Array:
-    """The digests to keep of a window: of the rows at its end, which the next may bring again."""
+    """The digests to keep of a window: of the rows at its end, which the next may bring again.
+
+    ``batches`` is all that was read, with what `unseen` drops: rows at a bound that does not
+    rise are brought again by every window.
+    """
     found = [digests(batch.filter(at_bound(batch, up_to)), columns) for batch in batches]
     return pc.unique(pa.chunked_array(found, type=DIGEST)) if found else pa.array([], DIGEST)
 
 
+def _equal(name: str, column: pa.Array, value: Any) -> pa.BooleanArray:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    try:
+        if pa.types.is_timestamp(column.type):
+            return pc.equal(column, pa.scalar(value, pa.timestamp("us", column.type.tz)))
+        return pc.equal(column, pa.scalar(value))
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise WatermarkError(
+            f"column {name} ({column.type}) cannot be compared with {shown(value)}: {error}"
+        ) from error
+
+
 def _first_ones(marks: pa.FixedSizeBinaryArray) -> pa.BooleanArray:
     """Where each digest stands for the first time."""
-    first = np.zeros(len(marks), dtype=bool)
-    first[np.unique(np.asarray(marks.to_pylist(), dtype=f"V{SIZE}"), return_index=True)[1]] = True
+    first = np.ones(len(marks), dtype=bool)
+    if pc.count_distinct(marks).as_py() < len(marks):  # hardly ever; so the slow way is well
+        met: set[bytes] = set()
+        for i, mark in enumerate(marks.to_pylist()):
+            first[i] = mark not in met
+            met.add(mark)
     return pa.array(first)
 
 
-def _joined(table: _Fixed, width: int, texts: list[pa.Array]) -> list[bytes]:
-    """Each row's bytes, one after the other. The fixed part has the texts' lengths."""
-    heads = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(width), len(table), [None, pa.py_buffer(table.tobytes())]
-    )
+def _joined(table: _Fixed, texts: list[pa.Array]) -> tuple[memoryview, list[int]]:
+    """All rows' bytes one after the other, and where each row begins and the last one ends.
+
+    The fixed part of a row has the lengths of its texts, which follow it.
+    """
+    rows, width = table.shape
+    data = table.tobytes()
     if not texts:
-        return list(heads.to_pylist())
+        return memoryview(data), list(range(0, (rows + 1) * width, width))
+    kind = pa.binary(width)
+    heads = pa.FixedSizeBinaryArray.from_buffers(kind, rows, [None, pa.py_buffer(data)])
     parts = [heads.cast(pa.large_binary()), *texts, pa.scalar(b"", pa.large_binary())]
-    return list(pc.binary_join_element_wise(*parts).to_pylist())
+    joined = pc.binary_join_element_wise(*parts)
+    _, offsets, content = joined.buffers()
+    begin = np.frombuffer(offsets, "<i8", rows + 1, joined.offset * 8)
+    return memoryview(content or b""), begin.tolist()
 
 
 def _parts(column: pa.Array) -> _Parts:
@@ -171,10 +206,9 @@ def _texts(column: pa.Array) -> pa.Array:
 
 def _decimals(column: pa.Array) -> pa.Array:
     """Text without trailing zeros, since a scale is the type's and not the value's."""
-    text = pc.cast(column, pa.string())
-    plain = pc.utf8_rtrim(text, "0")
-    cut = pc.if_else(pc.match_substring(text, "."), pc.utf8_rtrim(plain, "."), text)
-    return _texts(cut)
+    values = column.to_pylist()
+    plain = [None if v is None else f"{v.normalize(_EXACT):f}" for v in values]
+    return _texts(pa.array(plain, pa.string()))
 
 
 def _as_json(column: pa.Array) -> pa.Array:

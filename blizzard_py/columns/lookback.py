@@ -20,6 +20,10 @@ from blizzard_py.columns.iso import IsoText
 UNITS = ("years", "months", "days", "hours", "closing_day")
 _PREFIX = "backward_"
 
+# Nothing is moved before this: a day behind the first there is, so that it is a moment in
+# every zone.
+_BEGIN = datetime(1, 1, 2)  # noqa: DTZ001 — takes the zone of what is moved
+
 Backward = Mapping[str, Any]
 
 
@@ -64,11 +68,11 @@ def closing_day(now: date, day: int, months: int = 0, years: int = 0) -> datetim
     if not 1 <= day <= 31:
         raise ConfigurationError(f"closing_day is a day of the month, not {day}")
     moment = _utc(now)
-    back = _amount("months", months) + 12 * _amount("years", years)
+    back = {"months": _amount("months", months), "years": _amount("years", years)}
     if moment.day <= day:
-        back += 1
+        back["months"] += 1
     first = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    return less_months(first, back)
+    return _moved(first, back)
 
 
 def effective(wm: Watermark | None, b: Backward | None, now: date | None = None) -> dict[str, Any]:
@@ -87,26 +91,23 @@ def effective(wm: Watermark | None, b: Backward | None, now: date | None = None)
     return {column: _at_most(value, begin) for column, value in (wm or {}).items()}
 
 
-def less_months(moment: datetime, months: int) -> datetime:
-    """So many calendar months earlier, the day clamped; the first moment there is at least."""
-    index = moment.year * 12 + moment.month - 1 - months
-    if index < 12:
-        return _first(moment)
-    year, month = divmod(index, 12)
-    last = calendar.monthrange(year, month + 1)[1]
-    return moment.replace(year=year, month=month + 1, day=min(moment.day, last))
-
-
 def _moved(moment: datetime, amounts: Mapping[str, int]) -> datetime:
+    first = min(moment, _BEGIN.replace(tzinfo=UTC) if is_zoned(moment) else _BEGIN)
     try:
         near = moment - timedelta(days=amounts.get("days", 0), hours=amounts.get("hours", 0))
-    except OverflowError:
-        return _first(moment)
-    return less_months(near, amounts.get("months", 0) + 12 * amounts.get("years", 0))
+        return max(first, _less_months(near, amounts))
+    except (OverflowError, ValueError):  # before the first year
+        return first
 
 
-def _first(moment: datetime) -> datetime:
-    return datetime.min.replace(tzinfo=UTC) if is_zoned(moment) else datetime.min  # noqa: DTZ901 — as the value
+def _less_months(moment: datetime, amounts: Mapping[str, int]) -> datetime:
+    """So many calendar months and years earlier, the day clamped to its month's last."""
+    back = amounts.get("months", 0) + 12 * amounts.get("years", 0)
+    year, month = divmod(moment.year * 12 + moment.month - 1 - back, 12)
+    if year < 1:
+        raise ValueError("before the first year")
+    last = calendar.monthrange(year, month + 1)[1]
+    return moment.replace(year=year, month=month + 1, day=min(moment.day, last))
 
 
 def _at_most(value: Any, begin: datetime) -> Any:

@@ -144,10 +144,10 @@ def _as_text(form: IsoText, value: date) -> str:
 
 
 def _instant(value: Any) -> Any:
-    """A time as an instant in UTC, whatever it is written as; other values as they are."""
+    """A time as an instant, whatever it is written as; other values as they are."""
     form = IsoText.of(value) if isinstance(value, str) else None
     if form is not None:
         return form.moment()
     if isinstance(value, datetime):
-        return value.astimezone(UTC) if is_zoned(value) else value.replace(tzinfo=UTC)
+        return value if is_zoned(value) else value.replace(tzinfo=UTC)
     return datetime.combine(value, time(), UTC) if isinstance(value, date) else value

@@ -29,8 +29,8 @@ MOST = 1_000_000
 
 
 def one_unit(unit: Any) -> str:
-    """``days`` and ``day`` are the same; other values as they are."""
-    return unit.strip().lower().removesuffix("s") if isinstance(unit, str) else str(unit)
+    """``days`` and ``day`` are the same; what is no text is no unit."""
+    return unit.strip().lower().removesuffix("s") if isinstance(unit, str) else ""
 
 
 def whole(amount: Any) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -36,6 +36,19 @@ def is_finite(value: Any) -> bool:
 def is_zoned(value: datetime | time) -> bool:
     """Whether a time says its zone. One without is UTC wherever it must be compared."""
     return value.utcoffset() is not None
+
+
+def in_utc(moment: datetime) -> datetime:
+    """The same instant in UTC; a time without a zone is taken for UTC.
+
+    Raises `WatermarkError` at the ends of the calendar, where there is no such time.
+    """
+    if not is_zoned(moment):
+        return moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise WatermarkError(f"{moment.isoformat()} is no time in UTC") from error
 
 
 _FAMILIES: Sequence[tuple[type | tuple[type, ...], Callable[[Any], str]]] = (
@@ -68,7 +81,7 @@ def order(column: str, left: Any, right: Any) -> int:
     kinds = family(left), family(right)
     try:
         if kinds[0] == kinds[1]:
-            return int(left > right) - int(left < right)
+            return 0 if left == right else 1 if left > right else -1
     except TypeError:
         pass  # of one type that has no order: told below as any other pair
     raise WatermarkError(

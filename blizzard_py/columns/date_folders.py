@@ -15,7 +15,7 @@ from typing import Any
 
 from blizzard_core.errors import ConfigurationError
 from blizzard_py.columns.calendars import later
-from blizzard_py.columns.compare import is_zoned, shown
+from blizzard_py.columns.compare import in_utc, shown
 from blizzard_py.columns.iso import IsoText
 
 _PARTS = ("year", "month", "day", "hour", "minute")
@@ -108,10 +108,10 @@ def _may_reach(levels: tuple[re.Pattern[str], ...], name: str, begin: datetime) 
 
 
 def _start(start: Any) -> datetime | None:
-    if start is None or isinstance(start, datetime):
-        if start is None:
-            return None
-        return start.astimezone(UTC) if is_zoned(start) else start.replace(tzinfo=UTC)
+    if start is None:
+        return None
+    if isinstance(start, datetime):
+        return in_utc(start)
     if isinstance(start, date):
         return datetime(start.year, start.month, start.day, tzinfo=UTC)
     form = IsoText.of(start) if isinstance(start, str) else None

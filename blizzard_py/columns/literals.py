@@ -10,12 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
 from blizzard_core.errors import SourceError, WatermarkError
-from blizzard_py.columns.compare import is_finite, is_zoned, shown
+from blizzard_py.columns.compare import in_utc, is_finite, is_zoned, shown
+
+# A number of more digits is no watermark, and Python does not write much longer integers.
+_DIGITS = 4000
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -122,7 +125,7 @@ def literal(value: Any, dialect: str = "") -> str:
     rules = _DIALECTS.get(_ALIASES.get(key, key), _GENERIC)
     if isinstance(value, bool):
         return rules.truths[value]
-    if isinstance(value, (int, float, Decimal)) and is_finite(value):
+    if isinstance(value, (int, float, Decimal)) and _is_writable(value):
         return f"{value:f}" if isinstance(value, Decimal) else repr(value)
     if isinstance(value, str) and "\0" not in value:
         return rules.text.format(rules.escape(value))
@@ -135,9 +138,15 @@ def literal(value: Any, dialect: str = "") -> str:
     raise WatermarkError(f"{shown(value)} ({type(value).__name__}) cannot stand in a statement")
 
 
+def _is_writable(number: float | Decimal) -> bool:
+    if isinstance(number, Decimal):
+        return number.is_finite() and abs(number.adjusted()) < _DIGITS
+    return is_finite(number) and (isinstance(number, float) or abs(number) < 10**_DIGITS)
+
+
 def _moment(value: datetime, rules: _Dialect) -> str:
     if not is_zoned(value):
         return rules.moment.format(value.isoformat(" "))
     if rules.keeps_zone:
         return rules.zoned.format(value.isoformat(" "))
-    return rules.zoned.format(value.astimezone(UTC).replace(tzinfo=None).isoformat(" "))
+    return rules.zoned.format(in_utc(value).replace(tzinfo=None).isoformat(" "))

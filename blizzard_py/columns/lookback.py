@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from blizzard_core.errors import ConfigurationError
-from blizzard_py.columns.compare import Watermark, is_zoned, shown
+from blizzard_py.columns.compare import Watermark, in_utc, is_zoned, shown
 from blizzard_py.columns.iso import IsoText
 
 UNITS = ("years", "months", "days", "hours", "closing_day")
@@ -126,7 +126,7 @@ def _at_most(value: Any, begin: datetime) -> Any:
 def _utc(now: date) -> datetime:
     if not isinstance(now, datetime):
         return datetime(now.year, now.month, now.day, tzinfo=UTC)
-    return now.astimezone(UTC) if is_zoned(now) else now
+    return in_utc(now) if is_zoned(now) else now
 
 
 def _amounts(b: Backward | None) -> dict[str, int]:
@@ -156,7 +156,7 @@ def _nested(value: Any) -> dict[str, int]:
         return {}
     if isinstance(value, Mapping):
         return {unit: _amount(unit, amount) for unit, amount in value.items() if amount is not None}
-    if value == 0:  # switched off: says so for every unit
+    if isinstance(value, int) and value == 0:  # switched off: says so for every unit
         return dict.fromkeys(UNITS, 0)
     raise ConfigurationError(f"backward is written as {{days: 2}}, not {shown(value)}")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from blizzard_core.errors import SourceError
 from blizzard_py.columns.calendars import LENGTHS, MONTHS, later, one_unit, pieces, whole
-from blizzard_py.columns.compare import Watermark, is_zoned, shown
+from blizzard_py.columns.compare import Watermark, in_utc, is_zoned, shown
 from blizzard_py.columns.iso import IsoText
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -102,7 +102,10 @@ def sent_to(v: Any, mode: str | None = None) -> Any:
     value = _time(v)
     if not isinstance(value, datetime) and mode != "1day":
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
-    return value - _INCLUSIVE[mode]
+    try:
+        return value - _INCLUSIVE[mode]
+    except OverflowError as error:
+        raise SourceError(f"there is no time before {shown(v)}") from error
 
 
 def alike(start: Any, end: Any, precise: bool) -> tuple[Any, Any]:
@@ -144,4 +147,4 @@ def _in_zone(form: IsoText) -> datetime:
 def _naive_utc(value: date) -> datetime:
     if not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day)  # noqa: DTZ001 — UTC, told by the caller
-    return value.astimezone(UTC).replace(tzinfo=None) if is_zoned(value) else value
+    return in_utc(value).replace(tzinfo=None)

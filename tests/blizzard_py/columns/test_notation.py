@@ -38,11 +38,13 @@ _SCALARS = (
 )
 _KEYS = st.text().filter(lambda key: not key.startswith("__"))
 _VALUES = st.recursive(
-    _SCALARS, lambda inner: st.lists(inner) | st.dictionaries(_KEYS, inner), max_leaves=10
+    _SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=3),
+    max_leaves=8,
 )
 
 
-@given(st.dictionaries(st.text(), _VALUES))
+@given(st.dictionaries(st.text(max_size=9), _VALUES, max_size=4))
 def test_nested_values_come_back_with_their_types(wm: dict[str, Any]) -> None:
     back = deserialize(serialize(wm))
     assert back == wm
@@ -210,6 +212,7 @@ def test_per_column_the_later_is_kept_and_null_replaces_nothing() -> None:
     assert advanced(None, {"a": 1}) == {"a": 1}
     assert advanced({"a": 1}, None) == {"a": 1}
     assert advanced({"a": 1}, {"a": Decimal("1.5")}) == {"a": Decimal("1.5")}
+    assert advanced({"a": {"b": 1}}, {"a": {"b": 1}}) == {"a": {"b": 1}}
     old = {"a": 1}
     advanced(old, {"a": 2})
     assert old == {"a": 1}

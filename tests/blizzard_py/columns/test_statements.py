@@ -163,7 +163,19 @@ def test_literals_are_typed_for_each_dialect(
 
 
 @pytest.mark.parametrize(
-    "value", [float("nan"), float("inf"), Decimal("NaN"), "a\0b", b"x", [1], {"a": 1}, object()]
+    "value",
+    [
+        float("nan"),
+        float("inf"),
+        Decimal("1E+9999"),
+        Decimal("1E-9999"),
+        Decimal("NaN"),
+        "a\0b",
+        b"x",
+        [1],
+        {"a": 1},
+        object(),
+    ],
 )
 def test_what_has_no_literal_is_refused(value: Any) -> None:
     with pytest.raises(WatermarkError):
@@ -277,3 +289,10 @@ def test_a_column_without_a_bound_holds_its_rows_for_a_later_window() -> None:
     nothing = Window(nulls_first=True)
     assert _where(window_where(nothing, ["a", "b"])) == [(None, None)]
     assert _where(window_where(nothing, ["a"])) == [(None, 30), (None, None)]
+
+
+def test_a_time_at_the_end_of_the_calendar_that_is_none_in_utc_is_refused() -> None:
+    last = datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-2)))
+    assert literal(last, "postgresql") == "timestamptz '9999-12-31 23:00:00-02:00'"
+    with pytest.raises(WatermarkError):
+        literal(last, "mysql")

@@ -1,0 +1,91 @@
+"""Where windows over lakes end: pinned versions, highest values. Pure but for what it is handed.
+
+With the bound ``version`` a watermark is ``{"version": n, "table": id}``. Both are compared with
+what is there before anything is planned: a table that went back, or is another one by now, stops
+the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from blizzard_core.errors import SourceError
+from blizzard_py.connections.lakes.highest import Highest, KnownFile
+from blizzard_py.connections.lakes.values import Ordered
+from blizzard_py.connections.protocol import Bound, Selection
+from blizzard_py.reading import BoundKind, Window
+
+VERSION = "version"
+TABLE = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """The version that a window ends with, of the table that has this id."""
+
+    version: int
+    table: str
+
+
+def pinned(window: Window) -> Pinned | None:
+    """The version that the window ends with; None if it ends by columns."""
+    version, table = window.up_to.get(VERSION), window.up_to.get(TABLE)
+    if isinstance(version, int) and isinstance(table, str):
+        return Pinned(version, table)
+    return None
+
+
+def check_same_table(window: Window, end: Pinned, table: str, what: str) -> int | None:
+    """The version that the window begins after, None for a first one.
+
+    Raises `SourceError` if the table is another one than the watermark is of, or went back.
+    """
+    remedy = (
+        "; to read it from the beginning: `blizzard checkpoint reset`, to go on from where it is:"
+        f" `blizzard checkpoint set --column {VERSION}={end.version}"
+        f" --column {TABLE}='\"{table}\"'`"
+    )
+    known = {window.low.get(TABLE, table), end.table}
+    if known != {table}:
+        raise SourceError(
+            f"{what}: was dropped and made anew since the stored watermark (its id is {table}, was"
+            f" {min(known - {table})}){remedy}"
+        )
+    start = window.low.get(VERSION)
+    if start is None:
+        return None
+    if isinstance(start, bool) or not isinstance(start, int):
+        raise SourceError(f"{what}: the stored version is no whole number{remedy}")
+    if start > end.version:
+        raise SourceError(
+            f"{what}: is at version {end.version}, the stored watermark at {start}: the table was"
+            f" rolled back or recreated{remedy}"
+        )
+    return start
+
+
+def highest_bound(
+    kind: BoundKind,
+    files: Sequence[KnownFile],
+    orders: Mapping[str, Ordered],
+    asked: Mapping[str, Highest],
+) -> Bound:
+    """The highest value of each column among the rows of these files."""
+    found = {name: asked[name].of(files) for name in orders}
+    return Bound(
+        kind, {name: orders[name].value(key) for name, key in found.items() if key is not None}
+    )
+
+
+def refuse_bound(driver: str, kind: BoundKind, known: Sequence[BoundKind]) -> SourceError:
+    """The error for a bound that a driver does not have."""
+    return SourceError(f"bound: {kind} is none of {driver}'s; choose {' or '.join(known)}")
+
+
+def plain_selection(driver: str, selection: Selection) -> None:
+    """Raise `SourceError` for what only databases can do."""
+    if selection.query:
+        raise SourceError(f"{driver} reads tables, not a query; set `table`, and use a transform")
+    if selection.filter:
+        raise SourceError(f"{driver} takes no filter; use the pipeline's transform for it")

@@ -1,0 +1,141 @@
+"""A task's Parquet files, whoever planned them: the rows of the window in bounded batches.
+
+Read are exactly the planned files. One that is gone, or another one by now, fails the task: what
+is there now is not what was planned, and its rows would come twice or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from blizzard_core.errors import SourceError
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.connections.lakes.parquet_file import batches, group_ranges, opened, order_in
+from blizzard_py.connections.lakes.places import Stores, storage_options, told
+from blizzard_py.connections.lakes.planned import PlannedFile, files_of, window_of
+from blizzard_py.connections.lakes.values import Ordered
+from blizzard_py.connections.lakes.window import RowWindow, mask, may_meet
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import Access
+
+
+def read(
+    access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
+) -> Iterator[pa.RecordBatch | bytes]:
+    """A `Reader` for Delta, Iceberg and Parquet directories.
+
+    Columns that a file lacks (it is older than they are) are null.
+    """
+    stores = Stores(storage_options(access))
+    window = window_of(spec)
+    wanted = [each.name for each in fields] or list(spec["columns"])
+    for file in files_of(spec):
+        storage = stores.at(file.name.root)
+        with told("a planned file"):
+            check_unchanged(storage, file)
+            yield from _rows(storage, file, window, wanted, spec.get("ids") or {})
+
+
+def check_unchanged(storage: Storage, file: PlannedFile) -> None:
+    """Raise `SourceError` unless the file is there as it was planned."""
+    found = storage.stat(file.name.path)
+    where = f"{storage.uri}/{file.name.path}"
+    if found is None:
+        raise SourceError(
+            f"{where}: planned for this window and gone since: a vacuum, an expiry of snapshots or"
+            " a deletion took it before it was read; restore it, or set the watermark past the"
+            " window and fetch its rows by a backfill; keep removed files for longer than the"
+            " daemon may stand still"
+        )
+    same = found.size == file.size and file.modified in {0.0, found.modified}
+    if not same:
+        raise SourceError(
+            f"{where}: planned for this window with {file.size} bytes and replaced since by another"
+            f" file of the same name ({found.size} bytes); write changed rows to new files"
+        )
+
+
+def _rows(
+    storage: Storage,
+    file: PlannedFile,
+    window: RowWindow | None,
+    wanted: Sequence[str],
+    ids: Mapping[str, int],
+) -> Iterator[pa.RecordBatch]:
+    where = f"{storage.uri}/{file.name.path}"
+    with opened(storage, file.name.path, file.size) as parquet:
+        held = {} if window is None else {name: name for name in window.columns}
+        own = names_in_file(parquet, [*wanted, *held], ids, where)
+        groups = _groups(parquet, window, own, file.values)
+        read_names = sorted({own[name] for name in [*wanted, *held] if name in own})
+        for batch in batches(parquet, groups, read_names):
+            found = _with_values(batch, own, file.values, [*wanted, *held])
+            if window is not None:
+                keep = mask(window, found, batch.num_rows, where)
+                found = {name: array.filter(keep) for name, array in found.items()}
+            rows = len(next(iter(found.values()))) if found else batch.num_rows
+            if rows:
+                yield pa.RecordBatch.from_arrays([found[name] for name in wanted], list(wanted))
+
+
+def names_in_file(
+    parquet: pq.ParquetFile, wanted: Sequence[str], ids: Mapping[str, int], where: str
+) -> dict[str, str]:
+    """What the file calls the table's columns; those that it lacks are left out.
+
+    With ``ids`` columns are known by number, as Iceberg does: names may have changed since the
+    file was written. A file without numbers has the table's names.
+    """
+    schema = parquet.schema_arrow
+    if len(set(schema.names)) != len(schema.names):
+        raise SourceError(f"{where}: has two columns of one name; write the file anew")
+    numbered = {
+        int(each.metadata[b"PARQUET:field_id"]): each.name
+        for each in schema
+        if each.metadata and b"PARQUET:field_id" in each.metadata
+    }
+    if ids and numbered:
+        return {name: numbered[ids[name]] for name in wanted if ids.get(name) in numbered}
+    present = set(schema.names)
+    return {name: name for name in wanted if name in present}
+
+
+def _groups(
+    parquet: pq.ParquetFile,
+    window: RowWindow | None,
+    own: Mapping[str, str],
+    values: Mapping[str, Any],
+) -> Sequence[int]:
+    """The row groups that can have rows of the window, by the footer."""
+    every = range(parquet.metadata.num_row_groups)
+    if window is None:
+        return every
+    names = [name for name in window.columns if name in own and name not in values]
+    ranges = {name: group_ranges(parquet, own[name]) for name in names}
+    found = {name: order_in(parquet, own[name]) for name in names}
+    orders: dict[str, Ordered] = {name: order for name, order in found.items() if order}
+    if len(orders) < len(window.columns):
+        return every
+    return [
+        group
+        for group in every
+        if may_meet(window, orders, {name: ranges[name][group] for name in names})
+    ]
+
+
+def _with_values(
+    batch: pa.RecordBatch, own: Mapping[str, str], values: Mapping[str, Any], names: Sequence[str]
+) -> dict[str, pa.Array]:
+    """The table's columns of these rows: beside the file, in it, or null."""
+    return {
+        name: pa.repeat(pa.scalar(values[name]), batch.num_rows)
+        if name in values
+        else batch.column(own[name])
+        if name in own
+        else pa.nulls(batch.num_rows)
+        for name in names
+    }

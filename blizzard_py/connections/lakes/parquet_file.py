@@ -6,7 +6,7 @@ long texts. `highest` reads the column where that matters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -168,6 +168,6 @@ def later(one: Key | None, other: Key | None) -> Key | None:
     return max(one, other)
 
 
-def column_ranges(file: pq.ParquetFile, names: Sequence[str]) -> Mapping[str, Range]:
-    """What the footer says of columns in the whole file."""
-    return {name: united(group_ranges(file, name)) for name in names}
+def column_range(file: pq.ParquetFile, name: str) -> Range:
+    """What the footer says of a column in the whole file."""
+    return united(group_ranges(file, name))

@@ -7,10 +7,12 @@ the source.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from blizzard_core.errors import SourceError
+from blizzard_py.columns.windows import last_full_tick
 from blizzard_py.connections.lakes.highest import Highest, KnownFile
 from blizzard_py.connections.lakes.values import Ordered
 from blizzard_py.connections.protocol import Bound, Selection
@@ -78,6 +80,20 @@ def highest_bound(
     )
 
 
+def clock_bound(orders: Mapping[str, Ordered], now: dt.datetime, settle_secs: float) -> Bound:
+    """So long ago, for columns of times and dates. Raises `SourceError` for others."""
+    moment = now - dt.timedelta(seconds=settle_secs)
+    value: dict[str, object] = {}
+    for name, order in orders.items():
+        if order.order not in {"time", "date"}:
+            raise SourceError(f"column {name} is {order.type} and has no clock; use bound: max")
+        naive = order.order == "time" and not order.type.tz
+        value[name] = last_full_tick(
+            moment.replace(tzinfo=None) if naive else moment, str(order.type)
+        )
+    return Bound("clock", value, warnings=(f"rows that come {settle_secs:g} s late are missed",))
+
+
 def refuse_bound(driver: str, kind: BoundKind, known: Sequence[BoundKind]) -> SourceError:
     """The error for a bound that a driver does not have."""
     return SourceError(f"bound: {kind} is none of {driver}'s; choose {' or '.join(known)}")
@@ -89,3 +105,8 @@ def plain_selection(driver: str, selection: Selection) -> None:
         raise SourceError(f"{driver} reads tables, not a query; set `table`, and use a transform")
     if selection.filter:
         raise SourceError(f"{driver} takes no filter; use the pipeline's transform for it")
+
+
+def utc_now() -> dt.datetime:
+    """The machine's clock."""
+    return dt.datetime.now(dt.UTC)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -32,10 +32,12 @@ from blizzard_py.connections.lakes.bounds import (
     TABLE,
     VERSION,
     check_same_table,
+    clock_bound,
     highest_bound,
     pinned,
     plain_selection,
     refuse_bound,
+    utc_now,
 )
 from blizzard_py.connections.lakes.delta_statistics import known_files
 from blizzard_py.connections.lakes.fields import check_there, columns_of
@@ -59,9 +61,12 @@ _AT_ONCE = 16
 class DeltaConnection:
     """One Delta table; see the module's docstring and `Connection`."""
 
-    def __init__(self, access: Access, selection: Selection) -> None:
+    def __init__(
+        self, access: Access, selection: Selection, now: Callable[[], dt.datetime] = utc_now
+    ) -> None:
         plain_selection("delta", selection)
         self._selection = selection
+        self._now = now
         self._uri = place_of(access, selection.table)
         options = storage_options(access)
         self._options = delta_options(self._uri, options, os.environ)
@@ -70,22 +75,24 @@ class DeltaConnection:
 
     @property
     def default_bound(self) -> BoundKind | None:
-        """``version``: nothing is missed by it."""
-        return "version"
+        """``version``, by which nothing is missed; ``max`` where columns are given."""
+        return "max" if self._selection.columns else "version"
 
     def columns(self) -> Sequence[SourceColumn]:
         """The table's columns, as of its last version."""
         return columns_of(_schema(self._opened()))
 
-    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:  # noqa: ARG002  # the protocol's
+    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:
         """The table's last version, or the highest values in it."""
         handle = self._opened()
         self._check_columns(handle)
         if kind == "version":
             return Bound(kind, {VERSION: handle.version(), TABLE: str(handle.metadata().id)})
-        if kind not in {"max", "rows"}:
-            raise refuse_bound("delta", kind, ("version", "max"))
         orders = self._orders(handle)
+        if kind == "clock":
+            return clock_bound(orders, self._now(), settle_secs)
+        if kind != "max":
+            raise refuse_bound("delta", kind, ("version", "max", "clock"))
         return highest_bound(kind, self._snapshot(handle, orders), orders, self._highest)
 
     def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:

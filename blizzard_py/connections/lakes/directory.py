@@ -9,7 +9,8 @@ Files are written once: one that is replaced after it was planned fails the task
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ import pyarrow as pa
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.columns import folder_time
-from blizzard_py.connections.lakes.bounds import plain_selection, refuse_bound
+from blizzard_py.connections.lakes.bounds import clock_bound, plain_selection, refuse_bound, utc_now
 from blizzard_py.connections.lakes.fields import check_there, columns_of
 from blizzard_py.connections.lakes.listing import Directory
 from blizzard_py.connections.lakes.parquet_file import later
@@ -76,9 +77,16 @@ class Form(Protocol):
 class DirectoryConnection:
     """The files of one directory; see the module's docstring and `Connection`."""
 
-    def __init__(self, access: Access, selection: Selection, form: Form) -> None:
+    def __init__(
+        self,
+        access: Access,
+        selection: Selection,
+        form: Form,
+        now: Callable[[], dt.datetime] = utc_now,
+    ) -> None:
         plain_selection(form.driver, selection)
         self._selection = selection
+        self._now = now
         self._form = form
         self._stores = Stores(storage_options(access))
         self._directory = Directory.of(access, selection.table, form.endings)
@@ -96,13 +104,16 @@ class DirectoryConnection:
         facts = [self._look(file, ()) for file in reversed(files)]
         return columns_of(_united(facts))
 
-    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:  # noqa: ARG002  # the protocol's
+    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:
         """The highest values in all files. With date folders the newest ones tell."""
         if kind not in self._form.bounds:
             raise refuse_bound(self._form.driver, kind, self._form.bounds)
         files = self._directory.files(self._stores)
         self._forget(files)
         names = self._selection.columns
+        if kind == "clock":
+            orders = self._orders(self._known(files))
+            return clock_bound(orders, self._now(), settle_secs)
         found: list[Facts] = []
         for group in self._newest_first(files):
             found += self._known(group)

@@ -20,7 +20,7 @@ class ParquetForm:
 
     driver: str = "parquet"
     endings: tuple[str, ...] = (".parquet",)
-    bounds: tuple[BoundKind, ...] = ("max", "rows")
+    bounds: tuple[BoundKind, ...] = ("max", "rows", "clock")
     has_schema: bool = True
 
     def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> Facts:

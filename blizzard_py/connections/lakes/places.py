@@ -32,6 +32,11 @@ def storage_options(access: Access) -> StorageOptions:
     return cast("StorageOptions", access.options.get("storage_options") or {})
 
 
+def format_options(access: Access) -> dict[str, str]:
+    """The connection's other ``options``: the format's own."""
+    return {name: str(value) for name, value in (access.options.get("options") or {}).items()}
+
+
 def place_of(access: Access, table: str) -> str:
     """The URI of ``table`` below the connection's, which may itself be the table."""
     if scheme_of(table) or table.startswith("/"):
@@ -47,7 +52,7 @@ def located(table: str, path: str) -> FileName:
     if path.startswith("file:/"):
         path = "/" + path.removeprefix("file:").lstrip("/")
     whole = normalize_uri(path)
-    if whole.startswith(f"{table}/"):
+    if table and whole.startswith(f"{table}/"):
         return FileName(table, whole[len(table) + 1 :])
     if not scheme_of(whole):
         return FileName("/", whole.lstrip("/"))

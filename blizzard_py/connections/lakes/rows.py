@@ -7,6 +7,7 @@ is there now is not what was planned, and its rows would come twice or never.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -37,7 +38,28 @@ def read(
         storage = stores.at(file.name.root)
         with told("a planned file"):
             check_unchanged(storage, file)
-            yield from _rows(storage, file, window, wanted, spec.get("ids") or {})
+            yield from _rows(storage, file, window, wanted, Naming.of(spec))
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How files call the table's columns: by number (``ids``), and which they may not hold."""
+
+    ids: Mapping[str, int]
+    beside: frozenset[str]
+
+    @staticmethod
+    def of(spec: Mapping[str, Any]) -> Naming:
+        return Naming(spec.get("ids") or {}, frozenset(spec.get("beside") or ()))
+
+    def check(self, own: Mapping[str, str], wanted: Sequence[str], where: str) -> None:
+        """Raise `SourceError` for a column whose value stands in the partition alone."""
+        missing = sorted(name for name in wanted if name in self.beside and name not in own)
+        if missing:
+            raise SourceError(
+                f"{where}: does not hold {', '.join(missing)}, which partitions the table; files"
+                " that were taken over like this are not read: rewrite them"
+            )
 
 
 def check_unchanged(storage: Storage, file: PlannedFile) -> None:
@@ -64,12 +86,13 @@ def _rows(
     file: PlannedFile,
     window: RowWindow | None,
     wanted: Sequence[str],
-    ids: Mapping[str, int],
+    naming: Naming,
 ) -> Iterator[pa.RecordBatch]:
     where = f"{storage.uri}/{file.name.path}"
     with opened(storage, file.name.path, file.size) as parquet:
         held = {} if window is None else {name: name for name in window.columns}
-        own = names_in_file(parquet, [*wanted, *held], ids, where)
+        own = names_in_file(parquet, [*wanted, *held], naming.ids, where)
+        naming.check(own, [*wanted, *held], where)
         groups = _groups(parquet, window, own, file.values)
         read_names = sorted({own[name] for name in [*wanted, *held] if name in own})
         for batch in batches(parquet, groups, read_names):

@@ -436,11 +436,27 @@ def test_what_delta_does_not_have_is_refused(tmp_path: Path) -> None:
         with pytest.raises(SourceError, match="transform"):
             DeltaConnection(access, selection)
     with pytest.raises(SourceError, match="version or max"):
-        DeltaConnection(access, Selection()).bound("clock", 1)
+        DeltaConnection(access, Selection()).bound("settled", 1)
+    with pytest.raises(SourceError, match="has no clock"):
+        DeltaConnection(access, Selection(columns=("id",))).bound("clock", 1)
     with pytest.raises(SourceError, match="no order"):
         DeltaConnection(access, Selection(columns=("l",))).bound("max", 0)
     with pytest.raises(SourceError, match="no Delta table"):
         DeltaConnection(access_to(tmp_path / "none"), Selection()).bound("version", 0)
+
+
+def test_the_clock_is_a_bound_for_times_and_dates(tmp_path: Path) -> None:
+    append(tmp_path, [{"id": 1, "at": START, "n": START.replace(tzinfo=None), "d": START.date()}])
+    selection = Selection(columns=("at", "n", "d"))
+    connection = DeltaConnection(access_to(tmp_path), selection, lambda: START)
+    assert connection.default_bound == "max"
+    value = connection.bound("clock", 60).value
+    settled = START - dt.timedelta(seconds=60)
+    for name in ("at", "n"):
+        below = settled.replace(tzinfo=value[name].tzinfo) - value[name]
+        assert dt.timedelta(0) <= below <= dt.timedelta(microseconds=1)
+    assert value["d"] == START.date() - dt.timedelta(days=1)
+    assert value["n"].tzinfo is None
 
 
 def test_columns_are_told_with_types_and_kinds(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from blizzard_py.connections.lakes.parquet_file import later
 from blizzard_py.connections.lakes.places import Stores, storage_options, told
 from blizzard_py.connections.lakes.planned import Plan, PlannedFile, tasks_of
 from blizzard_py.connections.lakes.values import Key, Ordered
-from blizzard_py.connections.lakes.window import Range, RowWindow, may_meet
+from blizzard_py.connections.lakes.window import Range, RowWindow, ends_in, may_meet
 from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 
@@ -138,7 +138,7 @@ class DirectoryConnection:
             check_there(self._directory.root, wanted, _united(facts).names)
         rows = RowWindow.of(window, names, self._selection.nulls) if names else None
         kept = [
-            file
+            replace(file, has_bad=rows is None or ends_in(rows, orders, known.ranges))
             for file, known in zip(files, facts, strict=True)
             if rows is None or may_meet(rows, orders, known.ranges)
         ]

@@ -26,13 +26,15 @@ class PlannedFile:
     """One file that a task reads, and how it is told from another of the same name.
 
     ``modified`` is 0 where only the size is known. ``values`` are columns that stand beside the
-    file and not in it: partition columns, or what the change feed adds.
+    file and not in it: partition columns, or what the change feed adds. With ``has_bad`` rows of
+    it that are none belong to this window.
     """
 
     name: FileName
     size: int
     modified: float = 0.0
     values: Mapping[str, Any] = field(default_factory=dict)
+    has_bad: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +100,17 @@ def _spec(plan: Plan, files: Sequence[PlannedFile]) -> dict[str, Any]:
 
 
 def _packed(file: PlannedFile, roots: Sequence[str]) -> list[Any]:
-    packed = [roots.index(file.name.root), file.name.path, file.size, file.modified]
+    where = [roots.index(file.name.root), file.name.path]
+    packed = [*where, file.size, file.modified, int(file.has_bad)]
     return [*packed, serialize(dict(file.values))] if file.values else packed
 
 
 def files_of(spec: Mapping[str, Any]) -> Iterable[PlannedFile]:
     """The files of a task's spec, in order."""
-    for root, path, size, modified, *values in spec["files"]:
+    for root, path, size, modified, has_bad, *values in spec["files"]:
         beside = deserialize(values[0], strict=True) if values else {}
-        yield PlannedFile(FileName(spec["roots"][root], path), size, modified, beside)
+        name = FileName(spec["roots"][root], path)
+        yield PlannedFile(name, size, modified, beside, bool(has_bad))
 
 
 def window_of(spec: Mapping[str, Any]) -> RowWindow | None:

@@ -165,3 +165,22 @@ def _overlaps(window: RowWindow, orders: Mapping[str, Ordered], name: str, known
         return True
     lower = orders[name].key(window.low[name])
     return known.high >= lower if window.inclusive else known.high > lower  # type: ignore[operator]  # see above
+
+
+def ends_in(window: RowWindow, orders: Mapping[str, Ordered], known: Mapping[str, Range]) -> bool:
+    """Whether the file's highest value lies in the window, which is so for one window only.
+
+    That one gets what is in the file and has no value: rows that are none.
+    """
+    for name in window.columns:
+        about = known.get(name, Range())
+        if about.values and about.high is not None:
+            return name in window.up_to and _is_new(window, orders[name], about.high)
+    return window.nulls_first
+
+
+def _is_new(window: RowWindow, order: Ordered, key: Key) -> bool:
+    if key > order.key(window.up_to[order.name]):  # type: ignore[operator]  # keys of one column have one type
+        return False
+    lower = window.low.get(order.name)
+    return lower is None or key > order.key(lower)  # type: ignore[operator]  # see above

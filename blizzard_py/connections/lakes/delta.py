@@ -148,6 +148,11 @@ class DeltaConnection:
             ) from error
         except OSError as error:
             raise Unavailable(f"{self._uri}: {_said(error)}") from error
+        except BaseException as error:
+            # delta-rs gave up on itself; the class has no import, and is no `Exception`.
+            if type(error).__name__ != "PanicException":
+                raise
+            raise SourceError(f"{self._uri}: cannot be read: {_said(error)}") from error
 
     def _check_columns(self, handle: DeltaTable) -> None:
         wanted = [each.name for each in self._selection.fields]
@@ -169,7 +174,7 @@ class DeltaConnection:
             features = handle.protocol().reader_features or []
             if "deletionVectors" in features and any(True for _ in handle.deletion_vectors()):
                 raise delta_log.refuse_vector(self._uri, handle.version())
-            actions = pa.table(handle.get_add_actions()).to_pylist()
+            actions = pa.table(handle.get_add_actions(flatten=True))
         return known_files(self._uri, actions, orders)
 
     def _first(self, handle: DeltaTable) -> list[PlannedFile]:
@@ -234,5 +239,5 @@ def _schema(handle: DeltaTable) -> pa.Schema:
     return pa.schema(handle.schema().to_arrow())
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     return redacted(" ".join(str(error).partition("\n   0: ")[0].split()))[:300]

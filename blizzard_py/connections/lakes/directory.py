@@ -137,8 +137,14 @@ class DirectoryConnection:
             wanted = [*(each.name for each in self._selection.fields), *names]
             check_there(self._directory.root, wanted, _united(facts).names)
         rows = RowWindow.of(window, names, self._selection.nulls) if names else None
+        # Not shifted back: what is no row is read once, also where rows are read again.
+        news = (
+            None
+            if rows is None
+            else RowWindow.of(replace(window, low=window.after), names, self._selection.nulls)
+        )
         kept = [
-            replace(file, has_bad=rows is None or ends_in(rows, orders, known.ranges))
+            replace(file, has_bad=news is None or ends_in(news, orders, known.ranges))
             for file, known in zip(files, facts, strict=True)
             if rows is None or may_meet(rows, orders, known.ranges)
         ]

@@ -5,9 +5,10 @@ sequence number of a snapshot, which rises with every commit as its id does not.
 the snapshots since appended; the first one is the snapshot at the bound. With ``max`` it is that
 of the columns.
 
-The catalog is made from the connection's options (``catalog.type: rest`` and so on are pyiceberg's
-own names without ``catalog.``). Without any, ``table`` is a directory with a
-``version-hint.text``, or a ``….metadata.json``.
+The connection's ``uri`` is the catalog's address and its options are the catalog's properties, by
+pyiceberg's names (``type``, ``warehouse``, …). Where ``uri`` is a place in a store and there are
+no options, there is no catalog: ``table`` is a directory below it with a ``version-hint.text``,
+or a ``….metadata.json``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pyarrow as pa
 
 from blizzard_core.errors import AccessDenied, BlizzardError, SourceError, Unavailable
 from blizzard_core.redact import redacted
+from blizzard_core.storage.opening import SCHEMES, scheme_of
 from blizzard_py.connections.extras import driver
 from blizzard_py.connections.lakes.bounds import (
     TABLE,
@@ -146,7 +148,7 @@ class IcebergConnection:
             from blizzard_py.connections.lakes import iceberg_io  # noqa: PLC0415  # an extra
 
             properties = iceberg_io.properties(storage_options(self._access))
-            if options:
+            if options or scheme_of(self._access.uri) not in SCHEMES:
                 catalogs = driver("pyiceberg.catalog", "iceberg")
                 if self._access.uri:
                     options = {"uri": self._access.uri, **options}

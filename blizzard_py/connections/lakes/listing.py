@@ -50,7 +50,7 @@ class Directory:
         with told(self.root):
             return [
                 PlannedFile(FileName(self.root, entry.path), entry.size, entry.modified)
-                for entry in self._entries(stores.at(self.root), start)
+                for entry in self._entries(stores.listed(self.root), start)
             ]
 
     def _entries(self, storage: Storage, start: Any) -> Iterator[Entry]:

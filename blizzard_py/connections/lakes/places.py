@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import cast
 
 from blizzard_core.errors import AccessDenied, SourceError, StorageError
-from blizzard_core.storage.opening import normalize_uri, open_source, scheme_of
+from blizzard_core.storage.opening import normalize_uri, open_source, open_storage, scheme_of
 from blizzard_core.storage.protocol import Storage, StorageOptions
 from blizzard_py.reading import Access
+
+_STORAGE_OPTIONS = "storage_options"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +31,12 @@ class FileName:
 
 def storage_options(access: Access) -> StorageOptions:
     """The connection's ``storage_options``: one block for our storage, deltalake and pyiceberg."""
-    return cast("StorageOptions", access.options.get("storage_options") or {})
+    return cast("StorageOptions", access.options.get(_STORAGE_OPTIONS) or {})
 
 
 def format_options(access: Access) -> dict[str, str]:
-    """The connection's other ``options``: the format's own."""
-    return {name: str(value) for name, value in (access.options.get("options") or {}).items()}
+    """The connection's other options: the format's own."""
+    return {name: str(value) for name, value in access.options.items() if name != _STORAGE_OPTIONS}
 
 
 def place_of(access: Access, table: str) -> str:
@@ -69,10 +71,14 @@ class Stores:
         self._open: dict[str, Storage] = {}
 
     def at(self, root: str) -> Storage:
-        """The storage with that root."""
+        """The storage with that root, for files whose names are known: links are followed."""
         if root not in self._open:
-            self._open[root] = open_source(root, self._options)
+            self._open[root] = open_storage(root, self._options)
         return self._open[root]
+
+    def listed(self, root: str) -> Storage:
+        """The storage with that root, for listing what others write."""
+        return open_source(root, self._options)
 
 
 @contextmanager

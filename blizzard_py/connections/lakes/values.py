@@ -81,7 +81,19 @@ class Ordered:
         return None if make is None else make(value)
 
     def value(self, key: Key) -> Any:
-        """The watermark's value that a key stands for; the other way of `key`."""
+        """The watermark's value that a key stands for; the other way of `key`.
+
+        Raises `SourceError` for a time that lies in no year from 1 to 9999.
+        """
+        try:
+            return self._value(key)
+        except OverflowError as error:
+            raise SourceError(
+                f"column {self.name} holds a time outside the years 1 to 9999, which no watermark"
+                " can be; mend that row"
+            ) from error
+
+    def _value(self, key: Key) -> Any:
         match self.order:
             case "time":
                 moment = _EPOCH + int(key) * _MICROSECOND

@@ -39,7 +39,7 @@ def access_to(folder: Path) -> Access:
         "py-catalog-impl": "tests.support.iceberg_catalog.FolderCatalog",
         "warehouse": str(folder),
     }
-    return Access("iceberg", "", {"options": catalog})
+    return Access("iceberg", "", catalog)
 
 
 def poller(folder: Path, columns: tuple[str, ...] = ()) -> Poller:

@@ -38,7 +38,7 @@ def field(name: str, kind: Any, **more: Any) -> FieldSpec:
 def poller(
     form: str, folder: Path, columns: tuple[str, ...] = ("at",), fields: Any = (ID, AT), **more: Any
 ) -> Poller:
-    access = Access(form, str(folder), {"options": more})
+    access = Access(form, str(folder), more)
     selection = Selection(columns=columns, fields=tuple(fields))
     connection = FORMS[form].connect(access, selection)
     return Poller(lambda: connection, FORMS[form].read, access, "rows", columns, tuple(fields))

@@ -187,6 +187,8 @@ class _Table:
             for batch in reader:
                 yield self._decoded(batch)
         except pa.ArrowInvalid as error:
+            if "Empty CSV file" in str(error):
+                return  # a header, and not even a newline
             raise SourceError(
                 f"{self.where}: cannot be read as CSV: a row is longer than 8 MiB, or a quote is"
                 " not closed; mend the file"
@@ -232,7 +234,11 @@ def _opened(storage: Storage, file: PlannedFile, delimiter: str) -> Iterator[_Ta
     with blocks(storage, file) as found:
         first = next(found, b"")
         text = first.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
-        header = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
+        try:
+            rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+            header = next((row for row in rows if row), [])
+        except csv.Error as error:
+            raise SourceError(f"{where}: its header cannot be read: {error}") from error
         if len(set(header)) != len(header):
             twice = sorted({name for name in header if header.count(name) > 1})
             raise SourceError(f"{where}: the header has {', '.join(twice)} twice; rename them")

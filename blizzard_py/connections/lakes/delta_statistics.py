@@ -82,8 +82,8 @@ def _rounded(told: Mapping[str, Sequence[Any]], row: int, order: Ordered) -> Ran
     return Range(
         _widened(of(f"min.{order.name}"), order, -1),
         _widened(of(f"max.{order.name}"), order, 1),
-        # NaN counts as null here.
-        nulls=nulls != 0 or order.order == "float",
+        # What has no key counts as null here.
+        nulls=nulls != 0 or order.has_other_nulls,
     )
 
 

@@ -54,7 +54,7 @@ def _range(file: Any, column: Any, order: Ordered) -> Range:
     return Range(
         _bound(file.lower_bounds, column),
         _bound(file.upper_bounds, column),
-        nulls=nulls != 0 or order.order == "float",
+        nulls=nulls != 0 or order.has_other_nulls,
     )
 
 

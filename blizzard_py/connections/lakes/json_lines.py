@@ -129,7 +129,7 @@ def _lines(data: bytes, columns: Sequence[Declared]) -> _Lines:
             continue
         try:
             members = _members.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             bad.append(line)
             continue
         good.append(line)

@@ -111,13 +111,15 @@ def _range(chunk: Any, order: Ordered) -> Range:
     told = chunk.statistics
     if told is None:
         return Range()
-    # NaN counts as null here, and no footer counts it.
-    nulls = not told.has_null_count or told.null_count > 0 or order.order == "float"
+    # NaN and times beyond Python's count as null here, and no footer counts them.
+    nulls = not told.has_null_count or told.null_count > 0 or order.has_other_nulls
     if not told.has_min_max:
         values = not told.has_null_count or told.null_count < chunk.num_values
         return Range(nulls=nulls, values=values)
-    low, high = (_key(order, value) for value in (told.min, told.max))
-    return Range(low, high, nulls)
+    try:
+        return Range(_key(order, told.min), _key(order, told.max), nulls)
+    except (OverflowError, ValueError):  # a time that is beyond Python's
+        return Range(nulls=nulls)
 
 
 def _key(order: Ordered, value: Any) -> Key | None:

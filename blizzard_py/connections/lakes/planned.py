@@ -41,7 +41,8 @@ class PlannedFile:
 class Plan:
     """What is read: these files; of their rows those of ``window`` (None: all).
 
-    ``names`` are the files' names for columns that are called otherwise in the table.
+    ``columns`` are the table's, of which a task reads the declared ones. ``extra`` is what the
+    reader of the format has to know besides.
     """
 
     files: Sequence[PlannedFile]

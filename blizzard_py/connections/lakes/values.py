@@ -2,8 +2,9 @@
 
 Each column has a **key**: what its values are compared by. Times are microseconds since 1970 in
 UTC, since that is as fine as a stored watermark is (nanoseconds are cut downwards, on both sides
-of every comparison, so no row falls between two windows); dates are days; NaN is null, since it is
-neither above nor below anything; text is compared by code points, which is the order of its bytes.
+of every comparison, so no row falls between two windows); dates are days. NaN is null, since it is
+neither above nor below anything, and so are times outside the years 1 to 9999 (others' infinity),
+which no watermark can be. Text is compared by code points, which is the order of its bytes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ Order = Literal["time", "date", "integer", "float", "decimal", "text"]
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FIRST_DAY = dt.date(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
+_FIRST_TIME = (dt.datetime.min.replace(tzinfo=dt.UTC) - _EPOCH) // _MICROSECOND
+_LAST_TIME = (dt.datetime.max.replace(tzinfo=dt.UTC) - _EPOCH) // _MICROSECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,19 @@ class Ordered:
     order: Order
     type: pa.DataType
 
+    @property
+    def has_other_nulls(self) -> bool:
+        """Whether there are values without a key, which statistics do not count as null."""
+        return self.order in {"float", "time", "date"}
+
     def keys(self, values: pa.Array) -> pa.Array:
-        """The keys of values of the column; null for null and NaN."""
+        """The keys of values of the column; null for what has none."""
         match self.order:
             case "time":
-                return _microseconds(values)
+                return _within(_microseconds(values), _FIRST_TIME, _LAST_TIME)
             case "date":
-                return values.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+                days = values.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+                return _within(days, _days(dt.date.min), _days(dt.date.max))
             case "integer":
                 wide = pa.types.is_uint64(values.type)
                 return values.cast(pa.decimal128(20, 0) if wide else pa.int64())
@@ -81,19 +90,7 @@ class Ordered:
         return None if make is None else make(value)
 
     def value(self, key: Key) -> Any:
-        """The watermark's value that a key stands for; the other way of `key`.
-
-        Raises `SourceError` for a time that lies in no year from 1 to 9999.
-        """
-        try:
-            return self._value(key)
-        except OverflowError as error:
-            raise SourceError(
-                f"column {self.name} holds a time outside the years 1 to 9999, which no watermark"
-                " can be; mend that row"
-            ) from error
-
-    def _value(self, key: Key) -> Any:
+        """The watermark's value that a key stands for; the other way of `key`."""
         match self.order:
             case "time":
                 moment = _EPOCH + int(key) * _MICROSECOND
@@ -158,6 +155,11 @@ def _microseconds(values: pa.Array) -> pa.Array:
         values = pc.floor_temporal(values, unit="microsecond")
     # Times without a zone count as UTC, as they do wherever they are compared.
     return values.cast(pa.timestamp("us", values.type.tz), safe=False).cast(pa.int64())
+
+
+def _within(keys: pa.Array, first: int, last: int) -> pa.Array:
+    known = pc.and_(pc.greater_equal(keys, first), pc.less_equal(keys, last))
+    return pc.if_else(known, keys, pa.scalar(None, keys.type))
 
 
 def _is_view(kind: pa.DataType) -> bool:

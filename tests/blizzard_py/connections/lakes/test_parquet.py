@@ -192,6 +192,23 @@ def test_rows_without_a_watermark(tmp_path: Path) -> None:
         found("fail", False)
 
 
+@pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.timestamp("s"), pa.date32()])
+def test_times_that_python_has_not_are_as_null(tmp_path: Path, kind: pa.DataType) -> None:
+    unit = {"us": 1_000_000, "s": 1}.get(getattr(kind, "unit", ""), 0)
+    values = [1, 200_000_000_000 * 2 * unit or 5_000_000]  # a year beyond 9999
+    number = pa.int32() if not unit else pa.int64()
+    table = pa.table({"id": [1, 2], "c": pa.array(values, number).cast(kind)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    access = Access("parquet", str(tmp_path))
+    connection = connect(access, Selection(columns=("c",)))
+    value = connection.bound("max", 0).value
+    assert value["c"].year == 1970
+    tasks = connection.tasks(Window(up_to=value, nulls_first=True), Split())
+    assert sum(batch.num_rows for task in tasks for batch in read(access, task.spec, ())) == 2
+    tasks = connection.tasks(Window(low=value, up_to=value, inclusive=True), Split())
+    assert sum(batch.num_rows for task in tasks for batch in read(access, task.spec, ())) == 1
+
+
 # --- folders ----------------------------------------------------------------------------------
 
 

@@ -251,7 +251,8 @@ def test_bad_lines_come_once_and_as_they_are(tmp_path: Path) -> None:
     for number in range(3):
         good = json.dumps({"id": number, "at": at(number)}).encode()
         later = json.dumps({"id": number, "at": at(100)}).encode()
-        bad = [b"{", b"[1]", b"17", b'{"at": "\xff', b"\0"]
+        deep = b'{"x": ' + b"[" * 5000 + b"]" * 5000 + b"}"
+        bad = [deep, b"{", b"[1]", b"17", b'{"at": "\xff', b"\0"]
         data = [good, *bad, later] if number == 0 else [good]
         (tmp_path / f"{number}.json").write_bytes(b"\n".join(data))
     connection = source.connect()
@@ -266,9 +267,9 @@ def test_bad_lines_come_once_and_as_they_are(tmp_path: Path) -> None:
                 found += rows.splitlines()
         low = up_to
     assert sorted(line for line in found if b"id" not in line) == sorted(
-        [b"{", b"[1]", b"17", b'{"at": "\xff', b"\0"]
+        [deep, b"{", b"[1]", b"17", b'{"at": "\xff', b"\0"]
     )
-    assert len(found) == 5 + 4
+    assert len(found) == 6 + 4
 
 
 def test_a_line_that_is_too_long_is_a_bad_line(
@@ -315,6 +316,9 @@ def test_headers_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,id\n1,2\n")
     with pytest.raises(SourceError, match="has id twice"):
         poller("csv", tmp_path).plan()
+    (tmp_path / "a.csv").write_bytes(b"id," + b"h" * (2 << 20) + b"\n1,2\n")
+    with pytest.raises(SourceError, match="its header cannot be read"):
+        poller("csv", tmp_path).plan()
     (tmp_path / "a.csv").write_text("id,v\n1,2\n")
     with pytest.raises(SourceError, match="no column at; there are id, v"):
         poller("csv", tmp_path).plan()
@@ -326,6 +330,8 @@ def test_empty_files_have_no_rows(tmp_path: Path, form: str) -> None:
     put(form, tmp_path / "b", [{"id": 1, "at": at(1)}])
     if form == "csv":
         (tmp_path / "c.csv").write_bytes(b"id,at\n")
+        (tmp_path / "d.csv").write_bytes(b"id,at")
+        (tmp_path / "e.csv").write_bytes(b"\n\nid,at\n\n")
     source = poller(form, tmp_path)
     assert ids(source.poll()) == [1]
     assert source.poll() == []

@@ -40,7 +40,7 @@ from blizzard_py.connections.lakes.bounds import (
     utc_now,
 )
 from blizzard_py.connections.lakes.delta_statistics import known_files
-from blizzard_py.connections.lakes.fields import check_there, columns_of
+from blizzard_py.connections.lakes.fields import check_there, columns_of, undeclared
 from blizzard_py.connections.lakes.highest import Highest, KnownFile
 from blizzard_py.connections.lakes.places import (
     Stores,
@@ -100,7 +100,7 @@ class DeltaConnection:
         end = pinned(window)
         handle = self._opened(None if end is None else end.version)
         self._check_columns(handle)
-        names = list(_schema(handle).names)
+        names = undeclared(self._selection, list(_schema(handle).names))
         if end is None:
             orders = self._orders(handle)
             rows = RowWindow.of(window, self._selection.columns, self._selection.nulls)
@@ -116,7 +116,7 @@ class DeltaConnection:
         else:
             files = [self._changed(change, handle) for change in self._changes(start, handle)]
         what = f"{self._uri} version {end.version}"
-        return tasks_of(Plan(files, [*names, *self._feed_columns()]), split, what)
+        return tasks_of(Plan(files, names), split, what)
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
         """Nothing needs to be held: files are never changed."""

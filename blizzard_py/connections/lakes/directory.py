@@ -22,7 +22,7 @@ from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.columns import folder_time
 from blizzard_py.connections.lakes.bounds import clock_bound, plain_selection, refuse_bound, utc_now
-from blizzard_py.connections.lakes.fields import check_there, columns_of
+from blizzard_py.connections.lakes.fields import check_there, columns_of, undeclared
 from blizzard_py.connections.lakes.listing import Directory
 from blizzard_py.connections.lakes.parquet_file import later
 from blizzard_py.connections.lakes.places import Stores, storage_options, told
@@ -148,7 +148,7 @@ class DirectoryConnection:
             for file, known in zip(files, facts, strict=True)
             if rows is None or may_meet(rows, orders, known.ranges)
         ]
-        columns = _united(facts).names
+        columns = undeclared(self._selection, _united(facts).names)
         return tasks_of(Plan(kept, columns, rows, self._form.extra()), split, self._directory.root)
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from blizzard_core.errors import SourceError
 from blizzard_core.settings.schema import FieldType
 from blizzard_py.connections.lakes.values import order_of
-from blizzard_py.connections.protocol import ColumnKind, SourceColumn
+from blizzard_py.connections.protocol import ColumnKind, Selection, SourceColumn
 from blizzard_py.job import FieldSpec
 
 _KINDS: dict[str, ColumnKind] = {
@@ -87,3 +87,8 @@ def check_there(what: str, wanted: Iterable[str], there: Sequence[str]) -> None:
             f"{what}: no column{'s' if many else ''} {', '.join(missing)}; there are"
             f" {', '.join(there) or 'none'}: correct the schema, or bring the column back"
         )
+
+
+def undeclared(selection: Selection, there: Sequence[str]) -> Sequence[str]:
+    """The columns that a task's spec has to name: all, unless the schema names some."""
+    return () if selection.fields else there

@@ -35,7 +35,7 @@ from blizzard_py.connections.lakes.bounds import (
     refuse_bound,
     utc_now,
 )
-from blizzard_py.connections.lakes.fields import check_there, columns_of
+from blizzard_py.connections.lakes.fields import check_there, columns_of, undeclared
 from blizzard_py.connections.lakes.highest import Highest, KnownFile
 from blizzard_py.connections.lakes.iceberg_statistics import known_files
 from blizzard_py.connections.lakes.places import (
@@ -123,8 +123,12 @@ class IcebergConnection:
         else:
             start = check_same_table(window, end, str(table.metadata.table_uuid), self._what)
             known = self._appended(table, start, end.version)
-        extra = {"ids": _ids(table), "beside": _identity_columns(table)}
-        plan = Plan([each.file for each in known], _arrow(table).names, rows, extra)
+        names = _arrow(table).names
+        # All of them: the schema may declare more columns by the time a task is tried again.
+        ids = _ids(table)
+        extra = {"ids": ids, "inner": _inner_names(table), "beside": _identity_columns(table)}
+        files = [each.file for each in known]
+        plan = Plan(files, undeclared(self._selection, names), rows, extra)
         return tasks_of(plan, split, self._what)
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
@@ -285,6 +289,16 @@ def _arrow(table: Any) -> pa.Schema:
 def _ids(table: Any) -> dict[str, int]:
     """Each top-level column's number, which files know it by."""
     return {column.name: column.field_id for column in table.schema().fields}
+
+
+def _inner_names(table: Any) -> dict[str, str]:
+    """What the fields inside nested columns are called, by number (text: it is for JSON)."""
+    schema = table.schema()
+    found = {}
+    for path in schema.column_names:
+        if "." in path:
+            found[str(schema.find_field(path).field_id)] = path.rpartition(".")[2]
+    return found
 
 
 def _identity_columns(table: Any) -> list[str]:

@@ -41,7 +41,7 @@ class PlannedFile:
 class Plan:
     """What is read: these files; of their rows those of ``window`` (None: all).
 
-    ``columns`` are the table's, of which a task reads the declared ones. ``extra`` is what the
+    ``columns`` are the table's, for a task that is told of no declared ones. ``extra`` is what the
     reader of the format has to know besides.
     """
 

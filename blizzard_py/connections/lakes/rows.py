@@ -23,6 +23,8 @@ from blizzard_py.connections.lakes.window import RowWindow, mask, may_meet
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 
+_FIELD_ID = b"PARQUET:field_id"
+
 
 def read(
     access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
@@ -43,17 +45,32 @@ def read(
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How files call the table's columns: by number (``ids``), and which they may not hold."""
+    """How files call the table's columns: by number (``ids``, and ``inner`` inside of them).
+
+    ``beside`` are columns that files may hold in their path only.
+    """
 
     ids: Mapping[str, int]
+    inner: Mapping[str, str]
     beside: frozenset[str]
 
     @staticmethod
     def of(spec: Mapping[str, Any]) -> Naming:
-        return Naming(spec.get("ids") or {}, frozenset(spec.get("beside") or ()))
+        beside = frozenset(spec.get("beside") or ())
+        return Naming(spec.get("ids") or {}, spec.get("inner") or {}, beside)
 
-    def check(self, own: Mapping[str, str], wanted: Sequence[str], where: str) -> None:
-        """Raise `SourceError` for a column whose value stands in the partition alone."""
+    def check(
+        self, schema: pa.Schema, own: Mapping[str, str], wanted: Sequence[str], where: str
+    ) -> None:
+        """Raise `SourceError` for values that stand in the path alone, or below an old name."""
+        for name in set(own.values()):
+            for inner in _struct_fields(schema.field(name).type):
+                now = self.inner.get((inner.metadata or {}).get(_FIELD_ID, b"").decode())
+                if now not in {None, inner.name}:
+                    raise SourceError(
+                        f"{where}: has a field {inner.name} inside {name} that is called {now} by"
+                        " now, which is not read; rewrite the file"
+                    )
         missing = sorted(name for name in wanted if name in self.beside and name not in own)
         if missing:
             raise SourceError(
@@ -92,7 +109,7 @@ def _rows(
     with opened(storage, file.name.path, file.size) as parquet:
         held = {} if window is None else {name: name for name in window.columns}
         own = names_in_file(parquet, [*wanted, *held], naming.ids, where)
-        naming.check(own, [*wanted, *held], where)
+        naming.check(parquet.schema_arrow, own, [*wanted, *held], where)
         groups = _groups(parquet, window, own, file.values)
         read_names = sorted({own[name] for name in [*wanted, *held] if name in own})
         for batch in batches(parquet, groups, read_names):
@@ -117,14 +134,23 @@ def names_in_file(
     if len(set(schema.names)) != len(schema.names):
         raise SourceError(f"{where}: has two columns of one name; write the file anew")
     numbered = {
-        int(each.metadata[b"PARQUET:field_id"]): each.name
+        int(each.metadata[_FIELD_ID]): each.name
         for each in schema
-        if each.metadata and b"PARQUET:field_id" in each.metadata
+        if each.metadata and _FIELD_ID in each.metadata
     }
     if ids and numbered:
         return {name: numbered[ids[name]] for name in wanted if ids.get(name) in numbered}
     present = set(schema.names)
     return {name: name for name in wanted if name in present}
+
+
+def _struct_fields(kind: pa.DataType) -> Iterator[pa.Field]:
+    """The fields of structs, at any depth; the values of lists and maps have no names."""
+    for place in range(kind.num_fields):
+        inner = kind.field(place)
+        if pa.types.is_struct(kind):
+            yield inner
+        yield from _struct_fields(inner.type)
 
 
 def _groups(

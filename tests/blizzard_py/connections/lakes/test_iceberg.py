@@ -216,6 +216,19 @@ def test_columns_are_known_by_number(tmp_path: Path) -> None:
     assert ids(poller(tmp_path, ("changed",)).poll()) == [1]
 
 
+def test_a_nested_field_that_was_renamed_is_told(tmp_path: Path) -> None:
+    inner = pa.struct([("a", pa.int64()), ("b", pa.int64())])
+    schema = pa.schema([("id", pa.int64()), ("s", inner), ("l", pa.list_(inner))])
+    table = made(tmp_path, schema)
+    row = {"id": 1, "s": {"a": 1, "b": 2}, "l": [{"a": 1, "b": 2}]}
+    table.append(pa.Table.from_pylist([row], schema))
+    assert poller(tmp_path).poll() == [row]
+    with table.update_schema() as update:
+        update.rename_column("l.element.a", "c")
+    with pytest.raises(SourceError, match="a field a inside l that is called c"):
+        poller(tmp_path).poll()
+
+
 def test_a_column_that_disappears_is_told(tmp_path: Path) -> None:
     table = made(tmp_path)
     append(table, 1)

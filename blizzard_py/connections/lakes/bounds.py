@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from blizzard_core.errors import SourceError
 from blizzard_py.columns.windows import last_full_tick
+from blizzard_py.connections.lakes import filters
 from blizzard_py.connections.lakes.highest import Highest, KnownFile
 from blizzard_py.connections.lakes.values import Ordered
 from blizzard_py.connections.protocol import Bound, Selection
@@ -103,10 +104,16 @@ def plain_selection(driver: str, selection: Selection) -> None:
     """Raise `SourceError` for what only databases can do."""
     if selection.query:
         raise SourceError(f"{driver} reads tables, not a query; set `table`, and use a transform")
-    if selection.filter:
-        raise SourceError(f"{driver} takes no filter; use the pipeline's transform for it")
+    filters.parse(selection.filter)  # raises for what is not understood
 
 
 def utc_now() -> dt.datetime:
     """The machine's clock."""
     return dt.datetime.now(dt.UTC)
+
+
+def asked_names(selection: Selection) -> list[str]:
+    """Every column that is asked for: declared, watermark's, the filter's."""
+    kept = filters.parse(selection.filter)
+    declared = [each.name for each in selection.fields]
+    return [*declared, *selection.columns, *(kept.columns if kept else ())]

@@ -20,13 +20,14 @@ import pyarrow.csv as pacsv
 
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.connections.lakes.declared import Declared, declared
+from blizzard_py.connections.lakes.declared import Declared, declared, watermark_columns
 from blizzard_py.connections.lakes.directory import DirectoryConnection, Facts
+from blizzard_py.connections.lakes.filters import Filter, parse
 from blizzard_py.connections.lakes.places import Stores, format_options, storage_options, told
 from blizzard_py.connections.lakes.planned import PlannedFile, files_of, window_of
 from blizzard_py.connections.lakes.rows import check_unchanged
-from blizzard_py.connections.lakes.text_files import Tally, blocks
-from blizzard_py.connections.lakes.window import Range, RowWindow, mask
+from blizzard_py.connections.lakes.text_files import Tally, accepted, asked_columns, blocks
+from blizzard_py.connections.lakes.window import Range, RowWindow
 from blizzard_py.connections.protocol import Selection
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind
@@ -70,7 +71,7 @@ class CsvForm:
 def connect(access: Access, selection: Selection) -> DirectoryConnection:
     """The CSV files of a directory; the option ``delimiter`` is one character."""
     delimiter = format_options(access).get("delimiter", ",")
-    form = CsvForm(declared(selection.columns, selection.fields), delimiter)
+    form = CsvForm(watermark_columns(selection), delimiter)
     return DirectoryConnection(access, selection, form)
 
 
@@ -80,20 +81,22 @@ def read(
     """A `Reader`: text columns of the rows of the window, and lines for rows that are none."""
     stores = Stores(storage_options(access))
     window = window_of(spec)
-    columns = () if window is None else declared(window.columns, fields)
+    kept = parse(spec["filter"])
+    columns = declared(asked_columns(window, kept), fields)
     wanted = [each.name for each in fields] or list(spec["columns"])
     for file in files_of(spec):
         storage = stores.at(file.name.root)
         with told("a planned file"):
             check_unchanged(storage, file)
             with _opened(storage, file, spec["delimiter"]) as table:
-                yield from _rows(table, window, columns, wanted, file)
+                yield from _rows(table, window, kept, columns, wanted, file)
             check_unchanged(storage, file)
 
 
 def _rows(
     table: _Table,
     window: RowWindow | None,
+    kept: Filter | None,
     columns: Sequence[Declared],
     wanted: Sequence[str],
     file: PlannedFile,
@@ -103,10 +106,11 @@ def _rows(
         if table.bad and file.has_bad:
             yield b"".join(table.bad)
         table.bad.clear()
-        if window is not None:
+        if columns:
             arrays, _ = _values(batch, columns)
-            known = dict(zip(window.columns, arrays, strict=True))
-            batch = batch.filter(mask(window, known, batch.num_rows, file.name.path))  # noqa: PLW2901  # fewer of the same rows
+            known = dict(zip([each.name for each in columns], arrays, strict=True))
+            keep = accepted(window, kept, known, batch.num_rows, file.name.path)
+            batch = batch.filter(keep)  # noqa: PLW2901  # fewer of the same rows
         if batch.num_rows:
             yield pa.RecordBatch.from_arrays(
                 [

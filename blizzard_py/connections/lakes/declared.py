@@ -16,6 +16,9 @@ import msgspec
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
+from blizzard_py.connections.lakes.filters import parse
+from blizzard_py.connections.lakes.values import ordered
+from blizzard_py.connections.protocol import Selection
 from blizzard_py.job import FieldSpec
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -48,11 +51,13 @@ class Declared:
             return None
         data = bytes(raw)
         if data[:1] == b'"':
-            return self.of_text(msgspec.json.decode(data))
-        # Numbers keep all their digits; a number is no text, nor is a list or an object.
-        return (
-            None if self.is_text or data[:1] not in b"-0123456789" else self.of_text(data.decode())
-        )
+            try:
+                return self.of_text(msgspec.json.decode(data))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                return None
+        # Numbers keep all their digits; they are no text, and nor are lists and objects.
+        is_plain = data[:1] in b"-0123456789tf"
+        return self.of_text(data.decode()) if is_plain and not self.is_text else None
 
     def array(self, values: Sequence[Any]) -> pa.Array:
         """Values as Arrow's."""
@@ -60,14 +65,24 @@ class Declared:
 
 
 def declared(columns: Iterable[str], fields: Iterable[FieldSpec]) -> list[Declared]:
-    """The watermark's columns. Raises `SourceError` for one undeclared, or without an order."""
+    """These columns. Raises `SourceError` for one undeclared, or that cannot be compared."""
     known = {each.name: each for each in fields}
-    return [_declared(name, known.get(name)) for name in columns]
+    return [_declared(name, known.get(name)) for name in dict.fromkeys(columns)]
+
+
+def watermark_columns(selection: Selection) -> list[Declared]:
+    """The watermark's columns. Raises `SourceError` also where the filter's cannot be read."""
+    kept = parse(selection.filter)
+    declared(kept.columns if kept else (), selection.fields)
+    found = declared(selection.columns, selection.fields)
+    for column in found:
+        ordered(column.name, column.type)
+    return found
 
 
 def _declared(name: str, spec: FieldSpec | None) -> Declared:
     if spec is None:
-        raise SourceError(f"watermark column {name} is not in the schema; declare it with its type")
+        raise SourceError(f"column {name} is not in the schema; declare it with its type")
     if spec.type == "timestamp":
         parse = _moment if spec.unit == "iso" else _number_of(_PER_SECOND[spec.unit])
         return Declared(name, pa.timestamp("us", "UTC"), parse, is_text=False)
@@ -77,7 +92,7 @@ def _declared(name: str, spec: FieldSpec | None) -> Declared:
     found = _PLAIN.get(spec.type)
     if found is None:
         raise SourceError(
-            f"watermark column {name} is {spec.type}, which has no order; choose a column of times,"
+            f"column {name} is {spec.type}, which cannot be compared; choose a column of times,"
             " dates, numbers or text"
         )
     return Declared(name, found[0], found[1], is_text=spec.type == "string")
@@ -113,6 +128,12 @@ def _whole(text: str) -> int:
     return value
 
 
+def _truth(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError
+    return text.lower() == "true"
+
+
 _PLAIN: Mapping[str, tuple[pa.DataType, Callable[[str], Any]]] = {
     "date": (pa.date32(), dt.date.fromisoformat),
     "int32": (pa.int64(), _whole),
@@ -120,4 +141,5 @@ _PLAIN: Mapping[str, tuple[pa.DataType, Callable[[str], Any]]] = {
     "float32": (pa.float64(), float),
     "float64": (pa.float64(), float),
     "string": (pa.string(), str),
+    "boolean": (pa.bool_(), _truth),
 }

@@ -31,6 +31,7 @@ from blizzard_py.connections.lakes import delta_log
 from blizzard_py.connections.lakes.bounds import (
     TABLE,
     VERSION,
+    asked_names,
     check_same_table,
     clock_bound,
     highest_bound,
@@ -109,14 +110,14 @@ class DeltaConnection:
                 for known in self._snapshot(handle, orders)
                 if may_meet(rows, orders, known.ranges)
             ]
-            return tasks_of(Plan(files, names, rows), split, self._uri)
+            return tasks_of(Plan(files, names, rows, self._selection.filter), split, self._uri)
         start = check_same_table(window, end, str(handle.metadata().id), self._uri)
         if start is None:
             files = self._first(handle)
         else:
             files = [self._changed(change, handle) for change in self._changes(start, handle)]
         what = f"{self._uri} version {end.version}"
-        return tasks_of(Plan(files, names), split, what)
+        return tasks_of(Plan(files, names, None, self._selection.filter), split, what)
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
         """Nothing needs to be held: files are never changed."""
@@ -155,9 +156,8 @@ class DeltaConnection:
             raise SourceError(f"{self._uri}: cannot be read: {_said(error)}") from error
 
     def _check_columns(self, handle: DeltaTable) -> None:
-        wanted = [each.name for each in self._selection.fields]
         there = [*_schema(handle).names, *self._feed_columns()]
-        check_there(self._uri, [*wanted, *self._selection.columns], there)
+        check_there(self._uri, asked_names(self._selection), there)
 
     def _feed_columns(self) -> Sequence[str]:
         """The change feed's columns if they are asked for."""

@@ -21,7 +21,13 @@ import pyarrow as pa
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.columns import folder_time
-from blizzard_py.connections.lakes.bounds import clock_bound, plain_selection, refuse_bound, utc_now
+from blizzard_py.connections.lakes.bounds import (
+    asked_names,
+    clock_bound,
+    plain_selection,
+    refuse_bound,
+    utc_now,
+)
 from blizzard_py.connections.lakes.fields import check_there, columns_of, undeclared
 from blizzard_py.connections.lakes.listing import Directory
 from blizzard_py.connections.lakes.parquet_file import later
@@ -134,8 +140,7 @@ class DirectoryConnection:
         facts = self._known(files)
         orders = self._orders(facts)
         if self._form.has_schema and facts:
-            wanted = [*(each.name for each in self._selection.fields), *names]
-            check_there(self._directory.root, wanted, _united(facts).names)
+            check_there(self._directory.root, asked_names(self._selection), _united(facts).names)
         rows = RowWindow.of(window, names, self._selection.nulls) if names else None
         # Not shifted back: what is no row is read once, also where rows are read again.
         news = (
@@ -149,7 +154,11 @@ class DirectoryConnection:
             if rows is None or may_meet(rows, orders, known.ranges)
         ]
         columns = undeclared(self._selection, _united(facts).names)
-        return tasks_of(Plan(kept, columns, rows, self._form.extra()), split, self._directory.root)
+        return tasks_of(
+            Plan(kept, columns, rows, self._selection.filter, self._form.extra()),
+            split,
+            self._directory.root,
+        )
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
         """Nothing needs to be held: tasks notice files that were changed."""

@@ -27,6 +27,7 @@ from blizzard_py.connections.extras import driver
 from blizzard_py.connections.lakes.bounds import (
     TABLE,
     VERSION,
+    asked_names,
     check_same_table,
     clock_bound,
     highest_bound,
@@ -128,7 +129,7 @@ class IcebergConnection:
         ids = _ids(table)
         extra = {"ids": ids, "inner": _inner_names(table), "beside": _identity_columns(table)}
         files = [each.file for each in known]
-        plan = Plan(files, undeclared(self._selection, names), rows, extra)
+        plan = Plan(files, undeclared(self._selection, names), rows, self._selection.filter, extra)
         return tasks_of(plan, split, self._what)
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
@@ -187,8 +188,7 @@ class IcebergConnection:
         return f"{place}/metadata/v{version}.metadata.json"
 
     def _check_columns(self, table: Any) -> None:
-        wanted = [*(each.name for each in self._selection.fields), *self._selection.columns]
-        check_there(self._what, wanted, _arrow(table).names)
+        check_there(self._what, asked_names(self._selection), _arrow(table).names)
         for column in table.schema().fields:
             if getattr(column, "initial_default", None) is not None:
                 raise SourceError(

@@ -16,13 +16,14 @@ import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.connections.lakes.declared import Declared, declared
+from blizzard_py.connections.lakes.declared import Declared, declared, watermark_columns
 from blizzard_py.connections.lakes.directory import DirectoryConnection, Facts
+from blizzard_py.connections.lakes.filters import Filter, parse
 from blizzard_py.connections.lakes.places import Stores, storage_options, told
 from blizzard_py.connections.lakes.planned import PlannedFile, files_of, window_of
 from blizzard_py.connections.lakes.rows import check_unchanged
-from blizzard_py.connections.lakes.text_files import Tally, blocks
-from blizzard_py.connections.lakes.window import RowWindow, mask
+from blizzard_py.connections.lakes.text_files import Tally, accepted, asked_columns, blocks
+from blizzard_py.connections.lakes.window import RowWindow
 from blizzard_py.connections.protocol import Selection
 from blizzard_py.job import FieldSpec
 from blizzard_py.lines.framing import Chunk, LongLine, framed
@@ -65,7 +66,7 @@ class JsonForm:
 
 def connect(access: Access, selection: Selection) -> DirectoryConnection:
     """The NDJSON files of a directory."""
-    form = JsonForm(declared(selection.columns, selection.fields))
+    form = JsonForm(watermark_columns(selection))
     return DirectoryConnection(access, selection, form)
 
 
@@ -75,19 +76,21 @@ def read(
     """A `Reader`: the lines of the window, as they are."""
     stores = Stores(storage_options(access))
     window = window_of(spec)
-    columns = () if window is None else declared(window.columns, fields)
+    kept = parse(spec["filter"])
+    columns = declared(asked_columns(window, kept), fields)
     for file in files_of(spec):
         storage = stores.at(file.name.root)
         with told("a planned file"):
             check_unchanged(storage, file)
             with blocks(storage, file) as found:
-                yield from _kept(framed(found), window, columns, file)
+                yield from _kept(framed(found), window, kept, columns, file)
             check_unchanged(storage, file)
 
 
 def _kept(
     chunks: Iterator[Chunk | LongLine],
     window: RowWindow | None,
+    kept: Filter | None,
     columns: Sequence[Declared],
     file: PlannedFile,
 ) -> Iterator[bytes]:
@@ -96,17 +99,19 @@ def _kept(
             if file.has_bad:
                 # No JSON has a null byte, so whatever is left of the line is a bad record.
                 yield chunk.head + b"\0\n"
-        elif window is None:
+        elif not columns:
             yield chunk.data
         else:
             lines = _lines(chunk.data, columns)
-            arrays = dict(zip(window.columns, lines.arrays, strict=True))
-            keep = mask(window, arrays, len(lines.good), file.name.path).to_pylist()
-            kept = [line for line, keeps in zip(lines.good, keep, strict=True) if keeps]
+            arrays = dict(zip([each.name for each in columns], lines.arrays, strict=True))
+            keep = accepted(window, kept, arrays, len(lines.good), file.name.path)
+            found = [
+                line for line, keeps in zip(lines.good, keep.to_pylist(), strict=True) if keeps
+            ]
             if file.has_bad:
-                kept += lines.bad
-            if kept:
-                yield b"\n".join(kept) + b"\n"
+                found += lines.bad
+            if found:
+                yield b"\n".join(found) + b"\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,22 +39,25 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is read: these files; of their rows those of ``window`` (None: all).
+    """What is read: these files; of their rows those of ``window`` that ``filter`` keeps.
 
-    ``columns`` are the table's, for a task that is told of no declared ones. ``extra`` is what the
-    reader of the format has to know besides.
+    Without a window, or with an empty filter, it is all rows. ``columns`` are the table's, for a
+    task that is told of no declared ones. ``extra`` is what the reader of the format has to
+    know besides.
     """
 
     files: Sequence[PlannedFile]
     columns: Sequence[str]
     window: RowWindow | None = None
+    filter: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 def tasks_of(plan: Plan, split: Split, what: str) -> list[ReadTask]:
     """The plan's tasks, of about as many bytes each; ``what`` tells people what is read."""
     groups = _grouped(plan.files, split)
-    condition = "" if plan.window is None else plan.window.told()
+    window = "" if plan.window is None else plan.window.told()
+    condition = " AND ".join(f"({part})" for part in (window, plan.filter) if part)
     return [
         ReadTask(
             name=str(number),
@@ -96,6 +99,7 @@ def _spec(plan: Plan, files: Sequence[PlannedFile]) -> dict[str, Any]:
         "files": [_packed(file, roots) for file in files],
         "columns": list(plan.columns),
         "window": None if plan.window is None else plan.window.document(),
+        "filter": plan.filter,
         **plan.extra,
     }
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
+from blizzard_py.connections.lakes.filters import Filter, parse
 from blizzard_py.connections.lakes.parquet_file import batches, group_ranges, opened, order_in
 from blizzard_py.connections.lakes.places import Stores, storage_options, told
 from blizzard_py.connections.lakes.planned import PlannedFile, files_of, window_of
@@ -34,13 +35,13 @@ def read(
     Columns that a file lacks (it is older than they are) are null.
     """
     stores = Stores(storage_options(access))
-    window = window_of(spec)
+    asked = Asked(window_of(spec), parse(spec["filter"]), Naming.of(spec))
     wanted = [each.name for each in fields] or list(spec["columns"])
     for file in files_of(spec):
         storage = stores.at(file.name.root)
         with told("a planned file"):
             check_unchanged(storage, file)
-            yield from _rows(storage, file, window, wanted, Naming.of(spec))
+            yield from _rows(storage, file, asked, wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,31 @@ class Naming:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which rows of a file are read, and by which names."""
+
+    window: RowWindow | None
+    filter: Filter | None
+    naming: Naming
+
+    @property
+    def columns(self) -> list[str]:
+        """Those that decide which rows are read."""
+        window = () if self.window is None else self.window.columns
+        return [*window, *(self.filter.columns if self.filter else ())]
+
+    def kept(self, found: dict[str, pa.Array], rows: int, where: str) -> dict[str, pa.Array]:
+        """The columns' values in the rows that are read."""
+        if self.window is not None:
+            keep = mask(self.window, found, rows, where)
+            found = {name: array.filter(keep) for name, array in found.items()}
+        if self.filter is not None:
+            keep = self.filter.keeps(found)
+            found = {name: array.filter(keep) for name, array in found.items()}
+        return found
+
+
 def check_unchanged(storage: Storage, file: PlannedFile) -> None:
     """Raise `SourceError` unless the file is there as it was planned."""
     found = storage.stat(file.name.path)
@@ -101,22 +127,17 @@ def check_unchanged(storage: Storage, file: PlannedFile) -> None:
 def _rows(
     storage: Storage,
     file: PlannedFile,
-    window: RowWindow | None,
+    asked: Asked,
     wanted: Sequence[str],
-    naming: Naming,
 ) -> Iterator[pa.RecordBatch]:
     where = f"{storage.uri}/{file.name.path}"
     with opened(storage, file.name.path, file.size) as parquet:
-        held = {} if window is None else {name: name for name in window.columns}
-        own = names_in_file(parquet, [*wanted, *held], naming.ids, where)
-        naming.check(parquet.schema_arrow, own, [*wanted, *held], where)
-        groups = _groups(parquet, window, own, file.values)
-        read_names = sorted({own[name] for name in [*wanted, *held] if name in own})
-        for batch in batches(parquet, groups, read_names):
-            found = _with_values(batch, own, file.values, [*wanted, *held])
-            if window is not None:
-                keep = mask(window, found, batch.num_rows, where)
-                found = {name: array.filter(keep) for name, array in found.items()}
+        names = list(dict.fromkeys([*wanted, *asked.columns]))
+        own = names_in_file(parquet, names, asked.naming.ids, where)
+        asked.naming.check(parquet.schema_arrow, own, names, where)
+        groups = _groups(parquet, asked.window, own, file.values)
+        for batch in batches(parquet, groups, sorted(set(own.values()))):
+            found = asked.kept(_with_values(batch, own, file.values, names), batch.num_rows, where)
             rows = len(next(iter(found.values()))) if found else batch.num_rows
             if rows:
                 yield pa.RecordBatch.from_arrays([found[name] for name in wanted], list(wanted))

@@ -6,7 +6,7 @@ that can have rows of the window again and keep these.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.lakes.declared import Declared
+from blizzard_py.connections.lakes.filters import Filter
 from blizzard_py.connections.lakes.parquet_file import later
 from blizzard_py.connections.lakes.planned import PlannedFile
 from blizzard_py.connections.lakes.values import Key, Ordered, ordered
-from blizzard_py.connections.lakes.window import Range
+from blizzard_py.connections.lakes.window import Range, RowWindow, mask
 from blizzard_py.job import JobFile
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
@@ -76,3 +77,22 @@ class Tally:
             )
             for column in self.columns
         }
+
+
+def asked_columns(window: RowWindow | None, kept: Filter | None) -> list[str]:
+    """The columns that decide which rows are read."""
+    return [*(window.columns if window else ()), *(kept.columns if kept else ())]
+
+
+def accepted(
+    window: RowWindow | None,
+    kept: Filter | None,
+    columns: Mapping[str, pa.Array],
+    rows: int,
+    where: str,
+) -> pa.Array:
+    """For each row whether it is in the window and the filter keeps it."""
+    found = pa.repeat(pa.scalar(True), rows)
+    if window is not None:
+        found = mask(window, columns, rows, where)
+    return found if kept is None else pc.and_(found, kept.keeps(columns))

@@ -272,6 +272,15 @@ def test_bad_lines_come_once_and_as_they_are(tmp_path: Path) -> None:
     assert len(found) == 6 + 4
 
 
+def test_text_that_is_none_is_no_watermark(tmp_path: Path) -> None:
+    lines = [b'{"id": "\xff"}', b'{"id": "\\ud800"}', b'{"id": true}', b'{"id": []}', b'{"id": 5}']
+    (tmp_path / "a.json").write_bytes(b"\n".join(lines))
+    bound = poller("json", tmp_path, ("id",), (ID,)).connect().bound("rows", 0)
+    assert bound.value == {"id": 5}
+    # The first line is no JSON at all.
+    assert "3 rows have no readable value" in bound.warnings[0]
+
+
 def test_a_line_that_is_too_long_is_a_bad_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -348,7 +357,7 @@ def test_columns_are_proposed(tmp_path: Path, form: str) -> None:
 def test_an_undeclared_watermark_is_told(tmp_path: Path, form: str) -> None:
     with pytest.raises(SourceError, match="not in the schema"):
         poller(form, tmp_path, fields=(ID,))
-    with pytest.raises(SourceError, match="no order"):
+    with pytest.raises(SourceError, match="cannot be compared"):
         poller(form, tmp_path, fields=(ID, field("at", "json")))
 
 

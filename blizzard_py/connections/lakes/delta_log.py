@@ -201,8 +201,14 @@ def partition_values(
     texts: Mapping[str, str | None], types: Mapping[str, pa.DataType], what: str
 ) -> dict[str, Any]:
     """Partition columns as Python's values, from the log's text; the empty text is null."""
+    missing = [name for name in types if name not in texts]
+    if missing:
+        raise SourceError(
+            f"{what}: its log does not say the value of {', '.join(missing)} for a file, as some"
+            " writers leave it out for removed ones; read the table without the change feed"
+        )
     return {
-        name: _partition_value(texts.get(name), kind, f"{what}: partition column {name}")
+        name: _partition_value(texts[name], kind, f"{what}: partition column {name}")
         for name, kind in types.items()
     }
 

@@ -123,10 +123,8 @@ class DirectoryConnection:
         found: list[Facts] = []
         for group in self._newest_first(files):
             found += self._known(group)
-            if self._directory.pattern and all(
-                any(facts.ranges[name].values for facts in found) for name in names
-            ):
-                break
+            if any(facts.ranges[name].values for facts in found for name in names):
+                break  # older folders hold lower values
         orders = self._orders(found)
         highs = {name: _highest(facts.ranges[name] for facts in found) for name in orders}
         value = {name: orders[name].value(key) for name, key in highs.items() if key is not None}
@@ -135,7 +133,7 @@ class DirectoryConnection:
     def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
         """The files that can have rows of the window."""
         names = self._selection.columns
-        start = window.low.get(names[0]) if len(names) == 1 else None
+        start = window.low.get(names[0]) if self._follows_folders() else None
         files = self._directory.files(self._stores, start)
         facts = self._known(files)
         orders = self._orders(facts)
@@ -171,10 +169,16 @@ class DirectoryConnection:
     def close(self) -> None:
         """Nothing is kept open."""
 
+    def _follows_folders(self) -> bool:
+        """Whether date folders and the watermark tell the same time: it is one time or date."""
+        types = {each.name: each.type for each in self._selection.fields}
+        told = [types.get(name) for name in self._selection.columns]
+        return bool(self._directory.pattern) and told in (["timestamp"], ["date"])
+
     def _newest_first(self, files: Sequence[PlannedFile]) -> list[list[PlannedFile]]:
         """Files by the time of their folder, the newest first; those of no time before all."""
         pattern = self._directory.pattern
-        if not pattern or len(self._selection.columns) != 1:
+        if not self._follows_folders():
             return [list(files)]
         groups: dict[float, list[PlannedFile]] = {}
         for file in files:

@@ -43,7 +43,7 @@ class Directory:
         return Directory(place_of(access, root), pattern, endings)
 
     def files(self, stores: Stores, start: Any = None) -> list[PlannedFile]:
-        """All files that may hold rows at or above ``start``, in the order of their paths.
+        """All files that may hold rows at or above ``start``, a time, in the order of their paths.
 
         Raises `SourceError` if the directory is not there, and the store's own errors.
         """

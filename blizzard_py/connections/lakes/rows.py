@@ -7,7 +7,7 @@ is there now is not what was planned, and its rows would come twice or never.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -40,8 +40,8 @@ def read(
     for file in files_of(spec):
         storage = stores.at(file.name.root)
         with told("a planned file"):
-            check_unchanged(storage, file)
-            yield from _rows(storage, file, asked, wanted)
+            size = check_unchanged(storage, file)
+            yield from _rows(storage, replace(file, size=size), asked, wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ class Asked:
         return found
 
 
-def check_unchanged(storage: Storage, file: PlannedFile) -> None:
-    """Raise `SourceError` unless the file is there as it was planned."""
+def check_unchanged(storage: Storage, file: PlannedFile) -> int:
+    """The file's size. Raises `SourceError` unless it is there as it was planned."""
     found = storage.stat(file.name.path)
     where = f"{storage.uri}/{file.name.path}"
     if found is None:
@@ -116,12 +116,15 @@ def check_unchanged(storage: Storage, file: PlannedFile) -> None:
             " window and fetch its rows by a backfill; keep removed files for longer than the"
             " daemon may stand still"
         )
+    # Of files that a table removed Delta's log need not say the size.
+    unknown = not file.size and not file.modified
     same = found.size == file.size and file.modified in {0.0, found.modified}
-    if not same:
+    if not same and not unknown:
         raise SourceError(
             f"{where}: planned for this window with {file.size} bytes and replaced since by another"
             f" file of the same name ({found.size} bytes); write changed rows to new files"
         )
+    return found.size
 
 
 def _rows(

@@ -164,6 +164,31 @@ def test_the_change_feed_tells_what_became_of_rows(tmp_path: Path) -> None:
     assert len(found) == 4
 
 
+@pytest.mark.parametrize("left_out", ["size", "partitionValues"])
+def test_what_the_log_leaves_out_of_removed_files(tmp_path: Path, left_out: str) -> None:
+    fed = {"delta.enableChangeDataFeed": "true"}
+    rows = [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}]
+    append(tmp_path, rows, configuration=fed, partition_by=["v"])
+    source = poller(tmp_path, fields=FEED)
+    source.poll()
+    DeltaTable(str(tmp_path)).delete("v = 'b'")
+
+    def bare(action: dict[str, Any]) -> None:
+        if "remove" in action:
+            del action["remove"][left_out]
+
+    rewrite(tmp_path, 1, bare)
+    # As of a writer without change files: the feed is then the removed file itself.
+    lines = [line for line in log(tmp_path, 1).read_text().splitlines() if "cdc" not in line]
+    log(tmp_path, 1).write_text("\n".join(lines) + "\n")
+    if left_out == "size":
+        found = [(row["id"], row["v"], row["_change_type"]) for row in source.poll()]
+        assert found == [(2, "b", "delete")]
+    else:
+        with pytest.raises(SourceError, match="does not say the value of v"):
+            source.poll()
+
+
 def test_without_the_feed_in_the_table_changes_stop_it(tmp_path: Path) -> None:
     append(tmp_path, [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}])
     source = poller(tmp_path, fields=FEED)

@@ -29,11 +29,17 @@ START = dt.datetime(2026, 5, 4, 12, tzinfo=UTC)
 
 
 def poller(
-    folder: Path, columns: tuple[str, ...] = ("at",), table: str = "", **more: Any
+    folder: Path,
+    columns: tuple[str, ...] = ("at",),
+    table: str = "",
+    fields: tuple[FieldSpec, ...] = (),
 ) -> Poller:
     access = Access("parquet", str(folder))
-    connection = connect(access, Selection(table=table, columns=columns))
-    return Poller(lambda: connection, read, access, "max", columns, **more)
+    connection = connect(access, Selection(table=table, columns=columns, fields=fields))
+    return Poller(lambda: connection, read, access, "max", columns, fields)
+
+
+DATED = (FieldSpec("id", "int64", nullable=True), FieldSpec("at", "timestamp", nullable=True))
 
 
 def put(
@@ -216,7 +222,7 @@ def test_date_folders_are_pruned_by_name(tmp_path: Path, monkeypatch: pytest.Mon
     for day in range(1, 6):
         folder = tmp_path / "t" / "2026" / "05" / f"{day:02}"
         put(folder / "a.parquet", [{"id": day, "at": dt.datetime(2026, 5, day, 13, tzinfo=UTC)}])
-    source = poller(tmp_path, table="t/{year}/{month}/{day}")
+    source = poller(tmp_path, table="t/{year}/{month}/{day}", fields=DATED)
     assert ids(source.poll()) == [1, 2, 3, 4, 5]
     put(
         tmp_path / "t/2026/05/05/b.parquet",
@@ -234,7 +240,7 @@ def test_date_folders_are_pruned_by_name(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(LocalStorage, "_children", noted)
     tasks = source.connect().tasks(Window(source.stored, up_to, source.stored), source.split)
     assert [folder for folder in listed if folder.count("/") == 3] == ["2026/05/05/", "2026/05/06/"]
-    assert ids(rows_of(read, source.access, tasks)) == [6, 7]
+    assert ids(rows_of(read, source.access, tasks, source.fields)) == [6, 7]
 
 
 @pytest.mark.parametrize(
@@ -249,7 +255,7 @@ def test_date_folders_are_pruned_by_name(tmp_path: Path, monkeypatch: pytest.Mon
 def test_folders_in_any_spelling_lose_no_row(tmp_path: Path, pattern: str, spelling: str) -> None:
     chance = random.Random(pattern)
     (tmp_path / "t").mkdir()
-    source = poller(tmp_path, table=f"t/{pattern}")
+    source = poller(tmp_path, table=f"t/{pattern}", fields=DATED)
     now = dt.datetime(2025, 12, 1, tzinfo=UTC)
     for number in range(60):
         now += dt.timedelta(hours=chance.randint(1, 200))
@@ -257,6 +263,16 @@ def test_folders_in_any_spelling_lose_no_row(tmp_path: Path, pattern: str, spell
             tmp_path / "t" / spelling.format(now) / f"{number}.parquet", [{"id": number, "at": now}]
         )
         assert ids(source.poll()) == [number]
+
+
+def test_other_watermarks_do_not_follow_date_folders(tmp_path: Path) -> None:
+    source = poller(tmp_path, ("id",), table="t/{year}", fields=DATED)
+    put(tmp_path / "t/2025/a.parquet", [{"id": 9, "at": at(0)}])
+    put(tmp_path / "t/2026/a.parquet", [{"id": 1, "at": at(0)}])
+    assert ids(source.poll()) == [1, 9]
+    assert source.stored == {"id": 9}
+    put(tmp_path / "t/2024/a.parquet", [{"id": 10, "at": at(0)}])
+    assert ids(source.poll()) == [10]
 
 
 def test_a_folder_that_cannot_be_listed_fails_the_plan(
@@ -345,7 +361,7 @@ def test_a_column_that_is_nowhere_is_told(tmp_path: Path) -> None:
 
 def test_only_declared_columns_are_read(tmp_path: Path) -> None:
     put(tmp_path / "a.parquet", [{"id": 1, "at": at(1), "v": "x"}])
-    source = poller(tmp_path, fields=[FieldSpec("v", "string", nullable=True)])
+    source = poller(tmp_path, fields=(FieldSpec("v", "string", nullable=True),))
     assert source.poll() == [{"v": "x"}]
 
 

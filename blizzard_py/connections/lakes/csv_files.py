@@ -60,8 +60,11 @@ class CsvForm:
             for batch in table.batches(present):
                 arrays, unread = _values(batch, self.columns)
                 tally.add(arrays, unread)
+                tally.bad += len(table.bad)
+                table.bad.clear()
+            tally.bad += len(table.bad)
         check_unchanged(storage, file)
-        return Facts(schema, tally.orders, tally.ranges, tally.unread)
+        return Facts(schema, tally.orders, tally.ranges, tally.unread_in_all)
 
     def extra(self) -> Mapping[str, Any]:
         """The delimiter."""

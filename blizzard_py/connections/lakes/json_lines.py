@@ -55,9 +55,12 @@ class JsonForm:
                 if isinstance(chunk, Chunk):
                     lines = _lines(chunk.data, self.columns)
                     tally.add(lines.arrays, lines.unread)
+                    tally.bad += len(lines.bad)
+                else:
+                    tally.bad += 1
         check_unchanged(storage, file)
         schema = pa.schema([(each.name, each.type) for each in self.columns])
-        return Facts(schema, tally.orders, tally.ranges, tally.unread)
+        return Facts(schema, tally.orders, tally.ranges, tally.unread_in_all)
 
     def extra(self) -> Mapping[str, Any]:
         """Nothing."""

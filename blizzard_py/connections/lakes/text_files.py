@@ -39,10 +39,14 @@ def blocks(storage: Storage, file: PlannedFile) -> Iterator[Iterator[bytes]]:
 
 @dataclass(slots=True)
 class Tally:
-    """The range of each watermark column over the rows that a scan shows it."""
+    """The range of each watermark column over the rows that a scan shows it.
+
+    ``bad`` counts rows that are none, ``unread`` those with a value that cannot be read.
+    """
 
     columns: Sequence[Declared]
     unread: int = 0
+    bad: int = 0
     _low: dict[str, Key] = field(default_factory=dict)
     _high: dict[str, Key] = field(default_factory=dict)
     _nulls: set[str] = field(default_factory=set)
@@ -59,6 +63,11 @@ class Tally:
                 low, high = self._low.get(column.name), self._high.get(column.name)
                 self._low[column.name] = span["min"] if low is None else min(low, span["min"])
                 self._high[column.name] = later(high, span["max"])  # type: ignore[assignment]  # one is there
+
+    @property
+    def unread_in_all(self) -> int:
+        """Rows that no window after the first will have; bad ones, if nothing here has a value."""
+        return self.unread + (0 if self._high else self.bad)
 
     @property
     def orders(self) -> dict[str, Ordered]:

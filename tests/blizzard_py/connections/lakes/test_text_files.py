@@ -272,6 +272,17 @@ def test_bad_lines_come_once_and_as_they_are(tmp_path: Path) -> None:
     assert len(found) == 6 + 4
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_files_of_bad_lines_alone_are_told(tmp_path: Path, form: str) -> None:
+    put(form, tmp_path / "a", [{"id": 1, "at": at(1)}])
+    source = poller(form, tmp_path)
+    source.poll()
+    (tmp_path / f"b.{form}").write_text("id,at\n1\n" if form == "csv" else "{\n")
+    assert source.poll() == []
+    told = source.connect().bound("rows", 0).warnings
+    assert told == ("1 rows have no readable value of at and count as null",)
+
+
 def test_text_that_is_none_is_no_watermark(tmp_path: Path) -> None:
     lines = [b'{"id": "\xff"}', b'{"id": "\\ud800"}', b'{"id": true}', b'{"id": []}', b'{"id": 5}']
     (tmp_path / "a.json").write_bytes(b"\n".join(lines))

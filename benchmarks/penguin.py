@@ -39,10 +39,9 @@ from deltalake import DeltaTable
 
 from benchmarks.penguin_parts import measured
 from benchmarks.penguin_table import THREADS, Counting, make_table, penguin, sample
-from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.opening import delta_options, open_storage
 from blizzard_core.storage.protocol import Entry
 from penguin_py.intake.footers import read_footers
-from penguin_py.settings import delta_options
 from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.s3_server import S3Server, s3_server
 

@@ -20,7 +20,7 @@ from benchmarks.ingest import FIELDS, generate
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import LineParser
 from blizzard_py.kernels.process import prepare_process
-from blizzard_py.kernels.read.framing import Chunk, framed
+from blizzard_py.lines.framing import Chunk, framed
 
 LINES = 40_000
 COUNTS = (0, 1, 100, 400, 4000)

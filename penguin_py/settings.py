@@ -20,11 +20,6 @@ from blizzard_core.settings.tables import OptimizeSettings, TableSettings, Vacuu
 from blizzard_core.storage.opening import normalize_uri, scheme_of
 from blizzard_core.storage.protocol import StorageOptions
 
-# By scheme: the option with the endpoint, and the one that says that http is meant.
-_ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP")} | dict.fromkeys(
-    ("az", "abfs", "abfss"), ("AZURE_STORAGE_ENDPOINT", "AZURE_ALLOW_HTTP")
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -126,20 +121,3 @@ def _table(name: str, table: TableSettings, pipeline: PipelineSettings | None) -
         vacuum=table.vacuum,
         storage_options=table.storage_options or (sink.storage_options if sink else {}),
     )
-
-
-def delta_options(
-    uri: str, options: StorageOptions, environment: Mapping[str, str]
-) -> dict[str, str]:
-    """The options as delta-rs wants them.
-
-    It refuses an ``http://`` endpoint unless told that it is meant; the
-    endpoint's own scheme says so well enough.
-    """
-    found = {name.upper(): value for name, value in options.items()}
-    names = _ENDPOINTS.get(scheme_of(uri))
-    if names is not None:
-        endpoint = found.get(names[0]) or environment.get(names[0], "")
-        if endpoint.startswith("http://"):
-            found.setdefault(names[1], "true")
-    return found

@@ -62,6 +62,10 @@ _NAMES: dict[frozenset[str], dict[str, tuple[str, ...]]] = {
         "AZURE_ALLOW_HTTP": (),
     },
 }
+# By scheme: the option with the endpoint, and the one that tells delta-rs that http is meant.
+_ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP")} | dict.fromkeys(
+    ("az", "abfs", "abfss"), ("AZURE_STORAGE_ENDPOINT", "AZURE_ALLOW_HTTP")
+)
 
 
 def scheme_of(uri: str) -> str:
@@ -205,3 +209,20 @@ def option(options: StorageOptions, wanted: str) -> str | None:
 
 def _names_for(scheme: str) -> Mapping[str, tuple[str, ...]]:
     return next((names for schemes, names in _NAMES.items() if scheme in schemes), {})
+
+
+def delta_options(
+    uri: str, options: StorageOptions, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """The options as delta-rs wants them.
+
+    It refuses an ``http://`` endpoint unless told that it is meant; the
+    endpoint's own scheme says so well enough.
+    """
+    found = {name.upper(): value for name, value in options.items()}
+    names = _ENDPOINTS.get(scheme_of(uri))
+    if names is not None:
+        endpoint = found.get(names[0]) or environment.get(names[0], "")
+        if endpoint.startswith("http://"):
+            found.setdefault(names[1], "true")
+    return found

@@ -18,8 +18,8 @@ from pyarrow import json as arrow_json
 from blizzard_core.errors import StorageError
 from blizzard_core.storage.protocol import Entry, Storage, is_hidden
 from blizzard_py.job import JobFile
-from blizzard_py.kernels.failure import FileFailed
-from blizzard_py.kernels.read.decompress import opened
+from blizzard_py.lines.decompress import opened
+from blizzard_py.lines.failure import FileFailed
 from blizzard_py.sources.files.discovery import accepts
 
 SAMPLE_BYTES = 1 << 20

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from blizzard_py.job import FinishedFile, JobFile
-from blizzard_py.kernels.failure import FileFailed
-from blizzard_py.kernels.read.framing import Chunk, LongLine
+from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.framing import Chunk, LongLine
 
 
 @dataclass(slots=True)

@@ -42,15 +42,15 @@ from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.grouping import Share, shares
 from blizzard_py.kernels.decode.isolate import IsolatedParser, check_readable
 from blizzard_py.kernels.decode.parse import BadLine, BadRecord, LineParser, Parsed
-from blizzard_py.kernels.failure import FileFailed
 from blizzard_py.kernels.file_tally import FileTally
-from blizzard_py.kernels.read.decompress import opened
-from blizzard_py.kernels.read.framing import Chunk, LongLine, framed
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.metadata import Metadata
 from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
 from blizzard_py.kernels.write.parquet import ParquetFormat
 from blizzard_py.kernels.write.partition import Places, Unplaceable, place_rows, without_moved
+from blizzard_py.lines.decompress import opened
+from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.framing import Chunk, LongLine, framed
 
 # Files below the first size are parsed in groups of about the second.
 SMALL_FILE_BYTES = 1 << 20

@@ -9,7 +9,7 @@ from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject
-from blizzard_py.kernels.failure import FileFailed
+from blizzard_py.lines.failure import FileFailed
 from blizzard_py.replay.ownership import Claims
 from blizzard_py.sources.files.lines import read_lines
 from blizzard_py.sources.parts import Parts

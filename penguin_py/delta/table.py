@@ -28,6 +28,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from blizzard_core.delta_json import LOG, commit_path
 from blizzard_core.errors import BlizzardError, CommitError, NotFound, StateError, Unavailable
 from blizzard_core.log import get_logger
+from blizzard_core.storage.opening import delta_options
 from blizzard_core.storage.protocol import Storage
 from penguin_py.delta import log as deltalog
 from penguin_py.delta.messages import interval_secs, is_passing, is_unsupported, told_by
@@ -41,7 +42,7 @@ from penguin_py.model import (
     OwnCommit,
     TableState,
 )
-from penguin_py.settings import Table, delta_options
+from penguin_py.settings import Table
 
 # The class of what delta-rs throws where it gave up on itself; it has no import, and is no
 # `Exception`.

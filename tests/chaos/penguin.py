@@ -38,10 +38,10 @@ import yaml
 from deltalake import DeltaTable
 
 from blizzard_core.errors import BlizzardError, Unavailable
+from blizzard_core.storage.opening import delta_options
 from blizzard_core.storage.protocol import Page, Storage
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
-from penguin_py.settings import delta_options
 from tests.support.fault_proxy import FaultProxy, Lost, fault_proxy
 from tests.support.faulty_log import around
 from tests.support.penguin_world import World, footer_pool

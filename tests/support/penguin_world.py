@@ -17,11 +17,11 @@ from deltalake import DeltaTable
 
 from blizzard_core.errors import StorageError
 from blizzard_core.settings.document import Config
-from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.opening import delta_options, open_storage
 from blizzard_core.storage.protocol import Storage
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
-from penguin_py.settings import Table, delta_options, tables_of
+from penguin_py.settings import Table, tables_of
 from tests.support.delta_protocol import problems
 
 NOW = 1_800_000_000.0

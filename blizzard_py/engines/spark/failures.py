@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from blizzard_py.kernels.failure import bounded
 from blizzard_py.kernels.sql_stage import RowRefused
+from blizzard_py.lines.failure import bounded
 
 _NO_JVM = (
     "the JVM did not start; Java 17 or newer must be on PATH or in JAVA_HOME"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from blizzard_py.kernels.decode.parse import BadRecord, LineNumbers, Parsed
-from blizzard_py.kernels.read.framing import Chunk
+from blizzard_py.lines.framing import Chunk
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from blizzard_py.job import JobFile, Place
 from blizzard_py.kernels.decode.child_process import ChildProcess, Died
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import BadLine, BadRecord, LineParser, Parsed
-from blizzard_py.kernels.failure import FileFailed
-from blizzard_py.kernels.read.decompress import opened
+from blizzard_py.lines.decompress import opened
+from blizzard_py.lines.failure import FileFailed
 
 # A line of some ten thousand is found in about fifteen; a file with more of them is given up.
 MAX_DEATHS = 500

@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from blizzard_py.kernels.decode.columns import RecordSchema, read_json
 from blizzard_py.kernels.decode.prefilter import plausibility
-from blizzard_py.kernels.failure import bounded
+from blizzard_py.lines.failure import bounded
 
 _BLANK = b" \t\r"
 _NEWLINE, _OPEN, _CLOSE = b"\n{}"

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from blizzard_core.handover import NULL_PARTITION
 from blizzard_py.job import PartitionRule
-from blizzard_py.kernels.failure import FileFailed
+from blizzard_py.lines.failure import FileFailed
 
 # What file systems take for the name of a directory, in bytes.
 MAX_COMPONENT = 255

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from blizzard_core.settings.sources import SourceCompression
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import JobFile
-from blizzard_py.kernels.read.decompress import opened
-from blizzard_py.kernels.read.framing import MAX_LINE_BYTES
+from blizzard_py.lines.decompress import opened
+from blizzard_py.lines.framing import MAX_LINE_BYTES
 
 
 def read_lines(

@@ -8,8 +8,8 @@ from blizzard_core.errors import Unavailable
 from blizzard_core.settings.sources import SourceCompression
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_py.job import JobFile
-from blizzard_py.kernels.failure import FileFailed
-from blizzard_py.kernels.read.decompress import opened
+from blizzard_py.lines.decompress import opened
+from blizzard_py.lines.failure import FileFailed
 
 _BOM = b"\xef\xbb\xbf"
 

@@ -34,8 +34,8 @@ from blizzard_core.storage.opening import open_source, open_storage
 from blizzard_core.storage.protocol import FIRST_PAGE_KEYS, Storage, order_key
 from blizzard_core.storage.s3 import S3Storage
 from blizzard_py.job import JobFile
-from blizzard_py.kernels.failure import FileFailed
-from blizzard_py.kernels.read.source import SourceStream
+from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.source import SourceStream
 from tests.support.azurite_server import AzuriteServer
 from tests.support.gcs_server import GcsServer
 from tests.support.memory_store import MemoryStorage

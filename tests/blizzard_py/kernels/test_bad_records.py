@@ -18,8 +18,8 @@ from blizzard_py.job import PartitionRule
 from blizzard_py.kernels import task
 from blizzard_py.kernels.bad_records import BadRecordWriter
 from blizzard_py.kernels.decode.parse import BadRecord
-from blizzard_py.kernels.read import framing
-from blizzard_py.kernels.read.framing import RAW_BYTES
+from blizzard_py.lines import framing
+from blizzard_py.lines.framing import RAW_BYTES
 from tests.support.ingest_world import STARTED_TS, IngestWorld, by_path, lines, specs
 
 BOM = b"\xef\xbb\xbf"
@@ -146,7 +146,7 @@ def test_a_large_file_over_the_limit_leaves_neither_rows_nor_records(
     monkeypatch.setattr(framing.framed, "__defaults__", (500, 2000))
     monkeypatch.setattr(task, "SMALL_FILE_BYTES", 100)
     monkeypatch.setattr(task, "FILE_BUFFER_BYTES", 1000)
-    monkeypatch.setattr("blizzard_py.kernels.read.decompress.BLOCK_BYTES", 256)
+    monkeypatch.setattr("blizzard_py.lines.decompress.BLOCK_BYTES", 256)
     world.max_bad_fraction = 0.1
     world.put("a.ndjson", lines(1) * 40 + b"oops\n")
     world.put("big.ndjson", lines(*range(1000)) + b"oops\n" * 200)
@@ -174,7 +174,7 @@ def test_every_row_knows_its_file_line_and_batch(
     monkeypatch.setattr(task, "GROUP_BYTES", group_bytes)
     monkeypatch.setattr(task, "SMALL_FILE_BYTES", 1000)
     monkeypatch.setattr(framing.framed, "__defaults__", (20_000, 100_000))
-    monkeypatch.setattr("blizzard_py.kernels.read.decompress.BLOCK_BYTES", 4096)
+    monkeypatch.setattr("blizzard_py.lines.decompress.BLOCK_BYTES", 4096)
     world = IngestWorld(
         tmp_path,
         fields=specs(id="int64", t="timestamp"),

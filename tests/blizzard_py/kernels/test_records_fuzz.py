@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from blizzard_core.settings.sources import OnBadRecord
 from blizzard_py.kernels import task
 from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.read import decompress, framing
+from blizzard_py.lines import decompress, framing
 from tests.support.ingest_world import IngestWorld, specs
 
 FIELDS = specs(id="int64", s="string", t="timestamp", f="float64")

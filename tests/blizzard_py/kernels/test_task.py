@@ -22,9 +22,9 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import FieldSpec, JobFile, PartitionRule
 from blizzard_py.kernels import task
 from blizzard_py.kernels.decode import parse
-from blizzard_py.kernels.read import decompress, framing
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write import outputs as write
+from blizzard_py.lines import decompress, framing
 from tests.support.ingest_world import PREFIX, STAGING, IngestWorld, by_path, lines, specs
 
 WIKIPEDIA = Path(__file__).parents[3] / "demo/data/wikiticker-2015-09-12-sampled.json.gz"
@@ -238,7 +238,7 @@ def test_a_store_that_fails_is_no_verdict_on_the_file(
     world.put(f"bad.{suffix}", packed[suffix])
     world.put("good.ndjson", GOOD)
     if not whole:
-        monkeypatch.setattr("blizzard_py.kernels.read.source.WHOLE_BYTES", 0)
+        monkeypatch.setattr("blizzard_py.lines.source.WHOLE_BYTES", 0)
     job = world.job()
     report = task.run_task(
         task.tasks_of(job, [job.files])[0],

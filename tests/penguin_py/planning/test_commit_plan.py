@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.tables import TableSettings
+from blizzard_core.storage.opening import delta_options
 from blizzard_core.storage.protocol import Entry
 from penguin_py.intake.footers import accepts
 from penguin_py.model import Footer, Misfit, TableState
 from penguin_py.planning.commit_plan import Rules, make_plan
 from penguin_py.planning.partition_values import check_addressable, partition_values
 from penguin_py.planning.schema_fit import delta_schema, merge
-from penguin_py.settings import delta_options, tables_of
+from penguin_py.settings import tables_of
 from tests.support.penguin_world import parquet
 
 MERGE = Rules(None, "merge")

@@ -20,7 +20,7 @@ from blizzard_py.kernels.decode.child_process import ChildProcess, Died
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.isolate import IsolatedParser, check_readable
 from blizzard_py.kernels.decode.parse import BadLine, Parsed
-from blizzard_py.kernels.failure import FileFailed
+from blizzard_py.lines.failure import FileFailed
 from tests.support.ingest_world import IngestWorld, by_path, lines, specs
 
 FIELDS = specs(id="int64", s="string")

@@ -17,8 +17,8 @@ from isal import igzip_lib
 from blizzard_core.settings.sources import SourceCompression
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import JobFile
-from blizzard_py.kernels.failure import FileFailed
-from blizzard_py.kernels.read.source import SourceStream
+from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.source import SourceStream
 
 Codec = Literal["gzip", "zstd", "none"]
 

@@ -9,9 +9,9 @@ import zstandard
 
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import JobFile
-from blizzard_py.kernels.failure import FileFailed
-from blizzard_py.kernels.read.decompress import BLOCK_BYTES, Codec, codec_of, decompressed
-from blizzard_py.kernels.read.source import SourceStream
+from blizzard_py.lines.decompress import BLOCK_BYTES, Codec, codec_of, decompressed
+from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.source import SourceStream
 
 TEXT = b'{"id":1}\n' * 1000
 NOISE = random.Random(1).randbytes(700_000)  # several reads long once compressed

@@ -14,7 +14,7 @@ from blizzard_core.errors import NotFound, StorageError, UnreadableName
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.protocol import Storage, root_exists
 from blizzard_py.job import JobFile
-from blizzard_py.kernels.failure import FileFailed
+from blizzard_py.lines.failure import FileFailed
 
 # Objects up to this size are fetched whole: one request instead of a HEAD and a GET.
 WHOLE_BYTES = 4 << 20

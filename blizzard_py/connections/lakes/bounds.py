@@ -1,0 +1,119 @@
+"""Where windows over lakes end: pinned versions, highest values. Pure but for what it is handed.
+
+With the bound ``version`` a watermark is ``{"version": n, "table": id}``. Both are compared with
+what is there before anything is planned: a table that went back, or is another one by now, stops
+the source.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from blizzard_core.errors import SourceError
+from blizzard_py.columns.windows import last_full_tick
+from blizzard_py.connections.lakes import filters
+from blizzard_py.connections.lakes.highest import Highest, KnownFile
+from blizzard_py.connections.lakes.values import Ordered
+from blizzard_py.connections.protocol import Bound, Selection
+from blizzard_py.reading import BoundKind, Window
+
+VERSION = "version"
+TABLE = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """The version that a window ends with, of the table that has this id."""
+
+    version: int
+    table: str
+
+
+def pinned(window: Window) -> Pinned | None:
+    """The version that the window ends with; None if it ends by columns."""
+    version, table = window.up_to.get(VERSION), window.up_to.get(TABLE)
+    if isinstance(version, int) and isinstance(table, str):
+        return Pinned(version, table)
+    return None
+
+
+def check_same_table(window: Window, end: Pinned, table: str, what: str) -> int | None:
+    """The version that the window begins after, None for a first one.
+
+    Raises `SourceError` if the table is another one than the watermark is of, or went back.
+    """
+    remedy = (
+        "; to read it from the beginning: `blizzard checkpoint reset`, to go on from where it is:"
+        f" `blizzard checkpoint set --column {VERSION}={end.version}"
+        f" --column {TABLE}='\"{table}\"'`"
+    )
+    known = {window.low.get(TABLE, table), end.table}
+    if known != {table}:
+        raise SourceError(
+            f"{what}: was dropped and made anew since the stored watermark (its id is {table}, was"
+            f" {min(known - {table})}){remedy}"
+        )
+    start = window.low.get(VERSION)
+    if start is None:
+        return None
+    if isinstance(start, bool) or not isinstance(start, int):
+        raise SourceError(f"{what}: the stored version is no whole number{remedy}")
+    if start > end.version:
+        raise SourceError(
+            f"{what}: is at version {end.version}, the stored watermark at {start}: the table was"
+            f" rolled back or recreated{remedy}"
+        )
+    return start
+
+
+def highest_bound(
+    kind: BoundKind,
+    files: Sequence[KnownFile],
+    orders: Mapping[str, Ordered],
+    asked: Mapping[str, Highest],
+) -> Bound:
+    """The highest value of each column among the rows of these files."""
+    found = {name: asked[name].of(files) for name in orders}
+    return Bound(
+        kind, {name: orders[name].value(key) for name, key in found.items() if key is not None}
+    )
+
+
+def clock_bound(orders: Mapping[str, Ordered], now: dt.datetime, settle_secs: float) -> Bound:
+    """So long ago, for columns of times and dates. Raises `SourceError` for others."""
+    moment = now - dt.timedelta(seconds=settle_secs)
+    value: dict[str, object] = {}
+    for name, order in orders.items():
+        if order.order not in {"time", "date"}:
+            raise SourceError(f"column {name} is {order.type} and has no clock; use bound: max")
+        naive = order.order == "time" and not order.type.tz
+        value[name] = last_full_tick(
+            moment.replace(tzinfo=None) if naive else moment, str(order.type)
+        )
+    return Bound("clock", value, warnings=(f"rows that come {settle_secs:g} s late are missed",))
+
+
+def refuse_bound(driver: str, kind: BoundKind, known: Sequence[BoundKind]) -> SourceError:
+    """The error for a bound that a driver does not have."""
+    return SourceError(f"bound: {kind} is none of {driver}'s; choose {' or '.join(known)}")
+
+
+def plain_selection(driver: str, selection: Selection) -> None:
+    """Raise `SourceError` for what only databases can do."""
+    if selection.query:
+        raise SourceError(f"{driver} reads tables, not a query; set `table`, and use a transform")
+    filters.parse(selection.filter)  # raises for what is not understood
+
+
+def utc_now() -> dt.datetime:
+    """The machine's clock."""
+    return dt.datetime.now(dt.UTC)
+
+
+def asked_names(selection: Selection) -> list[str]:
+    """Every column that is asked for: declared, watermark's, the filter's."""
+    kept = filters.parse(selection.filter)
+    declared = [each.name for each in selection.fields]
+    return [*declared, *selection.columns, *(kept.columns if kept else ())]

@@ -1,0 +1,145 @@
+"""Watermark columns of files that have no types: read as the schema declares them. Pure.
+
+What cannot be read as its type counts as null. The row is not lost by that: it comes with the
+rows that have no watermark.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from blizzard_core.errors import SourceError
+from blizzard_py.connections.lakes.filters import parse
+from blizzard_py.connections.lakes.values import ordered
+from blizzard_py.connections.protocol import Selection
+from blizzard_py.job import FieldSpec
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000}
+_WHOLE = 1 << 63
+_FAULTS = (ValueError, ArithmeticError, OverflowError, TypeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """How a column's text becomes its value, and Arrow's type for it."""
+
+    name: str
+    type: pa.DataType
+    parse: Callable[[str], Any]
+    is_text: bool
+
+    def of_text(self, text: str | None) -> Any:
+        """The value; None if it cannot be read."""
+        if text is None:
+            return None
+        try:
+            return self.parse(text)
+        except _FAULTS:
+            return None
+
+    def of_json(self, raw: msgspec.Raw | None) -> Any:
+        """The value of a JSON value's bytes; None if it is null or cannot be read."""
+        if raw is None:
+            return None
+        data = bytes(raw)
+        if data[:1] == b'"':
+            try:
+                return self.of_text(msgspec.json.decode(data))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                return None
+        # Numbers keep all their digits; they are no text, and nor are lists and objects.
+        is_plain = data[:1] in b"-0123456789tf"
+        return self.of_text(data.decode()) if is_plain and not self.is_text else None
+
+    def array(self, values: Sequence[Any]) -> pa.Array:
+        """Values as Arrow's."""
+        return pa.array(values, self.type)
+
+
+def declared(columns: Iterable[str], fields: Iterable[FieldSpec]) -> list[Declared]:
+    """These columns. Raises `SourceError` for one undeclared, or that cannot be compared."""
+    known = {each.name: each for each in fields}
+    return [_declared(name, known.get(name)) for name in dict.fromkeys(columns)]
+
+
+def watermark_columns(selection: Selection) -> list[Declared]:
+    """The watermark's columns. Raises `SourceError` also where the filter's cannot be read."""
+    kept = parse(selection.filter)
+    declared(kept.columns if kept else (), selection.fields)
+    found = declared(selection.columns, selection.fields)
+    for column in found:
+        ordered(column.name, column.type)
+    return found
+
+
+def _declared(name: str, spec: FieldSpec | None) -> Declared:
+    if spec is None:
+        raise SourceError(f"column {name} is not in the schema; declare it with its type")
+    if spec.type == "timestamp":
+        parse = _moment if spec.unit == "iso" else _number_of(_PER_SECOND[spec.unit])
+        return Declared(name, pa.timestamp("us", "UTC"), parse, is_text=False)
+    if spec.type == "decimal":
+        kind = pa.decimal128(spec.precision, spec.scale)
+        return Declared(name, kind, _decimal_of(spec.precision, spec.scale), is_text=False)
+    found = _PLAIN.get(spec.type)
+    if found is None:
+        raise SourceError(
+            f"column {name} is {spec.type}, which cannot be compared; choose a column of times,"
+            " dates, numbers or text"
+        )
+    return Declared(name, found[0], found[1], is_text=spec.type == "string")
+
+
+def _moment(text: str) -> dt.datetime:
+    moment = dt.datetime.fromisoformat(text.strip())
+    return moment.astimezone(dt.UTC) if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+
+
+def _number_of(per_second: int) -> Callable[[str], dt.datetime]:
+    scale = 1_000_000 // per_second
+
+    def parse(text: str) -> dt.datetime:
+        return _EPOCH + dt.timedelta(microseconds=int(Decimal(text) * scale))
+
+    return parse
+
+
+def _decimal_of(precision: int, scale: int) -> Callable[[str], Decimal]:
+    def parse(text: str) -> Decimal:
+        value = Decimal(text)
+        pa.scalar(value, pa.decimal128(precision, scale))  # raises for what does not fit
+        return value
+
+    return parse
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if not -_WHOLE <= value < _WHOLE:
+        raise OverflowError
+    return value
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError
+    return text.lower() == "true"
+
+
+_PLAIN: Mapping[str, tuple[pa.DataType, Callable[[str], Any]]] = {
+    "date": (pa.date32(), dt.date.fromisoformat),
+    "int32": (pa.int64(), _whole),
+    "int64": (pa.int64(), _whole),
+    "float32": (pa.float64(), float),
+    "float64": (pa.float64(), float),
+    "string": (pa.string(), str),
+    "boolean": (pa.bool_(), _truth),
+}

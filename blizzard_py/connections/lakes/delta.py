@@ -1,0 +1,243 @@
+"""A Delta table as a source: the driver's side. Tasks read with `lakes.rows`.
+
+With the bound ``version`` (the default) the watermark is ``{"version": 17, "table": id}``. A
+window is what the commits after the stored version added, as the log says it; the first one is
+the snapshot at the pinned version. ``table`` is the table's own id: one that was dropped and made
+anew is noticed at whatever version it is.
+
+With ``max`` the watermark is that of the columns, and files are chosen by their statistics.
+
+A schema that declares ``_change_type`` asks for the change feed: rows come with what became of
+them, deleted ones included.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from blizzard_core.errors import NotFound, SourceError, Unavailable
+from blizzard_core.redact import redacted
+from blizzard_core.storage.opening import delta_options
+from blizzard_py.connections.lakes import delta_log
+from blizzard_py.connections.lakes.bounds import (
+    TABLE,
+    VERSION,
+    asked_names,
+    check_same_table,
+    clock_bound,
+    highest_bound,
+    pinned,
+    plain_selection,
+    refuse_bound,
+    utc_now,
+)
+from blizzard_py.connections.lakes.delta_statistics import known_files
+from blizzard_py.connections.lakes.fields import check_there, columns_of, undeclared
+from blizzard_py.connections.lakes.highest import Highest, KnownFile
+from blizzard_py.connections.lakes.places import (
+    Stores,
+    located,
+    place_of,
+    storage_options,
+    told,
+)
+from blizzard_py.connections.lakes.planned import Plan, PlannedFile, tasks_of
+from blizzard_py.connections.lakes.values import Ordered, ordered
+from blizzard_py.connections.lakes.window import RowWindow, may_meet
+from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split
+from blizzard_py.reading import Access, BoundKind, ReadTask, Window
+
+_AT_ONCE = 16
+
+
+class DeltaConnection:
+    """One Delta table; see the module's docstring and `Connection`."""
+
+    def __init__(
+        self, access: Access, selection: Selection, now: Callable[[], dt.datetime] = utc_now
+    ) -> None:
+        plain_selection("delta", selection)
+        self._selection = selection
+        self._now = now
+        self._uri = place_of(access, selection.table)
+        options = storage_options(access)
+        self._options = delta_options(self._uri, options, os.environ)
+        self._stores = Stores(options)
+        self._highest = {name: Highest(self._stores, name) for name in selection.columns}
+
+    @property
+    def default_bound(self) -> BoundKind | None:
+        """``version``, by which nothing is missed; ``max`` where columns are given."""
+        return "max" if self._selection.columns else "version"
+
+    def columns(self) -> Sequence[SourceColumn]:
+        """The table's columns, as of its last version."""
+        return columns_of(_schema(self._opened()))
+
+    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:
+        """The table's last version, or the highest values in it."""
+        handle = self._opened()
+        self._check_columns(handle)
+        if kind == "version":
+            return Bound(kind, {VERSION: handle.version(), TABLE: str(handle.metadata().id)})
+        orders = self._orders(handle)
+        if kind == "clock":
+            return clock_bound(orders, self._now(), settle_secs)
+        if kind != "max":
+            raise refuse_bound("delta", kind, ("version", "max", "clock"))
+        return highest_bound(kind, self._snapshot(handle, orders), orders, self._highest)
+
+    def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
+        """The files of the window. Raises `SourceError` if the log cannot tell them any more."""
+        end = pinned(window)
+        handle = self._opened(None if end is None else end.version)
+        self._check_columns(handle)
+        names = undeclared(self._selection, list(_schema(handle).names))
+        if end is None:
+            orders = self._orders(handle)
+            rows = RowWindow.of(window, self._selection.columns, self._selection.nulls)
+            files = [
+                known.file
+                for known in self._snapshot(handle, orders)
+                if may_meet(rows, orders, known.ranges)
+            ]
+            return tasks_of(Plan(files, names, rows, self._selection.filter), split, self._uri)
+        start = check_same_table(window, end, str(handle.metadata().id), self._uri)
+        if start is None:
+            files = self._first(handle)
+        else:
+            files = [self._changed(change, handle) for change in self._changes(start, handle)]
+        what = f"{self._uri} version {end.version}"
+        return tasks_of(Plan(files, names, None, self._selection.filter), split, what)
+
+    def hold(self, access: Access) -> AbstractContextManager[Access]:
+        """Nothing needs to be held: files are never changed."""
+        return nullcontext(access)
+
+    def warnings(self) -> Sequence[str]:
+        """None of its own."""
+        return ()
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def _opened(self, version: int | None = None) -> DeltaTable:
+        with self._told():
+            handle = DeltaTable(self._uri, version=version, storage_options=self._options)
+            delta_log.check_readable(handle.metadata().configuration, self._uri)
+            return handle
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What delta-rs raises, as the errors of a connection."""
+        try:
+            yield
+        except TableNotFoundError as error:
+            raise SourceError(f"{self._uri}: there is no Delta table; correct `table`") from error
+        except DeltaError as error:
+            raise SourceError(
+                f"{self._uri}: the table's log cannot be read: {_said(error)}"
+            ) from error
+        except OSError as error:
+            raise Unavailable(f"{self._uri}: {_said(error)}") from error
+        except BaseException as error:
+            # delta-rs gave up on itself; the class has no import, and is no `Exception`.
+            if type(error).__name__ != "PanicException":
+                raise
+            raise SourceError(f"{self._uri}: cannot be read: {_said(error)}") from error
+
+    def _check_columns(self, handle: DeltaTable) -> None:
+        there = [*_schema(handle).names, *self._feed_columns()]
+        check_there(self._uri, asked_names(self._selection), there)
+
+    def _feed_columns(self) -> Sequence[str]:
+        """The change feed's columns if they are asked for."""
+        declared = {each.name for each in self._selection.fields}
+        return delta_log.CHANGE_COLUMNS if delta_log.CHANGE in declared else ()
+
+    def _orders(self, handle: DeltaTable) -> dict[str, Ordered]:
+        schema = _schema(handle)
+        return {name: ordered(name, schema.field(name).type) for name in self._selection.columns}
+
+    def _snapshot(self, handle: DeltaTable, orders: Mapping[str, Ordered]) -> list[KnownFile]:
+        """The files of the handle's version. Raises `SourceError` for deletion vectors."""
+        with self._told():
+            features = handle.protocol().reader_features or []
+            if "deletionVectors" in features and any(True for _ in handle.deletion_vectors()):
+                raise delta_log.refuse_vector(self._uri, handle.version())
+            actions = pa.table(handle.get_add_actions(flatten=True))
+        return known_files(self._uri, actions, orders)
+
+    def _first(self, handle: DeltaTable) -> list[PlannedFile]:
+        """The whole snapshot, each row an insert."""
+        beside: dict[str, Any] = {}
+        if self._feed_columns():
+            with self._told():
+                stamp = int(handle.history(1)[0].get("timestamp") or 0) / 1000
+            beside = _feed_values("insert", handle.version(), stamp)
+        return [
+            PlannedFile(known.file.name, known.file.size, values={**known.file.values, **beside})
+            for known in self._snapshot(handle, {})
+        ]
+
+    def _changes(self, start: int, handle: DeltaTable) -> list[delta_log.Change]:
+        commits = self._commits(start + 1, handle.version())
+        if not self._feed_columns():
+            return delta_log.appended(commits, self._uri)
+        configuration = handle.metadata().configuration
+        return delta_log.changed(commits, delta_log.is_fed(configuration), self._uri)
+
+    def _commits(self, first: int, last: int) -> Iterator[delta_log.Commit]:
+        """The log's entries, several at a time. Raises `SourceError` where one is gone."""
+        storage = self._stores.at(self._uri)
+
+        def read(version: int) -> delta_log.Commit:
+            where = f"{self._uri}/{delta_log.commit_path(version)}"
+            try:
+                raw = storage.read(delta_log.commit_path(version))
+            except NotFound as error:
+                raise SourceError(
+                    f"{where}: this entry of the table's log was cleaned up before its window was"
+                    f" read; to read the whole table again: `blizzard checkpoint reset`, to leave"
+                    f" versions {first} to {last} out: `blizzard checkpoint set --column"
+                    f" version={last}`; set delta.logRetentionDuration to more than the daemon may"
+                    " stand still"
+                ) from error
+            return delta_log.parsed(raw, version, where)
+
+        with told(self._uri), ThreadPoolExecutor(_AT_ONCE) as pool:
+            for begin in range(first, last + 1, _AT_ONCE):
+                yield from pool.map(read, range(begin, min(begin + _AT_ONCE, last + 1)))
+
+    def _changed(self, change: delta_log.Change, handle: DeltaTable) -> PlannedFile:
+        schema = _schema(handle)
+        types = {name: schema.field(name).type for name in handle.metadata().partition_columns}
+        values = delta_log.partition_values(change.file.partition, types, self._uri)
+        if self._feed_columns():
+            values |= _feed_values(change.kind, change.version, change.timestamp)
+        return PlannedFile(located(self._uri, change.file.path), change.file.size, values=values)
+
+
+def _feed_values(kind: str, version: int, timestamp: float) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        delta_log.VERSION: version,
+        delta_log.TIME: dt.datetime.fromtimestamp(timestamp, dt.UTC),
+    }
+    return values | ({delta_log.CHANGE: kind} if kind else {})
+
+
+def _schema(handle: DeltaTable) -> pa.Schema:
+    return pa.schema(handle.schema().to_arrow())
+
+
+def _said(error: BaseException) -> str:
+    return redacted(" ".join(str(error).partition("\n   0: ")[0].split()))[:300]

@@ -1,0 +1,242 @@
+"""What Delta's log says of a window's versions: files, changes, what forbids reading. Pure.
+
+Format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md. delta-rs has no call for it: it
+tells the files of one version, and not which commits only moved rows (``dataChange: false``).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from blizzard_core.errors import SourceError
+from blizzard_py.connections.lakes.values import order_of
+
+LOG = "_delta_log"
+CHANGE = "_change_type"
+VERSION = "_commit_version"
+TIME = "_commit_timestamp"
+CHANGE_COLUMNS = (CHANGE, VERSION, TIME)
+
+_CDF = "delta.enableChangeDataFeed"
+
+
+def commit_path(version: int) -> str:
+    """The path of a version's log entry, relative to the table."""
+    return f"{LOG}/{version:020d}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class FileAction:
+    """An add, a remove or a file of the change feed, as the log has it; ``path`` is decoded."""
+
+    path: str
+    size: int
+    partition: Mapping[str, str | None]
+    data_change: bool
+    vector: bool
+
+
+@dataclass(slots=True)
+class Commit:
+    """One version."""
+
+    version: int
+    timestamp: float = 0.0
+    table_id: str | None = None
+    properties: Mapping[str, str] | None = None
+    adds: list[FileAction] = field(default_factory=list)
+    removes: list[FileAction] = field(default_factory=list)
+    changes: list[FileAction] = field(default_factory=list)
+
+
+def parsed(raw: bytes, version: int, where: str) -> Commit:
+    """One log entry. Raises `SourceError` if it is cut or makes no sense: rows could be missed."""
+    commit = Commit(version)
+    lines = [line for line in raw.split(b"\n") if line.strip()]
+    try:
+        for line in lines:
+            _take(commit, json.loads(line))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise SourceError(
+            f"{where}: this entry of the table's log is cut or damaged ({type(error).__name__});"
+            " restore it, nothing after it can be trusted"
+        ) from error
+    if not lines:
+        raise SourceError(f"{where}: this entry of the table's log is empty; restore it")
+    return commit
+
+
+def _take(commit: Commit, action: Mapping[str, Any]) -> None:
+    if info := action.get("commitInfo"):
+        stamp = info.get("inCommitTimestamp") or info.get("timestamp") or 0
+        commit.timestamp = int(stamp) / 1000
+    if metadata := action.get("metaData"):
+        commit.table_id = str(metadata["id"])
+        commit.properties = dict(metadata.get("configuration") or {})
+    if add := action.get("add"):
+        commit.adds.append(_file(add))
+    if remove := action.get("remove"):
+        commit.removes.append(_file(remove))
+    if change := action.get("cdc"):
+        commit.changes.append(_file(change))
+
+
+def _file(action: Mapping[str, Any]) -> FileAction:
+    return FileAction(
+        # Of a URI in the log; a place on a disk has no percent signs of its own.
+        unquote(action["path"]),
+        int(action.get("size") or 0),
+        dict(action.get("partitionValues") or {}),
+        bool(action.get("dataChange", True)),
+        action.get("deletionVector") is not None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A file whose rows are new, and what has become of them: one of Delta's change types.
+
+    ``kind`` is ``""`` where the file itself has the column.
+    """
+
+    file: FileAction
+    kind: str
+    version: int
+    timestamp: float
+
+
+def check_readable(properties: Mapping[str, str], what: str) -> None:
+    """Raise `SourceError` for tables whose files are not what they seem."""
+    mode = properties.get("delta.columnMapping.mode", "none")
+    if mode != "none":
+        raise SourceError(
+            f"{what}: has column mapping (mode {mode}), so its files call columns otherwise; it is"
+            " not read. Copy the table to one without delta.columnMapping.mode"
+        )
+
+
+def refuse_vector(what: str, version: int) -> SourceError:
+    """The error for rows that were deleted by deletion vectors."""
+    return SourceError(
+        f"{what}: version {version} has deletion vectors, which are not read: deleted rows would"
+        " come back. Run REORG TABLE … APPLY (PURGE) and set delta.enableDeletionVectors to false"
+    )
+
+
+def appended(commits: Iterable[Commit], what: str) -> list[Change]:
+    """The files that these commits added rows with, the oldest first.
+
+    Compactions bring nothing. Raises `SourceError` where rows were deleted or changed: that
+    cannot be told by files alone.
+    """
+    found: dict[str, Change] = {}
+    for commit in commits:
+        _check(commit, what)
+        if any(action.data_change for action in commit.removes):
+            raise SourceError(
+                f"{what}: version {commit.version} deletes or changes rows, and a window reads"
+                " appended ones only. Set delta.enableChangeDataFeed on the table and declare the"
+                f" field {CHANGE} (string) to take such changes as rows of their own; to leave"
+                f" this one out: `blizzard checkpoint set --column version={commit.version}`"
+            )
+        for add in commit.adds:
+            if add.data_change:
+                # A file named twice (statistics computed afterwards) has its rows once.
+                found.setdefault(add.path, Change(add, "insert", commit.version, commit.timestamp))
+    return list(found.values())
+
+
+def changed(commits: Iterable[Commit], enabled: bool, what: str) -> list[Change]:
+    """The change feed of these commits: every row that came, went or was another before.
+
+    A commit with change files tells all in them; one without is whole files that came or went.
+    ``enabled`` is whether the feed was on before the first of them.
+    """
+    found: list[Change] = []
+    for commit in commits:
+        _check(commit, what)
+        if commit.properties is not None:
+            enabled = commit.properties.get(_CDF, "").lower() == "true"
+        if commit.changes:
+            found += [Change(file, "", commit.version, commit.timestamp) for file in commit.changes]
+            continue
+        removes = [action for action in commit.removes if action.data_change]
+        if removes and not enabled:
+            raise SourceError(
+                f"{what}: version {commit.version} deletes or changes rows while {_CDF} was not"
+                " set, so there is no change feed of it; set the property, and set the watermark"
+                f" past it: `blizzard checkpoint set --column version={commit.version}`"
+            )
+        for kind, actions in (("delete", removes), ("insert", commit.adds)):
+            found += [
+                Change(file, kind, commit.version, commit.timestamp)
+                for file in actions
+                if file.data_change
+            ]
+    return found
+
+
+def _check(commit: Commit, what: str) -> None:
+    if commit.properties is not None:
+        check_readable(commit.properties, what)
+    if any(action.vector for action in (*commit.adds, *commit.removes)):
+        raise refuse_vector(what, commit.version)
+
+
+def is_fed(properties: Mapping[str, str]) -> bool:
+    """Whether the table's change feed is on."""
+    return properties.get(_CDF, "").lower() == "true"
+
+
+def partition_values(
+    texts: Mapping[str, str | None], types: Mapping[str, pa.DataType], what: str
+) -> dict[str, Any]:
+    """Partition columns as Python's values, from the log's text; the empty text is null."""
+    missing = [name for name in types if name not in texts]
+    if missing:
+        raise SourceError(
+            f"{what}: its log does not say the value of {', '.join(missing)} for a file, as some"
+            " writers leave it out for removed ones; read the table without the change feed"
+        )
+    return {
+        name: _partition_value(texts[name], kind, f"{what}: partition column {name}")
+        for name, kind in types.items()
+    }
+
+
+def _partition_value(text: str | None, kind: pa.DataType, what: str) -> Any:
+    if not text:
+        return None
+    kinds = pa.types
+    parsers: tuple[tuple[bool, Callable[[str], Any]], ...] = (
+        (kinds.is_timestamp(kind), partial(_moment, zone=bool(getattr(kind, "tz", None)))),
+        (kinds.is_date(kind), dt.date.fromisoformat),
+        (kinds.is_boolean(kind), {"true": True, "false": False}.__getitem__),
+        (kinds.is_integer(kind), int),
+        (kinds.is_floating(kind), float),
+        (kinds.is_decimal(kind), Decimal),
+        (order_of(kind) == "text", str),
+    )
+    parse = next((parse for holds, parse in parsers if holds), None)
+    if parse is None:
+        raise SourceError(f"{what} is {kind}, which is not read; partition by another column")
+    try:
+        return parse(text)
+    except (ValueError, ArithmeticError, KeyError) as error:
+        raise SourceError(f"{what} has a value that is no {kind}; mend the log") from error
+
+
+def _moment(text: str, *, zone: bool) -> dt.datetime:
+    """Delta writes both ``2024-01-28 10:00:00`` and ISO 8601; without a zone it is UTC."""
+    moment = dt.datetime.fromisoformat(text)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+    return moment.astimezone(dt.UTC).replace(tzinfo=dt.UTC if zone else None)

@@ -1,0 +1,100 @@
+"""What Delta's log knows of files and their columns, with its roundings undone. Pure.
+
+* Times are cut to milliseconds, so a file's are looked for a millisecond further in both
+  directions.
+* Texts are cut after 32 characters; whether a cut maximum was rounded up is the writer's matter,
+  so a long one is none.
+* Decimals are JSON numbers, which readers take for floats: beyond 15 digits they are not used.
+* NaN is in no statistics.
+* Files without statistics may hold anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from blizzard_core.errors import SourceError
+from blizzard_py.connections.lakes.highest import KnownFile
+from blizzard_py.connections.lakes.places import located
+from blizzard_py.connections.lakes.planned import PlannedFile
+from blizzard_py.connections.lakes.values import Key, Ordered
+from blizzard_py.connections.lakes.window import Range
+
+_PARTITION = "partition."
+_ROUNDED_MICROSECONDS = 1000
+_CUT_CHARACTERS = 32
+_SAFE_DIGITS = 15
+
+
+def known_files(table: str, actions: pa.Table, orders: Mapping[str, Ordered]) -> list[KnownFile]:
+    """The files of ``DeltaTable.get_add_actions(flatten=True)``, and their ordered columns."""
+    told = {name: _python(actions, name) for name in _wanted(actions.schema.names, orders)}
+    keys = {name: name.removeprefix(_PARTITION) for name in told if name.startswith(_PARTITION)}
+    found = []
+    for row, path in enumerate(told["path"]):
+        values = {key: told[name][row] for name, key in keys.items()}
+        file = PlannedFile(located(table, unquote(path)), told["size_bytes"][row], values=values)
+        ranges = {
+            name: _exact(values[name], order) if name in values else _rounded(told, row, order)
+            for name, order in orders.items()
+        }
+        found.append(KnownFile(file, ranges))
+    return found
+
+
+def _wanted(there: Sequence[str], orders: Mapping[str, Ordered]) -> list[str]:
+    """A table may have thousands of columns; only those of the watermark are looked at."""
+    told = {f"{kind}.{name}" for kind in ("null_count", "min", "max") for name in orders}
+    wanted = {"path", "size_bytes", "num_records", *told}
+    return [name for name in there if name in wanted or name.startswith(_PARTITION)]
+
+
+def _python(actions: pa.Table, name: str) -> list[Any]:
+    """A column's values; None for all of them if one is beyond Python's (the year 10000)."""
+    column = actions.column(actions.schema.names.index(name))
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types
+    except (OverflowError, ValueError):
+        if name.startswith(_PARTITION):
+            raise SourceError(f"{name} holds a value outside the years 1 to 9999") from None
+        return [None] * actions.num_rows
+
+
+def _exact(value: Any, order: Ordered) -> Range:
+    """Of a partition column: each row has this value."""
+    if value is None:
+        return Range(values=False)
+    key = order.key(value)
+    return Range(key, key, nulls=False)
+
+
+def _rounded(told: Mapping[str, Sequence[Any]], row: int, order: Ordered) -> Range:
+    def of(name: str) -> Any:
+        return told[name][row] if name in told else None
+
+    rows, nulls = of("num_records"), of(f"null_count.{order.name}")
+    if rows is not None and nulls == rows:
+        return Range(values=False)
+    return Range(
+        _widened(of(f"min.{order.name}"), order, -1),
+        _widened(of(f"max.{order.name}"), order, 1),
+        # What has no key counts as null here.
+        nulls=nulls != 0 or order.has_other_nulls,
+    )
+
+
+def _widened(value: Any, order: Ordered, direction: int) -> Key | None:
+    if value is None or value != value:  # noqa: PLR0124  # NaN
+        return None
+    if order.order == "decimal" and order.type.precision > _SAFE_DIGITS:
+        return None
+    if order.order == "text" and direction > 0 and len(value) >= _CUT_CHARACTERS:
+        return None
+    key = order.key(value)
+    if order.order == "time" and isinstance(key, int):
+        return key + direction * _ROUNDED_MICROSECONDS
+    return key

@@ -1,0 +1,260 @@
+"""Directories of files as a source: the driver's side, for whatever the files hold.
+
+What a kind of file is, is a `Form`: how one is looked into for the values of the watermark's
+columns. That is done once for each file and remembered for as long as the file is there, so a poll
+looks into new files only, and a window reads those that can have rows of it.
+
+Files are written once: one that is replaced after it was planned fails the task.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from blizzard_core.errors import SourceError
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.columns import folder_time
+from blizzard_py.connections.lakes.bounds import (
+    asked_names,
+    clock_bound,
+    plain_selection,
+    refuse_bound,
+    utc_now,
+)
+from blizzard_py.connections.lakes.fields import check_there, columns_of, undeclared
+from blizzard_py.connections.lakes.listing import Directory
+from blizzard_py.connections.lakes.parquet_file import later
+from blizzard_py.connections.lakes.places import Stores, storage_options, told
+from blizzard_py.connections.lakes.planned import Plan, PlannedFile, tasks_of
+from blizzard_py.connections.lakes.values import Key, Ordered
+from blizzard_py.connections.lakes.window import Range, RowWindow, ends_in, may_meet
+from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split
+from blizzard_py.reading import Access, BoundKind, ReadTask, Window
+
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a file holds: its schema; for each watermark column its order and **exact** range.
+
+    ``unread`` counts rows whose watermark cannot be read as its type: they count as null.
+    """
+
+    schema: pa.Schema
+    orders: Mapping[str, Ordered]
+    ranges: Mapping[str, Range]
+    unread: int = 0
+
+
+class Form(Protocol):
+    """A kind of file."""
+
+    @property
+    def driver(self) -> str:
+        """The connection's driver."""
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """How the names of such files end, in lower case."""
+
+    @property
+    def bounds(self) -> tuple[BoundKind, ...]:
+        """The bounds there are, the default first."""
+
+    @property
+    def has_schema(self) -> bool:
+        """Whether a column that no file has is an error."""
+
+    def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> Facts:
+        """Look into a file for these watermark columns. Raises `SourceError`."""
+
+    def extra(self) -> Mapping[str, Any]:
+        """What tasks have to know besides."""
+
+
+class DirectoryConnection:
+    """The files of one directory; see the module's docstring and `Connection`."""
+
+    def __init__(
+        self,
+        access: Access,
+        selection: Selection,
+        form: Form,
+        now: Callable[[], dt.datetime] = utc_now,
+    ) -> None:
+        plain_selection(form.driver, selection)
+        self._selection = selection
+        self._now = now
+        self._form = form
+        self._stores = Stores(storage_options(access))
+        self._directory = Directory.of(access, selection.table, form.endings)
+        self._facts: dict[tuple[str, int, float], Facts] = {}
+        self._schemas: dict[pa.Schema, pa.Schema] = {}
+
+    @property
+    def default_bound(self) -> BoundKind | None:
+        """The form's first; none without columns."""
+        return self._form.bounds[0] if self._selection.columns else None
+
+    def columns(self) -> Sequence[SourceColumn]:
+        """The columns of the newest files."""
+        files = sorted(self._directory.files(self._stores), key=lambda file: file.modified)[-5:]
+        facts = [self._look(file, ()) for file in reversed(files)]
+        return columns_of(_united(facts))
+
+    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:
+        """The highest values in all files. With date folders the newest ones tell."""
+        if kind not in self._form.bounds:
+            raise refuse_bound(self._form.driver, kind, self._form.bounds)
+        files = self._directory.files(self._stores)
+        self._forget(files)
+        names = self._selection.columns
+        if kind == "clock":
+            orders = self._orders(self._known(files))
+            return clock_bound(orders, self._now(), settle_secs)
+        found: list[Facts] = []
+        for group in self._newest_first(files):
+            found += self._known(group)
+            if any(facts.ranges[name].values for facts in found for name in names):
+                break  # older folders hold lower values
+        orders = self._orders(found)
+        highs = {name: _highest(facts.ranges[name] for facts in found) for name in orders}
+        value = {name: orders[name].value(key) for name, key in highs.items() if key is not None}
+        return Bound(kind, value, warnings=_warnings(found, names))
+
+    def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
+        """The files that can have rows of the window."""
+        names = self._selection.columns
+        start = window.low.get(names[0]) if self._follows_folders() else None
+        files = self._directory.files(self._stores, start)
+        facts = self._known(files)
+        orders = self._orders(facts)
+        if self._form.has_schema and facts:
+            check_there(self._directory.root, asked_names(self._selection), _united(facts).names)
+        rows = RowWindow.of(window, names, self._selection.nulls) if names else None
+        # Not shifted back: what is no row is read once, also where rows are read again.
+        news = (
+            None
+            if rows is None
+            else RowWindow.of(replace(window, low=window.after), names, self._selection.nulls)
+        )
+        kept = [
+            replace(file, has_bad=news is None or ends_in(news, orders, known.ranges))
+            for file, known in zip(files, facts, strict=True)
+            if rows is None or may_meet(rows, orders, known.ranges)
+        ]
+        columns = undeclared(self._selection, _united(facts).names)
+        return tasks_of(
+            Plan(kept, columns, rows, self._selection.filter, self._form.extra()),
+            split,
+            self._directory.root,
+        )
+
+    def hold(self, access: Access) -> AbstractContextManager[Access]:
+        """Nothing needs to be held: tasks notice files that were changed."""
+        return nullcontext(access)
+
+    def warnings(self) -> Sequence[str]:
+        """None of its own."""
+        return ()
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+    def _follows_folders(self) -> bool:
+        """Whether date folders and the watermark tell the same time: it is one time or date."""
+        types = {each.name: each.type for each in self._selection.fields}
+        told = [types.get(name) for name in self._selection.columns]
+        return bool(self._directory.pattern) and told in (["timestamp"], ["date"])
+
+    def _newest_first(self, files: Sequence[PlannedFile]) -> list[list[PlannedFile]]:
+        """Files by the time of their folder, the newest first; those of no time before all."""
+        pattern = self._directory.pattern
+        if not self._follows_folders():
+            return [list(files)]
+        groups: dict[float, list[PlannedFile]] = {}
+        for file in files:
+            moment = folder_time(pattern, file.name.path.rpartition("/")[0])
+            groups.setdefault(moment.timestamp() if moment else float("inf"), []).append(file)
+        untimed = groups.pop(float("inf"), [])
+        timed = [groups[moment] for moment in sorted(groups, reverse=True)]
+        return [untimed + timed[0], *timed[1:]] if timed else [untimed]
+
+    def _known(self, files: Sequence[PlannedFile]) -> list[Facts]:
+        names = self._selection.columns
+        if not names:
+            # The newest file's schema is enough to name the columns.
+            newest = max(files, key=lambda file: file.modified, default=None)
+            schema = [self._look(newest, ())] if newest else []
+            return [schema[0]] * len(files)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return list(pool.map(lambda file: self._look(file, names), files))
+
+    def _look(self, file: PlannedFile, columns: Sequence[str]) -> Facts:
+        known = _identity(file)
+        if known in self._facts:
+            return self._facts[known]
+        storage = self._stores.at(file.name.root)
+        with told(f"{storage.uri}/{file.name.path}"):
+            facts = self._form.facts(storage, file, columns)
+        # Thousands of files have one schema, which is kept once.
+        facts = replace(facts, schema=self._schemas.setdefault(facts.schema, facts.schema))
+        if columns == self._selection.columns:
+            self._facts[known] = facts
+        return facts
+
+    def _orders(self, facts: Sequence[Facts]) -> dict[str, Ordered]:
+        """How columns are compared. Raises `SourceError` where files disagree, or none has it."""
+        found: dict[str, Ordered] = {}
+        for each in facts:
+            for name, order in each.orders.items():
+                before = found.setdefault(name, order)
+                if before.order != order.order:
+                    raise SourceError(
+                        f"{self._directory.root}: column {name} is {before.type} in some files and"
+                        f" {order.type} in others, which cannot be compared; rewrite those files"
+                    )
+        missing = [name for name in self._selection.columns if name not in found]
+        if missing and facts and self._form.has_schema:
+            check_there(self._directory.root, missing, _united(facts).names)
+        return found
+
+    def _forget(self, files: Sequence[PlannedFile]) -> None:
+        there = set(map(_identity, files))
+        for gone in [known for known in self._facts if known not in there]:
+            del self._facts[gone]
+
+
+def _identity(file: PlannedFile) -> tuple[str, int, float]:
+    return file.name.path, file.size, file.modified
+
+
+def _highest(ranges: Iterable[Range]) -> Key | None:
+    best: Key | None = None
+    for each in ranges:
+        best = later(best, each.high)
+    return best
+
+
+def _united(facts: Sequence[Facts]) -> pa.Schema:
+    """All columns, each as the first file that has it."""
+    found: dict[str, pa.Field] = {}
+    for each in {id(each): each for each in facts}.values():
+        for column in each.schema:
+            found.setdefault(column.name, column)
+    return pa.schema(list(found.values()))
+
+
+def _warnings(facts: Sequence[Facts], names: Sequence[str]) -> tuple[str, ...]:
+    unread = sum(each.unread for each in facts)
+    if not unread:
+        return ()
+    return (f"{unread} rows have no readable value of {', '.join(names)} and count as null",)

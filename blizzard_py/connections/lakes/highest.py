@@ -1,0 +1,82 @@
+"""The highest value of a column in many Parquet files, exact, with as few files read as can be.
+
+Statistics of logs and manifests are rounded (Delta cuts times to milliseconds, texts are cut
+everywhere), so they only choose which files to look into. What a file answered is remembered for
+as long as the file is there: a poll without news opens nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from blizzard_py.connections.lakes.parquet_file import highest, later, opened
+from blizzard_py.connections.lakes.places import Stores
+from blizzard_py.connections.lakes.planned import PlannedFile
+from blizzard_py.connections.lakes.rows import names_in_file
+from blizzard_py.connections.lakes.values import Key
+from blizzard_py.connections.lakes.window import Range
+
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """A file, and what is known of its columns without opening it."""
+
+    file: PlannedFile
+    ranges: Mapping[str, Range]
+
+
+@dataclass(slots=True)
+class Highest:
+    """Asks files for their highest values, and remembers the answers. For one column."""
+
+    stores: Stores
+    column: str
+    ids: Mapping[str, int] = field(default_factory=dict)
+    _answers: dict[tuple[str, str, int, float], Key | None] = field(default_factory=dict)
+
+    def of(self, files: Sequence[KnownFile]) -> Key | None:
+        """The highest key of the column among all rows of the files, None if there is none."""
+        self._forget(known.file for known in files)
+        best: Key | None = None
+        blind: list[PlannedFile] = []
+        rounded: list[tuple[Key, PlannedFile]] = []
+        for known in files:
+            about = known.ranges.get(self.column, Range())
+            if self.column in known.file.values:  # a partition's value is exact
+                best = later(best, about.high)
+            elif about.values and about.high is None:
+                blind.append(known.file)
+            elif about.values and about.high is not None:
+                rounded.append((about.high, known.file))
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for found in pool.map(self._asked, blind):
+                best = later(best, found)
+        for high, file in sorted(rounded, key=lambda each: each[0], reverse=True):
+            if best is not None and later(best, high) == best:
+                break
+            best = later(best, self._asked(file))
+        return best
+
+    def _asked(self, file: PlannedFile) -> Key | None:
+        known = _identity(file)
+        if known not in self._answers:
+            storage = self.stores.at(file.name.root)
+            with opened(storage, file.name.path, file.size) as parquet:
+                where = f"{storage.uri}/{file.name.path}"
+                own = names_in_file(parquet, [self.column], self.ids, where)
+                found = highest(parquet, own[self.column]) if own else None
+            self._answers[known] = found
+        return self._answers[known]
+
+    def _forget(self, files: Iterable[PlannedFile]) -> None:
+        there = set(map(_identity, files))
+        for gone in [known for known in self._answers if known not in there]:
+            del self._answers[gone]
+
+
+def _identity(file: PlannedFile) -> tuple[str, str, int, float]:
+    return file.name.root, file.name.path, file.size, file.modified

@@ -1,0 +1,67 @@
+"""pyiceberg's files through the project's own storage: one block of options, one set of errors.
+
+Loaded by pyiceberg itself, by the name in `PROPERTIES`. Reads only: a source writes nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
+
+from blizzard_core.storage.protocol import Storage, StorageOptions
+from blizzard_py.connections.lakes.places import FileName, RangeFile, Stores, located
+
+_OPTIONS = "blizzard.storage-options"
+
+
+def properties(options: StorageOptions) -> dict[str, str]:
+    """What tells pyiceberg to read through our storage with these options."""
+    return {"py-io-impl": f"{__name__}.StorageIO", _OPTIONS: json.dumps(dict(options))}
+
+
+class StorageIO(FileIO):
+    """Opens what metadata name, wherever it lies."""
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        super().__init__(dict(properties))
+        self._stores = Stores(json.loads(properties.get(_OPTIONS) or "{}"))
+
+    def new_input(self, location: str) -> InputFile:
+        """The file, which is looked at when it is opened."""
+        name = located("", location)
+        return _Input(location, self._stores.at(name.root), name)
+
+    def new_output(self, location: str) -> OutputFile:
+        """Never: a source is read."""
+        raise NotImplementedError
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Never: a source is read."""
+        raise NotImplementedError
+
+
+class _Input(InputFile):
+    def __init__(self, location: str, storage: Storage, name: FileName) -> None:
+        super().__init__(location)
+        self._storage = storage
+        self._path = name.path
+
+    def __len__(self) -> int:
+        found = self._storage.stat(self._path)
+        if found is None:
+            raise FileNotFoundError(self.location)
+        return found.size
+
+    def exists(self) -> bool:
+        """Whether it is there."""
+        return self._storage.stat(self._path) is not None
+
+    def open(self, seekable: bool = True) -> InputStream:
+        """Metadata and manifests are read whole, so only what must seek is read in parts."""
+        if seekable:
+            return io.BufferedReader(RangeFile(self._storage, self._path, len(self)))
+        return io.BytesIO(self._storage.read(self._path))

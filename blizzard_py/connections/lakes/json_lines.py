@@ -1,0 +1,166 @@
+"""Directories of NDJSON files as a source: scanned whole, filtered by line.
+
+Tasks give the lines as they are to the line parser, so numbers keep their digits, and types and
+bad records are those of every other JSON source. A line that is no JSON object has no
+watermark; it comes with the window that the file's highest value lies in, so once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from blizzard_core.errors import SourceError
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.connections.lakes.declared import Declared, declared, watermark_columns
+from blizzard_py.connections.lakes.directory import DirectoryConnection, Facts
+from blizzard_py.connections.lakes.filters import Filter, parse
+from blizzard_py.connections.lakes.places import Stores, storage_options, told
+from blizzard_py.connections.lakes.planned import PlannedFile, files_of, window_of
+from blizzard_py.connections.lakes.rows import check_unchanged
+from blizzard_py.connections.lakes.text_files import Tally, accepted, asked_columns, blocks
+from blizzard_py.connections.lakes.window import RowWindow
+from blizzard_py.connections.protocol import Selection
+from blizzard_py.job import FieldSpec
+from blizzard_py.lines.framing import Chunk, LongLine, framed
+from blizzard_py.reading import Access, BoundKind
+
+_KINDS = (".json", ".ndjson", ".jsonl")
+_SAMPLE_BYTES = 1 << 20
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+@dataclass(frozen=True, slots=True)
+class JsonForm:
+    """NDJSON as a `Form`."""
+
+    columns: Sequence[Declared]
+    driver: str = "json"
+    endings: tuple[str, ...] = tuple(kind + end for kind in _KINDS for end in ("", ".gz", ".zst"))
+    bounds: tuple[BoundKind, ...] = ("rows",)
+    has_schema: bool = False
+
+    def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> Facts:
+        """One scan; without columns only the beginning is looked at, for names and types."""
+        if not columns:
+            return Facts(_sampled(storage, file), {}, {})
+        tally = Tally(self.columns)
+        check_unchanged(storage, file)
+        with blocks(storage, file) as found:
+            for chunk in framed(found):
+                if isinstance(chunk, Chunk):
+                    lines = _lines(chunk.data, self.columns)
+                    tally.add(lines.arrays, lines.unread)
+                    tally.bad += len(lines.bad)
+                else:
+                    tally.bad += 1
+        check_unchanged(storage, file)
+        schema = pa.schema([(each.name, each.type) for each in self.columns])
+        return Facts(schema, tally.orders, tally.ranges, tally.unread_in_all)
+
+    def extra(self) -> Mapping[str, Any]:
+        """Nothing."""
+        return {}
+
+
+def connect(access: Access, selection: Selection) -> DirectoryConnection:
+    """The NDJSON files of a directory."""
+    form = JsonForm(watermark_columns(selection))
+    return DirectoryConnection(access, selection, form)
+
+
+def read(
+    access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
+) -> Iterator[pa.RecordBatch | bytes]:
+    """A `Reader`: the lines of the window, as they are."""
+    stores = Stores(storage_options(access))
+    window = window_of(spec)
+    kept = parse(spec["filter"])
+    columns = declared(asked_columns(window, kept), fields)
+    for file in files_of(spec):
+        storage = stores.at(file.name.root)
+        with told("a planned file"):
+            check_unchanged(storage, file)
+            with blocks(storage, file) as found:
+                yield from _kept(framed(found), window, kept, columns, file)
+            check_unchanged(storage, file)
+
+
+def _kept(
+    chunks: Iterator[Chunk | LongLine],
+    window: RowWindow | None,
+    kept: Filter | None,
+    columns: Sequence[Declared],
+    file: PlannedFile,
+) -> Iterator[bytes]:
+    for chunk in chunks:
+        if isinstance(chunk, LongLine):
+            if file.has_bad:
+                # No JSON has a null byte, so whatever is left of the line is a bad record.
+                yield chunk.head + b"\0\n"
+        elif not columns:
+            yield chunk.data
+        else:
+            lines = _lines(chunk.data, columns)
+            arrays = dict(zip([each.name for each in columns], lines.arrays, strict=True))
+            keep = accepted(window, kept, arrays, len(lines.good), file.name.path)
+            found = [
+                line for line, keeps in zip(lines.good, keep.to_pylist(), strict=True) if keeps
+            ]
+            if file.has_bad:
+                found += lines.bad
+            if found:
+                yield b"\n".join(found) + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """A chunk's records, each column's values in them, and the lines that are no records."""
+
+    good: list[bytes]
+    arrays: list[pa.Array]
+    bad: list[bytes]
+    unread: int
+
+
+def _lines(data: bytes, columns: Sequence[Declared]) -> _Lines:
+    good: list[bytes] = []
+    bad: list[bytes] = []
+    values: list[list[Any]] = [[] for _ in columns]
+    unread = 0
+    for line in data.split(b"\n"):
+        if not line or line.isspace():
+            continue
+        try:
+            members = _members.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            bad.append(line)
+            continue
+        good.append(line)
+        for column, found in zip(columns, values, strict=True):
+            raw = members.get(column.name)
+            value = column.of_json(raw)
+            unread += value is None and raw is not None and bytes(raw) != b"null"
+            found.append(value)
+    arrays = [column.array(found) for column, found in zip(columns, values, strict=True)]
+    return _Lines(good, arrays, bad, unread)
+
+
+def _sampled(storage: Storage, file: PlannedFile) -> pa.Schema:
+    """Names and types of a file's first lines."""
+    import pyarrow.json as pj  # noqa: PLC0415  # for this alone
+
+    with blocks(storage, file) as found:
+        first = next((chunk for chunk in framed(found, _SAMPLE_BYTES)), None)
+    if not isinstance(first, Chunk):
+        return pa.schema([])
+    try:
+        return pj.read_json(pa.BufferReader(first.data)).schema
+    except pa.ArrowInvalid as error:
+        raise SourceError(
+            f"{storage.uri}/{file.name.path}: its first lines are no NDJSON"
+        ) from error

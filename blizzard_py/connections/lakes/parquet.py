@@ -1,0 +1,45 @@
+"""Directories of Parquet files: footers tell what is in them. Tasks read with `lakes.rows`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.connections.lakes.directory import DirectoryConnection, Facts
+from blizzard_py.connections.lakes.parquet_file import column_range, highest, opened, order_in
+from blizzard_py.connections.lakes.planned import PlannedFile
+from blizzard_py.connections.protocol import Selection
+from blizzard_py.reading import Access, BoundKind
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetForm:
+    """Parquet as a `Form`."""
+
+    driver: str = "parquet"
+    endings: tuple[str, ...] = (".parquet",)
+    bounds: tuple[BoundKind, ...] = ("max", "rows", "clock")
+    has_schema: bool = True
+
+    def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> Facts:
+        """From the footer; a column is read where its maximum there may be rounded."""
+        with opened(storage, file.name.path, file.size) as parquet:
+            orders = {name: order_in(parquet, name) for name in columns}
+            ranges = {}
+            for name in columns:
+                known = column_range(parquet, name)
+                high = highest(parquet, name) if known.values else None
+                ranges[name] = replace(known, high=high, values=high is not None)
+            there = {name: order for name, order in orders.items() if order is not None}
+            return Facts(parquet.schema_arrow.remove_metadata(), there, ranges)
+
+    def extra(self) -> Mapping[str, Any]:
+        """Nothing."""
+        return {}
+
+
+def connect(access: Access, selection: Selection) -> DirectoryConnection:
+    """The Parquet files of a directory."""
+    return DirectoryConnection(access, selection, ParquetForm())

@@ -1,0 +1,124 @@
+"""The files of a window, cut into tasks, and as they stand in a task's spec. Pure.
+
+The checkpoint keeps specs, so a file is a short list there and what all have in common is said
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from blizzard_py.columns import deserialize, serialize
+from blizzard_py.connections.lakes.places import FileName
+from blizzard_py.connections.lakes.window import RowWindow, parsed
+from blizzard_py.connections.protocol import Split
+from blizzard_py.reading import ReadTask
+
+# As much as one task reads unless the split says otherwise.
+TASK_BYTES = 512 << 20
+MAX_TASKS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """One file that a task reads, and how it is told from another of the same name.
+
+    ``modified`` is 0 where only the size is known. ``values`` are columns that stand beside the
+    file and not in it: partition columns, or what the change feed adds. With ``has_bad`` rows of
+    it that are none belong to this window.
+    """
+
+    name: FileName
+    size: int
+    modified: float = 0.0
+    values: Mapping[str, Any] = field(default_factory=dict)
+    has_bad: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is read: these files; of their rows those of ``window`` that ``filter`` keeps.
+
+    Without a window, or with an empty filter, it is all rows. ``columns`` are the table's, for a
+    task that is told of no declared ones. ``extra`` is what the reader of the format has to
+    know besides.
+    """
+
+    files: Sequence[PlannedFile]
+    columns: Sequence[str]
+    window: RowWindow | None = None
+    filter: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def tasks_of(plan: Plan, split: Split, what: str) -> list[ReadTask]:
+    """The plan's tasks, of about as many bytes each; ``what`` tells people what is read."""
+    groups = _grouped(plan.files, split)
+    window = "" if plan.window is None else plan.window.told()
+    condition = " AND ".join(f"({part})" for part in (window, plan.filter) if part)
+    return [
+        ReadTask(
+            name=str(number),
+            where=_told(what, files, condition),
+            spec=_spec(plan, files),
+            size=sum(file.size for file in files),
+        )
+        for number, files in enumerate(groups)
+    ]
+
+
+def _grouped(files: Sequence[PlannedFile], split: Split) -> list[list[PlannedFile]]:
+    """In order, each group as near as can be to an equal share of the bytes."""
+    if not files:
+        return []
+    total = sum(file.size for file in files)
+    wanted = split.tasks or min(MAX_TASKS, -(-total // TASK_BYTES))
+    count = max(1, min(wanted, len(files)))
+    groups: list[list[PlannedFile]] = [[] for _ in range(count)]
+    before = 0
+    for place, file in enumerate(files):
+        # The middle of a file says whose it is; without bytes the files are counted.
+        share = (before + file.size / 2) / total if total else place / len(files)
+        groups[min(count - 1, int(share * count))].append(file)
+        before += file.size
+    return [group for group in groups if group]
+
+
+def _told(what: str, files: Sequence[PlannedFile], condition: str) -> str:
+    first = files[0].name.path
+    more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
+    return f"{what}: {first}{more}" + (f" WHERE {condition}" if condition else "")
+
+
+def _spec(plan: Plan, files: Sequence[PlannedFile]) -> dict[str, Any]:
+    roots = sorted({file.name.root for file in files})
+    return {
+        "roots": roots,
+        "files": [_packed(file, roots) for file in files],
+        "columns": list(plan.columns),
+        "window": None if plan.window is None else plan.window.document(),
+        "filter": plan.filter,
+        **plan.extra,
+    }
+
+
+def _packed(file: PlannedFile, roots: Sequence[str]) -> list[Any]:
+    where = [roots.index(file.name.root), file.name.path]
+    packed = [*where, file.size, file.modified, int(file.has_bad)]
+    return [*packed, serialize(dict(file.values))] if file.values else packed
+
+
+def files_of(spec: Mapping[str, Any]) -> Iterable[PlannedFile]:
+    """The files of a task's spec, in order."""
+    for root, path, size, modified, has_bad, *values in spec["files"]:
+        beside = deserialize(values[0], strict=True) if values else {}
+        name = FileName(spec["roots"][root], path)
+        yield PlannedFile(name, size, modified, beside, bool(has_bad))
+
+
+def window_of(spec: Mapping[str, Any]) -> RowWindow | None:
+    """The window of a task's spec."""
+    document = spec["window"]
+    return None if document is None else parsed(document)

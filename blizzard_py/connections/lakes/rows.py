@@ -1,0 +1,214 @@
+"""A task's Parquet files, whoever planned them: the rows of the window in bounded batches.
+
+Read are exactly the planned files. One that is gone, or another one by now, fails the task: what
+is there now is not what was planned, and its rows would come twice or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from blizzard_core.errors import SourceError
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.connections.lakes.filters import Filter, parse
+from blizzard_py.connections.lakes.parquet_file import batches, group_ranges, opened, order_in
+from blizzard_py.connections.lakes.places import Stores, storage_options, told
+from blizzard_py.connections.lakes.planned import PlannedFile, files_of, window_of
+from blizzard_py.connections.lakes.values import Ordered
+from blizzard_py.connections.lakes.window import RowWindow, mask, may_meet
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import Access
+
+_FIELD_ID = b"PARQUET:field_id"
+
+
+def read(
+    access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
+) -> Iterator[pa.RecordBatch | bytes]:
+    """A `Reader` for Delta, Iceberg and Parquet directories.
+
+    Columns that a file lacks (it is older than they are) are null.
+    """
+    stores = Stores(storage_options(access))
+    asked = Asked(window_of(spec), parse(spec["filter"]), Naming.of(spec))
+    wanted = [each.name for each in fields] or list(spec["columns"])
+    for file in files_of(spec):
+        storage = stores.at(file.name.root)
+        with told("a planned file"):
+            size = check_unchanged(storage, file)
+            yield from _rows(storage, replace(file, size=size), asked, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How files call the table's columns: by number (``ids``, and ``inner`` inside of them).
+
+    ``beside`` are columns that files may hold in their path only.
+    """
+
+    ids: Mapping[str, int]
+    inner: Mapping[str, str]
+    beside: frozenset[str]
+
+    @staticmethod
+    def of(spec: Mapping[str, Any]) -> Naming:
+        beside = frozenset(spec.get("beside") or ())
+        return Naming(spec.get("ids") or {}, spec.get("inner") or {}, beside)
+
+    def check(
+        self, schema: pa.Schema, own: Mapping[str, str], wanted: Sequence[str], where: str
+    ) -> None:
+        """Raise `SourceError` for values that stand in the path alone, or below an old name."""
+        for name in set(own.values()):
+            for inner in _struct_fields(schema.field(name).type):
+                now = self.inner.get((inner.metadata or {}).get(_FIELD_ID, b"").decode())
+                if now not in {None, inner.name}:
+                    raise SourceError(
+                        f"{where}: has a field {inner.name} inside {name} that is called {now} by"
+                        " now, which is not read; rewrite the file"
+                    )
+        missing = sorted(name for name in wanted if name in self.beside and name not in own)
+        if missing:
+            raise SourceError(
+                f"{where}: does not hold {', '.join(missing)}, which partitions the table; files"
+                " that were taken over like this are not read: rewrite them"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which rows of a file are read, and by which names."""
+
+    window: RowWindow | None
+    filter: Filter | None
+    naming: Naming
+
+    @property
+    def columns(self) -> list[str]:
+        """Those that decide which rows are read."""
+        window = () if self.window is None else self.window.columns
+        return [*window, *(self.filter.columns if self.filter else ())]
+
+    def kept(self, found: dict[str, pa.Array], rows: int, where: str) -> dict[str, pa.Array]:
+        """The columns' values in the rows that are read."""
+        if self.window is not None:
+            keep = mask(self.window, found, rows, where)
+            found = {name: array.filter(keep) for name, array in found.items()}
+        if self.filter is not None:
+            keep = self.filter.keeps(found)
+            found = {name: array.filter(keep) for name, array in found.items()}
+        return found
+
+
+def check_unchanged(storage: Storage, file: PlannedFile) -> int:
+    """The file's size. Raises `SourceError` unless it is there as it was planned."""
+    found = storage.stat(file.name.path)
+    where = f"{storage.uri}/{file.name.path}"
+    if found is None:
+        raise SourceError(
+            f"{where}: planned for this window and gone since: a vacuum, an expiry of snapshots or"
+            " a deletion took it before it was read; restore it, or set the watermark past the"
+            " window and fetch its rows by a backfill; keep removed files for longer than the"
+            " daemon may stand still"
+        )
+    # Of files that a table removed Delta's log need not say the size.
+    unknown = not file.size and not file.modified
+    same = found.size == file.size and file.modified in {0.0, found.modified}
+    if not same and not unknown:
+        raise SourceError(
+            f"{where}: planned for this window with {file.size} bytes and replaced since by another"
+            f" file of the same name ({found.size} bytes); write changed rows to new files"
+        )
+    return found.size
+
+
+def _rows(
+    storage: Storage,
+    file: PlannedFile,
+    asked: Asked,
+    wanted: Sequence[str],
+) -> Iterator[pa.RecordBatch]:
+    where = f"{storage.uri}/{file.name.path}"
+    with opened(storage, file.name.path, file.size) as parquet:
+        names = list(dict.fromkeys([*wanted, *asked.columns]))
+        own = names_in_file(parquet, names, asked.naming.ids, where)
+        asked.naming.check(parquet.schema_arrow, own, names, where)
+        groups = _groups(parquet, asked.window, own, file.values)
+        for batch in batches(parquet, groups, sorted(set(own.values()))):
+            found = asked.kept(_with_values(batch, own, file.values, names), batch.num_rows, where)
+            rows = len(next(iter(found.values()))) if found else batch.num_rows
+            if rows:
+                yield pa.RecordBatch.from_arrays([found[name] for name in wanted], list(wanted))
+
+
+def names_in_file(
+    parquet: pq.ParquetFile, wanted: Sequence[str], ids: Mapping[str, int], where: str
+) -> dict[str, str]:
+    """What the file calls the table's columns; those that it lacks are left out.
+
+    With ``ids`` columns are known by number, as Iceberg does: names may have changed since the
+    file was written. A file without numbers has the table's names.
+    """
+    schema = parquet.schema_arrow
+    if len(set(schema.names)) != len(schema.names):
+        raise SourceError(f"{where}: has two columns of one name; write the file anew")
+    numbered = {
+        int(each.metadata[_FIELD_ID]): each.name
+        for each in schema
+        if each.metadata and _FIELD_ID in each.metadata
+    }
+    if ids and numbered:
+        return {name: numbered[ids[name]] for name in wanted if ids.get(name) in numbered}
+    present = set(schema.names)
+    return {name: name for name in wanted if name in present}
+
+
+def _struct_fields(kind: pa.DataType) -> Iterator[pa.Field]:
+    """The fields of structs, at any depth; the values of lists and maps have no names."""
+    for place in range(kind.num_fields):
+        inner = kind.field(place)
+        if pa.types.is_struct(kind):
+            yield inner
+        yield from _struct_fields(inner.type)
+
+
+def _groups(
+    parquet: pq.ParquetFile,
+    window: RowWindow | None,
+    own: Mapping[str, str],
+    values: Mapping[str, Any],
+) -> Sequence[int]:
+    """The row groups that can have rows of the window, by the footer."""
+    every = range(parquet.metadata.num_row_groups)
+    if window is None:
+        return every
+    names = [name for name in window.columns if name in own and name not in values]
+    ranges = {name: group_ranges(parquet, own[name]) for name in names}
+    found = {name: order_in(parquet, own[name]) for name in names}
+    orders: dict[str, Ordered] = {name: order for name, order in found.items() if order}
+    if len(orders) < len(window.columns):
+        return every
+    return [
+        group
+        for group in every
+        if may_meet(window, orders, {name: ranges[name][group] for name in names})
+    ]
+
+
+def _with_values(
+    batch: pa.RecordBatch, own: Mapping[str, str], values: Mapping[str, Any], names: Sequence[str]
+) -> dict[str, pa.Array]:
+    """The table's columns of these rows: beside the file, in it, or null."""
+    return {
+        name: pa.repeat(pa.scalar(values[name]), batch.num_rows)
+        if name in values
+        else batch.column(own[name])
+        if name in own
+        else pa.nulls(batch.num_rows)
+        for name in names
+    }

@@ -1,0 +1,107 @@
+"""What CSV and JSON files have in common: they are scanned whole, and known by their scans.
+
+The driver scans each file once for the values of the watermark's columns, and tasks scan those
+that can have rows of the window again and keep these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blizzard_core.errors import SourceError, Unavailable
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.connections.lakes.declared import Declared
+from blizzard_py.connections.lakes.filters import Filter
+from blizzard_py.connections.lakes.parquet_file import later
+from blizzard_py.connections.lakes.planned import PlannedFile
+from blizzard_py.connections.lakes.values import Key, Ordered, ordered
+from blizzard_py.connections.lakes.window import Range, RowWindow, mask
+from blizzard_py.job import JobFile
+from blizzard_py.lines.decompress import opened
+from blizzard_py.lines.failure import FileFailed
+
+
+@contextmanager
+def blocks(storage: Storage, file: PlannedFile) -> Iterator[Iterator[bytes]]:
+    """A file's bytes, decompressed by its ending. Raises `SourceError`, or `Unavailable`."""
+    try:
+        with opened(storage, JobFile(file.name.path, file.size), "auto") as found:
+            yield found
+    except FileFailed as error:
+        told = f"{storage.uri}/{file.name.path}: {error.reason}"
+        raise (Unavailable if error.outcome == "retry" else SourceError)(told) from error
+
+
+@dataclass(slots=True)
+class Tally:
+    """The range of each watermark column over the rows that a scan shows it.
+
+    ``bad`` counts rows that are none, ``unread`` those with a value that cannot be read.
+    """
+
+    columns: Sequence[Declared]
+    unread: int = 0
+    bad: int = 0
+    _low: dict[str, Key] = field(default_factory=dict)
+    _high: dict[str, Key] = field(default_factory=dict)
+    _nulls: set[str] = field(default_factory=set)
+
+    def add(self, arrays: Sequence[pa.Array], unread: int) -> None:
+        """Rows as one array for each column; ``unread`` of them had a value that is none."""
+        self.unread += unread
+        for column, array in zip(self.columns, arrays, strict=True):
+            keys = ordered(column.name, column.type).keys(array)
+            if keys.null_count:
+                self._nulls.add(column.name)
+            span = pc.min_max(keys).as_py()
+            if span["min"] is not None:
+                low, high = self._low.get(column.name), self._high.get(column.name)
+                self._low[column.name] = span["min"] if low is None else min(low, span["min"])
+                self._high[column.name] = later(high, span["max"])  # type: ignore[assignment]  # one is there
+
+    @property
+    def unread_in_all(self) -> int:
+        """Rows that no window after the first will have; bad ones, if nothing here has a value."""
+        return self.unread + (0 if self._high else self.bad)
+
+    @property
+    def orders(self) -> dict[str, Ordered]:
+        """How each column is compared."""
+        return {column.name: ordered(column.name, column.type) for column in self.columns}
+
+    @property
+    def ranges(self) -> dict[str, Range]:
+        """What was seen of each column."""
+        return {
+            column.name: Range(
+                self._low.get(column.name),
+                self._high.get(column.name),
+                column.name in self._nulls,
+                column.name in self._high,
+            )
+            for column in self.columns
+        }
+
+
+def asked_columns(window: RowWindow | None, kept: Filter | None) -> list[str]:
+    """The columns that decide which rows are read."""
+    return [*(window.columns if window else ()), *(kept.columns if kept else ())]
+
+
+def accepted(
+    window: RowWindow | None,
+    kept: Filter | None,
+    columns: Mapping[str, pa.Array],
+    rows: int,
+    where: str,
+) -> pa.Array:
+    """For each row whether it is in the window and the filter keeps it."""
+    found = pa.repeat(pa.scalar(True), rows)
+    if window is not None:
+        found = mask(window, columns, rows, where)
+    return found if kept is None else pc.and_(found, kept.keeps(columns))

@@ -1,0 +1,166 @@
+"""Values of watermark columns, made comparable: Arrow's, Python's and statistics'. Pure.
+
+Each column has a **key**: what its values are compared by. Times are microseconds since 1970 in
+UTC, since that is as fine as a stored watermark is (nanoseconds are cut downwards, on both sides
+of every comparison, so no row falls between two windows); dates are days. NaN is null, since it is
+neither above nor below anything, and so are times outside the years 1 to 9999 (others' infinity),
+which no watermark can be. Text is compared by code points, which is the order of its bytes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blizzard_core.errors import SourceError
+
+Key: TypeAlias = int | float | Decimal | str
+Order = Literal["time", "date", "integer", "float", "decimal", "text"]
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_FIRST_DAY = dt.date(1970, 1, 1)
+_MICROSECOND = dt.timedelta(microseconds=1)
+_FIRST_TIME = (dt.datetime.min.replace(tzinfo=dt.UTC) - _EPOCH) // _MICROSECOND
+_LAST_TIME = (dt.datetime.max.replace(tzinfo=dt.UTC) - _EPOCH) // _MICROSECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """How the column ``name`` is compared: its order, and Arrow's type of it."""
+
+    name: str
+    order: Order
+    type: pa.DataType
+
+    @property
+    def has_other_nulls(self) -> bool:
+        """Whether there are values without a key, which statistics do not count as null."""
+        return self.order in {"float", "time", "date"}
+
+    def keys(self, values: pa.Array) -> pa.Array:
+        """The keys of values of the column; null for what has none."""
+        match self.order:
+            case "time":
+                return _within(_microseconds(values), _FIRST_TIME, _LAST_TIME)
+            case "date":
+                days = values.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+                return _within(days, _days(dt.date.min), _days(dt.date.max))
+            case "integer":
+                wide = pa.types.is_uint64(values.type)
+                return values.cast(pa.decimal128(20, 0) if wide else pa.int64())
+            case "float":
+                floats = values.cast(pa.float64())
+                return pc.if_else(pc.is_nan(floats), pa.scalar(None, pa.float64()), floats)
+            case "text":
+                return values.cast(pa.large_string())
+            case _:
+                return values
+
+    def key(self, value: Any) -> Key:
+        """The key of a watermark's value. Raises `SourceError` if its type is another one."""
+        found = self._key(value)
+        if found is None:
+            raise SourceError(
+                f"column {self.name} is {self.type}, the stored watermark is"
+                f" {type(value).__name__}: they cannot be compared; if the column's type was"
+                " changed on purpose, set the watermark with `blizzard checkpoint set --column`"
+            )
+        return found
+
+    def _key(self, value: Any) -> Key | None:
+        number = isinstance(value, int) and not isinstance(value, bool)
+        moment = isinstance(value, dt.datetime)
+        day = isinstance(value, dt.date) and not moment
+        keys: tuple[tuple[Order, bool, Callable[[Any], Key]], ...] = (
+            ("time", moment, _moment),
+            ("time", day, lambda day: _days(day) * 86_400_000_000),
+            ("date", day, _days),
+            ("text", isinstance(value, str), str),
+            ("float", isinstance(value, float) or number, float),
+            ("decimal", isinstance(value, Decimal) or number, Decimal),
+            ("integer", number, int),
+        )
+        make = next((make for order, fits, make in keys if order == self.order and fits), None)
+        return None if make is None else make(value)
+
+    def value(self, key: Key) -> Any:
+        """The watermark's value that a key stands for; the other way of `key`."""
+        match self.order:
+            case "time":
+                moment = _EPOCH + int(key) * _MICROSECOND
+                return moment if self.type.tz else moment.replace(tzinfo=None)
+            case "date":
+                return _FIRST_DAY + dt.timedelta(days=int(key))
+            case "integer":
+                return int(key)
+            case _:
+                return key
+
+
+def ordered(name: str, kind: pa.DataType) -> Ordered:
+    """How a column of this type is compared. Raises `SourceError` for types without an order."""
+    order = order_of(kind)
+    if order is None:
+        raise SourceError(
+            f"column {name} is {kind}, which has no order that a watermark could follow; choose a"
+            " column of times, dates, numbers or text"
+        )
+    return Ordered(name, order, kind)
+
+
+def order_of(kind: pa.DataType) -> Order | None:
+    """The order of a type's values, None if it has none that a watermark could follow."""
+    kinds = pa.types
+    if kinds.is_dictionary(kind):
+        return order_of(kind.value_type)
+    checks: tuple[tuple[Order, bool], ...] = (
+        ("time", kinds.is_timestamp(kind)),
+        ("date", kinds.is_date(kind)),
+        ("integer", kinds.is_integer(kind)),
+        ("float", kinds.is_floating(kind)),
+        ("decimal", kinds.is_decimal(kind)),
+        ("text", kinds.is_string(kind) or kinds.is_large_string(kind) or _is_view(kind)),
+    )
+    return next((order for order, holds in checks if holds), None)
+
+
+def compared(keys: pa.Array, key: Key, operator: str) -> pa.Array:
+    """``keys <operator> key`` (``>``, ``>=``, ``<=``); null where a key is null."""
+    function = {">": pc.greater, ">=": pc.greater_equal, "<=": pc.less_equal}[operator]
+    if isinstance(key, Decimal):
+        return function(keys, pa.scalar(key))
+    try:
+        return function(keys, pa.scalar(key, keys.type))
+    except (pa.ArrowInvalid, OverflowError):  # a number that the column's type cannot hold
+        return function(keys, pa.scalar(Decimal(key)))
+
+
+def _moment(moment: dt.datetime) -> int:
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+    return (aware - _EPOCH) // _MICROSECOND
+
+
+def _days(day: dt.date) -> int:
+    return (day - _FIRST_DAY).days
+
+
+def _microseconds(values: pa.Array) -> pa.Array:
+    if values.type.unit == "ns":
+        values = pc.floor_temporal(values, unit="microsecond")
+    # Times without a zone count as UTC, as they do wherever they are compared.
+    return values.cast(pa.timestamp("us", values.type.tz), safe=False).cast(pa.int64())
+
+
+def _within(keys: pa.Array, first: int, last: int) -> pa.Array:
+    known = pc.and_(pc.greater_equal(keys, first), pc.less_equal(keys, last))
+    return pc.if_else(known, keys, pa.scalar(None, keys.type))
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(kind))

@@ -1,0 +1,68 @@
+"""Lakes as the daemon uses them: bound, plan through JSON, read, and keep what was published."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from blizzard_py.connections.protocol import Connection, Reader, Split
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import Access, BoundKind, ReadTask, Window
+
+BATCH_BYTES = 16 << 20
+
+
+def through_json(task: ReadTask) -> ReadTask:
+    """What a checkpoint keeps of it."""
+    return replace(task, spec=json.loads(json.dumps(task.spec)))
+
+
+def rows_of(
+    reader: Reader, access: Access, tasks: Sequence[ReadTask], fields: Sequence[FieldSpec] = ()
+) -> list[dict[str, Any]]:
+    """The rows of these tasks, one dictionary each; lines of NDJSON too."""
+    found: list[dict[str, Any]] = []
+    for task in map(through_json, tasks):
+        for rows in reader(access, task.spec, fields):
+            if isinstance(rows, bytes):
+                assert rows.endswith(b"\n")
+                found += [json.loads(line) for line in rows.splitlines()]
+                continue
+            assert isinstance(rows, pa.RecordBatch)
+            assert 0 < rows.num_rows <= 1 << 16
+            found += rows.to_pylist()
+    return found
+
+
+@dataclass
+class Poller:
+    """Reads window after window, as the source does: the bound, the plan, the rows, the save."""
+
+    connect: Callable[[], Connection]
+    reader: Reader
+    access: Access
+    kind: BoundKind
+    columns: Sequence[str] = ()
+    fields: Sequence[FieldSpec] = ()
+    split: Split = field(default_factory=Split)
+    stored: dict[str, Any] = field(default_factory=dict)
+
+    def plan(self) -> tuple[Mapping[str, Any], list[ReadTask]]:
+        connection = self.connect()
+        up_to = connection.bound(self.kind, 0.0).value
+        window = Window(
+            self.stored, up_to, self.stored, inclusive=False, nulls_first=not self.stored
+        )
+        if not up_to or up_to == self.stored:
+            return self.stored, []
+        return up_to, list(connection.tasks(window, self.split))
+
+    def poll(self) -> list[dict[str, Any]]:
+        up_to, tasks = self.plan()
+        rows = rows_of(self.reader, self.access, tasks, self.fields)
+        self.stored = {**self.stored, **up_to}
+        return rows

@@ -12,9 +12,9 @@ import msgspec
 
 from blizzard_core.redact import MASK, SECRET_NAME, redacted
 from blizzard_core.text import printable, shortened
-from blizzard_py.connections.http.model import ApiKey, HttpSource, Location
+from blizzard_py.connections.http.model import ApiKey, HttpSource, Location, Pages
 
-Value: TypeAlias = str | int
+Value: TypeAlias = str | int | float
 _SHOWN = 1000
 
 
@@ -68,6 +68,16 @@ def first_call(source: HttpSource, window: Mapping[str, Value]) -> Call:
     location = source.push.location if source.push else "params"
     for name, value in window.items():
         call = call.with_value(location, name, value)
+    return call
+
+
+def begun(pages: Pages, call: Call) -> Call:
+    """The first page's request."""
+    if pages.limit_param:
+        call = call.with_value(pages.location, pages.limit_param, pages.size)
+    if pages.kind in {"offset", "page"}:
+        first = 0 if pages.kind == "offset" else pages.first
+        call = call.with_value(pages.location, pages.param, first)
     return call
 
 

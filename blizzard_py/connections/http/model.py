@@ -188,6 +188,18 @@ class HttpSource:
     split: Ranges | None = None
 
 
+_SECOND, _MILLI, _DAY = dt.timedelta(seconds=1), dt.timedelta(milliseconds=1), dt.timedelta(days=1)
+_FORMAT_TICKS = {"date": _DAY, "datetime": _SECOND, "datetime_ms": _MILLI, "timestamp_ms": _MILLI}
+_INCLUSIVE_TICKS = {"1ms": _MILLI, "1s": _SECOND, "1day": _DAY}
+_FINEST = dt.timedelta(microseconds=1)
+
+
+def tick(sent: PushFrom | PushTo) -> dt.timedelta:
+    """How far two values lie apart that the parameter can say."""
+    inclusive = sent.inclusive if isinstance(sent, PushTo) else ""
+    return max(_FORMAT_TICKS.get(sent.format, _FINEST), _INCLUSIVE_TICKS.get(inclusive, _FINEST))
+
+
 def problems(source: HttpSource) -> tuple[str, ...]:
     """What does not go together, a line each; nothing if the source can be asked.
 
@@ -209,7 +221,26 @@ def _api(api: Api) -> list[str]:
     ]
     if isinstance(api.auth, ClientCredentials):
         found += _url("auth.token_url", api.auth.token_url)
+    found += _headers("headers", api.headers)
+    if isinstance(api.auth, Bearer):
+        found += _headers("auth", {"token": api.auth.token})
+    if isinstance(api.auth, ApiKey) and api.auth.location == "header":
+        found += _headers("auth", {api.auth.name: api.auth.value})
     return found
+
+
+def sendable(value: str) -> bool:
+    """Whether a header can carry the text."""
+    return value.isascii() and value.isprintable() and value == value.strip()
+
+
+def _headers(name: str, headers: Mapping[str, str]) -> list[str]:
+    """Told here, since clients quote the whole value where they refuse it."""
+    return [
+        f"{name}: {shown!r} must be printable ASCII without blanks or line breaks around it"
+        for shown, value in headers.items()
+        if not (value and sendable(value) and shown and sendable(shown))
+    ]
 
 
 def _url(name: str, url: str) -> list[str]:
@@ -229,7 +260,7 @@ def _url(name: str, url: str) -> list[str]:
 
 def _request(source: HttpSource) -> list[str]:
     request, body = source.request, source.request.body
-    found = []
+    found = _headers("request.headers", request.headers)
     if body is not None and request.method != "POST":
         found.append("request.body needs request.method: POST")
     if "://" in request.path or request.path.startswith("//"):
@@ -277,6 +308,12 @@ def _watermark(source: HttpSource) -> list[str]:
         found.append("watermark.push needs watermark.columns")
     if push is not None and push.end is not None and push.end.param == push.start.param:
         found.append("watermark.push: from and to must be two parameters")
+    end = push.end if push else None
+    if end is not None and _INCLUSIVE_TICKS.get(end.inclusive, _DAY) < tick(end):
+        found.append(
+            f"watermark.push.to.inclusive: {end.inclusive} is less than format: {end.format} can"
+            " say; rows at the end of each window would be read by none"
+        )
     if source.split is not None and (push is None or push.end is None):
         found.append("split needs watermark.push.to: a range without an end is none")
     if source.split is not None and source.split.amount < 1:

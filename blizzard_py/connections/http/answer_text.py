@@ -177,7 +177,7 @@ class AnswerText:
         kind = _KINDS.get(_first(value), "a number")
         if kind != "an object":
             return kind
-        names = [one_line(printable(key.text)) for key in self._members(path, value)]
+        names = [printable(one_line(key.text)) for key in self._members(path, value)]
         shown = ", ".join(f"'{shortened(name, 40)}'" for name in names[:_SHOWN_NAMES])
         more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
         return f"an object with {shown}{more}" if names else "an object without members"

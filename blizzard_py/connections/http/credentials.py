@@ -100,7 +100,7 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
     """Foreign text for a message: short, on one line, without what was sent as credentials."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, MASK)
-    return shortened(one_line(printable(redacted(text))), 300)
+    return shortened(printable(one_line(redacted(text))), 300)
 
 
 def secrets_of(api: Api, request: Request, token: Token | None) -> set[str]:

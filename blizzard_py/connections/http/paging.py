@@ -31,7 +31,7 @@ class Page:
     url: str
     text: AnswerText | None
     records: int
-    link: str
+    link: str | None
     number: int
     so_far: int
     what: str
@@ -64,7 +64,7 @@ def _next(source: HttpSource, page: Page) -> Call | None:
             turned = page.call.with_value(pages.location, pages.param, value)
             return turned if page.records else None
         case "link_header":
-            return _linked(source, page, page.link)
+            return None if page.link is None else _linked(source, page, page.link)
     return _stated(source, page, page.text)
 
 
@@ -80,10 +80,8 @@ def _stated(source: HttpSource, page: Page, text: AnswerText) -> Call | None:
     return _linked(source, page, str(stated))
 
 
-def _linked(source: HttpSource, page: Page, link: str) -> Call | None:
+def _linked(source: HttpSource, page: Page, link: str) -> Call:
     """A link has all parameters in itself; where it is relative, it is so to its page."""
-    if not link:
-        return None
     there = target(source.api, page.url, link, f"{page.what}: the next page")
     return replace(page.call, url=there.url, params={})
 

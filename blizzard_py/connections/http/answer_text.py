@@ -28,8 +28,11 @@ from blizzard_core.text import one_line, printable, shortened
 
 # What is handed on at once; the kernel's chunks are as large.
 CHUNK_BYTES = 2 << 20
-# A value costs about 70 bytes while a page is cut: this bounds it to 300 MB.
-MAX_VALUES = 4 << 20
+# A record costs about 70 bytes while a page is cut, however small it is; a page of this
+# many values has far fewer records, unless it is no page of records at all.
+MAX_VALUES = 8 << 20
+# Records that are put together at a time.
+_STEP = 4096
 
 _BOM = b"\xef\xbb\xbf"
 _BLANKS = re.compile(rb"[ \t\r\n]*")
@@ -78,9 +81,7 @@ class AnswerText:
     def _mend(self) -> None:
         try:
             self._decoded(self._body, Raw)
-        except Truncated:
-            raise
-        except SourceError:
+        except SourceError:  # half a pair at the end also looks as if the text was cut
             copy = bytes(self._body)
             for pattern, harmless in _HARMLESS:
                 copy = pattern.sub(harmless, copy)
@@ -108,19 +109,21 @@ class AnswerText:
 
     def lines(self, records: Sequence[Raw]) -> Iterator[bytes]:
         """These records as NDJSON, one a line, in pieces of whole lines of about 2 MB."""
-        piece: list[bytes] = []
-        size = 0
-        for record in records:
-            line = bytes(self._as_sent(memoryview(record)))
-            if b"\n" in line or b"\r" in line:
-                line = line.replace(b"\n", b" ").replace(b"\r", b" ")
-            piece.append(line)
-            size += len(line) + 1
-            if size >= CHUNK_BYTES:
-                yield _joined(piece)
-                piece, size = [], 0
-        if piece:
-            yield _joined(piece)
+        if not records:
+            return
+        step = max(1, min(_STEP, CHUNK_BYTES * len(records) // max(1, len(self._body))))
+        for start in range(0, len(records), step):
+            yield self._piece(records[start : start + step])
+
+    def _piece(self, records: Sequence[Raw]) -> bytes:
+        views: Sequence[Raw | memoryview] = records
+        if self._original is not None:
+            views = [self._as_sent(memoryview(record)) for record in records]
+        piece = b"\n".join(views) + b"\n"
+        if piece.count(b"\n") == len(records) and b"\r" not in piece:
+            return piece
+        flat = (bytes(view).replace(b"\n", b" ").replace(b"\r", b" ") for view in views)
+        return b"\n".join(flat) + b"\n"
 
     def value(self, path: str) -> str | int | None:
         """The text or number at ``path``; a number that is no integer comes as its own text.
@@ -196,10 +199,6 @@ class AnswerText:
 
     def _error(self, problem: str) -> SourceError:
         return SourceError(f"{self._what}: {problem}")
-
-
-def _joined(piece: Sequence[bytes]) -> bytes:
-    return b"\n".join(piece) + b"\n"
 
 
 def _name(_kind: type, text: Any) -> _Name:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from blizzard_py.connections.extras import needed
+from blizzard_py.connections.extras import driver
 from blizzard_py.connections.http.calls import Call
 from blizzard_py.connections.http.model import HttpSource
 from blizzard_py.connections.http.patience import Time
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def opened(source: HttpSource, time: Time) -> Client:
     """A client for the API. Raises `ConfigError` where the extra `[http]` is not installed."""
-    needed("httpx", "http")
+    driver("httpx", "http")
     from blizzard_py.connections.http.client import Client  # noqa: PLC0415  # imports httpx
 
     return Client(source.api, source.request, time)

@@ -59,7 +59,7 @@ def test_every_record_is_one_line_that_reads_as_it_was(
 
 
 def test_long_answers_come_in_pieces_of_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_text, "CHUNK_BYTES", 20)
+    monkeypatch.setattr(answer_text, "CHUNK_BYTES", 30)
     body = json.dumps([{"a": n} for n in range(10)]).encode()
     answer = AnswerText(body, "x")
     pieces = list(answer.lines(answer.records("")))
@@ -124,6 +124,16 @@ def test_what_widespread_encoders_write_beside_json_costs_its_record_and_no_page
     body = b'{"next": "NaN\\\\ud800", "rows": [' + b",\n".join([*bad, *good]) + b"]}"
     assert cut(body, "rows") == b"\n".join([*bad, *good]) + b"\n"
     assert AnswerText(body, "x").value("next") == "NaN\\ud800"
+
+
+@pytest.mark.parametrize("body", [b'["\\ud800"]', b'[{"a": "\\ud800"}]', b'[{"a": "x\\uDFFF"}]  '])
+def test_half_a_pair_at_the_very_end_is_no_cut_answer(body: bytes) -> None:
+    assert cut(body) == body.strip()[1:-1] + b"\n"
+
+
+def test_a_cursor_of_half_a_pair_is_told() -> None:
+    with pytest.raises(SourceError, match="not JSON"):
+        AnswerText(b'{"n": "\\ud800 and more"}', "x").value("n")
 
 
 def test_names_of_the_answer_are_shown_bounded_and_harmless() -> None:

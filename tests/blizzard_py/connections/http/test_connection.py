@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import ConfigError, SourceError, Unavailable
-from blizzard_py.connections.extras import needed
 from blizzard_py.connections.http.connection import HttpConnection
 from blizzard_py.connections.http.model import (
     ApiKey,
@@ -269,8 +268,8 @@ def test_columns_are_those_of_a_first_page(api: ApiServer, connected: Connect) -
 
 
 def test_a_missing_driver_is_told_with_its_install_command(
-    monkeypatch: pytest.MonkeyPatch,
+    connected: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
     with pytest.raises(ConfigError, match=r"pip install 'blizzard-penguin\[http\]'"):
-        needed("httpx", "http")
+        connected(pushed("https://h")).bound("clock", 0)

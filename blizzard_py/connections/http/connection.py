@@ -15,7 +15,7 @@ from blizzard_py.connections.http.model import HttpSource, problems, tick
 from blizzard_py.connections.http.opening import opened, walked
 from blizzard_py.connections.http.patience import Time
 from blizzard_py.connections.http.windows import lowered, pieces
-from blizzard_py.connections.protocol import Bound, ColumnKind, SourceColumn, Split
+from blizzard_py.connections.protocol import Bound, ColumnKind, Selection, SourceColumn, Split
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 from blizzard_py.schema.inference import Inference, Rules
@@ -74,8 +74,9 @@ class HttpConnection:
     def bound(self, kind: BoundKind, settle_secs: float) -> Bound:
         """The server's now, as its answers' ``Date`` tells it, less ``settle_secs``.
 
-        A whole number of seconds, lowered to what ``push.to`` can say. One request, without
-        credentials: whatever it is answered with has the date.
+        Whole seconds, lowered to what ``push.to`` can say. Without it a microsecond less: no row
+        has such a time, so it does not matter whether the API counts the start in that the
+        next window will have. One request, without credentials: any answer to it has the date.
         """
         if kind != "clock":
             raise SourceError(f"an API has no bound '{kind}'; use clock")
@@ -87,6 +88,8 @@ class HttpConnection:
         end = self._source.push.end if self._source.push else None
         moment = (ours if told is None else told) - settle_secs
         value: Any = lowered(dt.datetime.fromtimestamp(int(moment), dt.UTC), end)
+        if end is None:
+            value -= dt.timedelta(microseconds=1)
         if self._is_date:
             value = value.date()
         return Bound(kind, {self._source.column: value}, None, self._doubts(ours, told))
@@ -107,24 +110,24 @@ class HttpConnection:
         """
         del split
         source = self._source
-        sent = pieces(source, window)
-        if len(sent) == 1 and window.after and self._is_certainly_empty(sent[0]):
+        found = pieces(source, window)
+        if len(found) == 1 and window.after and self._is_certainly_empty(found[0].sent):
             return ()
         return [
             ReadTask(
                 str(number),
-                line(shown(begun(source.pages, first_call(source, values)), source)),
-                {"window": dict(values)},
+                line(shown(begun(source.pages, first_call(source, piece.sent)), source)),
+                {"window": dict(piece.sent), "cut": dict(piece.cut)},
             )
-            for number, values in enumerate(sent)
+            for number, piece in enumerate(found)
         ]
 
     def requests(self, window: Window) -> Sequence[dict[str, Any]]:
         """What each task asks first, for `plan`: method, URL, params, body, without secrets."""
         source = self._source
         return [
-            shown(begun(source.pages, first_call(source, values)), source)
-            for values in pieces(source, window)
+            shown(begun(source.pages, first_call(source, piece.sent)), source)
+            for piece in pieces(source, window)
         ]
 
     def _is_certainly_empty(self, values: Any) -> bool:
@@ -144,16 +147,16 @@ class HttpConnection:
         push, found = self._source.push, []
         if push is not None and push.end is None:
             found.append(
-                "without push.to the API is not told where a window ends: rows that change"
-                " while it is read may be read twice"
+                f"without push.to the API sends rows above a window's end; those whose"
+                f" '{self._source.column}' says so are left to the next window, others may"
+                " be read twice"
             )
-        if push is not None and push.end is not None:
-            coarse = tick(push.start) > tick(push.end)
-            if coarse:
-                found.append(
-                    f"push.from is sent as '{push.start.format}', coarser than push.to: rows"
-                    " before the window's start are read again"
-                )
+        if push is not None and push.end is not None and tick(push.start) > tick(push.end):
+            found.append(
+                f"push.from is sent as '{push.start.format}', coarser than push.to: rows before"
+                f" a window's start are left out where '{self._source.column}' says so,"
+                " others may be read twice"
+            )
         return found
 
     def close(self) -> None:
@@ -165,3 +168,10 @@ class HttpConnection:
         if self._client is None:
             self._client = opened(self._source, self._time)
         return self._client
+
+
+def connect(access: Access, selection: Selection) -> HttpConnection:
+    """The connection of a source that `reader.access` packed; see `connections.drivers`."""
+    source: HttpSource = access.options["source"]
+    column = next((field for field in selection.fields if field.name == source.column), None)
+    return HttpConnection(source, column)

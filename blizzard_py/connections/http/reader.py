@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blizzard_py.connections.http.calls import first_call
+from blizzard_py.connections.http.cutting import keeper
 from blizzard_py.connections.http.model import HttpSource
 from blizzard_py.connections.http.opening import opened, walked
 from blizzard_py.connections.http.patience import Time
@@ -29,7 +30,7 @@ class HttpReader:
     """A `protocol.Reader` of tasks that `HttpConnection` planned. Errors as `walk` says.
 
     ``fields`` are not asked for: an API answers with what it has, and the line parser takes of
-    it what is declared.
+    it what is declared. They only say how the watermark's column writes its times.
     """
 
     time: Time = field(default_factory=Time)
@@ -37,11 +38,11 @@ class HttpReader:
     def __call__(
         self, access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
     ) -> Iterator[bytes]:
-        del fields
         source: HttpSource = access.options[_SOURCE]
+        kept = keeper(spec.get("cut", {}), source.column, fields)
         with closing(opened(source, self.time)) as client:
             for turned in walked(client, source, first_call(source, spec["window"])):
-                yield from turned.lines()
+                yield from turned.lines(kept(turned.records))
 
 
 read = HttpReader()

@@ -23,13 +23,13 @@ class Turned:
     page: Page
     records: Sequence[Raw]
 
-    def lines(self) -> Iterator[bytes]:
-        """The records as NDJSON, in pieces of whole lines."""
-        return self.page.text.lines(self.records) if self.page.text else iter(())
+    def lines(self, records: Sequence[Raw]) -> Iterator[bytes]:
+        """Some of the records as NDJSON, in pieces of whole lines."""
+        return self.page.text.lines(records) if self.page.text else iter(())
 
     def page_lines(self) -> Iterator[bytes]:
-        """The same line by line."""
-        return (line for piece in self.lines() for line in piece.split(b"\n") if line)
+        """All of them, line by line."""
+        return (line for piece in self.lines(self.records) for line in piece.split(b"\n") if line)
 
 
 def walk(client: Client, source: HttpSource, first: Call) -> Iterator[Turned]:

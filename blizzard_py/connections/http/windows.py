@@ -10,37 +10,47 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from blizzard_core.errors import SourceError
 from blizzard_py.columns import param, ranges, sent_to
 from blizzard_py.connections.http.calls import Value
+from blizzard_py.connections.http.cutting import cut_of, floored
 from blizzard_py.connections.http.model import HttpSource, Location, Push, PushTo, tick
 from blizzard_py.reading import Window
 
 # Tasks stand in the checkpoint, each with its request.
 MAX_RANGES = 10_000
 _NUMBERS = frozenset({"timestamp", "timestamp_ms"})
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one task is sent with its requests, by parameter, and what it leaves out (`cutting`)."""
+
+    sent: Mapping[str, Value] = field(default_factory=dict)
+    cut: Mapping[str, str] = field(default_factory=dict)
 
 
 def lowered(value: Any, end: PushTo | None) -> Any:
     """The highest value not above this one that ``end`` can say; times without a zone are UTC."""
     if end is None or not isinstance(value, dt.datetime):
         return value
-    zoned = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
-    return value - (zoned - _EPOCH) % tick(end)
+    if value.tzinfo is None:
+        return floored(value.replace(tzinfo=dt.UTC), end).replace(tzinfo=None)
+    return floored(value, end)
 
 
-def pieces(source: HttpSource, window: Window) -> Sequence[Mapping[str, Value]]:
-    """The values that each task's requests carry, by parameter; ``({},)`` without a push.
+def pieces(source: HttpSource, window: Window) -> Sequence[Piece]:
+    """What each task asks; one empty piece without a push.
 
     None if the window ends before it begins. Raises `SourceError` for an end that cannot be
     sent, values that are no times, and more than 10,000 ranges.
     """
     push, split = source.push, source.split
     if push is None:
-        return ({},)
+        return (Piece(),)
     low, up_to = window.low.get(source.column), window.up_to.get(source.column)
     if push.end is not None and lowered(up_to, push.end) != up_to:
         raise SourceError(
@@ -48,13 +58,13 @@ def pieces(source: HttpSource, window: Window) -> Sequence[Mapping[str, Value]]:
             f" '{push.end.param}', which takes steps of {tick(push.end)}; give a coarser end"
         )
     if split is None or push.end is None:
-        return (_values(push, low, up_to),)
+        return (_piece(source, push, low, up_to),)
     start = low if low is not None else split.start
-    found: list[Mapping[str, Value]] = []
+    found: list[Piece] = []
     for a, b in _ranges(start, up_to, source):
         first, end = lowered(a, push.end) if found else a, lowered(b, push.end)
         if not found or first != end:
-            found.append(_values(push, first, end))
+            found.append(_piece(source, push, first, end))
     return found
 
 
@@ -69,6 +79,10 @@ def _ranges(start: Any, up_to: Any, source: HttpSource) -> Sequence[tuple[Any, A
             f" {MAX_RANGES:,}: give a larger split.amount or unit"
         )
     return found
+
+
+def _piece(source: HttpSource, push: Push, low: Any, up_to: Any) -> Piece:
+    return Piece(_values(push, low, up_to), cut_of(source, low, up_to))
 
 
 def _values(push: Push, low: Any, up_to: Any) -> Mapping[str, Value]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import pytest
@@ -26,7 +27,7 @@ from blizzard_py.connections.http.model import (
     problems,
     tick,
 )
-from blizzard_py.connections.http.windows import lowered, pieces
+from blizzard_py.connections.http.windows import lowered
 from blizzard_py.reading import Window
 
 UTC = dt.UTC
@@ -46,6 +47,10 @@ def source(
     return HttpSource(
         Api("https://h"), Request("/a", "POST"), "", column="at", push=push, split=split
     )
+
+
+def pieces(asked: HttpSource, given_window: Window) -> list[Mapping[str, Any]]:
+    return [piece.sent for piece in windows.pieces(asked, given_window)]
 
 
 def window(low: Any, up_to: Any) -> Window:
@@ -69,15 +74,15 @@ A, B = at("2026-05-04T11:59:58.120000"), at("2026-05-05T00:00:00")
 )
 def test_both_ends_are_sent_in_their_format(kind: TimeFormat, since: str, until: str) -> None:
     asked = source(kind, PushTo("until", kind))
-    assert pieces(asked, window(A, B)) == ({"since": since, "until": until},)
+    assert pieces(asked, window(A, B)) == [{"since": since, "until": until}]
 
 
 def test_numbers_are_numbers_in_a_body_only() -> None:
     for location in ("params", "headers"):
         asked = source("timestamp_ms", PushTo("until", "timestamp"), location)  # type: ignore[arg-type]  # one of them
-        assert pieces(asked, window(A, B)) == ({"since": "1777895998120", "until": "1777939200.0"},)
+        assert pieces(asked, window(A, B)) == [{"since": "1777895998120", "until": "1777939200.0"}]
     asked = source("timestamp", PushTo("until", "timestamp_ms"), "body")
-    assert pieces(asked, window(A, B)) == ({"since": 1777895998.12, "until": 1777939200000},)
+    assert pieces(asked, window(A, B)) == [{"since": 1777895998.12, "until": 1777939200000}]
 
 
 @pytest.mark.parametrize(
@@ -95,11 +100,11 @@ def test_an_inclusive_end_is_lowered_where_it_is_sent_and_nowhere_else(
 
 
 def test_what_there_is_not_is_not_sent() -> None:
-    assert pieces(source(end=PushTo("until")), window(None, B)) == (
-        {"until": "2026-05-05T00:00:00+00:00"},
-    )
-    assert pieces(source(), window(None, B)) == ({},)
-    assert pieces(HttpSource(Api("https://h"), Request(), ""), Window()) == ({},)
+    assert pieces(source(end=PushTo("until")), window(None, B)) == [
+        {"until": "2026-05-05T00:00:00+00:00"}
+    ]
+    assert pieces(source(), window(None, B)) == [{}]
+    assert pieces(HttpSource(Api("https://h"), Request(), ""), Window()) == [{}]
 
 
 @pytest.mark.parametrize("value", [7, 1.5, "seven", True, [1]])

@@ -116,14 +116,14 @@ class AnswerText:
             yield self._piece(records[start : start + step])
 
     def _piece(self, records: Sequence[Raw]) -> bytes:
-        views: Sequence[Raw | memoryview] = records
+        views: Sequence[Raw | memoryview | bytes] = [*records, b""]
         if self._original is not None:
-            views = [self._as_sent(memoryview(record)) for record in records]
-        piece = b"\n".join(views) + b"\n"
+            views = [*(self._as_sent(memoryview(record)) for record in records), b""]
+        piece = b"\n".join(views)
         if piece.count(b"\n") == len(records) and b"\r" not in piece:
             return piece
         flat = (bytes(view).replace(b"\n", b" ").replace(b"\r", b" ") for view in views)
-        return b"\n".join(flat) + b"\n"
+        return b"\n".join(flat)
 
     def value(self, path: str) -> str | int | None:
         """The text or number at ``path``; a number that is no integer comes as its own text.

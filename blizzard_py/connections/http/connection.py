@@ -135,7 +135,7 @@ class HttpConnection:
         if source.pages.limit_param:
             source = replace(source, pages=replace(source.pages, size=1))
         turned = list(islice(walked(self._opened(), source, first_call(source, values)), 2))
-        return len(turned) == 1 and not turned[0].records
+        return len(turned) == 1 and turned[0].page.records == 0
 
     @contextmanager
     def hold(self, access: Access) -> Iterator[Access]:

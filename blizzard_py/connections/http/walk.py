@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msgspec import Raw
 
@@ -16,12 +16,16 @@ from blizzard_py.connections.http.model import HttpSource
 from blizzard_py.connections.http.paging import Page, Totals, following
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Turned:
-    """A page and its records, which are parts of its text."""
+    """A page and its records, which are parts of its text. Gone when the next one is asked for."""
 
     page: Page
     records: Sequence[Raw]
+
+    def forget(self) -> None:
+        """Let go of the text, whoever still holds the page: two would be twice the memory."""
+        self.page, self.records = replace(self.page, text=None), ()
 
     def lines(self, records: Sequence[Raw]) -> Iterator[bytes]:
         """Some of the records as NDJSON, in pieces of whole lines."""
@@ -56,6 +60,7 @@ def walk(client: Client, source: HttpSource, first: Call) -> Iterator[Turned]:
         call = following(source, turned.page)
         if call is None:
             totals.check(turned.page)
+        turned.forget()
 
 
 def _turned(answer: Answer, call: Call, source: HttpSource, at: tuple[int, int, str]) -> Turned:

@@ -238,6 +238,13 @@ def test_an_empty_window_has_no_task(api: ApiServer, connected: Connect) -> None
     assert len(connection.tasks(window(at(2), at(3)), Split())) == 1
 
 
+def test_a_window_with_one_page_of_records_has_a_task(api: ApiServer, connected: Connect) -> None:
+    api.answer = shop(ORDERS)
+    connection = connected(pushed(api.url))
+    assert len(connection.tasks(window(at(2), at(3)), Split())) == 1
+    assert connection.tasks(window(at(20), at(21)), Split()) == ()
+
+
 def test_an_empty_page_before_others_is_no_empty_window(api: ApiServer, connected: Connect) -> None:
     api.script(
         reply({"items": [], "meta": {"next": "2"}}),

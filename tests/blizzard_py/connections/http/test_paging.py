@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.http.model import Pages, Request
+from blizzard_py.connections.http.reader import HttpReader, access
 from tests.blizzard_py.connections.http.world import FakeTime, made, rows_of
-from tests.support.api_server import ApiServer, reply, shop
+from tests.support.api_server import ApiServer, Reply, reply, shop
 
 ORDERS = [{"id": n, "updated_at": f"2026-01-{n + 1:02}T00:00:00+00:00"} for n in range(7)]
 CURSOR = Pages("cursor", "cursor", "meta.next")
@@ -171,3 +174,19 @@ def test_a_cursor_of_another_kind_fails(api: ApiServer, clock: FakeTime, odd: ob
     api.script(reply({"items": [1], "meta": {"next": odd}}))
     with pytest.raises(SourceError, match="where a text or a number is needed"):
         rows_of(made(api.url, "items", CURSOR), clock)
+
+
+def test_one_page_is_held_at_a_time(api: ApiServer, clock: FakeTime) -> None:
+    body = b'[{"a": "' + b"x" * 5_000_000 + b'"}]'
+    api.answer = lambda asked: Reply(body if int(asked.params["p"]) < 6 else b"[]")
+    source = made(api.url, pages=Pages("page", "p"))
+    rows_of(made(api.url, pages=Pages("page", "p", first=6)), clock)  # all is imported
+    given = HttpReader(clock.time)(access(source), {"window": {}}, ())
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        assert sum(len(piece) for piece in given) == 5 * (len(body) - 1)
+        # A page, the piece made of it and the one before; with two pages it would be four.
+        assert tracemalloc.get_traced_memory()[1] - before < 3.7 * len(body)
+    finally:
+        tracemalloc.stop()

@@ -15,7 +15,14 @@ from blizzard_py.connections.http.model import HttpSource, problems, tick
 from blizzard_py.connections.http.opening import opened, walked
 from blizzard_py.connections.http.patience import Time
 from blizzard_py.connections.http.windows import lowered, pieces
-from blizzard_py.connections.protocol import Bound, ColumnKind, Selection, SourceColumn, Split
+from blizzard_py.connections.protocol import (
+    Bound,
+    ColumnKind,
+    Connection,
+    Selection,
+    SourceColumn,
+    Split,
+)
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 from blizzard_py.schema.inference import Inference, Rules
@@ -33,7 +40,7 @@ _KINDS: dict[str, ColumnKind] = {
     "decimal": "number",
     "string": "text",
 }
-# A server's clock that is further from ours is told: one of the two is wrong.
+# A server's clock that is further from ours is told, and not gone by if it is ahead.
 _CLOCKS_APART_SECS = 300.0
 
 
@@ -86,7 +93,9 @@ class HttpConnection:
         ours = self._time.wall()
         told = self._opened().server_time(call, call.address)
         end = self._source.push.end if self._source.push else None
-        moment = (ours if told is None else told) - settle_secs
+        # Far ahead of us it may be a proxy's that is wrong: a bound too low only waits.
+        trusted = ours if told is None or told - ours > _CLOCKS_APART_SECS else told
+        moment = trusted - settle_secs
         value: Any = lowered(dt.datetime.fromtimestamp(int(moment), dt.UTC), end)
         if end is None:
             value -= dt.timedelta(microseconds=1)
@@ -99,7 +108,10 @@ class HttpConnection:
         if told is None:
             found.append("the server tells no time (Date): this machine's clock is used")
         elif abs(told - ours) > _CLOCKS_APART_SECS:
-            found.append(f"the server's clock is {told - ours:+.0f} s from this machine's")
+            used = "this machine's" if told > ours else "the server's"
+            found.append(
+                f"the server's clock is {told - ours:+.0f} s from this machine's; {used} is used"
+            )
         return (*found, *self.warnings())
 
     def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
@@ -170,7 +182,7 @@ class HttpConnection:
         return self._client
 
 
-def connect(access: Access, selection: Selection) -> HttpConnection:
+def connect(access: Access, selection: Selection) -> Connection:
     """The connection of a source that `reader.access` packed; see `connections.drivers`."""
     source: HttpSource = access.options["source"]
     column = next((field for field in selection.fields if field.name == source.column), None)

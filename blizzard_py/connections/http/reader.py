@@ -12,6 +12,7 @@ from blizzard_py.connections.http.cutting import keeper
 from blizzard_py.connections.http.model import HttpSource
 from blizzard_py.connections.http.opening import opened, walked
 from blizzard_py.connections.http.patience import Time
+from blizzard_py.connections.protocol import Reader
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 
@@ -45,4 +46,4 @@ class HttpReader:
                 yield from turned.lines(kept(turned.records))
 
 
-read = HttpReader()
+read: Reader = HttpReader()

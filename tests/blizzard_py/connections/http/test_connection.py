@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import ConfigError, SourceError, Unavailable
-from blizzard_py.connections.http.connection import HttpConnection
+from blizzard_py.connections.http.connection import HttpConnection, connect
 from blizzard_py.connections.http.model import (
     ApiKey,
     Bearer,
@@ -27,7 +27,7 @@ from blizzard_py.connections.http.model import (
     Request,
 )
 from blizzard_py.connections.http.reader import HttpReader, access
-from blizzard_py.connections.protocol import Bound, Split
+from blizzard_py.connections.protocol import Bound, Selection, Split
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
 from tests.blizzard_py.connections.http.world import NOW, FakeTime, made
@@ -126,10 +126,22 @@ def test_a_server_without_a_clock_is_told(api: ApiServer, connected: Connect) ->
     assert "tells no time" in found.warnings[0]
 
 
-def test_clocks_that_differ_much_are_told(api: ApiServer, connected: Connect) -> None:
-    api.date = lambda: NOW + 4000
+@pytest.mark.parametrize(
+    ("apart", "used", "told"),
+    [
+        (4000, 0, "+4000 s from this machine's; this machine's is used"),
+        (-4000, -4000, "-4000 s from this machine's; the server's is used"),
+        (200, 200, ""),
+    ],
+)
+def test_of_clocks_that_differ_much_the_lower_one_is_used(
+    api: ApiServer, connected: Connect, apart: int, used: int, told: str
+) -> None:
+    api.date = lambda: NOW + apart
     found = connected(pushed(api.url)).bound("clock", 0)
-    assert found.warnings == ("the server's clock is +4000 s from this machine's",)
+    assert found.value == {"updated_at": dt.datetime.fromtimestamp(NOW + used, UTC)}
+    assert "".join(found.warnings).endswith(told)
+    assert bool(found.warnings) is bool(told)
 
 
 def test_nobody_there_is_asked_later(connected: Connect) -> None:
@@ -280,3 +292,11 @@ def test_a_missing_driver_is_told_with_its_install_command(
     monkeypatch.setitem(sys.modules, "httpx", None)
     with pytest.raises(ConfigError, match=r"pip install 'blizzard-penguin\[http\]'"):
         connected(pushed("https://h")).bound("clock", 0)
+
+
+def test_a_connection_is_made_of_what_travels() -> None:
+    day = FieldSpec("updated_at", "date", nullable=True)
+    made_of = access(pushed("https://h"))
+    connection = connect(made_of, Selection(fields=(day,), columns=("updated_at",)))
+    assert isinstance(connection, HttpConnection)
+    assert connection._is_date

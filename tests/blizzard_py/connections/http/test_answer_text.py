@@ -58,6 +58,27 @@ def test_every_record_is_one_line_that_reads_as_it_was(
     assert [json.loads(line) for line in found.split(b"\n")[:-1]] == records
 
 
+ODD_TEXT = st.text(
+    st.characters(codec=None) | st.sampled_from(["\ud800", "\udfff", "\\", "u", "N"])
+)
+ODD_TEXTS = ODD_TEXT | st.sampled_from(["NaN", "-Infinity", "\\ud800", "\\\ud800", "Infinity\\"])
+
+
+@given(
+    records=st.lists(st.dictionaries(ODD_TEXTS, ODD_TEXTS | st.floats()), max_size=4),
+    beside=ODD_TEXTS,
+    indent=st.sampled_from([None, 1]),
+)
+def test_what_is_no_json_moves_nothing_else(
+    records: list[Any], beside: str, indent: int | None
+) -> None:
+    body = json.dumps({"b": beside, "rows": records}, indent=indent).encode()
+    found = cut(body, "rows")
+    assert repr([json.loads(line) for line in found.split(b"\n")[:-1]]) == repr(records)
+    if beside.isascii():
+        assert AnswerText(body, "x").value("b") == beside
+
+
 def test_long_answers_come_in_pieces_of_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_text, "CHUNK_BYTES", 30)
     body = json.dumps([{"a": n} for n in range(10)]).encode()

@@ -37,8 +37,8 @@ _STEP = 4096
 _BOM = b"\xef\xbb\xbf"
 _BLANKS = re.compile(rb"[ \t\r\n]*")
 # In the copy, also inside of strings; all that is taken from it is where values begin and end.
-_HARMLESS = ((re.compile(rb"NaN"), b"0.0"), (re.compile(rb"Infinity"), b"11111111"),
-             (re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"), rb"\\ufffd"))  # fmt: skip
+_ODD = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_HARMLESS = {b"N": b"0.0", b"I": b"11111111", b"\\": b"\\ufffd"}
 _INTEGER = re.compile(r"-?\d{1,4000}")  # Python refuses to read longer ones
 _SHOWN_NAMES = 10
 _KINDS = {b'"': "a text", b"t": "a boolean", b"f": "a boolean", b"n": "null", b"[": "a list",
@@ -82,9 +82,9 @@ class AnswerText:
         try:
             self._decoded(self._body, Raw)
         except SourceError:  # half a pair at the end also looks as if the text was cut
-            copy = bytes(self._body)
-            for pattern, harmless in _HARMLESS:
-                copy = pattern.sub(harmless, copy)
+            copy = bytearray(self._body)
+            for odd in _ODD.finditer(self._body):
+                copy[odd.start() : odd.end()] = _HARMLESS[odd[0][:1]]
             self._original, self._body = self._body, memoryview(copy)
             self._decoded(self._body, Raw)
 

@@ -14,9 +14,7 @@ Cookies are neither kept nor sent. No message holds what was sent as credentials
 from __future__ import annotations
 
 import contextlib
-import socket
 import ssl
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -30,6 +28,7 @@ from blizzard_core.errors import AccessDenied, SourceError, Unavailable
 from blizzard_core.redact import redacted
 from blizzard_core.text import printable, shortened
 from blizzard_py.connections.http import credentials, patience, unpacking
+from blizzard_py.connections.http.alarm import Alarm
 from blizzard_py.connections.http.calls import Call
 from blizzard_py.connections.http.credentials import Token
 from blizzard_py.connections.http.hosts import target
@@ -78,7 +77,7 @@ class Client:
         self._request = request
         self._time = time
         self._token: Token | None = None
-        self._alarm = _Alarm(api.timeout_secs)
+        self._alarm = Alarm(api.timeout_secs)
         self._http = httpx.Client(
             verify=_trusted(),
             timeout=api.timeout_secs,
@@ -226,43 +225,6 @@ class Client:
         if answer.status in {401, 403}:
             return AccessDenied(f"{what}: the API refuses the credentials, {told}")
         return SourceError(f"{what}: answered {told}")
-
-
-class _Alarm:
-    """Ends what is under way when its time is up, however slowly bytes still come.
-
-    The client's own time-outs count from one byte to the next; who sends one a second holds a task
-    for ever. Shutting the socket wakes whoever waits for it.
-    """
-
-    def __init__(self, secs: float) -> None:
-        self._secs = secs
-        self._socket: socket.socket | None = None
-        self._timer: threading.Timer | None = None
-        self.rang = False
-
-    def see(self, event: str, info: Mapping[str, Any]) -> None:
-        """The client tells every step; those that open a connection give its socket."""
-        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
-            self._socket = info["return_value"].get_extra_info("socket")
-            if self.rang:
-                self._ring()
-
-    def __enter__(self) -> None:
-        self.rang = False
-        self._timer = threading.Timer(self._secs, self._ring)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def __exit__(self, *_: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _ring(self) -> None:
-        self.rang = True
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
 
 
 @cache

@@ -13,6 +13,7 @@ import msgspec
 from blizzard_core.errors import AccessDenied, SourceError
 from blizzard_core.redact import MASK, SECRET_NAME, redacted
 from blizzard_core.text import one_line, printable, shortened
+from blizzard_py.connections.http.checks import sendable
 from blizzard_py.connections.http.model import (
     Api,
     ApiKey,
@@ -21,7 +22,6 @@ from blizzard_py.connections.http.model import (
     Bearer,
     ClientCredentials,
     Request,
-    sendable,
 )
 
 # A token is renewed so long before it ends: a request that is under way has to arrive with it.

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.http import windows
+from blizzard_py.connections.http.checks import problems
 from blizzard_py.connections.http.model import (
     Api,
     HttpSource,
@@ -24,7 +25,6 @@ from blizzard_py.connections.http.model import (
     RangeUnit,
     Request,
     TimeFormat,
-    problems,
     tick,
 )
 from blizzard_py.connections.http.windows import lowered

@@ -7,6 +7,7 @@ import pickle
 
 import pytest
 
+from blizzard_py.connections.http.checks import problems
 from blizzard_py.connections.http.model import (
     Api,
     ApiKey,
@@ -20,7 +21,6 @@ from blizzard_py.connections.http.model import (
     PushTo,
     Ranges,
     Request,
-    problems,
 )
 
 API = Api("https://crm.example/v1")

@@ -16,6 +16,8 @@ from blizzard_py.connections.http.model import ApiKey, HttpSource, Location, Pag
 
 Value: TypeAlias = str | int | float
 _SHOWN = 1000
+# Besides the names that are telling everywhere: how APIs call a key in their parameters.
+_KEY_NAMES = frozenset({"key", "auth", "sig", "pass", "pwd", "appid", "app_id", "jwt"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,11 @@ def begun(pages: Pages, call: Call) -> Call:
     return call
 
 
+def is_secret(name: str) -> bool:
+    """Whether the name of a parameter tells that its value is not to be shown."""
+    return name.lower() in _KEY_NAMES or SECRET_NAME.search(name) is not None
+
+
 def joined(base_url: str, path: str) -> str:
     """The path below the base URL, whose own path is kept."""
     return f"{base_url.rstrip('/')}/{path.lstrip('/')}" if path else base_url
@@ -130,9 +137,7 @@ def _spelt(value: str | float) -> Value:
 def _masked(values: Any, secret: set[str]) -> Any:
     if isinstance(values, Mapping):
         return {
-            name: MASK
-            if name in secret or SECRET_NAME.search(str(name))
-            else _masked(value, secret)
+            name: MASK if name in secret or is_secret(str(name)) else _masked(value, secret)
             for name, value in values.items()
         }
     if isinstance(values, list | tuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from blizzard_py.connections.http.model import (
@@ -91,7 +92,29 @@ def _request(source: HttpSource) -> list[str]:
         )
         if there and request.method != "POST"
     ]
-    return found + [f"{name}: body needs request.method: POST" for name in in_body]
+    found += [f"{name}: body needs request.method: POST" for name in in_body]
+    return found + [
+        f"'{name}' cannot be placed in request.body, where something else than an object is on"
+        " its way"
+        for name in _placed_names(source)
+        if not _has_way(body or {}, name.split(".")[:-1])
+    ]
+
+
+def _placed_names(source: HttpSource) -> list[str]:
+    """The names, as paths, of what is placed in the body."""
+    push, pages, found = source.push, source.pages, []
+    if push is not None and push.location == "body":
+        found += [push.start.param, push.end.param if push.end else ""]
+    if pages.location == "body":
+        found += [pages.param, pages.limit_param]
+    return [name for name in found if name]
+
+
+def _has_way(body: Any, path: list[str]) -> bool:
+    if not isinstance(body, Mapping):
+        return False
+    return not path or path[0] not in body or _has_way(body[path[0]], path[1:])
 
 
 def _pages(source: HttpSource) -> list[str]:

@@ -61,6 +61,14 @@ class Answer:
         return self.status == _NO_CONTENT
 
 
+class Refused(SourceError):
+    """An answer whose status says that the request is wrong."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class _ForNow(Exception):  # what happened, and it never leaves this module
     """The same request may succeed later."""
 
@@ -224,7 +232,7 @@ class Client:
         told = f"{answer.status}: {text}" if text else f"{answer.status}"
         if answer.status in {401, 403}:
             return AccessDenied(f"{what}: the API refuses the credentials, {told}")
-        return SourceError(f"{what}: answered {told}")
+        return Refused(f"{what}: answered {told}", answer.status)
 
 
 @cache

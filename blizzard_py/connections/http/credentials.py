@@ -11,8 +11,9 @@ from urllib.parse import quote_plus
 import msgspec
 
 from blizzard_core.errors import AccessDenied, SourceError
-from blizzard_core.redact import MASK, SECRET_NAME, redacted
+from blizzard_core.redact import MASK, redacted
 from blizzard_core.text import one_line, printable, shortened
+from blizzard_py.connections.http.calls import is_secret
 from blizzard_py.connections.http.checks import sendable
 from blizzard_py.connections.http.model import (
     Api,
@@ -106,7 +107,7 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
 def secrets_of(api: Api, request: Request, token: Token | None) -> set[str]:
     """Everything that an API could send back although nobody else may see it."""
     found = {*api.headers.values(), *request.headers.values()}
-    found |= {str(v) for k, v in request.params.items() if SECRET_NAME.search(k)}
+    found |= {str(v) for k, v in request.params.items() if is_secret(k)}
     found |= {token.value} if token else set()
     match api.auth:
         case Bearer():

@@ -1,7 +1,8 @@
 """From one answer to the next request, as configured. Pure.
 
 Nothing is taken for the last page that might not be: with ``offset`` and ``page`` only a
-page without records is, since servers answer with fewer than they were asked for. Where a
+page without records is, since servers answer with fewer than they were asked for (or a
+refusal, once there came as many as stated: some have no page behind their last one). Where a
 cursor or a link is missing although the page is full and none was ever seen, the path is
 wrong rather than the API at its end.
 """
@@ -113,6 +114,10 @@ class Totals:
             why = page.text.missing(self._path) or f"'{self._path}' is not a number of records"
             raise SourceError(f"{page.what}: pages.total: {why}")
         self._stated = max(self._stated, int(digits))
+
+    def are_met(self, so_far: int) -> bool:
+        """Whether it is stated how many there are, and there came as many."""
+        return 0 < self._stated <= so_far
 
     def check(self, page: Page) -> None:
         """After the last page: raises `SourceError` if records are missing."""

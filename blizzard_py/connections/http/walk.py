@@ -11,9 +11,12 @@ from blizzard_core.errors import SourceError, Unavailable
 from blizzard_core.text import printable, shortened
 from blizzard_py.connections.http.answer_text import AnswerText, Truncated
 from blizzard_py.connections.http.calls import Call, begun
-from blizzard_py.connections.http.client import Answer, Client
+from blizzard_py.connections.http.client import Answer, Client, Refused
 from blizzard_py.connections.http.model import HttpSource
 from blizzard_py.connections.http.paging import Page, Totals, following
+
+# What servers say of a page behind their last one.
+_NO_SUCH_PAGE = frozenset({400, 404, 416, 422})
 
 
 @dataclass(slots=True)
@@ -53,7 +56,14 @@ def walk(client: Client, source: HttpSource, first: Call) -> Iterator[Turned]:
         if call.digest() in asked:
             raise SourceError(f"{what}: the same request as for an earlier page; it would not end")
         asked.add(call.digest())
-        turned = _turned(client.send(call, what), call, source, (number, so_far, what))
+        try:
+            # Nothing here may keep the answer itself: the page lets go of it.
+            turned = _turned(client.send(call, what), call, source, (number, so_far, what))
+        except Refused as refused:
+            counts = number > 1 and source.pages.kind in {"offset", "page"}
+            if counts and refused.status in _NO_SUCH_PAGE and totals.are_met(so_far):
+                return
+            raise
         so_far = turned.page.so_far
         totals.see(turned.page)
         yield turned

@@ -84,7 +84,7 @@ def test_equal_requests_have_one_digest_whatever_their_order() -> None:
 def test_secrets_are_not_shown() -> None:
     asked = source(
         method="POST",
-        params={"key": "hidden", "access_token": "hidden", "state": "all"},
+        params={"key": "hidden", "Auth": "hidden", "access_token": "hidden", "state": "all"},
         headers={"X-Other": "hidden"},
         body={"password": "hidden", "deep": [{"api_key": "hidden"}], "n": 1},
     )

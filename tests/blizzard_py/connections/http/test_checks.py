@@ -73,6 +73,25 @@ def test_the_example_of_the_design_is_sound() -> None:
         (HttpSource(API, REQUEST, "", Pages(limit_param="limit")), "needs a size"),
         (HttpSource(API, REQUEST, "", Pages(max=0)), "pages.max"),
         (HttpSource(API, REQUEST, "", Pages("page", "p", location="body")), "pages.in: body"),
+        (
+            HttpSource(
+                API,
+                Request("/a", "POST", body={"page": 7}),
+                "",
+                Pages("page", "page.number", location="body"),
+            ),
+            "'page.number' cannot be placed",
+        ),
+        (
+            HttpSource(
+                API,
+                Request("/a", "POST", body={"q": {"f": [1]}}),
+                "",
+                column="at",
+                push=Push(PushFrom("q.f.since"), PushTo("q.until"), "body"),
+            ),
+            "'q.f.since' cannot be placed",
+        ),
         (HttpSource(API, REQUEST, "", column="at"), "needs push.from"),
         (HttpSource(API, REQUEST, "", push=SINCE), "needs watermark.columns"),
         (

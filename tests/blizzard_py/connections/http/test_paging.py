@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from blizzard_core.errors import SourceError
-from blizzard_py.connections.http.model import Pages, Request
+from blizzard_py.connections.http.model import PageKind, Pages, Request
 from blizzard_py.connections.http.reader import HttpReader, access
 from tests.blizzard_py.connections.http.world import FakeTime, made, rows_of
 from tests.support.api_server import ApiServer, Asked, Reply, reply, shop
@@ -125,6 +125,21 @@ def test_more_pages_than_allowed_fail(api: ApiServer, clock: FakeTime) -> None:
     with pytest.raises(SourceError, match=r"page 4: there are more than 4 pages \(pages.max\)"):
         rows_of(made(api.url, pages=Pages("page", "p", max=4)), clock)
     assert len(api.asked) == 4
+
+
+@pytest.mark.parametrize(("kind", "status"), [("page", 404), ("offset", 416), ("page", 400)])
+def test_a_refusal_behind_the_last_page_is_the_end_if_all_there_is_came(
+    api: ApiServer, clock: FakeTime, kind: PageKind, status: int
+) -> None:
+    pages = Pages(kind, "p", total="n")
+    refusal = reply({"detail": "Invalid page."}, status)
+    two = [reply({"items": [1], "n": 2}), reply({"items": [2], "n": 2})]
+    api.script(*two, refusal)
+    assert rows_of(made(api.url, "items", pages), clock) == [1, 2]
+    for replies, told in (([two[0]], pages), (two, Pages(kind, "p")), ([], pages)):
+        api.script(*replies, refusal)
+        with pytest.raises(SourceError, match=f"answered {status}"):
+            rows_of(made(api.url, "items", told), clock)
 
 
 def test_as_many_pages_as_allowed_are_read(api: ApiServer, clock: FakeTime) -> None:

@@ -1,0 +1,218 @@
+"""Records cut out of an answer as they are written there; single values beside them.
+
+Nothing is decoded that need not be: a record is the bytes that the API sent, so numbers
+keep their digits and what is wrong inside a record is judged by the line parser, as in files.
+Only line breaks between its tokens become blanks, so that a record is one line: inside of a
+string JSON has none. The answer has to be JSON, and a name on the path has to be there once:
+of two lists with one name, one would be lost.
+
+Two things that are no JSON do not cost a whole page, since widespread encoders write them:
+``NaN`` and ``Infinity``, and halves of surrogate pairs. The answer is then cut by a
+copy that has something harmless of the same length in their place.
+
+All raise `SourceError`, which names what the answer has instead, and never a value of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+
+from blizzard_core.errors import SourceError
+from blizzard_core.text import one_line, printable, shortened
+
+# What is handed on at once; the kernel's chunks are as large.
+CHUNK_BYTES = 2 << 20
+# A record costs about 70 bytes while a page is cut, however small it is; a page of this
+# many values has far fewer records, unless it is no page of records at all.
+MAX_VALUES = 8 << 20
+# Records that are put together at a time.
+_STEP = 4096
+
+_BOM = b"\xef\xbb\xbf"
+_BLANKS = re.compile(rb"[ \t\r\n]*")
+# In the copy, also inside of strings; all that is taken from it is where values begin and end.
+_ODD = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_HARMLESS = {b"N": b"0.0", b"I": b"11111111", b"\\": b"\\ufffd"}
+_INTEGER = re.compile(r"-?\d{1,4000}")  # Python refuses to read longer ones
+_SHOWN_NAMES = 10
+_KINDS = {b'"': "a text", b"t": "a boolean", b"f": "a boolean", b"n": "null", b"[": "a list",
+          b"{": "an object"}  # fmt: skip
+
+
+class Truncated(SourceError):
+    """The JSON ends before it is complete: the answer was cut, or it is wrong."""
+
+
+class _Missing(Exception):
+    """Nothing stands at the path; the text says what does."""
+
+
+class _Name:
+    """A name in an object that equals no other, so that a repeated one is seen."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+class AnswerText:
+    """The text of one answer. ``what`` begins every message: ``GET https://…, page 3``."""
+
+    def __init__(self, body: bytes | bytearray, what: str) -> None:
+        self._what = what
+        if body.count(b",") > MAX_VALUES:
+            raise self._error(
+                f"more than {MAX_VALUES:,} values in one answer; ask for smaller pages"
+            )
+        start = len(_BOM) if body.startswith(_BOM) else 0
+        blanks = _BLANKS.match(body, start)
+        self._body = memoryview(body)[blanks.end() if blanks else start :]
+        self._original: memoryview | None = None
+        self._known: dict[str, Mapping[_Name, Raw]] = {}
+        self._mend()
+
+    def _mend(self) -> None:
+        try:
+            self._decoded(self._body, Raw)
+        except SourceError:  # half a pair at the end also looks as if the text was cut
+            copy = bytearray(self._body)
+            for odd in _ODD.finditer(self._body):
+                copy[odd.start() : odd.end()] = _HARMLESS[odd[0][:1]]
+            self._original, self._body = self._body, memoryview(copy)
+            self._decoded(self._body, Raw)
+
+    def _as_sent(self, value: memoryview) -> memoryview:
+        """The API's own bytes of a value."""
+        if self._original is None:
+            return value
+        start = _address(value) - _address(self._body)
+        return self._original[start : start + len(value)]
+
+    def records(self, path: str) -> Sequence[Raw]:
+        """The elements of the list at ``path`` (``""``: the answer itself), for `lines`."""
+        try:
+            value = self._at(path)
+        except _Missing as missing:
+            raise self._error(f"records: {missing}") from None
+        if _first(value) != b"[":
+            there = self._description(path, value)
+            raise self._error(f"records: {_named(path)} is {there}, not a list")
+        found: list[Raw] = self._decoded(value, list[Raw])
+        return found
+
+    def lines(self, records: Sequence[Raw]) -> Iterator[bytes]:
+        """These records as NDJSON, one a line, in pieces of whole lines of about 2 MB."""
+        if not records:
+            return
+        step = max(1, min(_STEP, CHUNK_BYTES * len(records) // max(1, len(self._body))))
+        for start in range(0, len(records), step):
+            yield self._piece(records[start : start + step])
+
+    def _piece(self, records: Sequence[Raw]) -> bytes:
+        views: Sequence[Raw | memoryview | bytes] = [*records, b""]
+        if self._original is not None:
+            views = [*(self._as_sent(memoryview(record)) for record in records), b""]
+        piece = b"\n".join(views)
+        if piece.count(b"\n") == len(records) and b"\r" not in piece:
+            return piece
+        flat = (bytes(view).replace(b"\n", b" ").replace(b"\r", b" ") for view in views)
+        return b"\n".join(flat)
+
+    def value(self, path: str) -> str | int | None:
+        """The text or number at ``path``; a number that is no integer comes as its own text.
+
+        None if it is null, or if it or anything on its way is missing.
+        """
+        try:
+            value = self._as_sent(self._at(path))
+        except _Missing:
+            return None
+        kind = _first(value)
+        if kind == b"n":
+            return None
+        if kind == b'"':
+            text: str = self._decoded(value, str)
+            return text
+        if kind in _KINDS:
+            there = self._description(path, value)
+            raise self._error(f"'{path}' is {there}, where a text or a number is needed")
+        digits = bytes(value).decode().strip()
+        return int(digits) if _INTEGER.fullmatch(digits) else digits
+
+    def missing(self, path: str) -> str:
+        """Why there is nothing at the path, for messages; empty if there is something."""
+        try:
+            self._at(path)
+        except _Missing as missing:
+            return str(missing)
+        return ""
+
+    def _at(self, path: str) -> memoryview:
+        value, so_far = self._body, ""
+        for name in path.split(".") if path else ():
+            if _first(value) != b"{":
+                there = self._description(so_far, value)
+                raise _Missing(f"{_named(so_far)} is {there}, and has no '{name}'")
+            members = self._members(so_far, value)
+            found = [raw for key, raw in members.items() if key.text == name]
+            if not found:
+                names = self._description(so_far, value)
+                raise _Missing(f"there is no '{name}': {_named(so_far)} is {names}")
+            if len(found) > 1:
+                raise self._error(f"the answer has '{name}' more than once")
+            value, so_far = memoryview(found[0]), f"{so_far}.{name}" if so_far else name
+        return value
+
+    def _members(self, path: str, value: memoryview) -> Mapping[_Name, Raw]:
+        if path not in self._known:
+            self._known[path] = self._decoded(value, dict[_Name, Raw])
+        return self._known[path]
+
+    def _description(self, path: str, value: memoryview) -> str:
+        """What a value is; of an object the names that it has."""
+        kind = _KINDS.get(_first(value), "a number")
+        if kind != "an object":
+            return kind
+        names = [printable(one_line(key.text)) for key in self._members(path, value)]
+        shown = ", ".join(f"'{shortened(name, 40)}'" for name in names[:_SHOWN_NAMES])
+        more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+        return f"an object with {shown}{more}" if names else "an object without members"
+
+    def _decoded(self, value: memoryview, kind: Any) -> Any:
+        try:
+            return msgspec.json.decode(value, type=kind, dec_hook=_name)
+        except msgspec.DecodeError as error:
+            if "truncated" in str(error):
+                raise Truncated(f"{self._what}: the answer is JSON that ends too early") from None
+            raise self._error(f"the answer is not JSON: {error}") from None
+        except RecursionError:
+            raise self._error("the answer is nested too deeply") from None
+        except UnicodeDecodeError:
+            raise self._error("the answer is not JSON: it is not UTF-8") from None
+
+    def _error(self, problem: str) -> SourceError:
+        return SourceError(f"{self._what}: {problem}")
+
+
+def _name(_kind: type, text: Any) -> _Name:
+    return _Name(text)
+
+
+def _address(value: memoryview) -> int:
+    address: int = np.frombuffer(value, np.uint8).ctypes.data
+    return address
+
+
+def _first(value: memoryview) -> bytes:
+    return bytes(value[:1])
+
+
+def _named(path: str) -> str:
+    return f"'{path}'" if path else "the answer"

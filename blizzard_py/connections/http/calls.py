@@ -1,0 +1,149 @@
+"""One request to an API as a plain value: built, told apart, shown. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+import msgspec
+
+from blizzard_core.redact import MASK, SECRET_NAME, redacted
+from blizzard_core.text import printable, shortened
+from blizzard_py.connections.http.model import ApiKey, HttpSource, Location, Pages
+
+Value: TypeAlias = str | int | float
+_SHOWN = 1000
+# Besides the names that are telling everywhere: how APIs call a key in their parameters.
+_KEY_NAMES = frozenset({"key", "auth", "sig", "pass", "pwd", "appid", "app_id", "jwt"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What is asked, without credentials of the connection.
+
+    ``url`` may have parameters of its own (a next page's link has); ``params`` are added.
+    """
+
+    method: str
+    url: str
+    params: Mapping[str, Value] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    def with_value(self, location: Location, name: str, value: Value) -> Call:
+        """The same with one more value, or another one of that name."""
+        if location == "params":
+            return replace(self, params={**self.params, name: value})
+        if location == "headers":
+            return replace(self, headers={**self.headers, name: str(value)})
+        return replace(self, body=_placed(self.body or {}, name.split("."), value))
+
+    @property
+    def address(self) -> str:
+        """Method and URL without parameters, for messages: they may hold values of rows."""
+        parts = urlsplit(self.url)
+        return f"{self.method} {_plain(urlunsplit((*parts[:3], '', '')))}"
+
+    def content(self) -> bytes | None:
+        """The body as it is sent."""
+        return None if self.body is None else msgspec.json.encode(self.body)
+
+    def digest(self) -> bytes:
+        """Equal for equal requests."""
+        parts = (self.method, self.url, sorted(self.params.items()), self.content() or b"")
+        return hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
+
+
+def first_call(source: HttpSource, window: Mapping[str, Value]) -> Call:
+    """The request of a window, whose values ``window`` has by their parameter's name."""
+    request = source.request
+    call = Call(
+        request.method,
+        joined(source.api.base_url, request.path),
+        {name: _spelt(value) for name, value in request.params.items()},
+        request.headers,
+        request.body if request.body is not None or request.method == "GET" else {},
+    )
+    location = source.push.location if source.push else "params"
+    for name, value in window.items():
+        call = call.with_value(location, name, value)
+    return call
+
+
+def begun(pages: Pages, call: Call) -> Call:
+    """The first page's request."""
+    if pages.limit_param:
+        call = call.with_value(pages.location, pages.limit_param, pages.size)
+    if pages.kind in {"offset", "page"}:
+        first = 0 if pages.kind == "offset" else pages.first
+        call = call.with_value(pages.location, pages.param, first)
+    return call
+
+
+def is_secret(name: str) -> bool:
+    """Whether the name of a parameter tells that its value is not to be shown."""
+    return name.lower() in _KEY_NAMES or SECRET_NAME.search(name) is not None
+
+
+def joined(base_url: str, path: str) -> str:
+    """The path below the base URL, whose own path is kept."""
+    return f"{base_url.rstrip('/')}/{path.lstrip('/')}" if path else base_url
+
+
+def shown(call: Call, source: HttpSource) -> dict[str, Any]:
+    """``method``, ``url``, ``params``, ``body`` and ``headers`` for people, without secrets.
+
+    Only headers that carry the window are shown; values under telling names are masked.
+    """
+    key = source.api.auth if isinstance(source.api.auth, ApiKey) else None
+    secret = {key.name} if key else set()
+    push = source.push
+    told = {push.start.param, push.end.param if push.end else ""} if push else set()
+    return {
+        "method": call.method,
+        "url": _plain(call.url),
+        "params": _masked(call.params, secret),
+        "body": None if call.body is None else _masked(call.body, secret),
+        "headers": {k: v for k, v in call.headers.items() if k in told},
+    }
+
+
+def line(told: Mapping[str, Any]) -> str:
+    """What `shown` gives, on one line: ``GET https://…/orders?since=…``."""
+    query = urlencode(told["params"], safe=":,*")
+    body = msgspec.json.encode(told["body"]).decode() if told["body"] is not None else ""
+    headers = " ".join(f"{name}: {value}" for name, value in told["headers"].items())
+    parts = (f"{told['method']} {told['url']}{'?' if query else ''}{query}", headers, body)
+    return shortened(printable(" ".join(part for part in parts if part)), _SHOWN)
+
+
+def _placed(body: Mapping[str, Any], path: list[str], value: Value) -> dict[str, Any]:
+    name, *rest = path
+    inner = body.get(name)
+    below = inner if isinstance(inner, Mapping) else {}
+    return {**body, name: _placed(below, rest, value) if rest else value}
+
+
+def _spelt(value: str | float) -> Value:
+    """As APIs expect it in a URL: booleans as in JSON."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str | int) else repr(value)
+
+
+def _masked(values: Any, secret: set[str]) -> Any:
+    if isinstance(values, Mapping):
+        return {
+            name: MASK if name in secret or is_secret(str(name)) else _masked(value, secret)
+            for name, value in values.items()
+        }
+    if isinstance(values, list | tuple):
+        return [_masked(value, secret) for value in values]
+    return redacted(values) if isinstance(values, str) else values
+
+
+def _plain(url: str) -> str:
+    return shortened(printable(redacted(url)), _SHOWN)

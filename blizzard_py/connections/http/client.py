@@ -1,0 +1,283 @@
+"""Requests sent and answers read, with everything that can go wrong in between.
+
+* What may pass (408, 425, 429, 5xx, a broken connection, no whole answer in time) is asked
+  for again after a pause (`patience`), six times in all; then `Unavailable`.
+* 401 and 403 are `AccessDenied`, except for the first 401 of a request with OAuth: then there is
+  one new token, and the same request again.
+* A redirect is followed where `hosts.target` allows it, five in a row, and only without a body.
+  Credentials, and all configured headers, are added by the URL that is really asked, last thing.
+* Everything else that is no answer to read is `SourceError`.
+
+Cookies are neither kept nor sent. No message holds what was sent as credentials.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+
+from blizzard_core.errors import AccessDenied, SourceError, Unavailable
+from blizzard_core.redact import redacted
+from blizzard_core.text import printable, shortened
+from blizzard_py.connections.http import credentials, patience, unpacking
+from blizzard_py.connections.http.alarm import Alarm
+from blizzard_py.connections.http.calls import Call
+from blizzard_py.connections.http.credentials import Token
+from blizzard_py.connections.http.hosts import target
+from blizzard_py.connections.http.model import Api, ClientCredentials, Request
+from blizzard_py.connections.http.patience import TRIES, Time
+
+_MAX_REDIRECTS = 5
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_RECORDS = frozenset({200, 201, 203})
+_NO_CONTENT = 204
+# How much of an answer that is none is read, for the message.
+_EXCERPT_BYTES = 16 << 10
+_TOKEN_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, read whole. ``framed``: its end was marked, so it cannot have been cut."""
+
+    status: int
+    url: str
+    headers: Mapping[str, str]
+    body: bytearray
+    next_link: str | None = None
+    framed: bool = True
+
+    @property
+    def is_empty(self) -> bool:
+        """204: there is nothing, and that is certain."""
+        return self.status == _NO_CONTENT
+
+
+class Refused(SourceError):
+    """An answer whose status says that the request is wrong."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _ForNow(Exception):  # what happened, and it never leaves this module
+    """The same request may succeed later."""
+
+    def __init__(self, reason: str, retry_after: str = "", date: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.retry_after, self.date = reason, retry_after, date
+
+
+class Client:
+    """One connection to an API, for one thread. Opens it when it is first needed."""
+
+    def __init__(self, api: Api, request: Request, time: Time) -> None:
+        self._api = api
+        self._request = request
+        self._time = time
+        self._token: Token | None = None
+        self._alarm = Alarm(api.timeout_secs)
+        self._http = httpx.Client(
+            verify=_trusted(),
+            timeout=api.timeout_secs,
+            limits=httpx.Limits(max_connections=1),
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+            headers={"Accept": "application/json", "Accept-Encoding": unpacking.ACCEPTED},
+        )
+
+    def close(self) -> None:
+        """Let go of the server."""
+        self._http.close()
+
+    def send(self, call: Call, what: str) -> Answer:
+        """The answer to read. ``what`` begins the messages. Errors as the module says."""
+        renewed = False
+        while True:
+            answer = self._patiently(what, lambda: self._followed(call, what))
+            oauth = isinstance(self._api.auth, ClientCredentials)
+            if answer.status == 401 and oauth and not renewed:  # unauthorized
+                self._token, renewed = None, True
+                continue
+            if answer.status in _RECORDS or answer.is_empty:
+                return answer
+            raise self._refusal(answer, what)
+
+    def server_time(self, call: Call, what: str) -> float | None:
+        """Epoch seconds by the server's clock (``Date``), None if it tells no time.
+
+        Any status will do, so no credentials are sent. Raises `Unavailable` without an answer.
+        """
+        asked = Call("HEAD", call.url)
+        answer = self._patiently(
+            what, lambda: self._exchange(asked, {"Cache-Control": "no-cache"}, what)
+        )
+        return patience.moment(answer.headers.get("date", ""))
+
+    def _patiently(self, what: str, attempt: Callable[[], Answer]) -> Answer:
+        failures = 0
+        while True:
+            try:
+                return attempt()
+            except _ForNow as passing:
+                failures += 1
+                if failures == TRIES:
+                    reason = f"{passing.reason}, {failures} times in a row"
+                    raise Unavailable(f"{what}: {reason}") from None
+                told, chance = patience.moment(passing.date), self._time.chance()
+                now = self._time.wall() if told is None else told
+                self._time.sleep(patience.pause(failures, passing.retry_after, now, chance))
+
+    def _followed(self, call: Call, what: str) -> Answer:
+        for _ in range(_MAX_REDIRECTS + 1):
+            answer = self._asked(call, what)
+            if patience.passes(answer.status):
+                date = answer.headers.get("date", "")
+                raise _ForNow(
+                    f"answered {answer.status}", answer.headers.get("retry-after", ""), date
+                )
+            if answer.status not in _REDIRECTS:
+                return answer
+            if call.body is not None:
+                raise SourceError(
+                    f"{what}: answered {answer.status}, a redirect, which is not followed with"
+                    " a body; correct base_url or path"
+                )
+            link = answer.headers.get("location", "")
+            there = target(self._api, answer.url, link, f"{what}: the redirect")
+            call = replace(call, url=there.url, params={})
+        raise SourceError(f"{what}: more than {_MAX_REDIRECTS} redirects in a row")
+
+    def _asked(self, call: Call, what: str) -> Answer:
+        """One exchange, with credentials if the URL is at the origin that they belong to."""
+        there = target(self._api, self._api.base_url, call.url, what)
+        if not there.ours:
+            if call.body is not None:
+                raise SourceError(f"{what}: leads to another host, which a body is not sent to")
+            return self._exchange(replace(call, headers={}), {}, what)
+        carried = credentials.shown_as(self._api.auth, self._valid_token())
+        params = {**call.params, **carried.params}
+        headers = {**self._api.headers, **call.headers, **carried.headers}
+        return self._exchange(replace(call, params=params), headers, what)
+
+    def _exchange(self, call: Call, headers: Mapping[str, str], what: str) -> Answer:
+        content = call.content()
+        if content is not None:
+            headers = {"Content-Type": "application/json", **headers}
+        url = _with_params(call.url, call.params)
+        try:
+            request = self._http.build_request(call.method, url, headers=headers, content=content)
+        except (httpx.InvalidURL, ValueError):
+            raise SourceError(f"{what}: the request's URL or headers cannot be sent") from None
+        return self._read(request, what, self._api.max_answer_bytes)
+
+    def _valid_token(self) -> Token | None:
+        auth = self._api.auth
+        if not isinstance(auth, ClientCredentials):
+            return None
+        if self._token is None or self._time.monotonic() >= self._token.ends_at:
+            self._token = self._new_token(auth)
+        return self._token
+
+    def _new_token(self, auth: ClientCredentials) -> Token:
+        """Asked for at the token's own host, which redirects nobody anywhere."""
+        headers, form = credentials.token_request(auth)
+        what = f"the token of {shortened(printable(auth.token_url), 300)}"
+        request = self._http.build_request("POST", auth.token_url, headers=headers, data=form)
+        answer = self._read(request, what, _TOKEN_BYTES)
+        if patience.passes(answer.status):
+            date, after = answer.headers.get("date", ""), answer.headers.get("retry-after", "")
+            raise _ForNow(f"{what}: answered {answer.status}", after, date)
+        return credentials.read_token(answer.status, answer.body, self._time.monotonic(), what)
+
+    def _read(self, request: httpx.Request, what: str, limit: int) -> Answer:
+        request.extensions["trace"] = self._alarm.see
+        try:
+            with self._alarm, contextlib.closing(self._http.send(request, stream=True)) as response:
+                whole = response.status_code in _RECORDS
+                return _answer(response, limit if whole else _EXCERPT_BYTES, whole=whole)
+        except httpx.LocalProtocolError:
+            raise SourceError(f"{what}: the request's headers cannot be sent") from None
+        except httpx.TransportError as error:
+            raise _ForNow(self._broken(error)) from None
+        except unpacking.Damaged as damaged:
+            raise _ForNow(str(damaged)) from None
+        except unpacking.TooLong:
+            raise SourceError(
+                f"{what}: the answer is longer than {limit:,} bytes (max_answer_bytes); ask for"
+                " smaller pages"
+            ) from None
+        except unpacking.UnknownEncoding as unknown:
+            raise SourceError(f"{what}: {unknown}") from None
+
+    def _broken(self, error: httpx.TransportError) -> str:
+        """What went wrong on the way. The client's texts may quote headers, so only one is told."""
+        if self._alarm.rang or isinstance(error, httpx.TimeoutException):
+            return f"no whole answer within {self._api.timeout_secs:g} s"
+        if isinstance(error, httpx.ConnectError):
+            return f"no connection: {shortened(printable(redacted(str(error))), 200)}"
+        return f"the connection broke ({type(error).__name__})"
+
+    def _refusal(self, answer: Answer, what: str) -> Exception:
+        secrets = credentials.secrets_of(self._api, self._request, self._token)
+        text = credentials.without_secrets(answer.body.decode(errors="replace"), secrets)
+        told = f"{answer.status}: {text}" if text else f"{answer.status}"
+        if answer.status in {401, 403}:
+            return AccessDenied(f"{what}: the API refuses the credentials, {told}")
+        return Refused(f"{what}: answered {told}", answer.status)
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """Whom to trust; reading all authorities takes as long as a small task."""
+    return httpx.create_ssl_context()
+
+
+def _answer(response: httpx.Response, limit: int, *, whole: bool) -> Answer:
+    headers = response.headers
+    pieces, encoding = response.iter_raw(64 << 10), headers.get("content-encoding", "")
+    if whole:
+        body = unpacking.body(pieces, encoding, limit)
+    else:
+        body = _beginning(pieces, limit) if not encoding else bytearray()
+    return Answer(
+        response.status_code,
+        str(response.url),
+        headers,
+        body,
+        _next_link(response),
+        framed="content-length" in headers or "transfer-encoding" in headers,
+    )
+
+
+def _beginning(pieces: Iterator[bytes], limit: int) -> bytearray:
+    found = bytearray()
+    for piece in pieces:
+        found += piece
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+def _next_link(response: httpx.Response) -> str | None:
+    for link in response.links.values():
+        if "next" in link.get("rel", "").lower().split():
+            return link.get("url", "")
+    return None
+
+
+def _with_params(url: str, params: Mapping[str, Any]) -> str:
+    """The URL with parameters that it does not have already; its own stay as they were written."""
+    there = httpx.URL(url)
+    added = urlencode({k: v for k, v in params.items() if k not in there.params})
+    if not added:
+        return url
+    return f"{url}{'&' if there.query else '?'}{added}"

@@ -1,0 +1,190 @@
+"""What the driver process asks of an API: where a window ends, which requests read it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from blizzard_core.errors import ConfigError, SourceError
+from blizzard_py.connections.http.calls import begun, first_call, line, shown
+from blizzard_py.connections.http.checks import problems
+from blizzard_py.connections.http.model import HttpSource, tick
+from blizzard_py.connections.http.opening import opened, walked
+from blizzard_py.connections.http.patience import Time
+from blizzard_py.connections.http.windows import lowered, pieces
+from blizzard_py.connections.protocol import (
+    Bound,
+    ColumnKind,
+    Connection,
+    Selection,
+    SourceColumn,
+    Split,
+)
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import Access, BoundKind, ReadTask, Window
+from blizzard_py.schema.inference import Inference, Rules
+
+if TYPE_CHECKING:
+    from blizzard_py.connections.http.client import Client
+
+# From how many records of a first page the columns are told.
+_SAMPLE = 1000
+_KINDS: dict[str, ColumnKind] = {
+    "timestamp": "time",
+    "date": "date",
+    "int64": "number",
+    "float64": "number",
+    "decimal": "number",
+    "string": "text",
+}
+# A server's clock that is further from ours is told, and not gone by if it is ahead.
+_CLOCKS_APART_SECS = 300.0
+
+
+class HttpConnection:
+    """A `protocol.Connection`. ``column`` is the declared field of the watermark, if there is one.
+
+    Raises `ConfigError` for a source that cannot be asked.
+    """
+
+    def __init__(
+        self, source: HttpSource, column: FieldSpec | None = None, time: Time | None = None
+    ) -> None:
+        found = problems(source)
+        if found:
+            raise ConfigError(f"the API at {source.api.base_url}", found)
+        self._source = source
+        self._is_date = column is not None and column.type == "date"
+        self._time = time or Time()
+        self._client: Client | None = None
+
+    @property
+    def default_bound(self) -> BoundKind | None:
+        """The server's clock: rows get their times there, and an API tells nothing better."""
+        return "clock"
+
+    def columns(self) -> Sequence[SourceColumn]:
+        """The names of a first page's records. An API may have others: none declares them."""
+        source = replace(self._source, pages=replace(self._source.pages, total=""))
+        inference = Inference(Rules(timestamps=True))
+        for turned in islice(walked(self._opened(), source, first_call(source, {})), 1):
+            for text in islice(turned.page_lines(), _SAMPLE):
+                inference.add(text, "the first page")
+        return [
+            SourceColumn(field.name, field.type, _KINDS.get(field.type, "other"), True, field)
+            for field in inference.result().fields
+        ]
+
+    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:
+        """The server's now, as its answers' ``Date`` tells it, less ``settle_secs``.
+
+        Whole seconds, lowered to what ``push.to`` can say. Without it a microsecond less: no row
+        has such a time, so it does not matter whether the API counts the start in that the
+        next window will have. One request, without credentials: any answer to it has the date.
+        """
+        if kind != "clock":
+            raise SourceError(f"an API has no bound '{kind}'; use clock")
+        if not self._source.column:
+            return Bound(kind)
+        call = first_call(self._source, {})
+        ours = self._time.wall()
+        told = self._opened().server_time(call, call.address)
+        end = self._source.push.end if self._source.push else None
+        # Far ahead of us it may be a proxy's that is wrong: a bound too low only waits.
+        trusted = ours if told is None or told - ours > _CLOCKS_APART_SECS else told
+        moment = trusted - settle_secs
+        value: Any = lowered(dt.datetime.fromtimestamp(int(moment), dt.UTC), end)
+        if end is None:
+            value -= dt.timedelta(microseconds=1)
+        if self._is_date:
+            value = value.date()
+        return Bound(kind, {self._source.column: value}, None, self._doubts(ours, told))
+
+    def _doubts(self, ours: float, told: float | None) -> tuple[str, ...]:
+        found = []
+        if told is None:
+            found.append("the server tells no time (Date): this machine's clock is used")
+        elif abs(told - ours) > _CLOCKS_APART_SECS:
+            used = "this machine's" if told > ours else "the server's"
+            found.append(
+                f"the server's clock is {told - ours:+.0f} s from this machine's; {used} is used"
+            )
+        return (*found, *self.warnings())
+
+    def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
+        """One request, or one for each range of ``source.split``; ``split`` is for tables.
+
+        Before a single one that is not the first ever, its first page is asked for: if that
+        holds no record there is no task, and the next window is longer.
+        """
+        del split
+        source = self._source
+        found = pieces(source, window)
+        if len(found) == 1 and window.after and self._is_certainly_empty(found[0].sent):
+            return ()
+        return [
+            ReadTask(
+                str(number),
+                line(shown(begun(source.pages, first_call(source, piece.sent)), source)),
+                {"window": dict(piece.sent), "cut": dict(piece.cut)},
+            )
+            for number, piece in enumerate(found)
+        ]
+
+    def requests(self, window: Window) -> Sequence[dict[str, Any]]:
+        """What each task asks first, for `plan`: method, URL, params, body, without secrets."""
+        source = self._source
+        return [
+            shown(begun(source.pages, first_call(source, piece.sent)), source)
+            for piece in pieces(source, window)
+        ]
+
+    def _is_certainly_empty(self, values: Any) -> bool:
+        source = self._source
+        if source.pages.limit_param:
+            source = replace(source, pages=replace(source.pages, size=1))
+        turned = list(islice(walked(self._opened(), source, first_call(source, values)), 2))
+        return len(turned) == 1 and turned[0].page.records == 0
+
+    @contextmanager
+    def hold(self, access: Access) -> Iterator[Access]:
+        """An API cannot hold still; what changes between two attempts gives another reading."""
+        yield access
+
+    def warnings(self) -> Sequence[str]:
+        """What the configuration cannot promise."""
+        push, found = self._source.push, []
+        if push is not None and push.end is None:
+            found.append(
+                f"without push.to the API sends rows above a window's end; those whose"
+                f" '{self._source.column}' says so are left to the next window, others may"
+                " be read twice"
+            )
+        if push is not None and push.end is not None and tick(push.start) > tick(push.end):
+            found.append(
+                f"push.from is sent as '{push.start.format}', coarser than push.to: rows before"
+                f" a window's start are left out where '{self._source.column}' says so,"
+                " others may be read twice"
+            )
+        return found
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _opened(self) -> Client:
+        if self._client is None:
+            self._client = opened(self._source, self._time)
+        return self._client
+
+
+def connect(access: Access, selection: Selection) -> Connection:
+    """The connection of a source that `reader.access` packed; see `connections.drivers`."""
+    source: HttpSource = access.options["source"]
+    column = next((field for field in selection.fields if field.name == source.column), None)
+    return HttpConnection(source, column)

@@ -1,0 +1,134 @@
+"""How a request shows who asks; tokens of OAuth. Pure: the client sends what is made here."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote_plus
+
+import msgspec
+
+from blizzard_core.errors import AccessDenied, SourceError
+from blizzard_core.redact import MASK, redacted
+from blizzard_core.text import one_line, printable, shortened
+from blizzard_py.connections.http.calls import is_secret
+from blizzard_py.connections.http.checks import sendable
+from blizzard_py.connections.http.model import (
+    Api,
+    ApiKey,
+    Auth,
+    Basic,
+    Bearer,
+    ClientCredentials,
+    Request,
+)
+
+# A token is renewed so long before it ends: a request that is under way has to arrive with it.
+_SPARE_SECS = 30.0
+# Shorter values are as likely a word of the message as a secret.
+_MIN_SECRET = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What the token's endpoint gave; ``ends_at`` by the clock that it was asked for with."""
+
+    value: str = field(repr=False)
+    ends_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Headers and parameters that carry credentials."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    params: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def shown_as(auth: Auth | None, token: Token | None) -> Shown:
+    """What a request to the connection's own origin carries."""
+    match auth:
+        case Bearer():
+            return Shown({"Authorization": f"Bearer {auth.token}"})
+        case Basic():
+            return Shown({"Authorization": _basic(auth.username, auth.password)})
+        case ApiKey(location="query"):
+            return Shown(params={auth.name: auth.value})
+        case ApiKey():
+            return Shown({auth.name: auth.value})
+        case ClientCredentials() if token is not None:
+            return Shown({"Authorization": f"Bearer {token.value}"})
+    return Shown()
+
+
+def token_request(auth: ClientCredentials) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Headers and form of the request for a token (RFC 6749, 4.4 and 2.3.1)."""
+    form = {"grant_type": "client_credentials"}
+    form |= {name: value for name in ("scope", "audience") if (value := getattr(auth, name))}
+    if auth.send_as == "form":
+        return {}, {**form, "client_id": auth.client_id, "client_secret": auth.client_secret}
+    basic = _basic(quote_plus(auth.client_id), quote_plus(auth.client_secret))
+    return {"Authorization": basic}, form
+
+
+def read_token(status: int, body: bytes | bytearray, now: float, what: str) -> Token:
+    """The token in the endpoint's answer, which came at ``now``.
+
+    Raises `AccessDenied` if the client is refused, `SourceError` if there is no token.
+    """
+    answer = _object(body)
+    if status != 200:  # OK
+        code = answer.get("error")
+        shown = f" ({shortened(printable(code), 100)})" if isinstance(code, str) else ""
+        if status in {400, 401, 403}:
+            raise AccessDenied(f"{what}: refuses the client, {status}{shown}")
+        raise SourceError(f"{what}: answered {status}{shown} instead of a token")
+    value, lasts = answer.get("access_token"), answer.get("expires_in")
+    if not isinstance(value, str) or not sendable(value):
+        raise SourceError(f"{what}: the answer has no usable 'access_token'")
+    if not isinstance(lasts, int | float | str) or isinstance(lasts, bool):
+        return Token(value, float("inf"))
+    try:
+        secs = float(lasts)
+    except ValueError:
+        return Token(value, float("inf"))
+    return Token(value, now + max(secs - _SPARE_SECS, secs / 2))
+
+
+def without_secrets(text: str, secrets: Iterable[str]) -> str:
+    """Foreign text for a message: short, on one line, without what was sent as credentials."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, MASK)
+    return shortened(printable(one_line(redacted(text))), 300)
+
+
+def secrets_of(api: Api, request: Request, token: Token | None) -> set[str]:
+    """Everything that an API could send back although nobody else may see it."""
+    found = {*api.headers.values(), *request.headers.values()}
+    found |= {str(v) for k, v in request.params.items() if is_secret(k)}
+    found |= {token.value} if token else set()
+    match api.auth:
+        case Bearer():
+            found.add(api.auth.token)
+        case Basic():
+            basic = _basic(api.auth.username, api.auth.password)
+            found |= {api.auth.password, basic.removeprefix("Basic ")}
+        case ApiKey():
+            found |= {api.auth.value, quote_plus(api.auth.value)}
+        case ClientCredentials():
+            found |= {api.auth.client_secret, quote_plus(api.auth.client_secret)}
+    return {secret for secret in found if len(secret) >= _MIN_SECRET}
+
+
+def _basic(user: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def _object(body: bytes | bytearray) -> Mapping[str, Any]:
+    try:
+        answer = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return {}
+    return answer if isinstance(answer, dict) else {}

@@ -1,0 +1,127 @@
+"""Records that an API gives although they belong to another window. Pure.
+
+Only those are left out of which it is certain that another window has them:
+
+* with a start that was sent coarser than it is (``date`` for 11:59:58), those from what was sent
+  up to the start: they were read before;
+* without ``push.to``, those above the window's end: the next window's start is below them.
+
+Everything else is the API's own answer to what it was asked: a record below the start that was
+sent, or without a time in the column, is none of ours to drop.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from blizzard_core.settings.schema import TimeUnit
+from blizzard_py.columns.iso import IsoText
+from blizzard_py.connections.http.model import HttpSource, PushFrom, PushTo, tick
+from blizzard_py.job import FieldSpec
+
+Kept: TypeAlias = Callable[[Sequence[Raw]], Sequence[Raw]]
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_UNITS: Mapping[TimeUnit, dt.timedelta] = {
+    "s": dt.timedelta(seconds=1),
+    "ms": dt.timedelta(milliseconds=1),
+    "us": dt.timedelta(microseconds=1),
+}
+
+
+def cut_of(source: HttpSource, low: Any, up_to: Any) -> dict[str, str]:
+    """What a task's spec says of it, as ISO text: ``sent``, ``low``, ``up_to``; often nothing."""
+    push = source.push
+    if push is None:
+        return {}
+    found = {}
+    start, end = _moment(low), _moment(up_to)
+    if start is not None and (sent := floored(start, push.start)) < start:
+        found = {"sent": sent.isoformat(), "low": start.isoformat()}
+    if push.end is None and end is not None:
+        found["up_to"] = end.isoformat()
+    return found
+
+
+def floored(value: dt.datetime, sent: PushFrom | PushTo) -> dt.datetime:
+    """The highest time not above this one that the parameter can say."""
+    return value - (value - _EPOCH) % tick(sent)
+
+
+def keeper(cut: Mapping[str, str], column: str, fields: Sequence[FieldSpec]) -> Kept:
+    """What takes the task's own records of a page's; ``column`` may be a path (``meta.at``)."""
+    if not cut:
+        return lambda records: records
+    sent, low, up_to = (
+        dt.datetime.fromisoformat(cut[name]) if name in cut else None
+        for name in ("sent", "low", "up_to")
+    )
+    read = _reading(column, _unit(column, fields))
+
+    def is_kept(record: Raw) -> bool:
+        at = read(record)
+        if at is None:
+            return True
+        if sent is not None and low is not None and sent <= at < low:
+            return False
+        return up_to is None or at <= up_to
+
+    return lambda records: [record for record in records if is_kept(record)]
+
+
+def _reading(column: str, unit: TimeUnit) -> Callable[[Raw], dt.datetime | None]:
+    """What takes the column's time out of a record: None where it has none that can be told."""
+    kind: Any = Any
+    for name in reversed(column.split(".")):
+        member = ("value", kind, msgspec.field(name=name, default=None))
+        kind = msgspec.defstruct("Level", [member])
+    decoder = msgspec.json.Decoder(kind)
+    depth = column.count(".") + 1
+
+    def read(record: Raw) -> dt.datetime | None:
+        try:
+            value: Any = decoder.decode(record)
+            for _ in range(depth):
+                value = None if value is None else value.value
+            return _time(value, unit)
+        except (msgspec.DecodeError, OverflowError, ValueError, RecursionError):
+            return None
+
+    return read
+
+
+def _time(value: Any, unit: TimeUnit) -> dt.datetime | None:
+    if isinstance(value, str):
+        form = IsoText.of(value)
+        return None if form is None else form.moment()
+    if unit == "iso" or isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return _EPOCH + value * _UNITS[unit]
+
+
+def _unit(column: str, fields: Sequence[FieldSpec]) -> TimeUnit:
+    """How the declared field says its times."""
+    unit: TimeUnit = "iso"
+    for name in column.split("."):
+        found = next((spec for spec in fields if spec.name == name), None)
+        if found is None:
+            return "iso"
+        unit, fields = found.unit, found.children
+    return unit
+
+
+def _moment(value: Any) -> dt.datetime | None:
+    """A watermark's value as a time; a date is its midnight in UTC, a time without zone UTC."""
+    if isinstance(value, str):
+        form = IsoText.of(value)
+        return None if form is None else form.moment()
+    if isinstance(value, dt.datetime):
+        return value.astimezone(dt.UTC) if value.tzinfo else value.replace(tzinfo=dt.UTC)
+    if isinstance(value, dt.date):
+        return dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC)
+    return None

@@ -1,0 +1,66 @@
+"""Where a next page or a redirect may lead, and whether credentials may go along. Pure.
+
+Credentials belong to one **origin**: scheme, host and port of the base URL. Another port is
+another server, and ``http`` instead of ``https`` is another reader on the way. To any other
+origin a request goes only if it is in ``allowed_hosts``, and then without credentials. URLs
+are taken apart by the client that asks for them: two parsers would be two opinions of what
+the host is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import httpx
+
+from blizzard_core.errors import SourceError
+from blizzard_core.text import printable, shortened
+from blizzard_py.connections.http.model import Api
+
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A URL that may be asked; ``ours`` if it is at the base URL's origin."""
+
+    url: str
+    ours: bool
+
+
+def target(api: Api, here: str, link: str, what: str) -> Target:
+    """Where ``link`` (relative ones counted from ``here``) leads.
+
+    Raises `SourceError`, begun with ``what``, if nothing may be asked there.
+    """
+    try:
+        url = httpx.URL(here).join(link.strip()).copy_with(fragment=None)
+        ours = _origin(api.base_url) == (origin := _origin(str(url)))
+    except (httpx.InvalidURL, ValueError, UnicodeError):
+        raise SourceError(f"{what}: the link to go on with is no URL") from None
+    scheme, host, port = origin
+    name = shortened(printable(f"{host}:{port}"), 200)
+    if scheme not in _PORTS:
+        raise SourceError(f"{what}: leads to another scheme than http and https")
+    if url.userinfo:
+        raise SourceError(f"{what}: leads to {name} with a user and a password in the URL")
+    if ours:
+        return Target(str(url), ours=True)
+    if scheme == "http" and _origin(api.base_url)[0] == "https":
+        raise SourceError(f"{what}: leads from https to http at {name}")
+    if not any(_allows(entry, scheme, host, port) for entry in api.allowed_hosts):
+        raise SourceError(
+            f"{what}: leads to another host, {name}; if that is right, put it into allowed_hosts"
+            " (credentials are never sent there)"
+        )
+    return Target(str(url), ours=False)
+
+
+def _origin(url: str) -> tuple[str, str, int]:
+    parsed = httpx.URL(url)
+    port = _PORTS.get(parsed.scheme, 0) if parsed.port is None else parsed.port
+    return parsed.scheme, parsed.host, port
+
+
+def _allows(entry: str, scheme: str, host: str, port: int) -> bool:
+    return _origin(f"{scheme}://{entry}")[1:] == (host, port)

@@ -1,0 +1,199 @@
+"""What is configured of an API: plain values, as the settings of a `kind: http` source map onto.
+
+They travel to Spark executors, so they are picklable and free of pydantic. What may hold
+a secret has no ``repr``. Nothing in here is read from an answer, and nothing has a default that
+would have to be guessed from one: where the records are, how pages follow each other and which
+parameters carry the window is said or left out. `checks` tells what does not go together.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+TimeFormat = Literal["iso", "date", "datetime", "datetime_ms", "timestamp", "timestamp_ms"]
+Inclusive = Literal["", "1ms", "1s", "1day"]
+Location = Literal["params", "body", "headers"]
+PageKind = Literal["none", "offset", "page", "cursor", "next_link", "link_header"]
+RangeUnit = Literal["hour", "day", "week", "month", "year"]
+
+MAX_ANSWER_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """``auth: { kind: bearer, token }``: ``Authorization: Bearer …``."""
+
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Basic:
+    """``auth: { kind: basic, username, password }``."""
+
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """``auth: { kind: api_key, name, value, in: header | query }``."""
+
+    name: str
+    value: str = field(repr=False)
+    location: Literal["header", "query"] = "header"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCredentials:
+    """``auth: { kind: oauth2_client_credentials, token_url, client_id, client_secret, … }``.
+
+    ``send_as`` says how the client shows itself at ``token_url``, which may be on another host:
+    as basic auth or as fields of the form. ``scope`` and ``audience`` are sent if not empty.
+    """
+
+    token_url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str = ""
+    audience: str = ""
+    send_as: Literal["basic", "form"] = "basic"
+
+
+Auth: TypeAlias = Bearer | Basic | ApiKey | ClientCredentials
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """A connection with ``driver: http``.
+
+    ``headers`` are credentials as far as hosts are concerned: they are sent to ``base_url``'s
+    origin (scheme, host and port) only. ``allowed_hosts`` (``host`` for the scheme's own port,
+    or ``host:port``) are those that next pages and redirects may lead to besides; what is
+    fetched there is fetched without credentials. ``timeout_secs`` bounds one answer from the
+    request to its last byte, ``max_answer_bytes`` its length once unpacked: a page is held in
+    memory whole.
+    """
+
+    base_url: str
+    auth: Auth | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeout_secs: float = 60.0
+    allowed_hosts: tuple[str, ...] = ()
+    max_answer_bytes: int = MAX_ANSWER_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """``request:``. ``path`` is appended to the base URL. ``body`` is sent as JSON, with POST."""
+
+    path: str = ""
+    method: Literal["GET", "POST"] = "GET"
+    params: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: Mapping[str, Any] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """``pages:``: how one answer leads to the next.
+
+    ===========  =================================================  ===========================
+    kind         the next request                                   the last page
+    ===========  =================================================  ===========================
+    none         there is none                                      the first
+    offset       ``param`` is the number of records so far          one without records
+    page         ``param`` is ``first``, ``first`` + 1, …           one without records
+    cursor       ``param`` is what stands at ``next``               nothing, null or "" there
+    next_link    the URL that stands at ``next``                    nothing, null or "" there
+    link_header  the URL of ``Link: <…>; rel="next"``               no such link
+    ===========  =================================================  ===========================
+
+    ``next`` and ``total`` are paths into the answer (``meta.next``). ``limit_param`` is sent with
+    ``size`` where both are given. Where ``total`` is given, a task that got fewer records
+    than it states fails. A task with more than ``max`` pages fails. ``location`` is where
+    ``param`` and ``limit_param`` are sent: in a body, names may be paths (``page.size``).
+    """
+
+    kind: PageKind = "none"
+    param: str = ""
+    next: str = ""
+    limit_param: str = ""
+    size: int = 0
+    first: int = 1
+    total: str = ""
+    max: int = 10_000
+    location: Literal["params", "body"] = "params"
+
+
+@dataclass(frozen=True, slots=True)
+class PushFrom:
+    """``watermark.push.from``: the parameter that carries the window's start."""
+
+    param: str
+    format: TimeFormat = "iso"
+
+
+@dataclass(frozen=True, slots=True)
+class PushTo:
+    """``watermark.push.to``: the parameter that carries the window's end.
+
+    ``inclusive`` is for APIs that return rows *at* the end too: the value sent is lower by so
+    much, the window's end is not.
+    """
+
+    param: str
+    format: TimeFormat = "iso"
+    inclusive: Inclusive = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """``watermark.push:``; ``location`` is its ``in``. In a body, names may be paths."""
+
+    start: PushFrom
+    end: PushTo | None = None
+    location: Location = "params"
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """``split: { unit, amount, start }``: the window in calendar pieces, a task each.
+
+    ``start`` is where the very first window begins.
+    """
+
+    start: dt.datetime | dt.date
+    unit: RangeUnit = "day"
+    amount: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSource:
+    """All that is configured of one source: its connection, and what is asked of it.
+
+    ``records`` is the path of the list of records, ``""`` the answer itself. ``column`` is the
+    watermark's column (an API takes one window), ``""`` for none: then all is read each time.
+    """
+
+    api: Api
+    request: Request
+    records: str
+    pages: Pages = Pages()
+    column: str = ""
+    push: Push | None = None
+    split: Ranges | None = None
+
+
+_SECOND, _MILLI, _DAY = dt.timedelta(seconds=1), dt.timedelta(milliseconds=1), dt.timedelta(days=1)
+_FORMAT_TICKS = {"date": _DAY, "datetime": _SECOND, "datetime_ms": _MILLI, "timestamp_ms": _MILLI}
+INCLUSIVE_TICKS = {"1ms": _MILLI, "1s": _SECOND, "1day": _DAY}
+_FINEST = dt.timedelta(microseconds=1)
+
+
+def tick(sent: PushFrom | PushTo) -> dt.timedelta:
+    """How far two values lie apart that the parameter can say."""
+    inclusive = sent.inclusive if isinstance(sent, PushTo) else ""
+    return max(_FORMAT_TICKS.get(sent.format, _FINEST), INCLUSIVE_TICKS.get(inclusive, _FINEST))

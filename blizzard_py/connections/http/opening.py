@@ -1,0 +1,30 @@
+"""Where the client's library is first needed: an installation without APIs does without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from blizzard_py.connections.extras import driver
+from blizzard_py.connections.http.calls import Call
+from blizzard_py.connections.http.model import HttpSource
+from blizzard_py.connections.http.patience import Time
+
+if TYPE_CHECKING:
+    from blizzard_py.connections.http.client import Client
+    from blizzard_py.connections.http.walk import Turned
+
+
+def opened(source: HttpSource, time: Time) -> Client:
+    """A client for the API. Raises `ConfigError` where the extra `[http]` is not installed."""
+    driver("httpx", "http")
+    from blizzard_py.connections.http.client import Client  # noqa: PLC0415  # imports httpx
+
+    return Client(source.api, source.request, time)
+
+
+def walked(client: Client, source: HttpSource, first: Call) -> Iterator[Turned]:
+    """As `walk.walk`."""
+    from blizzard_py.connections.http.walk import walk  # noqa: PLC0415  # imports httpx
+
+    return walk(client, source, first)

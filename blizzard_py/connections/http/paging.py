@@ -1,0 +1,128 @@
+"""From one answer to the next request, as configured. Pure.
+
+Nothing is taken for the last page that might not be: with ``offset`` and ``page`` only a
+page without records is, since servers answer with fewer than they were asked for (or a
+refusal, once there came as many as stated: some have no page behind their last one). Where a
+cursor or a link is missing although the page is full and none was ever seen, the path is
+wrong rather than the API at its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from blizzard_core.errors import SourceError
+from blizzard_py.connections.http.answer_text import AnswerText
+from blizzard_py.connections.http.calls import Call
+from blizzard_py.connections.http.hosts import target
+from blizzard_py.connections.http.model import HttpSource, Pages
+
+_MAX_DIGITS = 19
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One answer: the request it came from, its records, and what it says of the next.
+
+    ``url`` is where it really came from. ``text`` is None for an answer without content.
+    ``number`` counts from 1, ``so_far`` the records with this page's.
+    """
+
+    call: Call
+    url: str
+    text: AnswerText | None
+    records: int
+    link: str | None
+    number: int
+    so_far: int
+    what: str
+
+
+def following(source: HttpSource, page: Page) -> Call | None:
+    """The next page's request, None after the last one.
+
+    Raises `SourceError` if the answer's word for it cannot be followed, or if there would be more
+    than ``pages.max``.
+    """
+    call = _next(source, page)
+    if call is not None and page.number >= source.pages.max:
+        raise SourceError(
+            f"{page.what}: there are more than {source.pages.max:,} pages (pages.max); raise it,"
+            " or split the window into ranges"
+        )
+    return call
+
+
+def _next(source: HttpSource, page: Page) -> Call | None:
+    pages = source.pages
+    if page.text is None:
+        return None
+    match pages.kind:
+        case "none":
+            return None
+        case "offset" | "page":
+            value = page.so_far if pages.kind == "offset" else pages.first + page.number
+            turned = page.call.with_value(pages.location, pages.param, value)
+            return turned if page.records else None
+        case "link_header":
+            return None if page.link is None else _linked(source, page, page.link)
+    return _stated(source, page, page.text)
+
+
+def _stated(source: HttpSource, page: Page, text: AnswerText) -> Call | None:
+    """By what stands at ``pages.next``: a cursor or a link."""
+    pages = source.pages
+    stated = text.value(pages.next)
+    if stated is None or stated == "":
+        _check_end(pages, page, text)
+        return None
+    if pages.kind == "cursor":
+        return page.call.with_value(pages.location, pages.param, stated)
+    return _linked(source, page, str(stated))
+
+
+def _linked(source: HttpSource, page: Page, link: str) -> Call:
+    """A link has all parameters in itself; where it is relative, it is so to its page."""
+    there = target(source.api, page.url, link, f"{page.what}: the next page")
+    return replace(page.call, url=there.url, params={})
+
+
+def _check_end(pages: Pages, page: Page, text: AnswerText) -> None:
+    full = pages.size > 0 and page.records >= pages.size
+    if page.number == 1 and full and (why := text.missing(pages.next)):
+        raise SourceError(
+            f"{page.what}: the page is full, and nothing says what follows it: pages.next: {why}"
+        )
+
+
+class Totals:
+    """Whether there came as many records as the answers state. With ``pages.total`` only."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._stated = 0
+
+    def see(self, page: Page) -> None:
+        """Take note of what a page states. Raises `SourceError` if the first has no number."""
+        if not self._path or page.text is None:
+            return
+        stated = page.text.value(self._path)
+        if stated is None and page.number > 1:
+            return
+        digits = "" if stated is None else str(stated)
+        if not (digits.isascii() and digits.isdigit() and len(digits) < _MAX_DIGITS):
+            why = page.text.missing(self._path) or f"'{self._path}' is not a number of records"
+            raise SourceError(f"{page.what}: pages.total: {why}")
+        self._stated = max(self._stated, int(digits))
+
+    def are_met(self, so_far: int) -> bool:
+        """Whether it is stated how many there are, and there came as many."""
+        return 0 < self._stated <= so_far
+
+    def check(self, page: Page) -> None:
+        """After the last page: raises `SourceError` if records are missing."""
+        if page.so_far < self._stated:
+            raise SourceError(
+                f"{page.what}: it was the last page, and there came {page.so_far:,} of the"
+                f" {self._stated:,} records that the API states"
+            )

@@ -1,0 +1,63 @@
+"""When a request is made again, and after how long. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+import email.utils
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import random
+
+# Answers that another try may mend: too slow, too early, too many requests, the server's faults.
+_PASSING = frozenset({408, 425, 429})
+# A request and its repetitions; with doubling pauses half a minute in all.
+TRIES = 6
+_FIRST_SECS = 1.0
+MAX_PAUSE_SECS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """Clocks, sleep and chance (from 0 up to 1), so that tests need none of them."""
+
+    sleep: Callable[[float], None] = time.sleep
+    monotonic: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    chance: Callable[[], float] = random
+
+
+def passes(status: int) -> bool:
+    """Whether an answer with this status may be another one next time."""
+    return status in _PASSING or 500 <= status <= 599
+
+
+def pause(failures: int, retry_after: str, server_now: float, chance: float) -> float:
+    """Seconds to wait after so many failures in a row, at most 60.
+
+    What the server asks for (``Retry-After``: seconds, or a date by its own clock), else doubling
+    from a second. Between half of that and all of it, so that tasks that failed together do
+    not come back together; what the server asks for is never undercut.
+    """
+    asked = _asked(retry_after.strip(), server_now)
+    if asked is not None:
+        return min(asked + chance * min(asked, 1.0), MAX_PAUSE_SECS)
+    doubled = min(_FIRST_SECS * (1 << min(failures - 1, 30)), MAX_PAUSE_SECS)
+    return doubled * (0.5 + 0.5 * chance)
+
+
+def moment(date: str) -> float | None:
+    """The epoch seconds of an HTTP date; None if it is none."""
+    try:
+        parsed = email.utils.parsedate_to_datetime(date)
+        zoned = parsed if parsed.tzinfo else parsed.replace(tzinfo=dt.UTC)
+        return zoned.timestamp()
+    except (ValueError, OverflowError, TypeError, IndexError):
+        return None
+
+
+def _asked(retry_after: str, server_now: float) -> float | None:
+    if retry_after.isascii() and retry_after.isdigit():
+        return float(retry_after[:9])
+    at = moment(retry_after)
+    return None if at is None else max(0.0, at - server_now)

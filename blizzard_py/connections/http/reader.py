@@ -1,0 +1,49 @@
+"""Reads one task of an API in a Spark worker: page after page, as lines of NDJSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from blizzard_py.connections.http.calls import first_call
+from blizzard_py.connections.http.cutting import keeper
+from blizzard_py.connections.http.model import HttpSource
+from blizzard_py.connections.http.opening import opened, walked
+from blizzard_py.connections.http.patience import Time
+from blizzard_py.connections.protocol import Reader
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import Access
+
+# What the pieces of an `Access` are called.
+DRIVER = "http"
+_SOURCE = "source"
+
+
+def access(source: HttpSource) -> Access:
+    """What tasks need: all that is configured, credentials among it."""
+    return Access(DRIVER, source.api.base_url, {_SOURCE: source})
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReader:
+    """A `protocol.Reader` of tasks that `HttpConnection` planned. Errors as `walk` says.
+
+    ``fields`` are not asked for: an API answers with what it has, and the line parser takes of
+    it what is declared. They only say how the watermark's column writes its times.
+    """
+
+    time: Time = field(default_factory=Time)
+
+    def __call__(
+        self, access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
+    ) -> Iterator[bytes]:
+        source: HttpSource = access.options[_SOURCE]
+        kept = keeper(spec.get("cut", {}), source.column, fields)
+        with closing(opened(source, self.time)) as client:
+            for turned in walked(client, source, first_call(source, spec["window"])):
+                yield from turned.lines(kept(turned.records))
+
+
+read: Reader = HttpReader()

@@ -1,0 +1,91 @@
+"""The pages of one request, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from msgspec import Raw
+
+from blizzard_core.errors import SourceError, Unavailable
+from blizzard_core.text import printable, shortened
+from blizzard_py.connections.http.answer_text import AnswerText, Truncated
+from blizzard_py.connections.http.calls import Call, begun
+from blizzard_py.connections.http.client import Answer, Client, Refused
+from blizzard_py.connections.http.model import HttpSource
+from blizzard_py.connections.http.paging import Page, Totals, following
+
+# What servers say of a page behind their last one.
+_NO_SUCH_PAGE = frozenset({400, 404, 416, 422})
+
+
+@dataclass(slots=True)
+class Turned:
+    """A page and its records, which are parts of its text. Gone when the next one is asked for."""
+
+    page: Page
+    records: Sequence[Raw]
+
+    def forget(self) -> None:
+        """Let go of the text, whoever still holds the page: two would be twice the memory."""
+        self.page, self.records = replace(self.page, text=None), ()
+
+    def lines(self, records: Sequence[Raw]) -> Iterator[bytes]:
+        """Some of the records as NDJSON, in pieces of whole lines."""
+        return self.page.text.lines(records) if self.page.text else iter(())
+
+    def page_lines(self) -> Iterator[bytes]:
+        """All of them, line by line."""
+        return (line for piece in self.lines(self.records) for line in piece.split(b"\n") if line)
+
+
+def walk(client: Client, source: HttpSource, first: Call) -> Iterator[Turned]:
+    """Every page, each asked for when the one before was used. Holds one at a time.
+
+    Raises `Unavailable` and `AccessDenied` as the client does, and `SourceError` for what
+    can never end well: the same request twice, more pages than ``pages.max``, answers without
+    records, fewer records than stated.
+    """
+    call: Call | None = begun(source.pages, first)
+    asked: set[bytes] = set()
+    totals = Totals(source.pages.total)
+    number = so_far = 0
+    while call is not None:
+        number += 1
+        what = f"{call.address}, page {number:,}"
+        if call.digest() in asked:
+            raise SourceError(f"{what}: the same request as for an earlier page; it would not end")
+        asked.add(call.digest())
+        try:
+            # Nothing here may keep the answer itself: the page lets go of it.
+            turned = _turned(client.send(call, what), call, source, (number, so_far, what))
+        except Refused as refused:
+            counts = number > 1 and source.pages.kind in {"offset", "page"}
+            if counts and refused.status in _NO_SUCH_PAGE and totals.are_met(so_far):
+                return
+            raise
+        so_far = turned.page.so_far
+        totals.see(turned.page)
+        yield turned
+        call = following(source, turned.page)
+        if call is None:
+            totals.check(turned.page)
+        turned.forget()
+
+
+def _turned(answer: Answer, call: Call, source: HttpSource, at: tuple[int, int, str]) -> Turned:
+    number, so_far, what = at
+    if answer.is_empty:
+        return Turned(Page(call, answer.url, None, 0, None, number, so_far, what), ())
+    kind = answer.headers.get("content-type", "")
+    told = what if "json" in kind else f"{what} ({shortened(printable(kind), 60) or 'no type'})"
+    try:
+        text = AnswerText(answer.body, told)
+        records = text.records(source.records)
+    except Truncated as cut:
+        if answer.framed:
+            raise
+        raise Unavailable(f"{cut}, and nothing marked its end") from None
+    count = len(records)
+    page = Page(call, answer.url, text, count, answer.next_link, number, so_far + count, what)
+    return Turned(page, records)

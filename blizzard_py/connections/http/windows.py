@@ -1,0 +1,104 @@
+"""A window as an API takes it: the values that are sent, one range after another. Pure.
+
+A window's end is the ``to`` that is sent, so it must be a value that the parameter's format can
+say: an end of 12:00:00.5 sent as whole seconds would leave half a second to nobody. Ends
+are lowered to the format's tick before they are fixed (`lowered`), inner ends as well, and one
+that was fixed elsewhere is refused if it is between two ticks.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from blizzard_core.errors import SourceError
+from blizzard_py.columns import param, ranges, sent_to
+from blizzard_py.connections.http.calls import Value
+from blizzard_py.connections.http.cutting import cut_of, floored
+from blizzard_py.connections.http.model import HttpSource, Location, Push, PushTo, tick
+from blizzard_py.reading import Window
+
+# Tasks stand in the checkpoint, each with its request.
+MAX_RANGES = 10_000
+_NUMBERS = frozenset({"timestamp", "timestamp_ms"})
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one task is sent with its requests, by parameter, and what it leaves out (`cutting`)."""
+
+    sent: Mapping[str, Value] = field(default_factory=dict)
+    cut: Mapping[str, str] = field(default_factory=dict)
+
+
+def lowered(value: Any, end: PushTo | None) -> Any:
+    """The highest value not above this one that ``end`` can say; times without a zone are UTC."""
+    if end is None or not isinstance(value, dt.datetime):
+        return value
+    if value.tzinfo is None:
+        return floored(value.replace(tzinfo=dt.UTC), end).replace(tzinfo=None)
+    return floored(value, end)
+
+
+def pieces(source: HttpSource, window: Window) -> Sequence[Piece]:
+    """What each task asks; one empty piece without a push.
+
+    None if the window ends before it begins. Raises `SourceError` for an end that cannot be
+    sent, values that are no times, and more than 10,000 ranges.
+    """
+    push, split = source.push, source.split
+    if push is None:
+        return (Piece(),)
+    low, up_to = window.low.get(source.column), window.up_to.get(source.column)
+    if push.end is not None and lowered(up_to, push.end) != up_to:
+        raise SourceError(
+            f"the window's end {up_to} cannot be sent as '{push.end.format}' in"
+            f" '{push.end.param}', which takes steps of {tick(push.end)}; give a coarser end"
+        )
+    if split is None or push.end is None:
+        return (_piece(source, push, low, up_to),)
+    start = low if low is not None else split.start
+    found: list[Piece] = []
+    for a, b in _ranges(start, up_to, source):
+        first, end = lowered(a, push.end) if found else a, lowered(b, push.end)
+        if not found or first != end:
+            found.append(_piece(source, push, first, end))
+    return found
+
+
+def _ranges(start: Any, up_to: Any, source: HttpSource) -> Sequence[tuple[Any, Any]]:
+    split = source.split
+    if split is None or up_to is None:
+        raise SourceError("a window without an end cannot be split")
+    found = ranges(start, up_to, split.unit, split.amount)
+    if len(found) > MAX_RANGES:
+        raise SourceError(
+            f"the window would be {len(found):,} ranges of {split.amount} {split.unit}; at most"
+            f" {MAX_RANGES:,}: give a larger split.amount or unit"
+        )
+    return found
+
+
+def _piece(source: HttpSource, push: Push, low: Any, up_to: Any) -> Piece:
+    return Piece(_values(push, low, up_to), cut_of(source, low, up_to))
+
+
+def _values(push: Push, low: Any, up_to: Any) -> Mapping[str, Value]:
+    sent: dict[str, Value] = {}
+    if low is not None:
+        sent[push.start.param] = _spelt(param(low, push.start.format), push.start.format, push)
+    if push.end is not None and up_to is not None:
+        last = sent_to(up_to, push.end.inclusive)
+        sent[push.end.param] = _spelt(param(last, push.end.format), push.end.format, push)
+    return sent
+
+
+def _spelt(text: str, kind: str, push: Push) -> Value:
+    """A number of seconds is a number in JSON, and text everywhere else."""
+    location: Location = push.location
+    if location != "body" or kind not in _NUMBERS:
+        return text
+    number = float(text)
+    return int(number) if number.is_integer() else number

@@ -1,0 +1,107 @@
+"""Requests are built as configured, told apart, and shown without secrets."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from blizzard_py.connections.http.calls import Call, first_call, joined, line, shown
+from blizzard_py.connections.http.model import (
+    Api,
+    ApiKey,
+    HttpSource,
+    Location,
+    Push,
+    PushFrom,
+    PushTo,
+    Request,
+)
+
+
+def source(location: Location = "params", **request: object) -> HttpSource:
+    return HttpSource(
+        Api("https://crm.example/v1/", ApiKey("key", "hidden", "query")),
+        Request("/orders", **request),  # type: ignore[arg-type]  # a test's shorthand
+        "",
+        column="at",
+        push=Push(PushFrom("f.since"), PushTo("f.until"), location),
+    )
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "url"),
+    [
+        ("https://h", "", "https://h"),
+        ("https://h/", "/a", "https://h/a"),
+        ("https://h/v1", "a/b", "https://h/v1/a/b"),
+        ("https://h/v1/", "/a/", "https://h/v1/a/"),
+    ],
+)
+def test_a_path_is_below_the_base_url(base: str, path: str, url: str) -> None:
+    assert joined(base, path) == url
+
+
+def test_the_window_goes_into_the_parameters() -> None:
+    call = first_call(
+        source(params={"all": True, "n": 3, "x": 1.5}), {"f.since": "a", "f.until": 7}
+    )
+    assert call.params == {"all": "true", "n": 3, "x": "1.5", "f.since": "a", "f.until": 7}
+    assert call.body is None
+
+
+def test_the_window_goes_into_a_body_by_path_and_leaves_the_rest() -> None:
+    asked = source("body", method="POST", body={"f": {"state": "all"}, "n": 1})
+    call = first_call(asked, {"f.since": "a", "f.until": 7})
+    assert json.loads(call.content() or b"") == {
+        "f": {"state": "all", "since": "a", "until": 7},
+        "n": 1,
+    }
+    assert asked.request.body == {"f": {"state": "all"}, "n": 1}
+
+
+def test_the_window_goes_into_headers() -> None:
+    call = first_call(source("headers", headers={"X": "y"}), {"f.since": 1})
+    assert call.headers == {"X": "y", "f.since": "1"}
+
+
+def test_a_post_without_a_body_sends_an_empty_object() -> None:
+    assert first_call(source(method="POST"), {}).content() == b"{}"
+
+
+def test_equal_requests_have_one_digest_whatever_their_order() -> None:
+    call = Call("GET", "https://h", {"a": 1, "b": 2})
+    assert call.digest() == Call("GET", "https://h", {"b": 2, "a": 1}).digest()
+    others = [
+        Call("POST", "https://h", {"a": 1, "b": 2}),
+        Call("GET", "https://h/", {"a": 1, "b": 2}),
+        Call("GET", "https://h", {"a": 1, "b": 3}),
+        Call("GET", "https://h", {"a": 1, "b": 2}, body={}),
+    ]
+    assert len({call.digest(), *(other.digest() for other in others)}) == 5
+
+
+def test_secrets_are_not_shown() -> None:
+    asked = source(
+        method="POST",
+        params={"key": "hidden", "Auth": "hidden", "access_token": "hidden", "state": "all"},
+        headers={"X-Other": "hidden"},
+        body={"password": "hidden", "deep": [{"api_key": "hidden"}], "n": 1},
+    )
+    call = first_call(asked, {"f.since": "2026-01-01T00:00:00+00:00"})
+    told = shown(call, asked)
+    assert "hidden" not in repr(call)
+    assert "hidden" not in json.dumps(told)
+    assert told["params"]["state"] == "all"
+    assert "hidden" not in line(told)
+    assert "f.since=2026-01-01T00:00:00%2B00:00" in line(told)
+
+
+def test_the_address_has_no_parameters() -> None:
+    assert Call("GET", "https://h/a?cursor=row", {"b": 1}).address == "GET https://h/a"
+
+
+def test_a_line_is_bounded_and_harmless() -> None:
+    told = shown(Call("GET", "https://h/\x1b[1m" + "x" * 5000), source())
+    assert len(line(told)) <= 1000
+    assert "\x1b" not in line(told)

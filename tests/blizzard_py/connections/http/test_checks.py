@@ -1,0 +1,145 @@
+"""What does not go together in a source's configuration is told before anything is asked."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+
+import pytest
+
+from blizzard_py.connections.http.checks import problems
+from blizzard_py.connections.http.model import (
+    Api,
+    ApiKey,
+    Basic,
+    Bearer,
+    ClientCredentials,
+    HttpSource,
+    Pages,
+    Push,
+    PushFrom,
+    PushTo,
+    Ranges,
+    Request,
+)
+
+API = Api("https://crm.example/v1")
+REQUEST = Request("/orders")
+SINCE = Push(PushFrom("since"), PushTo("until"))
+
+
+def test_the_example_of_the_design_is_sound() -> None:
+    source = HttpSource(
+        Api("https://crm.example/v1", Bearer("t")),
+        Request("/orders", params={"state": "all"}),
+        "data.items",
+        Pages("cursor", "cursor", "meta.next", "limit", 500),
+        "updated_at",
+        Push(PushFrom("since", "iso"), PushTo("until", inclusive="1ms")),
+        Ranges(dt.date(2023, 7, 1), "day", 1),
+    )
+    assert problems(source) == ()
+    assert pickle.loads(pickle.dumps(source)) == source
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (HttpSource(Api("ftp://h"), REQUEST, ""), "base_url must begin with"),
+        (HttpSource(Api("https://"), REQUEST, ""), "base_url must begin with"),
+        (HttpSource(Api("https://u:p@h"), REQUEST, ""), "must not hold a user"),
+        (HttpSource(Api("https://h:port"), REQUEST, ""), "base_url is no URL"),
+        (HttpSource(Api("https://h?a=b"), REQUEST, ""), "belong into request.params"),
+        (HttpSource(Api("https://h", timeout_secs=0), REQUEST, ""), "timeout_secs"),
+        (HttpSource(Api("https://h", max_answer_bytes=0), REQUEST, ""), "max_answer_bytes"),
+        (HttpSource(Api("https://h", allowed_hosts=("https://x",)), REQUEST, ""), "allowed_hosts"),
+        (
+            HttpSource(Api("https://h", ClientCredentials("/token", "i", "s")), REQUEST, ""),
+            "auth.token_url",
+        ),
+        (HttpSource(Api("https://h", Bearer("t\n")), REQUEST, ""), "auth: 'token' must be"),
+        (HttpSource(Api("https://h", Bearer("")), REQUEST, ""), "auth: 'token' must be"),
+        (HttpSource(Api("https://h", ApiKey("X", "\xe4")), REQUEST, ""), "auth: 'X' must be"),
+        (HttpSource(Api("https://h", headers={"X": "a\r\nY: b"}), REQUEST, ""), "headers: 'X'"),
+        (HttpSource(API, Request("/a", headers={"X": " "}), ""), "request.headers: 'X'"),
+        (HttpSource(API, Request("https://evil/"), ""), "must be a path"),
+        (HttpSource(API, Request("//evil/"), ""), "must be a path"),
+        (HttpSource(API, Request("/a?b=c"), ""), "must not hold parameters"),
+        (HttpSource(API, Request("/a", body={}), ""), "request.body needs"),
+        (HttpSource(API, REQUEST, "", Pages("offset")), "pages.param is needed"),
+        (HttpSource(API, REQUEST, "", Pages("page")), "pages.param is needed"),
+        (HttpSource(API, REQUEST, "", Pages("cursor", param="c")), "pages.next is needed"),
+        (HttpSource(API, REQUEST, "", Pages("next_link")), "pages.next is needed"),
+        (HttpSource(API, REQUEST, "", Pages(limit_param="limit")), "needs a size"),
+        (HttpSource(API, REQUEST, "", Pages(max=0)), "pages.max"),
+        (HttpSource(API, REQUEST, "", Pages("page", "p", location="body")), "pages.in: body"),
+        (
+            HttpSource(
+                API,
+                Request("/a", "POST", body={"page": 7}),
+                "",
+                Pages("page", "page.number", location="body"),
+            ),
+            "'page.number' cannot be placed",
+        ),
+        (
+            HttpSource(
+                API,
+                Request("/a", "POST", body={"q": {"f": [1]}}),
+                "",
+                column="at",
+                push=Push(PushFrom("q.f.since"), PushTo("q.until"), "body"),
+            ),
+            "'q.f.since' cannot be placed",
+        ),
+        (HttpSource(API, REQUEST, "", column="at"), "needs push.from"),
+        (HttpSource(API, REQUEST, "", push=SINCE), "needs watermark.columns"),
+        (
+            HttpSource(API, REQUEST, "", column="at", push=Push(PushFrom("at"), PushTo("at"))),
+            "two parameters",
+        ),
+        (
+            HttpSource(API, REQUEST, "", column="at", push=Push(PushFrom("a"), location="body")),
+            "watermark.push.in: body",
+        ),
+        (
+            HttpSource(
+                API,
+                REQUEST,
+                "",
+                column="at",
+                push=Push(PushFrom("a")),
+                split=Ranges(dt.date(2023, 7, 1)),
+            ),
+            "split needs watermark.push.to",
+        ),
+        (
+            HttpSource(
+                API,
+                REQUEST,
+                "",
+                column="at",
+                push=SINCE,
+                split=Ranges(dt.date(2023, 7, 1), amount=0),
+            ),
+            "split.amount",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_told(source: HttpSource, told: str) -> None:
+    assert [told in problem for problem in problems(source)] == [True]
+
+
+@pytest.mark.parametrize(
+    "auth",
+    [
+        Bearer("hidden"),
+        Basic("reader", "hidden"),
+        ApiKey("X-Key", "hidden"),
+        ClientCredentials("https://id.example/token", "me", "hidden"),
+    ],
+)
+def test_no_repr_holds_a_secret(auth: Bearer | Basic | ApiKey | ClientCredentials) -> None:
+    api = Api("https://h", auth, {"X-Other": "hidden"})
+    request = Request("/a", "POST", {"key": "hidden"}, {"X": "hidden"}, {"key": "hidden"})
+    assert "hidden" not in repr(HttpSource(api, request, "items"))

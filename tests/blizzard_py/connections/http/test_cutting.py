@@ -1,0 +1,140 @@
+"""What belongs to another window is left to it, and nothing else is left out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blizzard_py.connections.http.cutting import keeper
+from blizzard_py.connections.http.model import (
+    Api,
+    HttpSource,
+    Push,
+    PushFrom,
+    PushTo,
+    Request,
+    TimeFormat,
+)
+from blizzard_py.connections.http.windows import pieces
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import Window
+
+UTC = dt.UTC
+CUT = {
+    "sent": "2026-01-02T00:00:00+00:00",
+    "low": "2026-01-02T12:00:00+00:00",
+    "up_to": "2026-01-03T00:00:00+00:00",
+}
+
+
+def kept(records: list[Any], column: str = "at", *fields: FieldSpec) -> list[Any]:
+    raw = msgspec.json.decode(json.dumps(records).encode(), type=list[msgspec.Raw])
+    return [json.loads(bytes(r)) for r in keeper(CUT, column, fields)(raw)]
+
+
+@pytest.mark.parametrize(
+    ("at", "is_kept"),
+    [
+        ("2026-01-01T23:59:59Z", True),  # not asked for: the API has its reasons
+        ("2026-01-02T00:00:00Z", False),
+        ("2026-01-02", False),
+        ("2026-01-02T11:59:59.999999Z", False),
+        ("2026-01-02 11:00:00", False),
+        ("2026-01-02T13:30:00+02:00", False),
+        ("2026-01-02T12:00:00Z", True),
+        ("2026-01-03T00:00:00Z", True),
+        ("2026-01-03T00:00:00.000001Z", False),
+        ("2026-01-02T23:30:00-02:00", False),
+        ("soon", True),
+        ("", True),
+        (None, True),
+        (1767355200, True),  # iso is declared, and this is none
+        (True, True),
+        ([1], True),
+        ({"a": 1}, True),
+    ],
+)
+def test_only_what_another_window_has_is_left_out(at: object, *, is_kept: bool) -> None:
+    assert kept([{"at": at}]) == ([{"at": at}] if is_kept else [])
+
+
+@pytest.mark.parametrize("record", [{}, {"AT": "2026-01-02"}, 7, None, "x", [], {"at": 10**400}])
+def test_records_without_the_column_are_kept(record: object) -> None:
+    assert kept([record]) == [record]
+
+
+@pytest.mark.parametrize(("unit", "one"), [("s", 1), ("ms", 1000), ("us", 1_000_000)])
+def test_numbers_are_read_by_the_declared_unit(unit: str, one: int) -> None:
+    field = FieldSpec("at", "timestamp", nullable=True, unit=unit)  # type: ignore[arg-type]  # one of them
+    noon = int(dt.datetime(2026, 1, 2, 12, tzinfo=UTC).timestamp())
+    rows = [{"at": (noon + n) * one} for n in (-86400, -1, 0, 1, 86400)]
+    assert kept(rows, "at", field) == [rows[0], rows[2], rows[3]]
+    assert kept([{"at": 1e300}], "at", field) == [{"at": 1e300}]
+
+
+def test_a_column_may_be_inside_of_others() -> None:
+    inner = FieldSpec("at", "timestamp", nullable=True, unit="s")
+    field = FieldSpec("meta", "struct", nullable=True, children=(inner,))
+    early = int(dt.datetime(2026, 1, 2, 1, tzinfo=UTC).timestamp())
+    rows = [{"meta": {"at": early}}, {"meta": None}, {"meta": 7}, {"at": early}]
+    assert kept(rows, "meta.at", field) == rows[1:]
+
+
+def test_without_a_reason_nothing_is_looked_at() -> None:
+    records = [msgspec.Raw(b"{}")]
+    assert keeper({}, "at", ())(records) is records
+
+
+FORMATS: list[TimeFormat] = ["iso", "date", "datetime", "datetime_ms", "timestamp_ms"]
+START = dt.datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@given(
+    rows=st.lists(st.integers(0, 4 * 86_400 * 4), max_size=30),
+    cuts=st.lists(st.integers(1, 4 * 86_400 - 1), min_size=1, max_size=5, unique=True),
+    start=st.sampled_from(FORMATS),
+    end=st.sampled_from([None, "iso", "datetime", "datetime_ms"]),
+    inclusive=st.booleans(),
+)
+def test_every_row_is_read_in_one_window(
+    rows: list[int], cuts: list[int], start: TimeFormat, end: TimeFormat | None, *, inclusive: bool
+) -> None:
+    """Rows at quarters of seconds; the API compares exactly, with its start counted in or not."""
+    to = PushTo("until", end) if end else None
+    source = HttpSource(
+        Api("https://h"), Request(), "", column="at", push=Push(PushFrom("since", start), to)
+    )
+    times = [START + dt.timedelta(seconds=n / 4) for n in rows]
+    # Without an end windows end between the times of rows, as `bound` has it.
+    shift = dt.timedelta(microseconds=0 if end else 1)
+    edges = [START + dt.timedelta(seconds=n) - shift for n in sorted(cuts)]
+    found = []
+    for low, up_to in pairwise([None, *edges, START + dt.timedelta(days=5)]):
+        lower = {} if low is None else {"at": low}
+        (piece,) = pieces(source, Window(lower, {"at": up_to}, lower))
+        since, until = (_read(piece.sent.get(name)) for name in ("since", "until"))
+        answer = [
+            {"at": t.isoformat()}
+            for t in times
+            if (since is None or since < t or (since == t and (inclusive or end)))
+            and (until is None or t < until)
+        ]
+        raw = msgspec.json.decode(json.dumps(answer).encode(), type=list[msgspec.Raw])
+        found += [json.loads(bytes(r))["at"] for r in keeper(piece.cut, "at", ())(raw)]
+    assert sorted(found) == sorted(t.isoformat() for t in times)
+
+
+def _read(text: object) -> dt.datetime | None:
+    if text is None:
+        return None
+    if str(text).isdigit():
+        return dt.datetime.fromtimestamp(int(str(text)) / 1000, UTC)
+    value = dt.datetime.fromisoformat(str(text))
+    return value if value.tzinfo else value.replace(tzinfo=UTC)

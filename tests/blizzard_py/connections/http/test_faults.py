@@ -1,0 +1,221 @@
+"""The table of faults, one by one, against a real server."""
+
+from __future__ import annotations
+
+import email.utils
+import gzip
+import json
+
+import pytest
+
+from blizzard_core.errors import AccessDenied, SourceError, Unavailable
+from blizzard_py.connections.http.model import Bearer, Pages, Request
+from blizzard_py.connections.http.patience import TRIES
+from tests.blizzard_py.connections.http.world import NOW, FakeTime, made, rows_of, text_of
+from tests.support.api_server import ApiServer, How, Reply, reply
+
+ROWS = [{"id": 1}, {"id": 2}]
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
+def test_what_may_pass_is_asked_for_again_with_doubling_pauses(
+    api: ApiServer, clock: FakeTime, status: int
+) -> None:
+    api.script(*[reply({}, status)] * 3, reply(ROWS))
+    assert rows_of(made(api.url), clock) == ROWS
+    assert clock.slept == [0.5, 1, 2]
+
+
+def test_what_does_not_pass_in_time_fails_for_now(api: ApiServer, clock: FakeTime) -> None:
+    api.script(reply({}, 503))
+    with pytest.raises(Unavailable, match=r"GET http://.*/rows, page 1: answered 503, 6 times"):
+        rows_of(made(api.url), clock)
+    assert len(api.asked) == TRIES
+    assert len(clock.slept) == TRIES - 1
+
+
+@pytest.mark.parametrize(
+    ("header", "secs"),
+    [
+        ("7", 7),
+        ("0", 0),
+        ("3600", 60),
+        (email.utils.formatdate(NOW + 5, usegmt=True), 5),
+        (email.utils.formatdate(NOW + 500, usegmt=True), 60),
+        (email.utils.formatdate(NOW - 500, usegmt=True), 0),
+        ("soon", 0.5),
+    ],
+)
+def test_what_the_server_asks_for_is_kept(
+    api: ApiServer, clock: FakeTime, header: str, secs: float
+) -> None:
+    api.date = lambda: NOW  # dates count by its own clock
+    clock.now = NOW + 10_000
+    api.script(reply({}, 429, Retry_After=header), reply(ROWS))
+    assert rows_of(made(api.url), clock) == ROWS
+    assert clock.slept == [secs]
+
+
+def test_a_date_counts_by_our_clock_where_the_server_tells_none(
+    api: ApiServer, clock: FakeTime
+) -> None:
+    api.date = None
+    header = email.utils.formatdate(NOW + 5, usegmt=True)
+    api.script(reply({}, 503, Retry_After=header), reply(ROWS))
+    assert rows_of(made(api.url), clock) == ROWS
+    assert clock.slept == [5]
+
+
+@pytest.mark.parametrize("how", ["cut", "cut-chunked", "reset"])
+def test_a_broken_connection_is_another_try(api: ApiServer, clock: FakeTime, how: How) -> None:
+    api.script(reply(ROWS, how=how), reply(ROWS))
+    assert rows_of(made(api.url), clock) == ROWS
+    assert len(clock.slept) == 1
+
+
+@pytest.mark.parametrize("how", ["cut", "cut-chunked", "reset"])
+def test_connections_that_break_for_ever_fail_for_now(
+    api: ApiServer, clock: FakeTime, how: How
+) -> None:
+    api.script(reply(ROWS, how=how))
+    with pytest.raises(Unavailable, match="the connection broke"):
+        rows_of(made(api.url), clock)
+
+
+@pytest.mark.parametrize("how", ["hang", "drip", "drip-head"])
+def test_an_answer_that_is_not_whole_in_time_fails_for_now(
+    api: ApiServer, clock: FakeTime, how: How
+) -> None:
+    # Each byte comes well within the time, all of them do not.
+    api.script(reply([{"id": n} for n in range(100)], how=how), reply(ROWS))
+    assert rows_of(made(api.url, timeout_secs=0.4), clock) == ROWS
+    assert len(clock.slept) == 1
+
+
+def test_an_answer_that_never_is_whole_in_time_says_so(api: ApiServer, clock: FakeTime) -> None:
+    api.script(reply([{"id": n} for n in range(100)], how="drip"))
+    with pytest.raises(Unavailable, match=r"no whole answer within 0.2 s"):
+        rows_of(made(api.url, timeout_secs=0.2), clock)
+
+
+def test_nobody_there_fails_for_now(clock: FakeTime) -> None:
+    with pytest.raises(Unavailable, match="no connection: "):
+        rows_of(made("http://127.0.0.1:9"), clock)
+
+
+def test_a_cut_answer_without_a_marked_end_fails_for_now(api: ApiServer, clock: FakeTime) -> None:
+    api.script(Reply(b'[{"id": 1}, {"i', how="close"))
+    with pytest.raises(Unavailable, match="ends too early"):
+        rows_of(made(api.url), clock)
+    api.script(Reply(b'[{"id": 1}, {"i'))
+    with pytest.raises(SourceError, match="ends too early"):
+        rows_of(made(api.url), clock)
+
+
+def test_an_answer_without_a_length_is_read(api: ApiServer, clock: FakeTime) -> None:
+    api.script(reply(ROWS, how="close"))
+    assert rows_of(made(api.url), clock) == ROWS
+    api.script(reply(ROWS * 1000, how="chunked"))
+    assert rows_of(made(api.url), clock) == ROWS * 1000
+
+
+@pytest.mark.parametrize("status", [400, 404, 405, 409, 410, 422, 451])
+def test_other_refusals_fail_with_what_the_api_says(
+    api: ApiServer, clock: FakeTime, status: int
+) -> None:
+    api.script(reply({"error": "since\x1b[31m is\nno time"}, status))
+    with pytest.raises(SourceError) as caught:
+        rows_of(made(api.url), clock)
+    assert f"page 1: answered {status}: " in str(caught.value)
+    assert "no time" in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+    assert len(api.asked) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_refused_credentials_are_told_as_such_without_them(
+    api: ApiServer, clock: FakeTime, status: int
+) -> None:
+    api.script(reply({"error": "hush-hush is unknown"}, status))
+    with pytest.raises(AccessDenied, match="refuses the credentials") as caught:
+        rows_of(made(api.url, auth=Bearer("hush-hush")), clock)
+    assert "hush-hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [202, 205, 206, 300, 304, 600])
+def test_a_status_that_is_no_answer_is_not_read_as_one(
+    api: ApiServer, clock: FakeTime, status: int
+) -> None:
+    api.script(Reply(b"" if status == 304 else b"[]", status))
+    with pytest.raises(SourceError, match=f"answered {status}"):
+        rows_of(made(api.url), clock)
+
+
+def test_no_content_is_no_records_and_the_end(api: ApiServer, clock: FakeTime) -> None:
+    api.script(Reply(status=204))
+    assert rows_of(made(api.url, pages=Pages("page", "p")), clock) == []
+    assert len(api.asked) == 1
+
+
+def test_html_is_told_with_its_type(api: ApiServer, clock: FakeTime) -> None:
+    page = b"<!doctype html><title>Sign in</title> secret row"
+    api.script(Reply(page, headers={"Content-Type": "text/html; charset=utf-8"}))
+    with pytest.raises(SourceError, match=r"\(text/html; charset=utf-8\).*not JSON") as caught:
+        rows_of(made(api.url), clock)
+    assert "secret row" not in str(caught.value)
+
+
+def test_missing_records_name_what_the_answer_has(api: ApiServer, clock: FakeTime) -> None:
+    api.script(reply({"error": {"code": 7}, "rows": []}))
+    with pytest.raises(SourceError, match=r"'data'.*'error', 'rows'"):
+        rows_of(made(api.url, "data.items"), clock)
+
+
+def test_a_packed_answer_is_read_and_a_cut_one_is_asked_for_again(
+    api: ApiServer, clock: FakeTime
+) -> None:
+    packed = gzip.compress(json.dumps(ROWS).encode())
+    headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+    api.script(Reply(packed[:-9], headers=headers), Reply(packed, headers=headers))
+    assert rows_of(made(api.url), clock) == ROWS
+    assert len(clock.slept) == 1
+    assert api.asked[0].headers["accept-encoding"] == "gzip"
+
+
+def test_an_answer_above_its_limit_fails_packed_or_not(api: ApiServer, clock: FakeTime) -> None:
+    body = json.dumps([{"a": "x" * 5000}]).encode()
+    for answer in (Reply(body), Reply(gzip.compress(body), headers={"Content-Encoding": "gzip"})):
+        api.script(answer)
+        with pytest.raises(SourceError, match=r"longer than 2,000 bytes \(max_answer_bytes\)"):
+            rows_of(made(api.url, max_answer_bytes=2000), clock)
+
+
+def test_packings_that_were_not_asked_for_fail(api: ApiServer, clock: FakeTime) -> None:
+    api.script(Reply(b"xx", headers={"Content-Encoding": "br"}))
+    with pytest.raises(SourceError, match="packed as br"):
+        rows_of(made(api.url), clock)
+
+
+def test_the_request_is_made_as_configured(api: ApiServer, clock: FakeTime) -> None:
+    api.script(reply({"data": {"items": ROWS}}))
+    request = Request("a/b", "POST", {"q": "ä &+"}, {"X-One": "1"}, {"filter": {"n": 1}})
+    source = made(f"{api.url}/v1/", "data.items", request=request, headers={"X-Two": "2"})
+    assert rows_of(source, clock) == ROWS
+    asked = api.asked[0]
+    assert (asked.method, asked.path, asked.params) == ("POST", "/v1/a/b", {"q": "ä &+"})
+    assert (asked.headers["x-one"], asked.headers["x-two"]) == ("1", "2")
+    assert asked.headers["content-type"] == "application/json"
+    assert asked.json == {"filter": {"n": 1}}
+
+
+def test_cookies_are_not_sent_back(api: ApiServer, clock: FakeTime) -> None:
+    api.script(reply(ROWS, Set_Cookie="session=1; Path=/", Link='<?p=2>; rel="next"'), reply(ROWS))
+    assert rows_of(made(api.url, pages=Pages("link_header")), clock) == ROWS * 2
+    assert "cookie" not in api.asked[1].headers
+
+
+def test_the_bytes_of_a_record_are_those_of_the_api(api: ApiServer, clock: FakeTime) -> None:
+    api.script(Reply(b'[{"price": 1.10, "n": 123456789012345678901234567890}]'))
+    assert text_of(made(api.url), clock) == (
+        b'{"price": 1.10, "n": 123456789012345678901234567890}\n'
+    )

@@ -1,0 +1,77 @@
+"""Bodies are unpacked within their limit, and a cut one is not taken for a whole one."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blizzard_py.connections.http.unpacking import Damaged, TooLong, UnknownEncoding, body
+
+
+def pieces(data: bytes, size: int) -> list[bytes]:
+    return [data[i : i + size] for i in range(0, len(data), size)]
+
+
+@given(st.binary(max_size=5000), st.integers(1, 700), st.booleans(), st.booleans())
+def test_every_body_comes_whole_however_it_was_cut_into_pieces(
+    data: bytes, size: int, packed: bool, twice: bool
+) -> None:
+    sent = gzip.compress(data) if packed else data
+    if packed and twice:
+        sent = gzip.compress(data[:100]) + gzip.compress(data[100:])
+    assert body(pieces(sent, size), "gzip" if packed else "", len(data)) == data
+
+
+@given(st.binary(min_size=1, max_size=3000), st.integers(1, 700), st.data())
+def test_a_packed_body_that_ends_too_early_is_never_taken(
+    data: bytes, size: int, drawn: st.DataObject
+) -> None:
+    sent = gzip.compress(data)
+    cut = drawn.draw(st.integers(1, len(sent) - 1))
+    with pytest.raises(Damaged):
+        body(pieces(sent[:cut], size), "gzip", 10_000)
+
+
+def test_broken_packing_is_told() -> None:
+    with pytest.raises(Damaged):
+        body([b"no gzip at all"], "gzip", 100)
+
+
+def test_padding_after_the_last_member_is_nothing() -> None:
+    assert body([gzip.compress(b"[]"), b"\0\0\0"], "x-gzip", 100) == b"[]"
+    assert body([gzip.compress(b"[]") + b"\0\0\0"], "GZIP", 100) == b"[]"
+
+
+def test_an_empty_body_is_empty() -> None:
+    assert body([], "gzip", 1) == b""
+    assert body([b""], "identity", 0) == b""
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+def test_the_limit_is_of_what_is_unpacked(encoding: str) -> None:
+    sent = gzip.compress(b"x" * 101) if encoding else b"x" * 101
+    assert len(body([sent], encoding, 101)) == 101
+    with pytest.raises(TooLong):
+        body([sent], encoding, 100)
+
+
+def test_a_bomb_costs_a_megabyte_or_two() -> None:
+    bomb = gzip.compress(bytes(200 << 20), 9)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLong):
+            body(pieces(bomb, 65536), "gzip", 1 << 20)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, gzip", "zstd", "\x1b[1m"])
+def test_other_packings_are_refused(encoding: str) -> None:
+    with pytest.raises(UnknownEncoding) as caught:
+        body([b"x"], encoding, 100)
+    assert "\x1b" not in str(caught.value)

@@ -1,0 +1,232 @@
+"""Windows become the values that are sent: nothing between two of them is left to nobody."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from blizzard_core.errors import SourceError
+from blizzard_py.connections.http import windows
+from blizzard_py.connections.http.checks import problems
+from blizzard_py.connections.http.model import (
+    Api,
+    HttpSource,
+    Inclusive,
+    Location,
+    Push,
+    PushFrom,
+    PushTo,
+    Ranges,
+    RangeUnit,
+    Request,
+    TimeFormat,
+    tick,
+)
+from blizzard_py.connections.http.windows import lowered
+from blizzard_py.reading import Window
+
+UTC = dt.UTC
+
+
+def at(text: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def source(
+    start: TimeFormat = "iso",
+    end: PushTo | None = None,
+    location: Location = "params",
+    split: Ranges | None = None,
+) -> HttpSource:
+    push = Push(PushFrom("since", start), end, location)
+    return HttpSource(
+        Api("https://h"), Request("/a", "POST"), "", column="at", push=push, split=split
+    )
+
+
+def pieces(asked: HttpSource, given_window: Window) -> list[Mapping[str, Any]]:
+    return [piece.sent for piece in windows.pieces(asked, given_window)]
+
+
+def window(low: Any, up_to: Any) -> Window:
+    lower = {} if low is None else {"at": low}
+    return Window(lower, {"at": up_to}, lower)
+
+
+A, B = at("2026-05-04T11:59:58.120000"), at("2026-05-05T00:00:00")
+
+
+@pytest.mark.parametrize(
+    ("kind", "since", "until"),
+    [
+        ("iso", "2026-05-04T11:59:58.120000+00:00", "2026-05-05T00:00:00+00:00"),
+        ("date", "2026-05-04", "2026-05-05"),
+        ("datetime", "2026-05-04T11:59:58", "2026-05-05T00:00:00"),
+        ("datetime_ms", "2026-05-04T11:59:58.120", "2026-05-05T00:00:00.000"),
+        ("timestamp", "1777895998.12", "1777939200.0"),
+        ("timestamp_ms", "1777895998120", "1777939200000"),
+    ],
+)
+def test_both_ends_are_sent_in_their_format(kind: TimeFormat, since: str, until: str) -> None:
+    asked = source(kind, PushTo("until", kind))
+    assert pieces(asked, window(A, B)) == [{"since": since, "until": until}]
+
+
+def test_numbers_are_numbers_in_a_body_only() -> None:
+    for location in ("params", "headers"):
+        asked = source("timestamp_ms", PushTo("until", "timestamp"), location)  # type: ignore[arg-type]  # one of them
+        assert pieces(asked, window(A, B)) == [{"since": "1777895998120", "until": "1777939200.0"}]
+    asked = source("timestamp", PushTo("until", "timestamp_ms"), "body")
+    assert pieces(asked, window(A, B)) == [{"since": 1777895998.12, "until": 1777939200000}]
+
+
+@pytest.mark.parametrize(
+    ("inclusive", "until"),
+    [("1ms", "2026-05-04T23:59:59.999000+00:00"), ("1s", "2026-05-04T23:59:59+00:00"),
+     ("1day", "2026-05-04T00:00:00+00:00")],
+)  # fmt: skip
+def test_an_inclusive_end_is_lowered_where_it_is_sent_and_nowhere_else(
+    inclusive: Inclusive, until: str
+) -> None:
+    asked = source("iso", PushTo("until", "iso", inclusive))
+    given_window = window(A, B)
+    assert pieces(asked, given_window)[0]["until"] == until
+    assert given_window.up_to == {"at": B}
+
+
+def test_what_there_is_not_is_not_sent() -> None:
+    assert pieces(source(end=PushTo("until")), window(None, B)) == [
+        {"until": "2026-05-05T00:00:00+00:00"}
+    ]
+    assert pieces(source(), window(None, B)) == [{}]
+    assert pieces(HttpSource(Api("https://h"), Request(), ""), Window()) == [{}]
+
+
+@pytest.mark.parametrize("value", [7, 1.5, "seven", True, [1]])
+def test_what_is_no_time_is_an_error(value: object) -> None:
+    with pytest.raises(SourceError, match="is no time"):
+        pieces(source(), window(value, B))
+
+
+def test_an_end_that_the_format_cannot_say_is_refused() -> None:
+    with pytest.raises(SourceError, match="cannot be sent as 'date'"):
+        pieces(source(end=PushTo("until", "date")), window(None, A))
+    with pytest.raises(SourceError, match="steps of 0:00:01"):
+        pieces(source(end=PushTo("until", "datetime")), window(None, A))
+    with pytest.raises(SourceError, match="steps of 1 day"):
+        pieces(source(end=PushTo("until", "iso", "1day")), window(None, A))
+
+
+def test_ranges_are_tasks_without_gap_from_the_start_on() -> None:
+    asked = source(end=PushTo("until", "date"), split=Ranges(dt.date(2026, 5, 2)))
+    assert pieces(asked, window(None, B)) == [
+        {"since": "2026-05-02T00:00:00+00:00", "until": "2026-05-03"},
+        {"since": "2026-05-03T00:00:00+00:00", "until": "2026-05-04"},
+        {"since": "2026-05-04T00:00:00+00:00", "until": "2026-05-05"},
+    ]
+
+
+def test_later_windows_are_split_from_where_they_begin() -> None:
+    asked = source(end=PushTo("until"), split=Ranges(dt.date(2020, 1, 1), "hour", 6))
+    found = pieces(asked, window(A, B))
+    assert [piece["since"] for piece in found] == [
+        "2026-05-04T11:59:58.120000+00:00", "2026-05-04T17:59:58.120000+00:00",
+        "2026-05-04T23:59:58.120000+00:00",
+    ]  # fmt: skip
+    assert [piece["until"] for piece in found][:-1] == [piece["since"] for piece in found][1:]
+    assert found[-1]["until"] == "2026-05-05T00:00:00+00:00"
+
+
+def test_inner_ends_are_what_the_format_can_say_as_well() -> None:
+    asked = source(end=PushTo("until", "date"), split=Ranges(dt.date(2020, 1, 1)))
+    found = pieces(asked, window(at("2026-05-01T12:30:00"), B))
+    assert found == [
+        {"since": "2026-05-01T12:30:00+00:00", "until": "2026-05-02"},
+        {"since": "2026-05-02T00:00:00+00:00", "until": "2026-05-03"},
+        {"since": "2026-05-03T00:00:00+00:00", "until": "2026-05-04"},
+        {"since": "2026-05-04T00:00:00+00:00", "until": "2026-05-05"},
+    ]
+
+
+def test_a_window_that_ends_before_it_begins_has_no_ranges() -> None:
+    asked = source(end=PushTo("until"), split=Ranges(dt.date(2027, 1, 1)))
+    assert pieces(asked, window(None, B)) == []
+
+
+def test_too_many_ranges_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "MAX_RANGES", 3)
+    asked = source(end=PushTo("until"), split=Ranges(dt.date(2026, 5, 1)))
+    with pytest.raises(SourceError, match="would be 4 ranges of 1 day; at most 3"):
+        pieces(asked, window(None, B))
+
+
+def times(first: int, last: int) -> st.SearchStrategy[dt.datetime]:
+    moments = st.integers(first, last)
+    return moments.map(lambda n: EPOCH + dt.timedelta(microseconds=n))
+
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=UTC)
+TIMES = times(946_684_800_000_000, 1_900_000_000_000_000) | times(-(10**15), 10**17)
+
+
+def read_back(text: Any, kind: TimeFormat) -> dt.datetime:
+    """What the API understands."""
+    if kind == "timestamp":
+        return EPOCH + dt.timedelta(seconds=float(text))
+    if kind == "timestamp_ms":
+        return EPOCH + dt.timedelta(milliseconds=int(text))
+    value = dt.datetime.fromisoformat(text)
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+@given(
+    low=TIMES,
+    span=st.timedeltas(dt.timedelta(microseconds=1), dt.timedelta(days=40)),
+    start=st.sampled_from([f for f in get_args(TimeFormat) if f != "timestamp"]),
+    end=st.sampled_from([f for f in get_args(TimeFormat) if f != "timestamp"]),
+    inclusive=st.sampled_from(get_args(Inclusive)),
+    unit=st.sampled_from([None, *get_args(RangeUnit)]),
+    amount=st.integers(1, 3),
+)
+def test_no_moment_of_a_window_is_left_out(
+    low: dt.datetime,
+    span: dt.timedelta,
+    start: TimeFormat,
+    end: TimeFormat,
+    inclusive: Inclusive,
+    unit: RangeUnit | None,
+    amount: int,
+) -> None:
+    to = PushTo("until", end, inclusive)
+    split = None if unit is None else Ranges(dt.date(2000, 1, 1), unit, amount)
+    asked = source(start, to, split=split)
+    assume(not problems(asked))
+    up_to = lowered(low + span, to)
+    assume(up_to > low)
+    found = pieces(asked, window(low, up_to))
+    starts = [read_back(piece["since"], start) for piece in found]
+    # An API that returns rows at the end too sees as much more as it was told less.
+    reach = tick(to) if inclusive else dt.timedelta(0)
+    ends = [read_back(piece["until"], end) + reach for piece in found]
+    assert starts[0] <= low
+    assert ends[-1] >= up_to
+    for one, following in zip(ends, starts[1:], strict=False):
+        assert following <= one
+    if tick(PushFrom("", start)) <= tick(to):  # else `warnings` tells
+        assert all(a == b for a, b in zip(ends, starts[1:], strict=False))
+        assert ends[-1] == up_to
+
+
+@given(TIMES, st.sampled_from(get_args(TimeFormat)), st.sampled_from(get_args(Inclusive)))
+def test_lowered_ends_can_be_said_and_are_at_most_a_tick_lower(
+    value: dt.datetime, kind: TimeFormat, inclusive: Inclusive
+) -> None:
+    to = PushTo("until", kind, inclusive)
+    found = lowered(value, to)
+    assert dt.timedelta(0) <= value - found < max(tick(to), dt.timedelta(microseconds=1))
+    assert lowered(found, to) == found

@@ -1,0 +1,76 @@
+"""Steps in a calendar, or over integers: a boundary every so many units from an origin.
+
+The *k*-th boundary is counted from the origin, never from the one before: months from a 31st
+would else stay at the shortest month's day for ever.
+"""
+
+from __future__ import annotations
+
+import calendar
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, timedelta
+from itertools import count
+from typing import Any, TypeVar
+
+from blizzard_core.errors import BlizzardError
+
+MONTHS = {"month": 1, "year": 12}
+LENGTHS = {
+    "minute": timedelta(minutes=1),
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "week": timedelta(days=7),
+}
+
+Time = TypeVar("Time", date, datetime)
+
+# More pieces than this are a mistake in the interval, and would not fit in memory.
+MOST = 1_000_000
+
+
+def one_unit(unit: Any) -> str:
+    """``days`` and ``day`` are the same; other values as they are."""
+    return unit.strip().lower().removesuffix("s") if isinstance(unit, str) else str(unit)
+
+
+def whole(amount: Any) -> int | None:
+    """The amount if it is a whole number above 0."""
+    return (
+        amount if isinstance(amount, int) and not isinstance(amount, bool) and amount > 0 else None
+    )
+
+
+def later(origin: Time, unit: str, steps: int) -> Time | None:
+    """So many units after the origin, the day clamped; None behind the last year there is."""
+    try:
+        if unit in LENGTHS:
+            return origin + LENGTHS[unit] * steps
+        index = origin.year * 12 + origin.month - 1 + MONTHS[unit] * steps
+        year, month = divmod(index, 12)
+        last = calendar.monthrange(year, month + 1)[1]
+        return origin.replace(year=year, month=month + 1, day=min(origin.day, last))
+    except (OverflowError, ValueError, calendar.IllegalMonthError):
+        return None
+
+
+def pieces(
+    start: Any, end: Any, boundary: Callable[[int], Any], error: type[BlizzardError]
+) -> Iterator[tuple[Any, Any]]:
+    """[start, end) cut at the boundaries of 1, 2, 3 … that lie within; half-open pairs.
+
+    ``boundary`` rises and may be None once there is no further one. Raises ``error`` above a
+    million pieces.
+    """
+    begin = start
+    for k in count(1):
+        if begin >= end:
+            return
+        if k > MOST:
+            raise error(f"{start} to {end} is more than {MOST:,} pieces; take longer ones")
+        cut = boundary(k)
+        if cut is None or cut >= end:
+            yield begin, end
+            return
+        if cut > begin:
+            yield begin, cut
+            begin = cut

@@ -1,0 +1,87 @@
+"""Which of two watermark values is the later. Values of different types have no answer.
+
+Python would compare ``True`` with ``1`` and refuse others with a bare `TypeError`; here each
+type is compared with its like only, numbers among each other, and the error names both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+from blizzard_core.errors import WatermarkError
+from blizzard_core.text import printable, shortened
+
+Watermark = Mapping[str, Any]
+
+
+def shown(value: Any) -> str:
+    """A value in an error's text: short, on one line."""
+    return shortened(printable(repr(value)), 200)
+
+
+def is_finite(value: Any) -> bool:
+    """False for numbers that no order holds: NaN and the infinities."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value.is_finite() if isinstance(value, Decimal) else True
+
+
+def is_zoned(value: datetime | time) -> bool:
+    """Whether a time says its zone. One without is UTC wherever it must be compared."""
+    return value.utcoffset() is not None
+
+
+_FAMILIES: Sequence[tuple[type | tuple[type, ...], Callable[[Any], str]]] = (
+    (bool, lambda _: "boolean"),
+    ((int, float, Decimal), lambda _: "number"),
+    (str, lambda _: "text"),
+    (datetime, lambda v: "time with zone" if is_zoned(v) else "time without zone"),
+    (date, lambda _: "date"),
+    (time, lambda v: "time of day with zone" if v.tzinfo else "time of day"),
+)
+
+
+def family(value: Any) -> str:
+    """The word for the values that this one may be compared with."""
+    for types, word in _FAMILIES:
+        if isinstance(value, types):
+            return word(value)
+    return type(value).__name__
+
+
+def order(column: str, left: Any, right: Any) -> int:
+    """-1, 0 or 1 as ``left`` is below, equal to or above ``right``.
+
+    Raises `WatermarkError`, naming column and values, if they cannot be compared: other types,
+    NaN, infinities.
+    """
+    for value in (left, right):
+        if not is_finite(value):
+            raise WatermarkError(f"column {column}: {shown(value)} has no place in an order")
+    kinds = family(left), family(right)
+    try:
+        if kinds[0] == kinds[1]:
+            return int(left > right) - int(left < right)
+    except TypeError:
+        pass  # of one type that has no order: told below as any other pair
+    raise WatermarkError(
+        f"column {column}: {shown(left)} ({kinds[0]}) and {shown(right)} ({kinds[1]}) "
+        "cannot be compared; did the column's type change?"
+    )
+
+
+def advanced(old: Watermark | None, new: Watermark | None) -> dict[str, Any]:
+    """Per column the later of both values; null replaces nothing.
+
+    Raises `WatermarkError` if a column's values cannot be compared.
+    """
+    merged = dict(old or {})
+    for column, value in (new or {}).items():
+        before = merged.get(column)
+        if before is None or (value is not None and order(column, value, before) > 0):
+            merged[column] = value
+    return merged

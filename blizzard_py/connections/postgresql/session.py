@@ -32,6 +32,7 @@ _NETWORK = {
 _DENIED = ("28", "42501")
 # Connections, resources, operators' interventions, rollbacks, locks, snapshots, internal errors.
 _PASSING = ("08", "53", "57", "58", "40", "55", "25", "72", "XX", "F0")
+_READ_ONLY = "25006"  # of the class of transactions that failed
 _DENIED_WORDS = (
     "authentication failed",
     "no password supplied",
@@ -104,6 +105,8 @@ def judge(place: Place) -> Judge:
 def _by_state(state: str, text: str) -> FaultKind:
     if state.startswith(_DENIED):
         return "denied"
+    if state == _READ_ONLY:
+        return "refused"
     if state.startswith(_PASSING) or "snapshot" in text:
         return "unavailable"  # an exported snapshot dies with its session; the attempt is repeated
     return "refused"
@@ -129,9 +132,11 @@ def snapshot_of(session: Any) -> str:
 
 def end(session: Any) -> None:
     """End the transaction, whose snapshot nobody can join from then on, and the session."""
-    with session.cursor() as cursor:
-        cursor.execute("ROLLBACK")
-    session.close()
+    try:
+        with session.cursor() as cursor:
+            cursor.execute("ROLLBACK")
+    finally:
+        session.close()
 
 
 def join_snapshot(session: Any, name: str) -> None:

@@ -85,6 +85,22 @@ class SqlConnection(ABC):
         raise SourceError(f"bound: {kind} is none of a database; use settled, clock or max")
 
     def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
+        inside, found, refused = TRUE, False, None
+        try:
+            inside, found = self._found(window)
+        except SourceError as error:
+            refused = error
+        if refused is not None:
+            # A column that was changed makes the window itself an error, which says less.
+            self._check(window)
+            raise refused
+        if not found:
+            return ()
+        self._check(window)
+        return self._cut(inside, window, split)
+
+    def _found(self, window: Window) -> tuple[str, bool]:
+        """The window's condition, and whether any row meets it. One statement."""
         inside = within(window, self._selection, self.dialect)
         asked = [_whether(select(["1"], self._source, inside), "found")]
         columns = self._selection.columns
@@ -94,13 +110,14 @@ class SqlConnection(ABC):
         answer = self._one(f"SELECT {', '.join(asked)}{self._from_nothing}")
         if answer.get("nulls"):
             raise SourceError(f"a row has no value in {' and '.join(columns)} (nulls: fail)")
-        if not answer["found"]:
-            return ()
+        return inside, bool(answer["found"])
+
+    def _check(self, window: Window) -> None:
+        """Ask for the columns anew. Raises `SourceError` if the window is none of theirs."""
         self.columns()
         for column in self._watermark_columns():
             for values in (window.after, window.low, window.up_to):
                 check_fits(column, values.get(column.name))
-        return self._cut(inside, window, split)
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
         return nullcontext(access)

@@ -57,7 +57,7 @@ class MariadbServer:
         """Run as the superuser; what they answer, tabs between columns."""
         done = self._client(";\n".join(statements), database)
         if done.returncode:
-            raise RuntimeError(done.stderr)
+            raise RuntimeError(done.stderr[-500:])
         return done.stdout
 
     def new_database(self) -> str:

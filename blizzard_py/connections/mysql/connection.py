@@ -29,7 +29,7 @@ _COLUMNS = """SELECT column_name AS name, CAST(data_type AS CHAR) AS type,
 class MysqlConnection(SqlConnection):
     """One table or query. connectorx keeps no connection, so none is kept here."""
 
-    dialect = "mysql"
+    dialect = "mysql_hex"
 
     def __init__(self, access: Access, selection: Selection) -> None:
         super().__init__(selection)

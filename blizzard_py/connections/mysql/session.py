@@ -61,8 +61,6 @@ def _before(access: Access, seconds: int) -> list[str]:
     return [
         f"SET time_zone = '+00:00' /*M!100100 , max_statement_time = {allowed} */ {for_mysql}",
         "SET SESSION TRANSACTION READ ONLY",
-        # Literals rely on backslashes; names are quoted as in any mode.
-        "SET sql_mode = REPLACE(@@sql_mode, 'NO_BACKSLASH_ESCAPES', '')",
     ]
 
 

@@ -80,7 +80,7 @@ class SqlConnection(ABC):
             return self._clock(settle_secs)
         if kind == "settled":
             bound = self._clock(settle_secs)
-            told = f"{self.dialect or 'this database'} does not tell which transactions are open"
+            told = "this database does not tell which transactions are open"
             return Bound("clock", bound.value, bound.held_by, (*bound.warnings, told))
         raise SourceError(f"bound: {kind} is none of a database; use settled, clock or max")
 

@@ -32,7 +32,7 @@ def identifier(name: str, dialect: str) -> str:
     """
     if "\0" in name:
         raise SourceError("a column's name holds a NUL character")
-    if dialect in ("mysql", "sqlite"):
+    if dialect in ("mysql", "mysql_hex", "sqlite"):
         return "`" + name.replace("`", "``") + "`"
     if dialect == "sqlserver":
         return "[" + name.replace("]", "]]") + "]"

@@ -83,6 +83,23 @@ class PostgresqlServer:
 
 
 @contextmanager
+def standby_of(primary: PostgresqlServer) -> Iterator[PostgresqlServer]:
+    """A second server that follows the first one."""
+    with own_folder("pgs") as place:
+        run_as_user(
+            [program("pg_basebackup", _BINARIES), "-d", primary.uri(), "-D", str(place / "data"),
+             "-R", "--checkpoint=fast", "--wal-method=stream", "--no-sync"],
+            place,
+        )  # fmt: skip
+        server = PostgresqlServer(place, free_port())
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+@contextmanager
 def postgresql_server() -> Iterator[PostgresqlServer]:
     """Make a cluster, start it on a free port, stop and remove it at the end."""
     with own_folder("pg") as place:

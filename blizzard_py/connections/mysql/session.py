@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterator
 from urllib.parse import quote, urlencode
 
@@ -18,7 +17,6 @@ from blizzard_py.reading import Access
 _EXTRA = "mysql"
 _PORT = 3306
 _PLAN_SECS, _READ_SECS = 300, 6 * 3600
-_CONNECT_SECS = 10.0
 _CODE = re.compile(r"ERROR (\d{4}) \(\w+\):?\s*")
 # No access to server, database, table, column; a file, a procedure.
 _DENIED = {"1044", "1045", "1142", "1143", "1227", "1370", "1698", "3118", "1862"}
@@ -34,7 +32,7 @@ _GONE_WORDS = ("timed out waiting", "DriverError", "IO error", "CodecError", "Io
 def ask(access: Access, statement: str) -> pa.Table:
     """The whole answer to a short question."""
     where = address(access)
-    _reach(where)
+    rust.reach(where, _PORT)
     return rust.whole(
         _uri(where),
         _named(statement, "plans"),
@@ -47,7 +45,7 @@ def ask(access: Access, statement: str) -> pa.Table:
 def stream(access: Access, statement: str, rows: int) -> Iterator[pa.RecordBatch]:
     """The statement's batches of ``rows`` rows."""
     where = address(access)
-    _reach(where)
+    rust.reach(where, _PORT)
     before = _before(access, _READ_SECS)
     yield from rust.stream(
         _uri(where), _named(statement, "reads"), before, _EXTRA, judge(where.place), rows
@@ -67,18 +65,6 @@ def _before(access: Access, seconds: int) -> list[str]:
 def _named(statement: str, what: str) -> str:
     """The statement as SHOW PROCESSLIST tells it."""
     return re.sub(r"^SELECT ", f"SELECT /* blizzard {what} */ ", statement)
-
-
-def _reach(where: Address) -> None:
-    """Raise `Unavailable` at once where nobody listens: connectorx would try for half a minute."""
-    host, port = where.hosts[0]
-    failed = ""
-    try:
-        socket.create_connection((host, int(port or _PORT)), _CONNECT_SECS).close()
-    except OSError as error:
-        failed = f"cannot connect: {error.strerror or error}"
-    if failed:
-        raise where.place.error("unavailable", failed)
 
 
 def _uri(where: Address) -> str:

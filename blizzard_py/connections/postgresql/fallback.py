@@ -16,6 +16,7 @@ from blizzard_py.connections.sql.address import address
 from blizzard_py.reading import Access
 
 _EXTRA = "postgresql"
+_PORT = 5432
 _BEFORE = (
     "SET default_transaction_read_only = on",
     "SET TimeZone = 'UTC'",
@@ -25,13 +26,16 @@ _BEFORE = (
 
 def ask(access: Access, statement: str) -> pa.Table:
     """The whole answer to a short question."""
-    return rust.whole(_uri(access, PLANS), statement, _BEFORE, _EXTRA, judge(address(access).place))
+    where = address(access)
+    rust.reach(where, _PORT)
+    return rust.whole(_uri(access, PLANS), statement, _BEFORE, _EXTRA, judge(where.place))
 
 
 def stream(access: Access, statement: str) -> Iterator[pa.RecordBatch]:
     """The statement's batches."""
-    place = address(access).place
-    return rust.stream(_uri(access, READS), statement, _BEFORE, _EXTRA, judge(place))
+    where = address(access)
+    rust.reach(where, _PORT)
+    return rust.stream(_uri(access, READS), statement, _BEFORE, _EXTRA, judge(where.place))
 
 
 def _uri(access: Access, name: str) -> str:

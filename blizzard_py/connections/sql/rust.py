@@ -7,14 +7,31 @@ server is cut off, never early.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from blizzard_py.connections.extras import driver
+from blizzard_py.connections.sql.address import Address
 from blizzard_py.connections.sql.batches import MAX_ROWS
 from blizzard_py.connections.sql.faults import Judge, guarded, guarded_each
+
+_CONNECT_SECS = 10.0
+
+
+def reach(where: Address, port: int) -> None:
+    """Raise `Unavailable` at once where nobody listens, on ``port`` unless another is given."""
+    told = ""
+    for host, given in where.hosts:
+        try:
+            socket.create_connection((host, int(given or port)), _CONNECT_SECS).close()
+        except OSError as error:
+            told = f"cannot connect: {error.strerror or error}"
+        else:
+            return
+    raise where.place.error("unavailable", told)
 
 
 def stream(

@@ -13,7 +13,7 @@ from blizzard_py.connections.postgresql.connection import PostgresqlConnection
 from blizzard_py.connections.protocol import Selection, Split
 from blizzard_py.reading import Access
 from tests.support.database_reading import next_window, rows_of
-from tests.support.postgresql_server import PASSWORD, PostgresqlServer
+from tests.support.postgresql_server import PASSWORD, PostgresqlServer, standby_of
 
 ORDERS = Selection(table="orders", columns=("updated_at",))
 
@@ -269,3 +269,33 @@ def test_a_column_with_capitals_is_that_column(
     assert window is not None
     assert rows_of(access, mixed.tasks(window, Split()))[0]['a "b'] == 1
     mixed.close()
+
+
+def test_a_standby_ends_its_windows_by_clock_and_replay_lag(
+    postgresql: PostgresqlServer, access: Access
+) -> None:
+    database = access.uri.rpartition("/")[2]
+    with standby_of(postgresql) as standby:
+        replica = Access("postgresql", standby.uri(database))
+        connection = PostgresqlConnection(replica, ORDERS)
+        bound = connection.bound("settled", 60)
+        assert bound.kind == "clock"
+        assert "standby" in bound.warnings[0]
+        caught_up = datetime.now(UTC) - bound.value["updated_at"]
+        assert timedelta(seconds=60) <= caught_up < timedelta(seconds=90)
+        run(postgresql, access, "INSERT INTO orders VALUES (7776)")
+        for _ in range(1000):  # until that is replayed: the lag is told from it
+            if standby.rows("SELECT 1 WHERE pg_last_xact_replay_timestamp() IS NOT NULL"):
+                break
+        standby.execute("SELECT pg_wal_replay_pause()")
+        run(postgresql, access, "INSERT INTO orders VALUES (7777)")
+        behind = connection.bound("settled", 60)
+        for _ in range(100):  # until the row has arrived, which it is not read before
+            if behind.held_by is not None:
+                break
+            behind = connection.bound("settled", 60)
+        assert behind.held_by is not None
+        assert "replay is" in behind.held_by
+        with connection.hold(replica) as held:
+            assert held.session
+        connection.close()

@@ -1,7 +1,8 @@
 """PostgreSQL's types: what selects each without loss, and what to declare for it.
 
 ADBC reads these rightly and they are left alone. Everything else is cast by the server: numbers
-of any size, times of day, network addresses and whatever an extension brings are read as text.
+of any size (ADBC would make the same text of them, for more CPU), times of day, network
+addresses and whatever an extension brings are read as text.
 Arrays go by JSON: PostgreSQL puts two dimensions into any array column, and ADBC flattens them.
 Infinite times are told apart in the batches (`blizzard_py.connections.sql.batches`), which costs
 the server nothing.
@@ -102,7 +103,7 @@ def expression(quoted: str, kind: PgType, field: FieldSpec) -> str:
     """What selects the column so that ADBC loses nothing of it."""
     if kind.as_json:
         return f"to_json({quoted})"
-    if kind.name in _SIMPLE or kind.name == "numeric":
+    if kind.name in _SIMPLE:
         return quoted
     if kind.name == "oid":
         return f"{quoted}::bigint"

@@ -178,17 +178,22 @@ class SqlConnection(ABC):
 
     def _highest(self) -> Bound:
         columns = self._watermark_columns()
-        asked = [
-            f"{self._exact(column, f'MAX({identifier(column.name, self.dialect)})')} AS m{place}"
-            for place, column in enumerate(columns)
-        ]
-        answer = self._one(select(asked, self._source, *self._filter()))
+        asked = [f"{self._only('MAX', column)} AS m{place}" for place, column in enumerate(columns)]
+        answer = self._one(f"SELECT {', '.join(asked)}{self._from_nothing}")
         value = {
             column.name: self._value(column, answer[f"m{place}"])
             for place, column in enumerate(columns)
             if answer[f"m{place}"] is not None
         }
         return Bound("max", value)
+
+    def _only(self, function: str, column: SourceColumn) -> str:
+        """The lowest or highest value, by a question of its own.
+
+        Servers take one from an index without a look at the rows, but not always two.
+        """
+        extreme = f"{function}({identifier(column.name, self.dialect)})"
+        return f"({select([self._exact(column, extreme)], self._source, *self._filter())})"
 
     def _value(self, column: SourceColumn, value: Any) -> Any:
         """What the server gave for `_exact`, as watermarks hold it."""

@@ -132,9 +132,11 @@ class SqliteConnection(SqlConnection):
         columns = self._times("clock")
         asked = ["strftime('%Y-%m-%d %H:%M:%f', 'now') AS now"]
         for place, column in enumerate(columns):
-            name = identifier(column.name, self.dialect)
-            asked += [f"MIN({name}) AS low{place}", f"MAX({name}) AS high{place}"]
-        answer = self._one(select(asked, self._source, *self._filter()))
+            asked += [
+                f"{self._only('MIN', column)} AS low{place}",
+                f"{self._only('MAX', column)} AS high{place}",
+            ]
+        answer = self._one(f"SELECT {', '.join(asked)}")
         now = datetime.fromisoformat(answer["now"]).replace(tzinfo=UTC)
         value = {}
         for place, column in enumerate(columns):

@@ -18,6 +18,7 @@ from blizzard_py.connections.sql.statements import (
     TRUE,
     all_null,
     between,
+    check_filter,
     for_people,
     identifier,
     relation,
@@ -44,6 +45,7 @@ class SqlConnection(ABC):
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
         self._source = relation(selection)
+        check_filter(selection.filter, self.dialect)
         self._known: Sequence[SourceColumn] = ()
 
     @abstractmethod

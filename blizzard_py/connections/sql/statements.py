@@ -19,6 +19,10 @@ from blizzard_py.reading import Window
 
 _PART = r"(?:[A-Za-z_][\w$]*|\"[^\"\0]+\"|`[^`\0]+`|\[[^\]\0]+\])"
 _TABLE = re.compile(rf"{_PART}(?:\.{_PART}){{0,2}}")
+# What parentheses do not count in: text, quoted names, comments. MySQL escapes by backslash.
+_ASIDE = r"\"(?:[^\"]|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/"
+_ASIDES = re.compile(r"'(?:[^']|'')*'|" + _ASIDE, re.DOTALL)
+_MYSQL_ASIDES = re.compile(r"'(?:[^'\\]|\\.|'')*'|#[^\n]*|" + _ASIDE, re.DOTALL)
 # The longest list of columns that is told in full to people.
 _SHOWN = 400
 
@@ -53,6 +57,18 @@ def relation(selection: Selection) -> str:
             " in quotes, or give a query"
         )
     return f"{selection.table} t1"
+
+
+def check_filter(text: str, dialect: str) -> None:
+    """Raise `SourceError` for a filter that closes the parenthesis which is put around it.
+
+    ``a) OR (b`` would be valid, and let rows of all windows into each.
+    """
+    depth = 0
+    for sign in (_MYSQL_ASIDES if dialect.startswith("mysql") else _ASIDES).sub(" ", text):
+        depth += {"(": 1, ")": -1}.get(sign, 0)
+        if depth < 0:
+            raise SourceError("filter: it closes a parenthesis that it does not open")
 
 
 def within(window: Window, selection: Selection, dialect: str) -> str:

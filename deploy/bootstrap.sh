@@ -12,11 +12,15 @@
 #   4. for `dev`: Node.js, 18 or newer, with npm, and the Azure emulator that the tests
 #      start, locked, in tests/azurite/node_modules;
 #   5. for `dev`: Chromium, which the tests open the status page with, and promtool and
-#      kubectl, which check the alert rules and render the manifests.
-# What the distribution leaves out (ensurepip, Java, Node.js, Chromium) is installed with
-# apt-get, as root or through sudo. Without the right to do that it says what to install
+#      kubectl, which check the alert rules and render the manifests;
+#   6. for `dev`: the servers of PostgreSQL and MariaDB, which the tests start themselves,
+#      and PostgreSQL's JDBC driver.
+# What the distribution leaves out (ensurepip, Java, Node.js, Chromium, servers) is installed
+# with apt-get, as root or through sudo. Without the right to do that it says what to install
 # and exits 1. promtool and kubectl are only taken out of their packages, into .tools:
 # installing the one would start a Prometheus, on the port that the daemons like best.
+# No database is started either: MariaDB's package is the one without a service, and
+# PostgreSQL's makes no cluster where it is told so before.
 #
 # A stamp in .venv per set of packages, and one beside the emulator, hold a hash of what
 # they were made from, so a second run only compares. The command sees .venv/bin first on
@@ -29,6 +33,10 @@ cd "$ROOT"
 VENV=$ROOT/.venv
 JVM_DIR=${JVM_DIR:-/usr/lib/jvm} # a variable so that tests can point elsewhere
 JAVA_PACKAGES='openjdk-21-jre-headless openjdk-17-jre-headless default-jre-headless'
+POSTGRESQL_DIR=${POSTGRESQL_DIR:-/usr/lib/postgresql} # likewise, and the three below
+POSTGRESQL_CONF=${POSTGRESQL_CONF:-/etc/postgresql-common}
+SERVERS_DIR=${SERVERS_DIR:-/usr/sbin}
+JARS_DIR=${JARS_DIR:-/usr/share/java}
 EMULATOR=$ROOT/tests/azurite
 TOOLS=$ROOT/.tools
 LISTS_UPDATED=no
@@ -108,6 +116,21 @@ find_node() {
     [ "${major:-0}" -ge 18 ]
 }
 
+# True if there is PostgreSQL's server, on PATH or where Debian keeps it.
+find_postgresql() {
+    if have initdb && have postgres; then return; fi
+    for folder in "$POSTGRESQL_DIR"/*/bin; do
+        if [ -x "$folder/initdb" ] && [ -x "$folder/postgres" ]; then return; fi
+    done
+    return 1
+}
+
+# True if there is MariaDB's server, with the client that the tests speak to it with. A user's
+# PATH lacks the folder of servers.
+find_mariadb() {
+    have mariadb && { have mariadbd || [ -x "$SERVERS_DIR/mariadbd" ]; }
+}
+
 # --- packages of the distribution -----------------------------------------------------
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -149,7 +172,8 @@ java_package() {
 apt_get() {
     # shellcheck disable=SC2086  # SUDO is a command and its option
     $SUDO env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 \
-        apt-get -qq -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 "$@" >"$LOG" 2>&1 </dev/null
+        apt-get -qq -o DPkg::Lock::Timeout=120 -o Dpkg::Use-Pty=0 \
+        -o Dpkg::Options::=--force-confold "$@" >"$LOG" 2>&1 </dev/null
 }
 
 # LOG is where apt-get writes until `close_log`.
@@ -178,8 +202,17 @@ node_packages() {
     printf 'nodejs%s\n' "$([ -z "$(candidate npm)" ] || echo ' npm')"
 }
 
-# Installs what NEED_VENV (a Python version), NEED_JAVA, NEED_NODE and NEED_BROWSER ask
-# for, or says what to install.
+# Before its package is there: have PostgreSQL's make no cluster, and so start no server.
+# Whoever has the folder has the package, and settings of their own.
+no_postgresql_cluster() {
+    [ ! -e "$POSTGRESQL_CONF" ] || return 0
+    $SUDO mkdir -p "$POSTGRESQL_CONF"
+    echo 'create_main_cluster = false' |
+        $SUDO tee "$POSTGRESQL_CONF/createcluster.conf" >/dev/null
+}
+
+# Installs what NEED_VENV (a Python version), NEED_JAVA, NEED_NODE, NEED_BROWSER and
+# NEED_SERVERS (packages) ask for, or says what to install.
 install_missing() {
     wanted=
     packages=
@@ -194,6 +227,9 @@ install_missing() {
         wanted="${wanted:+$wanted and }Node.js, 18 or newer, with npm"
     fi
     if [ "$NEED_BROWSER" = yes ]; then wanted="${wanted:+$wanted and }Chromium"; fi
+    if [ -n "$NEED_SERVERS" ]; then
+        wanted="${wanted:+$wanted and }database servers for the tests ($NEED_SERVERS)"
+    fi
     if ! have apt-get; then
         fail "missing: $wanted; install it with your distribution's package manager and run this again"
     fi
@@ -204,6 +240,7 @@ install_missing() {
         fi
         if [ "$NEED_NODE" = yes ]; then packages="${packages:+$packages }nodejs npm"; fi
         if [ "$NEED_BROWSER" = yes ]; then packages="${packages:+$packages }chromium"; fi
+        if [ -n "$NEED_SERVERS" ]; then packages="${packages:+$packages }$NEED_SERVERS"; fi
         say "missing: $wanted"
         fail "no right to install it here (not root, and no sudo without a password); as root, run:" \
             "apt-get update && apt-get install $packages"
@@ -228,12 +265,14 @@ install_missing() {
         packages="${packages:+$packages }$(node_packages)"
     fi
     if [ "$NEED_BROWSER" = yes ]; then packages="${packages:+$packages }chromium"; fi
+    if [ -n "$NEED_SERVERS" ]; then packages="${packages:+$packages }$NEED_SERVERS"; fi
     # shellcheck disable=SC2086  # a list of names
     set -- $packages
     say "installing $* from the distribution..."
     if [ "$NEED_JAVA" = yes ]; then
         $SUDO mkdir -p /usr/share/man/man1 # slim images lack it, and Java's package fails without
     fi
+    case " $* " in *" postgresql "*) no_postgresql_cluster ;; esac
     if ! apt_get install --yes --no-install-recommends "$@"; then
         update_lists # the lists may have named files that are gone
         apt_get install --yes --no-install-recommends "$@" || {
@@ -341,18 +380,24 @@ main() {
     NEED_JAVA=no
     NEED_NODE=no
     NEED_BROWSER=no
+    NEED_SERVERS=
     find_java || NEED_JAVA=yes
     if [ "$set_of" = dev ]; then
         PATH=$PATH:$TOOLS
         find_node || NEED_NODE=yes
         have chromium || NEED_BROWSER=yes
+        find_postgresql || NEED_SERVERS=postgresql
+        find_mariadb ||
+            NEED_SERVERS="${NEED_SERVERS:+$NEED_SERVERS }mariadb-server-core mariadb-client-core"
+        [ -e "$JARS_DIR/postgresql.jar" ] ||
+            NEED_SERVERS="${NEED_SERVERS:+$NEED_SERVERS }libpostgresql-jdbc-java"
     fi
     if ! usable_venv; then
         find_python
         "$PY" -c 'import ensurepip, venv' 2>/dev/null || NEED_VENV=$(python_version "$PY")
     fi
     if [ -n "$NEED_VENV" ] || [ "$NEED_JAVA" = yes ] || [ "$NEED_NODE" = yes ] ||
-        [ "$NEED_BROWSER" = yes ]; then
+        [ "$NEED_BROWSER" = yes ] || [ -n "$NEED_SERVERS" ]; then
         install_missing
         find_java || fail "a Java runtime was installed, but none of version 17 or newer is found; set JAVA_HOME"
         [ "$NEED_NODE" = no ] || find_node ||

@@ -16,7 +16,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "deploy" / "bootstrap.sh"
 REAL_TOOLS = (
     *("cat", "chmod", "cp", "cut", "dirname", "env", "grep", "mkdir", "mktemp", "mv", "rm"),
-    *("sed", "sh", "sha256sum", "tail", "true"),
+    *("sed", "sh", "sha256sum", "tail", "tee", "true"),
 )
 
 PYTHON = """\
@@ -65,6 +65,14 @@ case "$*" in
                 nodejs) cp "$STATE/node" "$STATE/../bin/node" ;;
                 npm) cp "$STATE/npm" "$STATE/../bin/npm" ;;
                 chromium) cp "$STATE/tool" "$STATE/../bin/chromium" ;;
+                postgresql)
+                    log "clusters: $(cat "$POSTGRESQL_CONF/createcluster.conf")"
+                    mkdir -p "$POSTGRESQL_DIR/15/bin"
+                    cp "$STATE/tool" "$POSTGRESQL_DIR/15/bin/initdb"
+                    cp "$STATE/tool" "$POSTGRESQL_DIR/15/bin/postgres" ;;
+                mariadb-server-core) cp "$STATE/tool" "$SERVERS_DIR/mariadbd" ;;
+                mariadb-client-core) cp "$STATE/tool" "$STATE/../bin/mariadb" ;;
+                libpostgresql-jdbc-java) : >"$JARS_DIR/postgresql.jar" ;;
             esac
         done
         [ ! -e "$STATE/broken" ] || { echo "E: no such file in the archive"; exit 100; } ;;
@@ -89,13 +97,18 @@ openjdk-21-jre-headless (none)
 chromium 138.0.7204.157-1~deb12u1
 kubernetes-client 1.20.5+really1.20.2-1.1
 prometheus 2.42.0+ds-5+b5
+postgresql 15+248
+mariadb-server-core 1:10.11.6-0+deb12u1
+mariadb-client-core 1:10.11.6-0+deb12u1
+libpostgresql-jdbc-java 42.5.5-0+deb12u1
 """
 
 
 class Machine:
     """A fresh machine: Python 3.11 without ensurepip, no Java, root, no package lists yet.
 
-    It has Node.js, Chromium, promtool and kubectl, which only the development set needs.
+    It has Node.js, Chromium, promtool, kubectl and the servers of databases, which only the
+    development set needs.
     """
 
     def __init__(self, place: Path) -> None:
@@ -103,8 +116,18 @@ class Machine:
         self.bin = place / "bin"
         self.state = place / "state"
         self.jvm = place / "jvm"
-        self.environment: dict[str, str] = {}
-        for directory in (self.project / "deploy", self.bin, self.state, self.jvm):
+        self.servers = place / "sbin"
+        self.jars = place / "java"
+        self.postgresql = place / "postgresql"
+        self.clusters = place / "postgresql-common"
+        self.environment: dict[str, str] = {
+            "POSTGRESQL_DIR": str(self.postgresql),
+            "POSTGRESQL_CONF": str(self.clusters),
+            "SERVERS_DIR": str(self.servers),
+            "JARS_DIR": str(self.jars),
+        }
+        directories = (self.project / "deploy", self.bin, self.state, self.jvm, self.servers)
+        for directory in (*directories, self.jars):
             directory.mkdir(parents=True)
         shutil.copy(SCRIPT, self.project / "deploy")
         for name in ("pyproject.toml", "requirements.lock", "requirements-dev.lock"):
@@ -126,7 +149,9 @@ class Machine:
         shutil.copy(self.state / "node", self.bin / "node")
         shutil.copy(self.state / "npm", self.bin / "npm")
         self.stand_in(self.state / "tool", "echo 'from its package'")
-        for tool in ("chromium", "kubectl", "promtool"):
+        (self.jars / "postgresql.jar").touch()
+        for tool in ("chromium", "kubectl", "promtool", "initdb", "postgres", "mariadbd",
+                     "mariadb"):  # fmt: skip
             shutil.copy(self.state / "tool", self.bin / tool)
         self.stand_in(self.bin / "dpkg-deb", DPKG_DEB)
         self.archive(BOOKWORM)
@@ -554,3 +579,59 @@ def test_without_lists_or_rights_it_says_how_to_get_a_tool(machine: Machine) -> 
     done = machine.run("dev")
     assert done.returncode == 1
     assert "missing: kubectl; as root, run: apt-get update" in done.stderr
+
+
+SERVERS = "postgresql mariadb-server-core mariadb-client-core libpostgresql-jdbc-java"
+
+
+def without_servers(machine: Machine) -> None:
+    for tool in ("initdb", "postgres", "mariadbd", "mariadb"):
+        (machine.bin / tool).unlink()
+    (machine.jars / "postgresql.jar").unlink()
+
+
+def test_servers_are_installed_without_a_cluster_and_found_outside_path(machine: Machine) -> None:
+    machine.has("venv-package", "java")
+    without_servers(machine)
+    done = machine.run("dev")
+    assert done.returncode == 0, done.stderr
+    assert machine.apt() == [SERVERS]
+    # Said before the package was there: it makes a cluster and starts it otherwise.
+    assert "clusters: create_main_cluster = false" in machine.log()
+    again = machine.run("dev")
+    assert (again.stderr, machine.apt()) == ("", [SERVERS])
+
+
+def test_settings_of_who_has_postgresql_stay(machine: Machine) -> None:
+    machine.has("venv-package", "java")
+    without_servers(machine)
+    machine.clusters.mkdir()
+    settings = machine.clusters / "createcluster.conf"
+    settings.write_text("my own\n")
+    assert machine.run("dev").returncode == 0
+    assert settings.read_text() == "my own\n"
+
+
+def test_only_the_server_that_is_missing_is_installed(machine: Machine) -> None:
+    machine.has("venv-package", "java")
+    (machine.bin / "mariadb").unlink()
+    assert machine.run("dev").returncode == 0
+    assert machine.apt() == ["mariadb-server-core mariadb-client-core"]
+    assert not machine.clusters.exists()
+
+
+def test_the_runtime_needs_no_server(machine: Machine) -> None:
+    machine.has("venv-package", "java")
+    without_servers(machine)
+    assert machine.run("runtime").returncode == 0
+    assert machine.apt() == []
+
+
+def test_servers_are_asked_for_where_they_cannot_be_installed(machine: Machine) -> None:
+    machine.has("venv-package", "java")
+    machine.not_root()
+    without_servers(machine)
+    done = machine.run("dev")
+    assert done.returncode == 1
+    assert "missing: database servers for the tests" in done.stderr
+    assert f"apt-get install {SERVERS}" in done.stderr

@@ -1,0 +1,1 @@
+"""Databases that only a JDBC driver reaches: planned here, read by Spark."""

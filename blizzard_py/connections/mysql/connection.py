@@ -1,0 +1,136 @@
+"""The driver's side of MySQL and MariaDB. See `blizzard_py.connections.protocol`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from blizzard_core.errors import SourceError
+from blizzard_py.columns.literals import literal
+from blizzard_py.connections.mysql import types
+from blizzard_py.connections.mysql.session import ask
+from blizzard_py.connections.protocol import Selection, SourceColumn
+from blizzard_py.connections.sql.connection import SqlConnection
+from blizzard_py.connections.sql.statements import identifier, select
+from blizzard_py.connections.sql.values import endless
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import Access
+
+_COLUMNS = """SELECT column_name AS name, CAST(data_type AS CHAR) AS type,
+ CAST(column_type AS CHAR) AS declared, is_nullable AS nullable,
+ CAST(numeric_precision AS SIGNED) AS places, CAST(numeric_scale AS SIGNED) AS scale,
+ CAST(datetime_precision AS SIGNED) AS digits
+ FROM information_schema.columns WHERE {where} ORDER BY ordinal_position"""
+
+
+class MysqlConnection(SqlConnection):
+    """One table or query. connectorx keeps no connection, so none is kept here."""
+
+    dialect = "mysql_hex"
+
+    def __init__(self, access: Access, selection: Selection) -> None:
+        super().__init__(selection)
+        self._access = access
+        self._types: Mapping[str, types.MyType] = {}
+
+    def warnings(self) -> Sequence[str]:
+        found = []
+        for column in self._watermark_columns():
+            if self._types[column.name].name == "datetime":
+                found.append(
+                    f"{column.name} is a datetime, which has no zone, and its times are taken for"
+                    " UTC: rows of writers in zones west of that would be missed"
+                )
+            if self._selection.table and not self._is_indexed(column):
+                found.append(
+                    f"no index gives the order of {column.name}: each window costs a read of"
+                    f" everything (EXPLAIN: {self._estimate()} rows); create an index on it"
+                )
+        return found
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+    def _ask(self, statement: str) -> pa.Table:
+        return ask(self._access, statement)
+
+    def _described(self) -> Sequence[SourceColumn]:
+        found = self._of_query() if self._selection.query else self._of_table()
+        self._types = {name: kind for name, kind, _ in found}
+        return [types.column(name, kind, nullable=nullable) for name, kind, nullable in found]
+
+    def _of_query(self) -> list[tuple[str, types.MyType, bool]]:
+        schema = self._ask(select(["*"], self._source, "1 = 0")).schema
+        return [(field.name, types.from_arrow(str(field.type)), True) for field in schema]
+
+    def _of_table(self) -> list[tuple[str, types.MyType, bool]]:
+        answer = self._ask(_COLUMNS.format(where=self._named_table())).to_pylist()
+        if not answer:
+            # The server says itself whether the table is not there or may not be read.
+            self._ask(select(["1 AS one"], self._source, "1 = 0"))
+            raise SourceError(f"{self._selection.table} has no columns")
+        return [
+            (
+                row["name"],
+                types.MyType(
+                    row["type"].lower(),
+                    "unsigned" in row["declared"],
+                    row["places"] or 0,
+                    row["scale"] or 0,
+                    row["digits"] or 0,
+                ),
+                row["nullable"] == "YES",
+            )
+            for row in answer
+        ]
+
+    def _named_table(self) -> str:
+        parts = [part.strip('`"') for part in self._selection.table.split(".")]
+        database = literal(parts[0], self.dialect) if len(parts) > 1 else "DATABASE()"
+        return f"table_schema = {database} AND table_name = {literal(parts[-1], self.dialect)}"
+
+    def _is_indexed(self, column: SourceColumn) -> bool:
+        where = f"{self._named_table()} AND seq_in_index = 1"
+        answer = self._ask(
+            f"SELECT COUNT(*) AS found FROM information_schema.statistics WHERE {where}"  # noqa: S608 — literals
+            f" AND column_name = {literal(column.name, self.dialect)}"
+        )
+        return bool(answer.column("found")[0].as_py())
+
+    def _estimate(self) -> int:
+        answer = self._ask(
+            "SELECT CAST(COALESCE(MAX(table_rows), 0) AS SIGNED) AS rows_ FROM"  # noqa: S608 — literals
+            f" information_schema.tables WHERE {self._named_table()}"
+        )
+        return int(answer.column("rows_")[0].as_py())
+
+    def _expression(self, column: SourceColumn, field: FieldSpec) -> str:
+        del field
+        return types.expression(identifier(column.name, self.dialect), self._types[column.name])
+
+    def _exact(self, column: SourceColumn, expression: str) -> str:
+        cast = column.kind in ("time", "date") or self._types[column.name].name == "decimal"
+        return f"CAST({expression} AS CHAR)" if cast else expression
+
+    def _value(self, column: SourceColumn, value: Any) -> Any:
+        if column.kind not in ("time", "date"):
+            return super()._value(column, value)
+        try:
+            if column.kind == "date":
+                return date.fromisoformat(value)
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            found = None
+        if found is None:
+            raise endless(column, value)
+        return found.replace(tzinfo=UTC) if self._zoned(column) else found
+
+    def _zoned(self, column: SourceColumn) -> bool:
+        return self._types[column.name].name == "timestamp"
+
+    def _now(self) -> datetime:
+        now: datetime = self._one("SELECT UTC_TIMESTAMP(6) AS now")["now"]
+        return now.replace(tzinfo=UTC)

@@ -1,0 +1,100 @@
+"""Sessions of MySQL and MariaDB: read-only, in UTC, with a statement timeout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import quote, urlencode
+
+import pyarrow as pa
+
+from blizzard_core.errors import BlizzardError
+from blizzard_py.connections.sql import rust
+from blizzard_py.connections.sql.address import Address, address
+from blizzard_py.connections.sql.faults import Judge, Place
+from blizzard_py.reading import Access
+
+_EXTRA = "mysql"
+_PORT = 3306
+_PLAN_SECS, _READ_SECS = 300, 6 * 3600
+_CODE = re.compile(r"ERROR (\d{4}) \(\w+\):?\s*")
+# No access to server, database, table, column; a file, a procedure.
+_DENIED = {"1044", "1045", "1142", "1143", "1227", "1370", "1698", "3118", "1862"}
+# Connections, shut-downs, locks, time-outs, a killed statement.
+_PASSING = {
+    *("1037", "1040", "1041", "1042", "1053", "1077", "1129", "1135", "1152", "1158", "1159"),
+    *("1160", "1161", "1203", "1205", "1213", "1226", "1317", "1927", "1969", "2002", "2003"),
+    *("2006", "2013", "2055", "3024", "4031"),
+}
+_GONE_WORDS = ("timed out waiting", "DriverError", "IO error", "CodecError", "IoError")
+
+
+def ask(access: Access, statement: str) -> pa.Table:
+    """The whole answer to a short question."""
+    where = address(access)
+    rust.reach(where, _PORT)
+    return rust.whole(
+        _uri(where),
+        _named(statement, "plans"),
+        _before(access, _PLAN_SECS),
+        _EXTRA,
+        judge(where.place),
+    )
+
+
+def stream(access: Access, statement: str, rows: int) -> Iterator[pa.RecordBatch]:
+    """The statement's batches of ``rows`` rows."""
+    where = address(access)
+    rust.reach(where, _PORT)
+    before = _before(access, _READ_SECS)
+    yield from rust.stream(
+        _uri(where), _named(statement, "reads"), before, _EXTRA, judge(where.place), rows
+    )
+
+
+def _before(access: Access, seconds: int) -> list[str]:
+    """Each server runs what the comment of its kind holds."""
+    allowed = int(access.options.get("statement_timeout_secs") or seconds)
+    for_mysql = f"/*!50708 , max_execution_time = {allowed * 1000} */"
+    return [
+        f"SET time_zone = '+00:00' /*M!100100 , max_statement_time = {allowed} */ {for_mysql}",
+        "SET SESSION TRANSACTION READ ONLY",
+    ]
+
+
+def _named(statement: str, what: str) -> str:
+    """The statement as SHOW PROCESSLIST tells it."""
+    return re.sub(r"^SELECT ", f"SELECT /* blizzard {what} */ ", statement)
+
+
+def _uri(where: Address) -> str:
+    host, port = where.hosts[0]
+    credentials = f"{quote(where.user, safe='')}:{quote(where.password, safe='')}"
+    query = f"?{urlencode(where.settings, quote_via=quote)}" if where.settings else ""
+    database = quote(where.database, safe="")
+    return f"mysql://{credentials}@{host}:{port or _PORT}/{database}{query}"
+
+
+def judge(place: Place) -> Judge:
+    """Translates what connectorx raises; it panics where a value does not fit."""
+
+    def judged(error: BaseException) -> BlizzardError | None:
+        if isinstance(error, BlizzardError | KeyboardInterrupt | SystemExit | GeneratorExit):
+            return None
+        text = str(error)
+        code = _CODE.search(text)
+        said = text[code.end() :].rstrip(" })") if code else text
+        if code and code[1] in _DENIED:
+            return place.error("denied", said)
+        if (code and code[1] in _PASSING) or (
+            not code and any(word in text for word in _GONE_WORDS)
+        ):
+            return place.error("unavailable", said)
+        # A panic quotes the value that did not fit.
+        return place.error("refused", said if code else _unquoted(text), quotes_data=not code)
+
+    return judged
+
+
+def _unquoted(text: str) -> str:
+    return text.partition("Couldn't convert the value")[0] or text

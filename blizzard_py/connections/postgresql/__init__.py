@@ -1,0 +1,1 @@
+"""PostgreSQL by ADBC: binary COPY straight into Arrow."""

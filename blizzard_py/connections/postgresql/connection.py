@@ -1,0 +1,240 @@
+"""The driver's side of PostgreSQL. See `blizzard_py.connections.protocol`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from blizzard_core.errors import SourceError
+from blizzard_py.columns.literals import literal
+from blizzard_py.connections.postgresql import describe, settled, types
+from blizzard_py.connections.postgresql.describe import Described, Facts
+from blizzard_py.connections.postgresql.questions import Questions
+from blizzard_py.connections.postgresql.session import (
+    READS,
+    connect,
+    end,
+    judge,
+    snapshot_of,
+)
+from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split
+from blizzard_py.connections.sql.address import address
+from blizzard_py.connections.sql.connection import SqlConnection
+from blizzard_py.connections.sql.faults import guarded
+from blizzard_py.connections.sql.statements import TRUE, identifier, select
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import Access, BoundKind, ReadTask, Window
+
+# A first read is one stream up to this size: it is as fast as the server's own COPY.
+_TASK_BYTES = 4 << 30
+_MAX_TASKS = 16
+
+
+class PostgresqlConnection(SqlConnection):
+    """One table or query of PostgreSQL, 10 or newer.
+
+    Planning keeps one session. `hold` takes one of its own, because it lasts as long as the job
+    does, and windows are planned meanwhile in another thread.
+    """
+
+    dialect = "postgresql"
+
+    def __init__(self, access: Access, selection: Selection) -> None:
+        super().__init__(selection)
+        self._questions = Questions(access)
+        self._place = address(access).place
+        self._types: Mapping[str, types.PgType] = {}
+        self._facts = Facts()
+
+    @property
+    def default_bound(self) -> BoundKind | None:
+        """Times are `settled` here: the server knows which transactions are open."""
+        found = super().default_bound
+        return "settled" if found == "clock" else found
+
+    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:
+        return self._settled(settle_secs) if kind == "settled" else super().bound(kind, settle_secs)
+
+    def hold(self, access: Access) -> AbstractContextManager[Access]:
+        """Export a snapshot. Raises `Unavailable` if the server is gone then."""
+        return self._held(access) if self._questions.streams else nullcontext(access)
+
+    def warnings(self) -> Sequence[str]:
+        columns = self._watermark_columns()
+        costs = [self._index_warning(column) for column in columns]
+        return [*self._type_warnings(columns), *(cost for cost in costs if cost)]
+
+    def close(self) -> None:
+        """End the session; the next question begins another."""
+        self._questions.close()
+
+    # --- questions ------------------------------------------------------------------
+
+    def _ask(self, statement: str) -> pa.Table:
+        return self._questions.ask(statement)
+
+    def _described(self) -> Sequence[SourceColumn]:
+        found, self._facts = self._asked_for_columns()
+        self._types = {column.name: column.kind for column in found}
+        return [types.column(c.name, c.kind, nullable=c.nullable) for c in found]
+
+    def _asked_for_columns(self) -> tuple[Sequence[Described], Facts]:
+        if self._selection.table:
+            table = literal(self._selection.table, self.dialect)
+            return describe.from_catalog(self._ask(describe.CATALOG.format(table=table)))
+        if self._questions.streams:
+            answer = self._ask(select(["*"], self._source, "1 = 0"))
+            return describe.from_schema(answer.schema), Facts()
+        names = [*(field.name for field in self._selection.fields), *self._selection.columns]
+        if not names:
+            raise SourceError(
+                "the columns of a query cannot be found out without ADBC; declare them"
+            )
+        names = list(dict.fromkeys(names))
+        (row,) = self._ask(describe.types_question(names, self._source)).to_pylist()
+        found = [types.PgType(row[f"c{number}"] or "text") for number in range(len(names))]
+        return [Described(n, k, nullable=True) for n, k in zip(names, found, strict=True)], Facts()
+
+    def _expression(self, column: SourceColumn, field: FieldSpec) -> str:
+        quoted = identifier(column.name, self.dialect)
+        make = types.expression if self._questions.streams else types.text_expression
+        return make(quoted, self._types[column.name], field)
+
+    def _exact(self, column: SourceColumn, expression: str) -> str:
+        kind = self._types[column.name].name
+        return f"({expression})::{'text' if kind == 'numeric' else 'bigint'}" if kind in (
+            "numeric", "oid") else expression  # fmt: skip
+
+    def _zoned(self, column: SourceColumn) -> bool:
+        return self._types[column.name].name == "timestamptz"
+
+    def _now(self) -> datetime:
+        now: datetime = self._one("SELECT now() AS now")["now"]
+        return now
+
+    # --- bounds ---------------------------------------------------------------------
+
+    def _settled(self, settle_secs: float) -> Bound:
+        columns = self._times("settled")
+        answer = self._one(settled.STATEMENT)
+        if answer["standby"]:
+            return self._on_standby(columns, answer, settle_secs)
+        if not answer["sees_all"]:
+            instant = answer["now"] - timedelta(seconds=settle_secs)
+            return self._ending(columns, "clock", instant, None, settled.NOT_A_MEMBER)
+        instant, holder = settled.until(answer)
+        return self._ending(columns, "settled", instant, holder)
+
+    def _on_standby(
+        self, columns: Sequence[SourceColumn], answer: Mapping[str, Any], settle_secs: float
+    ) -> Bound:
+        if answer["replay_lag"] is None:
+            told = "nothing has been replayed since it was started"
+            return Bound("clock", {}, told, (settled.STANDBY,))
+        lag = max(0.0, answer["replay_lag"])
+        instant = answer["now"] - timedelta(seconds=settle_secs + lag)
+        holder = f"replay is {lag:.0f} s behind" if lag else None
+        return self._ending(columns, "clock", instant, holder, settled.STANDBY)
+
+    def _ending(
+        self,
+        columns: Sequence[SourceColumn],
+        kind: BoundKind,
+        instant: datetime,
+        holder: str | None,
+        *warnings: str,
+    ) -> Bound:
+        value = {column.name: self._until(column, instant) for column in columns}
+        return Bound(kind, value, holder, warnings)
+
+    # --- tasks ----------------------------------------------------------------------
+
+    def _cut(self, inside: str, window: Window, split: Split) -> Sequence[ReadTask]:
+        facts = self._facts
+        first = not window.low and facts.pages > 0
+        count = split.tasks
+        if count == 0:
+            large = -(-facts.pages * facts.page_bytes // _TASK_BYTES)
+            count = min(large, _MAX_TASKS) if first else 1
+        size = facts.pages * facts.page_bytes if first else 0
+        if count <= 1:
+            return self._named(inside, [TRUE], size)
+        if first and facts.by_pages and not split.by and self._questions.streams:
+            return self._named(inside, _page_ranges(facts.pages, count), size)
+        return super()._cut(inside, window, replace(split, tasks=count))
+
+    @contextmanager
+    def _held(self, access: Access) -> Iterator[Access]:
+        session = connect(access, READS)
+        try:
+            name = guarded(lambda: snapshot_of(session), judge(self._place))
+            yield replace(access, session=name)
+        finally:
+            with suppress(Exception):  # the server may be gone; the transaction is, too, then
+                end(session)
+
+    # --- warnings -------------------------------------------------------------------
+
+    def _type_warnings(self, columns: Sequence[SourceColumn]) -> Iterator[str]:
+        if self._facts.relkind == "v":
+            yield f"{self._selection.table} is a view: its query runs for each window"
+        for column in columns:
+            if self._types[column.name].name == "timestamp":
+                yield (
+                    f"{column.name} is a timestamp without time zone, and its times are taken for"
+                    " UTC: rows of writers in zones west of that would be missed"
+                )
+
+    def _index_warning(self, column: SourceColumn) -> str | None:
+        """What a window on the column costs, if no index gives its order.
+
+        A small table is read whole although there is an index, so that is forbidden first.
+        """
+        name = identifier(column.name, self.dialect)
+        highest = select([name], self._source, f"{name} IS NOT NULL") + f" ORDER BY {name} DESC"
+        for setting in ("enable_seqscan", "enable_sort"):
+            self._ask(f"SET {setting} = off")
+        indexed = _is_ordered(self._plan(highest))
+        self._ask("RESET ALL")
+        if indexed:
+            return None
+        cost = self._plan(highest)["Total Cost"]
+        return (
+            f"no index gives the order of {column.name}: each window costs a read of everything"
+            f" (EXPLAIN: {cost:.0f}); create an index on it"
+        )
+
+    def _plan(self, statement: str) -> Mapping[str, Any]:
+        answer = self._ask(f"EXPLAIN (FORMAT JSON) {statement} LIMIT 1")
+        (told,) = json.loads(answer.column(0)[0].as_py())
+        plan: Mapping[str, Any] = told["Plan"]
+        return plan
+
+
+def _is_ordered(plan: Mapping[str, Any]) -> bool:
+    """Whether the plan takes the order from an index: it neither sorts nor scans."""
+    nodes = [plan]
+    while nodes:
+        node = nodes.pop()
+        if "Sort" in node["Node Type"] or "Seq Scan" in node["Node Type"]:
+            return False
+        nodes += node.get("Plans", [])
+    return True
+
+
+def _page_ranges(pages: int, count: int) -> Sequence[str]:
+    """Ranges of ``ctid``, the last without an end: pages are added while the plan is made."""
+    marks = sorted({pages * number // count for number in range(1, count)} - {0})
+    return [
+        " AND ".join(
+            [f"ctid >= '({low},0)'::tid" for low in ([start] if start else [])]
+            + [f"ctid < '({high},0)'::tid" for high in ([end] if end else [])]
+        ) or TRUE
+        for start, end in zip([None, *marks], [*marks, None], strict=True)
+    ]  # fmt: skip

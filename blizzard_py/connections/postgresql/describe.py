@@ -1,0 +1,96 @@
+"""What a table or a query consists of: columns with their types, and the table's own facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from blizzard_py.connections.postgresql.types import PgType
+from blizzard_py.connections.sql.statements import identifier
+
+# Types of domains are those that they are made of. A table that is not there is an error here.
+CATALOG = """
+WITH RECURSIVE told AS (
+  SELECT a.attnum, a.attname, a.attnotnull, t.oid, t.typname, t.typtype, t.typbasetype,
+         CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END AS modifier
+  FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+  WHERE a.attrelid = {table}::regclass AND a.attnum > 0 AND NOT a.attisdropped
+  UNION ALL
+  SELECT o.attnum, o.attname, o.attnotnull, t.oid, t.typname, t.typtype, t.typbasetype,
+         CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE o.modifier END
+  FROM told o JOIN pg_type t ON t.oid = o.typbasetype WHERE o.typtype = 'd')
+SELECT attname::text AS name, typname::text AS type, modifier::int8 AS modifier,
+       attnotnull AS required, typtype = 'c' AS composite,
+       c.relkind::text AS relkind, pg_relation_size(c.oid) AS size,
+       current_setting('block_size')::int8 AS page,
+       current_setting('server_version_num')::int8 AS version
+FROM told, pg_class c WHERE typtype <> 'd' AND c.oid = {table}::regclass ORDER BY attnum
+"""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Of a plain table: its pages, and whether they can be read by ranges. All 0 for others."""
+
+    pages: int = 0
+    page_bytes: int = 0
+    by_pages: bool = False
+    relkind: str = ""
+
+
+@dataclass(frozen=True)
+class Described:
+    """A column as PostgreSQL has it."""
+
+    name: str
+    kind: PgType
+    nullable: bool
+
+
+def from_catalog(answer: pa.Table) -> tuple[Sequence[Described], Facts]:
+    """Out of the answer to `CATALOG`."""
+    rows = answer.to_pylist()
+    columns = [
+        Described(
+            row["name"],
+            PgType(row["type"], row["modifier"], row["composite"]),
+            nullable=not row["required"],
+        )
+        for row in rows
+    ]
+    if not rows:
+        return columns, Facts()
+    first = rows[0]
+    pages = -(-first["size"] // first["page"])
+    # Ranges of ctid are found without reading the rest since release 14.
+    by_pages = first["relkind"] in ("r", "m") and first["version"] >= 140_000
+    return columns, Facts(pages, first["page"], by_pages, first["relkind"])
+
+
+def from_schema(schema: pa.Schema) -> Sequence[Described]:
+    """Out of the answer to a query, by what ADBC says in its metadata; all may be null."""
+    return [Described(field.name, _kind(field), nullable=True) for field in schema]
+
+
+def _kind(field: pa.Field) -> PgType:
+    said = field.metadata or {}
+    return PgType(
+        said.get(b"POSTGRESQL:type", b"text").decode(),
+        int(said.get(b"POSTGRESQL:typmod", b"-1")),
+    )
+
+
+def types_question(names: Sequence[str], source: str) -> str:
+    """A statement whose only row holds the name of each column's type as ``c0``, ``c1``, ….
+
+    For a driver that does not tell them; a null has a type, too.
+    """
+    asked = [
+        "(SELECT typname::text FROM pg_type WHERE oid ="  # noqa: S608 — names are quoted
+        f" pg_typeof({identifier(name, 'postgresql')})) AS c{number}"
+        for number, name in enumerate(names)
+    ]
+    nothing = f"(SELECT 1) one LEFT JOIN {source} ON false"
+    return f"SELECT {', '.join(asked)} FROM {nothing}"  # noqa: S608 — likewise

@@ -1,0 +1,58 @@
+"""Short questions to PostgreSQL over one session that is opened when it is needed."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+
+from blizzard_core.errors import BlizzardError
+from blizzard_py.connections.extras import installed
+from blizzard_py.connections.postgresql.fallback import ask as ask_by_connectorx
+from blizzard_py.connections.postgresql.session import PLANS, connect, judge
+from blizzard_py.connections.sql.address import address
+from blizzard_py.connections.sql.faults import guarded
+from blizzard_py.reading import Access
+
+
+class Questions:
+    """Asks by ADBC, or by connectorx where ADBC is missing.
+
+    A session that fails is dropped, whatever the failure: the next question opens another, with
+    the password as it is given then.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._place = address(access).place
+        self._session: Any = None
+        # Without ADBC there are no shared snapshots, and times are read as text.
+        self.streams = installed("adbc_driver_postgresql") or not installed("connectorx")
+
+    def ask(self, statement: str) -> pa.Table:
+        """The whole answer. One statement; a lost session is not noticed before it is used."""
+        if not self.streams:
+            return ask_by_connectorx(self._access, statement)
+        if self._session is None:
+            self._session = connect(self._access, PLANS)
+        try:
+            return guarded(lambda: self._answered(statement), judge(self._place))
+        except BlizzardError:
+            self.close()
+            raise
+
+    def _answered(self, statement: str) -> pa.Table:
+        with self._session.cursor() as cursor:
+            # What stands in front of SELECT, EXPLAIN for one, is nothing that COPY takes.
+            if not statement.lstrip().startswith(("SELECT", "WITH")):
+                cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
+            cursor.execute(statement)
+            return cursor.fetch_arrow_table()
+
+    def close(self) -> None:
+        """End the session."""
+        session, self._session = self._session, None
+        if session is not None:
+            with suppress(Exception):  # ADBC has no common base with Arrow; it is gone either way
+                session.close()

@@ -1,0 +1,60 @@
+"""The tasks' side of PostgreSQL: one statement as a COPY stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+
+from blizzard_core.errors import SourceError
+from blizzard_py.connections.extras import installed
+from blizzard_py.connections.postgresql import fallback
+from blizzard_py.connections.postgresql.session import (
+    READS,
+    batch_options,
+    connect,
+    join_snapshot,
+    judge,
+)
+from blizzard_py.connections.sql.address import address
+from blizzard_py.connections.sql.batches import MAX_BYTES, pieces
+from blizzard_py.connections.sql.faults import guarded, guarded_each
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import Access
+
+
+def read(
+    access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
+) -> Iterator[pa.RecordBatch | bytes]:
+    """See `blizzard_py.connections.protocol.Reader`; the statement was made for ``fields``."""
+    del fields
+    if not installed("adbc_driver_postgresql") and installed("connectorx"):
+        if access.session:
+            raise SourceError("a shared snapshot needs ADBC; install it on the workers, too")
+        for batch in fallback.stream(access, spec["statement"]):
+            yield from pieces(batch)
+        return
+    judged = judge(address(access).place)
+    session = connect(access, READS)
+    try:
+        cursor = guarded(lambda: _opened(session, access.session, spec["statement"]), judged)
+        try:
+            for batch in guarded_each(cursor.fetch_record_batch(), judged):
+                yield from pieces(batch)
+        finally:
+            with suppress(Exception):  # what matters has been raised already
+                cursor.close()
+    finally:
+        with suppress(Exception):  # likewise
+            session.close()
+
+
+def _opened(session: Any, snapshot: str, statement: str) -> Any:
+    if snapshot:
+        join_snapshot(session, snapshot)
+    cursor = session.cursor()
+    cursor.adbc_statement.set_options(**batch_options(MAX_BYTES))
+    cursor.execute(statement)
+    return cursor

@@ -1,0 +1,152 @@
+"""Sessions of PostgreSQL: read-only, named, with a statement timeout, in UTC.
+
+All of that is told when connecting, so it costs no statement and no pooler in between can
+lose it (one that pools statements or transactions refuses ``options``: use its session mode).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from blizzard_core.errors import BlizzardError
+from blizzard_py.connections.extras import driver
+from blizzard_py.connections.sql.address import Address, address
+from blizzard_py.connections.sql.faults import FaultKind, Judge, Place, guarded
+from blizzard_py.reading import Access
+
+# What our sessions are called in pg_stat_activity. They never write, so they hold no bound back.
+PLANS, READS = "blizzard plans", "blizzard reads"
+# The longest a question of the driver may take, and the longest a task may read.
+_PLAN_SECS, _READ_SECS = 300, 6 * 3600
+_DRIVER = "adbc_driver_postgresql.dbapi"
+
+# A dead peer is noticed within about a minute instead of two hours.
+_NETWORK = {
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
+_DENIED = ("28", "42501")
+# Connections, resources, operators' interventions, rollbacks, locks, snapshots, internal errors.
+_PASSING = ("08", "53", "57", "58", "40", "55", "25", "72", "XX", "F0")
+_READ_ONLY = "25006"  # of the class of transactions that failed
+_DENIED_WORDS = (
+    "authentication failed",
+    "no password supplied",
+    "pg_hba.conf",
+    "permission denied",
+)
+_REFUSED_WORDS = ('database "', "unsupported frontend", "invalid connection option")
+_GONE_WORDS = ("FATAL: ", "connection", "canceling", "terminating", "timeout", "SSL", "socket")
+
+
+def connect(access: Access, name: str) -> Any:
+    """A session that commits each statement. Errors are those of the contract."""
+    where = address(access)
+    dbapi = driver(_DRIVER, "postgresql")
+    seconds = access.options.get("statement_timeout_secs") or (
+        _PLAN_SECS if name == PLANS else _READ_SECS
+    )
+    info = conninfo(where, name, float(seconds))
+    return guarded(lambda: dbapi.connect(info, autocommit=True), judge(where.place))
+
+
+def conninfo(where: Address, name: str, statement_secs: float) -> str:
+    """What libpq is told, as keywords: a URI it cannot parse it would quote in its error."""
+    ours = {
+        "default_transaction_read_only": "on",
+        "statement_timeout": f"{int(statement_secs * 1000)}",
+        "idle_in_transaction_session_timeout": "0",  # a snapshot is held while others read
+        "TimeZone": "UTC",
+        "DateStyle": "ISO",
+        "standard_conforming_strings": "on",  # literals rely on it
+    }
+    told = [where.settings.get("options", ""), *(f"-c {k}={v}" for k, v in ours.items())]
+    settings = {
+        **_NETWORK,
+        **where.settings,
+        "host": ",".join(host for host, _ in where.hosts),
+        "port": ",".join(port for _, port in where.hosts),
+        "dbname": where.database,
+        "user": where.user,
+        "password": where.password,
+        "application_name": name,
+        "client_encoding": "UTF8",  # else text comes in the encoding of the database
+        "options": " ".join(filter(None, told)),
+    }
+    return " ".join(
+        f"{key}={_quoted(value)}" for key, value in settings.items() if value.strip(",")
+    )
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def judge(place: Place) -> Judge:
+    """Translates what ADBC and Arrow raise."""
+
+    def judged(error: BaseException) -> BlizzardError | None:
+        if isinstance(error, BlizzardError) or not isinstance(error, Exception):
+            return None
+        state = getattr(error, "sqlstate", None) or ""
+        text = str(error)
+        kind = _by_state(state, text) if state else _by_text(text)
+        # Classes of their own for values that do not convert: the text quotes them.
+        return place.error(kind, text, quotes_data=state.startswith("22") or not state)
+
+    return judged
+
+
+def _by_state(state: str, text: str) -> FaultKind:
+    if state.startswith(_DENIED):
+        return "denied"
+    if state == _READ_ONLY:
+        return "refused"
+    if state.startswith(_PASSING) or "snapshot" in text:
+        return "unavailable"  # an exported snapshot dies with its session; the attempt is repeated
+    return "refused"
+
+
+def _by_text(text: str) -> FaultKind:
+    """A connection that fails has no SQLSTATE, nor has an error in the midst of a stream."""
+    if any(word in text for word in _DENIED_WORDS):
+        return "denied"
+    if "Failed to connect" in text:
+        return "refused" if any(word in text for word in _REFUSED_WORDS) else "unavailable"
+    return "unavailable" if any(word in text for word in _GONE_WORDS) else "refused"
+
+
+def snapshot_of(session: Any) -> str:
+    """Begin a transaction that sees one state for as long as it lasts; the name of that state."""
+    with session.cursor() as cursor:
+        cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        cursor.execute("SELECT pg_export_snapshot()")
+        (found,) = cursor.fetchone()
+        return str(found)
+
+
+def end(session: Any) -> None:
+    """End the transaction, whose snapshot nobody can join from then on, and the session."""
+    try:
+        with session.cursor() as cursor:
+            cursor.execute("ROLLBACK")
+    finally:
+        session.close()
+
+
+def join_snapshot(session: Any, name: str) -> None:
+    """Begin a transaction that sees the exported state ``name``."""
+    with session.cursor() as cursor:
+        cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        quoted = name.replace("'", "''")
+        cursor.execute(f"SET TRANSACTION SNAPSHOT '{quoted}'")
+
+
+def batch_options(size: int) -> Mapping[str, str]:
+    """What bounds a batch of the COPY stream, in bytes."""
+    return {"adbc.postgresql.batch_size_hint_bytes": str(size)}

@@ -1,0 +1,287 @@
+"""The planning that all databases share. See `blizzard_py.connections.protocol`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from blizzard_core.errors import SourceError
+from blizzard_py.columns.windows import last_full_tick
+from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split
+from blizzard_py.connections.sql.ranges import cuts
+from blizzard_py.connections.sql.statements import (
+    TRUE,
+    all_null,
+    between,
+    check_filter,
+    for_people,
+    identifier,
+    relation,
+    select,
+    within,
+)
+from blizzard_py.connections.sql.values import check_fits, endless, number, rows
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import Access, BoundKind, ReadTask, Window
+
+_MAX_TASKS = 64
+
+
+class SqlConnection(ABC):
+    """One table or query of one database.
+
+    A dialect says how it is asked, what its columns are and how each is selected. Columns are
+    asked for when they are first needed and again with each window that holds rows, so a
+    poll that finds nothing costs two statements, and no task reads by columns that have changed.
+    """
+
+    dialect: str = ""
+
+    def __init__(self, selection: Selection) -> None:
+        self._selection = selection
+        self._source = relation(selection)
+        check_filter(selection.filter, self.dialect)
+        self._known: Sequence[SourceColumn] = ()
+
+    @abstractmethod
+    def _ask(self, statement: str) -> pa.Table:
+        """The whole answer to a short question."""
+
+    @abstractmethod
+    def _described(self) -> Sequence[SourceColumn]:
+        """What `columns` is to give, asked anew."""
+
+    @abstractmethod
+    def _expression(self, column: SourceColumn, field: FieldSpec) -> str:
+        """What selects the column for the declared field, without its name."""
+
+    @abstractmethod
+    def _now(self) -> datetime:
+        """The server's clock, with a zone."""
+
+    @property
+    def default_bound(self) -> BoundKind | None:
+        kinds = {column.kind for column in self._watermark_columns()}
+        if kinds and kinds <= {"time", "date"}:
+            return "clock"
+        return "max" if kinds and kinds <= {"number", "text"} else None
+
+    def columns(self) -> Sequence[SourceColumn]:
+        self._known = self._described()
+        return self._known
+
+    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:
+        if kind == "max":
+            return self._highest()
+        if kind == "clock":
+            return self._clock(settle_secs)
+        if kind == "settled":
+            bound = self._clock(settle_secs)
+            told = "this database does not tell which transactions are open"
+            return Bound("clock", bound.value, bound.held_by, (*bound.warnings, told))
+        raise SourceError(f"bound: {kind} is none of a database; use settled, clock or max")
+
+    def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
+        inside, found, refused = TRUE, False, None
+        try:
+            inside, found = self._found(window)
+        except SourceError as error:
+            refused = error
+        if refused is not None:
+            # A column that was changed makes the window itself an error, which says less.
+            self._check(window)
+            raise refused
+        if not found:
+            return ()
+        self._check(window)
+        return self._cut(inside, window, split)
+
+    def _found(self, window: Window) -> tuple[str, bool]:
+        """The window's condition, and whether any row meets it. One statement."""
+        inside = within(window, self._selection, self.dialect)
+        asked = [_whether(select(["1"], self._source, inside), "found")]
+        columns = self._selection.columns
+        if columns and self._selection.nulls == "fail":
+            nulls = select(["1"], self._source, all_null(columns, self.dialect), *self._filter())
+            asked.append(_whether(nulls, "nulls"))
+        answer = self._one(f"SELECT {', '.join(asked)}{self._from_nothing}")
+        if answer.get("nulls"):
+            raise SourceError(f"a row has no value in {' and '.join(columns)} (nulls: fail)")
+        return inside, bool(answer["found"])
+
+    def _check(self, window: Window) -> None:
+        """Ask for the columns anew. Raises `SourceError` if the window is none of theirs."""
+        self.columns()
+        for column in self._watermark_columns():
+            for values in (window.after, window.low, window.up_to):
+                check_fits(column, values.get(column.name))
+
+    def hold(self, access: Access) -> AbstractContextManager[Access]:
+        return nullcontext(access)
+
+    def warnings(self) -> Sequence[str]:
+        return ()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the server."""
+
+    # --- for dialects ---------------------------------------------------------------
+
+    _from_nothing = ""  # what a SELECT of no table ends with (Oracle)
+
+    def _filter(self) -> Sequence[str]:
+        return [f"(\n{self._selection.filter}\n)"] if self._selection.filter else []
+
+    def _one(self, statement: str) -> dict[str, Any]:
+        """The only row of an answer, its names in lower case."""
+        (row,) = rows(self._ask(statement))
+        return {name.lower(): value for name, value in row.items()}
+
+    def _columns_known(self) -> Sequence[SourceColumn]:
+        return self._known or self.columns()
+
+    def _column(self, name: str) -> SourceColumn:
+        for column in self._columns_known():
+            if column.name == name:
+                return column
+        there = ", ".join(column.name for column in self._columns_known())
+        raise SourceError(f"there is no column {name!r}; there are: {there}")
+
+    def _watermark_columns(self) -> Sequence[SourceColumn]:
+        found = [self._column(name) for name in self._selection.columns]
+        for column in found:
+            if column.kind == "other":
+                usable = ", ".join(c.name for c in self._columns_known() if c.kind != "other")
+                raise SourceError(
+                    f"column {column.name} is {column.type}, which has no order to read by;"
+                    f" there are: {usable}"
+                )
+        return found
+
+    def _list(self) -> Sequence[str]:
+        """The select list: declared fields, else all columns, then those of the watermark."""
+        fields = {field.name: field for field in self._selection.fields}
+        names = list(fields) or [column.name for column in self._columns_known()]
+        names += [name for name in self._selection.columns if name not in names]
+        found = []
+        for name in names:
+            column = self._column(name)
+            expression = self._expression(column, fields.get(name, column.field))
+            found.append(f"{expression} AS {identifier(name, self.dialect)}")
+        return found
+
+    # --- bounds ---------------------------------------------------------------------
+
+    def _highest(self) -> Bound:
+        columns = self._watermark_columns()
+        asked = [f"{self._only('MAX', column)} AS m{place}" for place, column in enumerate(columns)]
+        answer = self._one(f"SELECT {', '.join(asked)}{self._from_nothing}")
+        value = {
+            column.name: self._value(column, answer[f"m{place}"])
+            for place, column in enumerate(columns)
+            if answer[f"m{place}"] is not None
+        }
+        return Bound("max", value)
+
+    def _only(self, function: str, column: SourceColumn) -> str:
+        """The lowest or highest value, by a question of its own.
+
+        Servers take one from an index without a look at the rows, but not always two.
+        """
+        extreme = f"{function}({identifier(column.name, self.dialect)})"
+        return f"({select([self._exact(column, extreme)], self._source, *self._filter())})"
+
+    def _value(self, column: SourceColumn, value: Any) -> Any:
+        """What the server gave for `_exact`, as watermarks hold it."""
+        if column.kind == "number":
+            return number(column, value)
+        if column.kind in ("time", "date") and isinstance(value, str):
+            raise endless(column, value)
+        return value
+
+    def _exact(self, column: SourceColumn, expression: str) -> str:  # noqa: ARG002  # for dialects
+        """The expression of the column's type, so that no driver loses anything of it."""
+        return expression
+
+    def _clock(self, settle_secs: float) -> Bound:
+        columns = self._times("clock")
+        instant = self._now() - timedelta(seconds=settle_secs)
+        return Bound("clock", {column.name: self._until(column, instant) for column in columns})
+
+    def _times(self, kind: BoundKind) -> Sequence[SourceColumn]:
+        columns = self._watermark_columns()
+        for column in columns:
+            if column.kind not in ("time", "date"):
+                raise SourceError(
+                    f"bound: {kind} needs a column of times; {column.name} is {column.type}:"
+                    " use bound: max"
+                )
+        return columns
+
+    def _until(self, column: SourceColumn, instant: datetime) -> Any:
+        """The last value of the column that is surely below ``instant``, in its own type."""
+        below = instant.astimezone(UTC) - timedelta(microseconds=1)
+        value = last_full_tick(below, self._tick(column))
+        if not isinstance(value, datetime) or self._zoned(column):
+            return value
+        return value.replace(tzinfo=None)
+
+    def _tick(self, column: SourceColumn) -> str:
+        """The column's type in the words of `last_full_tick`."""
+        return column.type
+
+    def _zoned(self, column: SourceColumn) -> bool:  # noqa: ARG002  # for dialects
+        """Whether the column's times are instants; else they are taken for UTC."""
+        return False
+
+    # --- tasks ----------------------------------------------------------------------
+
+    def _cut(self, inside: str, window: Window, split: Split) -> Sequence[ReadTask]:
+        count = min(split.tasks or 1, _MAX_TASKS)
+        by = split.by or next(iter(self._selection.columns), "")
+        if count == 1 or not by:
+            return self._named(inside, [TRUE], 0)
+        return self._named(inside, self._ranges(inside, window, by, count), 0)
+
+    def _ranges(self, inside: str, window: Window, by: str, count: int) -> Sequence[str]:
+        column = self._column(by)
+        low, high = window.low.get(by), window.up_to.get(by)
+        if low is None or high is None:
+            name = identifier(by, self.dialect)
+            asked = [
+                f"{self._exact(column, f'{f}({name})')} AS {f.lower()}_" for f in ("MIN", "MAX")
+            ]
+            answer = self._one(select(asked, self._source, inside))
+            if answer["min_"] is None:
+                return [TRUE]
+            low, high = (self._value(column, answer[key]) for key in ("min_", "max_"))
+        found = cuts(low, high, count)
+        return [
+            between(by, low, high, self.dialect)
+            for low, high in zip([None, *found], [*found, None], strict=True)
+        ]
+
+    def _named(self, inside: str, ranges: Sequence[str], size: int) -> Sequence[ReadTask]:
+        listed = self._list()
+        return [
+            ReadTask(
+                str(place),
+                for_people(listed, self._source, inside, within_range),
+                self._spec(listed, inside, within_range),
+                size // len(ranges),
+            )
+            for place, within_range in enumerate(ranges)
+        ]
+
+    def _spec(self, listed: Sequence[str], *conditions: str) -> dict[str, Any]:
+        return {"statement": select(listed, self._source, *conditions)}
+
+
+def _whether(statement: str, name: str) -> str:
+    return f"CASE WHEN EXISTS ({statement}) THEN 1 ELSE 0 END AS {name}"

@@ -1,0 +1,68 @@
+"""connectorx, which reads where there is no ADBC driver.
+
+It connects anew for each statement, retries a refused connection for half a minute, and panics
+where a value does not fit, with what is no `Exception`. Its stream ends with an error if the
+server is cut off, never early.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from blizzard_py.connections.extras import driver
+from blizzard_py.connections.sql.address import Address
+from blizzard_py.connections.sql.batches import MAX_ROWS
+from blizzard_py.connections.sql.faults import Judge, guarded, guarded_each
+
+_CONNECT_SECS = 10.0
+
+
+def reach(where: Address, port: int) -> None:
+    """Raise `Unavailable` at once where nobody listens, on ``port`` unless another is given."""
+    told = ""
+    for host, given in where.hosts:
+        try:
+            socket.create_connection((host, int(given or port)), _CONNECT_SECS).close()
+        except OSError as error:
+            told = f"cannot connect: {error.strerror or error}"
+        else:
+            return
+    raise where.place.error("unavailable", told)
+
+
+def stream(
+    uri: str, statement: str, before: Sequence[str], extra: str, judge: Judge, rows: int = MAX_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """The statement's batches, read as they come, ``rows`` in each; ``before`` sets the session."""
+    connectorx = driver("connectorx", extra)
+
+    def opened() -> Any:
+        return connectorx.read_sql(
+            uri,
+            statement,
+            return_type="arrow_stream",
+            batch_size=rows,
+            pre_execution_query=list(before) or None,
+        )
+
+    yield from guarded_each(iter(guarded(opened, judge)), judge)
+
+
+def whole(uri: str, statement: str, before: Sequence[str], extra: str, judge: Judge) -> pa.Table:
+    """The whole answer to a short question."""
+    connectorx = driver("connectorx", extra)
+
+    def asked() -> pa.Table:
+        found = connectorx.read_sql(
+            uri,
+            statement,
+            return_type="arrow_stream",
+            pre_execution_query=list(before) or None,
+        )
+        return found.read_all()
+
+    return guarded(asked, judge)

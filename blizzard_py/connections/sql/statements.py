@@ -1,0 +1,113 @@
+"""SQL text for one table or query: its name, its window, its select list.
+
+All that comes from outside passes here: names are checked or quoted, values become literals,
+a query and a filter are wrapped, so that neither can be more than the expression it stands for.
+Both end with a line of their own, or a comment at their end would swallow the parenthesis.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from blizzard_core.errors import SourceError
+from blizzard_py.columns.literals import column_name, literal
+from blizzard_py.columns.statements import window_where
+from blizzard_py.connections.protocol import Selection
+from blizzard_py.reading import Window
+
+_PART = r"(?:[A-Za-z_][\w$]*|\"[^\"\0]+\"|`[^`\0]+`|\[[^\]\0]+\])"
+_TABLE = re.compile(rf"{_PART}(?:\.{_PART}){{0,2}}")
+# What parentheses do not count in: text, quoted names, comments. MySQL escapes by backslash.
+_ASIDE = r"\"(?:[^\"]|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/"
+_ASIDES = re.compile(r"'(?:[^']|'')*'|" + _ASIDE, re.DOTALL)
+_MYSQL_ASIDES = re.compile(r"'(?:[^'\\]|\\.|'')*'|#[^\n]*|" + _ASIDE, re.DOTALL)
+# The longest list of columns that is told in full to people.
+_SHOWN = 400
+
+TRUE = "1 = 1"
+
+
+def identifier(name: str, dialect: str) -> str:
+    """A column's name, quoted: exactly that column, whatever its letters.
+
+    SQLite takes a name in double quotes that it does not know for text, so it gets backquotes.
+    """
+    if "\0" in name:
+        raise SourceError("a column's name holds a NUL character")
+    if dialect in ("mysql", "mysql_hex", "sqlite"):
+        return "`" + name.replace("`", "``") + "`"
+    if dialect == "sqlserver":
+        return "[" + name.replace("]", "]]") + "]"
+    return '"' + name.replace('"', '""') + '"'
+
+
+def relation(selection: Selection) -> str:
+    """What stands behind FROM, named ``t1``.
+
+    A table's name stands as it is given, so the server folds its case; a name with other
+    characters is given in quotes. Raises `SourceError` for what is no name.
+    """
+    if selection.query:
+        return f"(\n{selection.query}\n) t1"  # no AS, which Oracle does not know here
+    if not _TABLE.fullmatch(selection.table):
+        raise SourceError(
+            f"{selection.table!r} is no table's name; put what is not letters, digits or _"
+            " in quotes, or give a query"
+        )
+    return f"{selection.table} t1"
+
+
+def check_filter(text: str, dialect: str) -> None:
+    """Raise `SourceError` for a filter that closes the parenthesis which is put around it.
+
+    ``a) OR (b`` would be valid, and let rows of all windows into each.
+    """
+    depth = 0
+    for sign in (_MYSQL_ASIDES if dialect.startswith("mysql") else _ASIDES).sub(" ", text):
+        depth += {"(": 1, ")": -1}.get(sign, 0)
+        if depth < 0:
+            raise SourceError("filter: it closes a parenthesis that it does not open")
+
+
+def within(window: Window, selection: Selection, dialect: str) -> str:
+    """The condition of a window with the user's filter; `TRUE` if everything is in it."""
+
+    def named(name: str) -> str:
+        return identifier(column_name(name), dialect)
+
+    return window_where(window, selection.columns, dialect, selection.filter, named) or TRUE
+
+
+def all_null(columns: Iterable[str], dialect: str) -> str:
+    """The condition of a row that has no watermark at all."""
+    return " AND ".join(f"{identifier(column_name(name), dialect)} IS NULL" for name in columns)
+
+
+def select(expressions: Sequence[str], source: str, *conditions: str) -> str:
+    """A statement; conditions that are `TRUE` are left out."""
+    kept = [condition for condition in conditions if condition != TRUE]
+    both = " AND ".join(f"({condition})" for condition in kept) if len(kept) > 1 else "".join(kept)
+    where = f" WHERE {both}" if kept else ""
+    return f"SELECT {', '.join(expressions)} FROM {source}{where}"  # noqa: S608 — see the module
+
+
+def for_people(expressions: Sequence[str], source: str, *conditions: str) -> str:
+    """The statement with a long list of columns cut: the checkpoint and people keep it."""
+    whole = ", ".join(expressions)
+    if len(whole) > _SHOWN:
+        expressions = [f"{expressions[0]}, … ({len(expressions)} columns)"]
+    return select(expressions, source, *conditions)
+
+
+def between(column: str, low: Any, high: Any, dialect: str) -> str:
+    """A range of ``column``, ``low`` in it and ``high`` not; None is no end.
+
+    Nulls belong to the range without a lower end, or no task would read them.
+    """
+    name = identifier(column, dialect)
+    parts = [f"{name} >= {literal(low, dialect)}"] if low is not None else []
+    parts += [f"{name} < {literal(high, dialect)}"] if high is not None else []
+    text = " AND ".join(parts) or TRUE
+    return f"({text} OR {name} IS NULL)" if low is None and high is not None else text

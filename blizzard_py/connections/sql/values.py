@@ -1,0 +1,67 @@
+"""Single values out of an answer, as `blizzard_py.columns` stores them."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+
+from blizzard_core.errors import SourceError
+from blizzard_py.connections.protocol import ColumnKind, SourceColumn
+from blizzard_py.connections.sql.batches import pieces
+
+_FITS: dict[ColumnKind, tuple[type, ...]] = {
+    "time": (datetime, date, str),
+    "date": (date, str),
+    "number": (int, float, Decimal),
+    "text": (str,),
+    "other": (),
+}
+
+
+def rows(answer: pa.Table) -> list[dict[str, Any]]:
+    """The answer's rows; what batches of a task would hold as text is text here, too."""
+    found: list[dict[str, Any]] = []
+    for batch in answer.to_batches():
+        for piece in pieces(batch):
+            found += piece.to_pylist()
+    return found
+
+
+def number(column: SourceColumn, value: Any) -> Any:
+    """A number, exact if it came as text. Raises `SourceError` for NaN and infinity."""
+    if isinstance(value, str):
+        try:
+            value = Decimal(value)
+        except InvalidOperation:
+            raise endless(column, "what is no number") from None
+    if not isinstance(value, int) and not Decimal(value).is_finite():
+        raise endless(column, "NaN or infinity")
+    return value
+
+
+def endless(column: SourceColumn, what: str) -> SourceError:
+    """The error for a highest value above which nothing could ever lie."""
+    return SourceError(
+        f"column {column.name} ({column.type}) holds {what}, above which nothing can be read;"
+        " leave such rows out with a filter"
+    )
+
+
+def check_fits(column: SourceColumn, value: Any) -> None:
+    """Raise `SourceError` where a stored value is of another type than the column is now."""
+    if value is None or (isinstance(value, _FITS[column.kind]) and not isinstance(value, bool)):
+        return
+    raise SourceError(
+        f"column {column.name} is {column.type} now, and the stored watermark is"
+        f" {_named(value)}: its type was changed. Set the watermark anew with"
+        f" `blizzard checkpoint set --column {column.name}=…`, or change the column back"
+    )
+
+
+def _named(value: Any) -> str:
+    return {"datetime": "a time", "date": "a date", "str": "text"}.get(
+        type(value).__name__, "a number"
+    )

@@ -1,0 +1,1 @@
+"""SQLite by ADBC, read-only."""

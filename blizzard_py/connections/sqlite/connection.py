@@ -1,0 +1,165 @@
+"""The driver's side of SQLite. See `blizzard_py.connections.protocol`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from blizzard_core.errors import BlizzardError, SourceError
+from blizzard_py.columns.literals import literal
+from blizzard_py.connections.protocol import Bound, Selection, SourceColumn
+from blizzard_py.connections.sql.connection import SqlConnection
+from blizzard_py.connections.sql.faults import guarded
+from blizzard_py.connections.sql.statements import identifier, select
+from blizzard_py.connections.sqlite import types
+from blizzard_py.connections.sqlite.clock import same_form, until
+from blizzard_py.connections.sqlite.session import connect, judge, path_of
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import Access
+
+_ARROW_WORDS = {"int64": "INTEGER", "double": "REAL", "binary": "BLOB"}
+_SAMPLE_ROWS = 1000
+
+
+class SqliteConnection(SqlConnection):
+    """One table, view or query of one file."""
+
+    dialect = "sqlite"
+
+    def __init__(self, access: Access, selection: Selection) -> None:
+        super().__init__(selection)
+        self._access = access
+        self._session: Any = None
+
+    def warnings(self) -> Sequence[str]:
+        found = []
+        for column in self._watermark_columns():
+            name = identifier(column.name, self.dialect)
+            plan = self._ask(
+                "EXPLAIN QUERY PLAN "
+                + select([name], self._source, f"{name} IS NOT NULL")
+                + f" ORDER BY {name} DESC LIMIT 1"
+            )
+            if any("TEMP B-TREE" in text for text in plan.column("detail").to_pylist()):
+                found.append(
+                    f"no index gives the order of {column.name}: each window costs a read of"
+                    " everything (EXPLAIN: a sort of all rows); create an index on it"
+                )
+        return found
+
+    def close(self) -> None:
+        """Close the file; the next question opens it again."""
+        session, self._session = self._session, None
+        if session is not None:
+            with suppress(Exception):  # it is gone either way
+                session.close()
+
+    def _ask(self, statement: str) -> pa.Table:
+        if self._session is None:
+            self._session = connect(self._access)
+        try:
+            return guarded(lambda: self._answered(statement), judge(self._access))
+        except BlizzardError:
+            self.close()
+            raise
+
+    def _answered(self, statement: str) -> pa.Table:
+        with self._session.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetch_arrow_table()
+
+    def _described(self) -> Sequence[SourceColumn]:
+        if self._selection.query:
+            return self._sampled()
+        name = self._selection.table.split(".")[-1].strip('"`[]')
+        quoted = literal(name, self.dialect)
+        answer = self._ask(
+            'SELECT name, type, "notnull" AS required'  # noqa: S608 — a literal
+            f" FROM pragma_table_xinfo({quoted}) WHERE hidden <> 1"
+        ).to_pylist()
+        if not answer:
+            raise SourceError(f"{path_of(self._access)}: there is no table {name}")
+        return [
+            types.column(row["name"], row["type"], nullable=not row["required"]) for row in answer
+        ]
+
+    def _sampled(self) -> Sequence[SourceColumn]:
+        """A query's columns have no declared types: those of its first rows are taken."""
+        self._refuse_two_statements()
+        schema = self._ask(select(["*"], self._source) + f" LIMIT {_SAMPLE_ROWS}").schema
+        return [
+            types.column(field.name, _ARROW_WORDS.get(str(field.type), "TEXT"), nullable=True)
+            for field in schema
+        ]
+
+    def _refuse_two_statements(self) -> None:
+        """ADBC runs the first of several statements and forgets the rest, filter and all."""
+        import sqlite3  # noqa: PLC0415  # for queries only
+
+        with sqlite3.connect(":memory:") as scratch:
+            try:
+                scratch.execute(f"EXPLAIN {select(['*'], self._source)}")
+            except sqlite3.ProgrammingError as error:
+                two = "one statement" in str(error)
+            except sqlite3.Error:
+                two = False  # its tables are not here; the server judges the rest
+            else:
+                two = False
+        scratch.close()
+        if two:
+            raise SourceError("the query holds more than one statement")
+
+    def _expression(self, column: SourceColumn, field: FieldSpec) -> str:
+        return types.fitting(identifier(column.name, self.dialect), types.storage(field))
+
+    def _now(self) -> datetime:
+        answer = self._one("SELECT strftime('%Y-%m-%d %H:%M:%f', 'now') AS now")
+        return datetime.fromisoformat(answer["now"]).replace(tzinfo=UTC)
+
+    def _value(self, column: SourceColumn, value: Any) -> Any:
+        # Times are whatever the writer stores: text keeps its form.
+        return value if column.kind in ("time", "date") else super()._value(column, value)
+
+    def _exact(self, column: SourceColumn, expression: str) -> str:
+        exact = column.kind == "number" and column.field.type in ("string", "decimal")
+        return f"CAST({expression} AS TEXT)" if exact else expression
+
+    def _clock(self, settle_secs: float) -> Bound:
+        columns = self._times("clock")
+        asked = ["strftime('%Y-%m-%d %H:%M:%f', 'now') AS now"]
+        for place, column in enumerate(columns):
+            asked += [
+                f"{self._only('MIN', column)} AS low{place}",
+                f"{self._only('MAX', column)} AS high{place}",
+            ]
+        answer = self._one(f"SELECT {', '.join(asked)}")
+        now = datetime.fromisoformat(answer["now"]).replace(tzinfo=UTC)
+        value = {}
+        for place, column in enumerate(columns):
+            low, high = answer[f"low{place}"], answer[f"high{place}"]
+            if high is None:
+                continue
+            if not same_form(low, high):
+                raise SourceError(
+                    f"bound: clock cannot be compared with the values of {column.name}: they are"
+                    " not written alike as YYYY-MM-DD[ HH:MM:SS[.ffffff]][Z]; use bound: max"
+                )
+            value[column.name] = until(now - timedelta(seconds=settle_secs), high)
+        return Bound("clock", value)
+
+    def _spec(self, listed: Sequence[str], *conditions: str) -> dict[str, Any]:
+        fields = {field.name: field for field in self._selection.fields}
+        names = list(fields) or [column.name for column in self._columns_known()]
+        names += [name for name in self._selection.columns if name not in names]
+        kinds = [types.storage(fields.get(n, self._column(n).field)) for n in names]
+        quoted = [identifier(name, self.dialect) for name in names]
+        marker = identifier(types.MISFITS, self.dialect)
+        first = [f"{types.first(k)} AS {q}" for q, k in zip(quoted, kinds, strict=True)]
+        told = types.misfits(list(zip(quoted, kinds, strict=True)))
+        rows = select([*listed, f"{told} AS {marker}"], self._source, *conditions)
+        ours = ", ".join([*first, f"'' AS {marker}"])
+        return {"statement": f"SELECT {ours} UNION ALL {rows}"}

@@ -1,0 +1,56 @@
+"""Sessions of SQLite: files opened with ``mode=ro``, nothing is ever created."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from blizzard_core.errors import BlizzardError, Unavailable
+from blizzard_py.connections.extras import driver
+from blizzard_py.connections.sql.faults import Judge, Place, guarded
+from blizzard_py.reading import Access
+
+# How long a lock of a writer is waited out.
+_BUSY_MS = 30_000
+_BUSY_WORDS = ("locked", "busy", "disk I/O", "unable to open", "failed to open", "malformed")
+
+
+def path_of(access: Access) -> str:
+    """The file: ``sqlite:///folder/file.db`` (absolute), ``sqlite://file.db``, or a plain path."""
+    uri = access.uri
+    for scheme in ("sqlite://", "file://", "sqlite:", "file:"):
+        if uri.startswith(scheme):
+            return uri.removeprefix(scheme)
+    return uri
+
+
+def connect(access: Access) -> Any:
+    """A session that sees committed states only. Raises `Unavailable` if there is no file."""
+    path = path_of(access)
+    if not Path(path).is_file():
+        raise Unavailable(f"{path} is not there")
+    dbapi = driver("adbc_driver_sqlite.dbapi", "sqlite")
+    uri = f"file:{quote(path)}?mode=ro"
+
+    def opened() -> Any:
+        session = dbapi.connect(uri, autocommit=True)
+        with session.cursor() as cursor:
+            cursor.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+        return session
+
+    return guarded(opened, judge(access))
+
+
+def judge(access: Access) -> Judge:
+    """Translates what ADBC and Arrow raise."""
+    place = Place(path_of(access))
+
+    def judged(error: BaseException) -> BlizzardError | None:
+        if isinstance(error, BlizzardError) or not isinstance(error, Exception):
+            return None
+        text = str(error)
+        passing = any(word in text for word in _BUSY_WORDS)
+        return place.error("unavailable" if passing else "refused", text, quotes_data=True)
+
+    return judged

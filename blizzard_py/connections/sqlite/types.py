@@ -1,0 +1,136 @@
+"""SQLite's types, which belong to values and not to columns.
+
+ADBC takes a column's type from its first rows and fails where a later value has another; a
+cast would make 0 of text. So each column is asked for in the storage class that its declared
+field needs, null where a value is of another class, and one more column, `MISFITS`, tells what
+those values were, as JSON by the column's place, ``''`` in rows without any. A first row of
+ours fixes the types, whatever the table begins with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from blizzard_core.settings.schema import FieldType, decimal_digits
+from blizzard_py.connections.protocol import ColumnKind, SourceColumn
+from blizzard_py.job import FieldSpec
+
+Storage = Literal["integer", "real", "text", "blob"]
+MISFITS = "blizzard misfits"
+
+_FIRST: dict[Storage, str] = {"integer": "0", "real": "0.0", "text": "''", "blob": "x''"}
+_GROUP = 50  # a function takes 127 arguments
+_DIGITS = re.compile(r"(?:decimal|numeric)\s*(\(.*\))", re.IGNORECASE)
+
+
+# The first word that a declared type contains decides, as in SQLite itself.
+_WORDS: Sequence[tuple[str, ColumnKind, FieldType]] = (
+    ("INT", "number", "int64"),
+    ("CHAR", "text", "string"),
+    ("CLOB", "text", "string"),
+    ("TEXT", "text", "string"),
+    ("JSON", "text", "string"),
+    ("BLOB", "other", "binary"),
+    ("REAL", "number", "float64"),
+    ("FLOA", "number", "float64"),
+    ("DOUB", "number", "float64"),
+    ("BOOL", "number", "boolean"),
+    ("TIME", "time", "timestamp"),
+    ("DATE", "date", "date"),
+)
+
+
+def column(name: str, declared: str, *, nullable: bool) -> SourceColumn:
+    """The column by the type that it was declared with."""
+    upper = declared.upper()
+    for word, kind, held in _WORDS:
+        if word in upper:
+            return SourceColumn(name, declared, kind, nullable, FieldSpec(name, held, nullable))
+    if not declared:
+        return SourceColumn(name, "any", "other", nullable, FieldSpec(name, "string", nullable))
+    return SourceColumn(name, declared, "number", nullable, _exact(name, upper, nullable=nullable))
+
+
+def _exact(name: str, word: str, *, nullable: bool) -> FieldSpec:
+    found = _DIGITS.match(word)
+    if found:
+        try:
+            precision, scale = decimal_digits(f"decimal{found[1]}")
+        except ValueError:  # more digits than any decimal has
+            return FieldSpec(name, "string", nullable)
+        return FieldSpec(name, "decimal", nullable, (), precision, scale)
+    return FieldSpec(name, "string", nullable)
+
+
+def storage(field: FieldSpec) -> Storage:
+    """What the values of a field are stored as."""
+    if field.type in ("int32", "int64", "boolean"):
+        return "integer"
+    if field.type == "timestamp" and field.unit != "iso":
+        return "integer"
+    if field.type in ("float32", "float64"):
+        return "real"
+    return "blob" if field.type == "binary" else "text"
+
+
+def first(kind: Storage) -> str:
+    """The value of the first row of ours."""
+    return _FIRST[kind]
+
+
+def fitting(quoted: str, kind: Storage) -> str:
+    """The values of that class, null for others."""
+    if kind == "text":
+        return f"CASE WHEN {_misfit(quoted, kind)} THEN NULL ELSE CAST({quoted} AS TEXT) END"
+    if kind == "real":
+        return f"CASE WHEN {_misfit(quoted, kind)} THEN NULL ELSE CAST({quoted} AS REAL) END"
+    if kind == "blob":
+        return f"CASE WHEN {_misfit(quoted, kind)} THEN NULL ELSE CAST({quoted} AS BLOB) END"
+    return f"CASE typeof({quoted}) WHEN 'integer' THEN {quoted} END"
+
+
+def _misfit(quoted: str, kind: Storage) -> str:
+    match kind:
+        case "integer":
+            return f"typeof({quoted}) NOT IN ('integer', 'null')"
+        case "real":
+            return f"typeof({quoted}) NOT IN ('real', 'integer', 'null')"
+        case "blob":
+            return f"typeof({quoted}) IN ('integer', 'real')"
+        case "text":
+            return f"typeof({quoted}) = 'blob'"
+
+
+def misfits(columns: Sequence[tuple[str, Storage]]) -> str:
+    """The text that tells a row's values of other classes."""
+    if not columns:
+        return "''"
+    any_of = _balanced([_misfit(quoted, kind) for quoted, kind in columns], "({} OR {})")
+    told = [
+        f"'{place}', CASE WHEN {_misfit(quoted, kind)} THEN {_told(quoted)} END"
+        for place, (quoted, kind) in enumerate(columns)
+    ]
+    groups = [
+        f"json_object({', '.join(told[start : start + _GROUP])})"
+        for start in range(0, len(told), _GROUP)
+    ]
+    # An empty patch takes the nulls out.
+    merged = _balanced([f"json_patch('{{}}', {group})" for group in groups], "json_patch({}, {})")
+    return f"CASE WHEN {any_of} THEN {merged} ELSE '' END"
+
+
+def _told(quoted: str) -> str:
+    return (
+        f"CASE typeof({quoted}) WHEN 'blob' THEN 'X''' || hex({quoted}) || ''''"
+        f" WHEN 'real' THEN printf('%!.17g', {quoted}) ELSE CAST({quoted} AS TEXT) END"
+    )
+
+
+def _balanced(parts: Sequence[str], pair: str) -> str:
+    """All parts joined in pairs of pairs: SQLite allows a depth of 1,000 only."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return pair.format(_balanced(parts[:middle], pair), _balanced(parts[middle:], pair))

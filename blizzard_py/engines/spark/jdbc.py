@@ -1,0 +1,116 @@
+"""Reads databases by Spark's JDBC source, with the driver's jar that the operator brings.
+
+The jar is named in ``spark.conf`` (``spark.jars``, or ``spark.driver.extraClassPath`` and
+``spark.executor.extraClassPath``), its class in the connection's options (``driver``) where it
+does not register itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from blizzard_core.errors import BlizzardError
+from blizzard_py.connections.sql.faults import FaultKind, Place, guarded
+from blizzard_py.reading import Access
+
+T = TypeVar("T")
+
+_PLAN_SECS, _READ_SECS = 300, 6 * 3600
+_FETCH_ROWS = 10_000
+
+# Run once in each session, where the dialect has words for it. One statement.
+_SESSIONS = {
+    "jdbc:postgresql:": "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+    "jdbc:mysql:": "SET time_zone = '+00:00'",
+    "jdbc:mariadb:": "SET time_zone = '+00:00'",
+}
+_SQL_SAID = re.compile(r"\w*SQL\w*Exception: ([^\n]+)")
+_SAID = re.compile(r"(?:[A-Z]\w*Exception|Error): ([^\n]+)")
+_DENIED = ("authentication failed", "Access denied", "permission denied", "ORA-01017", "ORA-01031",
+           "Login failed")  # fmt: skip
+# Spark's wrapper of drivers that registered themselves cannot be made from `spark.jars`.
+_REFUSED = ("ClassNotFoundException", "No suitable driver", "DriverWrapper")
+_PASSING = ("onnection", "timeout", "timed out", "ORA-12")
+_GONE = ("UnknownHostException", "ConnectException", "SocketTimeoutException", "SocketException")
+_NO_JAR = "no JDBC driver: put its jar into spark.conf (spark.jars) and name its class in options"
+
+
+def query(spark: SparkSession, access: Access) -> Callable[[str], pa.Table]:
+    """Answers a planner's short questions. Errors are those of the contract."""
+
+    def asked(statement: str) -> pa.Table:
+        return _guarded(access, lambda: _frame(spark, access, statement, _PLAN_SECS).toArrow())
+
+    return asked
+
+
+def frame(spark: SparkSession, access: Access, specs: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """The tasks' rows, a partition for each in the order of ``specs``, each by one statement.
+
+    The first statement is asked for its types at once; rows are read when the job runs.
+    """
+    statements = [spec["statement"] for spec in specs]
+    frames = [_guarded(access, partial(_frame, spark, access, s, _READ_SECS)) for s in statements]
+    return reduce(DataFrame.unionAll, frames)
+
+
+def _frame(spark: SparkSession, access: Access, statement: str, seconds: int) -> DataFrame:
+    given = {key: str(value) for key, value in access.options.items() if value is not None}
+    timeout = given.pop("statement_timeout_secs", str(seconds))
+    options = {
+        "fetchsize": str(_FETCH_ROWS),
+        "queryTimeout": str(int(float(timeout))),
+        "preferTimestampNTZ": "true",  # else a time without a zone gets the JVM's
+        "readOnly": "true",
+        **given,
+        "url": access.uri,
+        "query": statement,
+    }
+    for prefix, once in _SESSIONS.items():
+        if access.uri.startswith(prefix):
+            options["sessionInitStatement"] = once
+    return spark.read.format("jdbc").options(**options).load()
+
+
+def _guarded(access: Access, call: Callable[[], T]) -> T:
+    place = place_of(access)
+
+    def judged(error: BaseException) -> BlizzardError | None:
+        if not isinstance(error, PySparkException | Py4JError):
+            return None
+        # What the driver said stands in the trace where Spark has words of its own.
+        text = f"{error}\n{getattr(error, '_stackTrace', '')}"
+        if any(word in text for word in _REFUSED):
+            return place.error("refused", _NO_JAR)
+        # Causes stand last; the first is Spark's own wrapper.
+        said = _SQL_SAID.findall(text) or _SAID.findall(text)
+        return place.error(_kind(text, said), said[-1] if said else text, quotes_data=True)
+
+    return guarded(call, judged)
+
+
+def _kind(text: str, said: Sequence[str]) -> FaultKind:
+    """By what was said, or by the name of an exception that says it all; traces name much else."""
+    messages = "\n".join(said) or text
+    if any(word in messages for word in _DENIED):
+        return "denied"
+    passing = any(word in messages for word in _PASSING) or any(word in text for word in _GONE)
+    return "unavailable" if passing else "refused"
+
+
+def place_of(access: Access) -> Place:
+    """The server as people may see it: a JDBC URL may hold a password anywhere behind it."""
+    location = re.split(r"[?;]", access.uri, maxsplit=1)[0]
+    _, _, host = location.rpartition("@") if "@" in location else location.partition("//")
+    name = f"{':'.join(location.split(':')[:2])}://{host.lstrip('/')}"
+    secrets = [str(value) for key, value in access.options.items() if "pass" in key.lower()]
+    secrets += re.findall(r"(?i)password=([^&;]+)", access.uri)
+    return Place(name, tuple(secrets))

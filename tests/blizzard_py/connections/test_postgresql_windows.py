@@ -1,0 +1,301 @@
+"""Where PostgreSQL's windows end, how they are cut, and that every version is read once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from blizzard_core.errors import SourceError, Unavailable
+from blizzard_py.connections.postgresql.connection import PostgresqlConnection
+from blizzard_py.connections.protocol import Selection, Split
+from blizzard_py.reading import Access
+from tests.support.database_reading import next_window, rows_of
+from tests.support.postgresql_server import PASSWORD, PostgresqlServer, standby_of
+
+ORDERS = Selection(table="orders", columns=("updated_at",))
+
+
+@pytest.fixture
+def access(postgresql: PostgresqlServer) -> Access:
+    database = postgresql.new_database()
+    postgresql.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, updated_at timestamptz DEFAULT now(),"
+        " day date, second timestamptz(0), plain timestamp, note text)",
+        "CREATE INDEX ON orders (updated_at)",
+        "INSERT INTO orders SELECT g, '2024-01-01'::timestamptz + g * interval '1 second',"
+        " '2024-01-01', '2024-01-01', '2024-01-01', 'n' || g FROM generate_series(1, 1000) g",
+        database=database,
+    )
+    return Access("postgresql", postgresql.uri(database))
+
+
+@pytest.fixture
+def orders(access: Access) -> Iterator[PostgresqlConnection]:
+    connection = PostgresqlConnection(access, ORDERS)
+    yield connection
+    connection.close()
+
+
+def run(server: PostgresqlServer, access: Access, *statements: str) -> None:
+    server.execute(*statements, database=access.uri.rpartition("/")[2])
+
+
+def writer(server: PostgresqlServer, access: Access) -> Any:
+    return server.connect(access.uri.rpartition("/")[2])
+
+
+def test_settled_ends_below_the_oldest_open_transaction(
+    postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
+) -> None:
+    assert orders.default_bound == "settled"
+    with writer(postgresql, access) as late, late.cursor() as cursor:
+        cursor.execute("BEGIN")  # idle: it has done nothing yet, and may still write
+        cursor.execute("SELECT now(), pg_backend_pid()")
+        began, pid = cursor.fetchone()
+        run(postgresql, access, "INSERT INTO orders VALUES (2001)")
+        bound = orders.bound("settled", 0)
+        assert bound.kind == "settled"
+        assert bound.value["updated_at"] == began - timedelta(microseconds=1)
+        assert bound.held_by is not None
+        assert bound.held_by.startswith(f"pid {pid}, transaction since {began:%Y-%m-%dT%H:%M:%S}")
+        window = next_window(orders)
+        assert window is not None
+        first = rows_of(access, orders.tasks(window, Split()))
+        assert len(first) == 1000
+        cursor.execute("INSERT INTO orders VALUES (2000)")
+        cursor.execute("COMMIT")
+    again = next_window(orders, dict(window.up_to))
+    assert again is not None
+    assert {row["id"] for row in rows_of(access, orders.tasks(again, Split()))} == {2000, 2001}
+    assert orders.bound("settled", 0).held_by is None
+
+
+def test_a_prepared_transaction_holds_the_bound_too(
+    postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
+) -> None:
+    with writer(postgresql, access) as session, session.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("INSERT INTO orders VALUES (3000)")
+        cursor.execute("SELECT now()")
+        (began,) = cursor.fetchone()
+        cursor.execute("PREPARE TRANSACTION 'two phases'")
+    try:
+        bound = orders.bound("settled", 0)
+        assert bound.held_by is not None
+        assert "prepared transaction 'two phases'" in bound.held_by
+        assert bound.value["updated_at"] < datetime.now(UTC)
+        window = next_window(orders)
+        assert window is not None
+    finally:
+        run(postgresql, access, "COMMIT PREPARED 'two phases'")
+    assert window.up_to["updated_at"] < began + timedelta(minutes=1)
+    again = next_window(orders, dict(window.up_to))
+    assert again is not None
+    read = rows_of(access, orders.tasks(window, Split())) + rows_of(
+        access, orders.tasks(again, Split())
+    )
+    assert sorted(row["id"] for row in read if row["id"] >= 3000) == [3000]
+
+
+def test_transactions_of_other_databases_and_our_own_hold_nothing(
+    postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
+) -> None:
+    with postgresql.connect() as elsewhere, elsewhere.cursor() as cursor:
+        cursor.execute("BEGIN")
+        with orders.hold(access) as held:
+            assert held.session
+            assert orders.bound("settled", 0).held_by is None
+
+
+def test_who_sees_no_transactions_gets_the_clock_and_a_warning(
+    postgresql: PostgresqlServer, access: Access
+) -> None:
+    secret = PASSWORD.replace("'", "''")
+    database = access.uri.rpartition("/")[2]
+    role = f"role_{database}"
+    run(postgresql, access, f"CREATE ROLE {role} LOGIN PASSWORD '{secret}'",
+        f"GRANT SELECT ON orders TO {role}")  # fmt: skip
+    connection = PostgresqlConnection(Access("postgresql", postgresql.uri(database, role)), ORDERS)
+    before = datetime.now(UTC)
+    bound = connection.bound("settled", 60)
+    assert (bound.kind, bound.held_by) == ("clock", None)
+    assert "pg_read_all_stats" in bound.warnings[0]
+    assert abs(before - timedelta(seconds=60) - bound.value["updated_at"]) < timedelta(seconds=30)
+    run(postgresql, access, f"GRANT pg_read_all_stats TO {role}")
+    assert connection.bound("settled", 60).kind == "settled"
+    connection.close()
+
+
+@pytest.mark.parametrize("column", ["updated_at", "plain", "second", "day"])
+def test_bounds_of_a_clock_end_with_the_last_full_tick(access: Access, column: str) -> None:
+    connection = PostgresqlConnection(access, Selection(table="orders", columns=(column,)))
+    value = connection.bound("clock", 0).value[column]
+    connection.close()
+    now = datetime.now(UTC)
+    if column == "day":
+        assert value in {now.date() - timedelta(days=1), now.date() - timedelta(days=2)}
+        return
+    assert (value.tzinfo is None) == (column == "plain")
+    assert now - value.replace(tzinfo=UTC) < timedelta(seconds=30)
+    if column == "second":
+        assert value.microsecond == 0
+        assert now - value >= timedelta(seconds=1)
+
+
+def test_max_is_the_highest_value_and_nothing_for_an_empty_table(
+    postgresql: PostgresqlServer, access: Access
+) -> None:
+    both = PostgresqlConnection(access, Selection(table="orders", columns=("id", "note")))
+    assert both.default_bound == "max"
+    assert both.bound("max", 0).value == {"id": 1000, "note": "n999"}
+    run(postgresql, access, "TRUNCATE orders")
+    assert both.bound("max", 0).value == {}
+    both.close()
+
+
+def test_an_infinite_watermark_is_refused(postgresql: PostgresqlServer, access: Access) -> None:
+    run(postgresql, access, "INSERT INTO orders VALUES (0, 'infinity')")
+    connection = PostgresqlConnection(access, ORDERS)
+    with pytest.raises(SourceError, match="holds infinity, above which nothing"):
+        connection.bound("max", 0)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("split", "count"),
+    [(Split(), 1), (Split("", 3), 3), (Split("id", 4), 4), (Split("updated_at", 5), 5),
+     (Split("plain", 4), 1)],
+)  # fmt: skip
+def test_tasks_of_one_snapshot_read_every_row_once(
+    postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection, split: Split,
+    count: int,
+) -> None:  # fmt: skip
+    run(postgresql, access, "INSERT INTO orders (id, updated_at) VALUES (5000, NULL)")
+    window = next_window(orders)
+    assert window is not None
+    tasks = orders.tasks(window, split)
+    assert len(tasks) == count
+    assert [task.name for task in tasks] == [str(n) for n in range(count)]
+    with orders.hold(access) as held:
+        # What changes now is in none of them, wherever the row goes to.
+        run(postgresql, access, "UPDATE orders SET note = 'moved', id = id + 10000",
+            "DELETE FROM orders WHERE id > 10990")  # fmt: skip
+        rows = rows_of(held, tasks)
+    assert sorted(row["id"] for row in rows) == [*range(1, 1001), 5000]
+    assert "moved" not in {row["note"] for row in rows}
+
+
+def test_pages_are_cut_for_first_reads_of_plain_tables_only(
+    postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
+) -> None:
+    window = next_window(orders)
+    assert window is not None
+    assert all("ctid" in task.where for task in orders.tasks(window, Split("", 3)))
+    after = next_window(orders, {"updated_at": datetime(2024, 1, 1, tzinfo=UTC)})
+    assert after is not None
+    later = orders.tasks(after, Split("", 3))
+    assert len(later) == 3
+    assert not any("ctid" in task.where for task in later)
+    run(postgresql, access, "CREATE VIEW seen AS SELECT * FROM orders")
+    view = PostgresqlConnection(access, Selection(table="seen", columns=("updated_at",)))
+    assert not any("ctid" in task.where for task in view.tasks(window, Split("", 3)))
+    assert any("is a view" in warning for warning in view.warnings())
+    view.close()
+
+
+def test_a_snapshot_that_died_fails_for_now(access: Access, orders: PostgresqlConnection) -> None:
+    window = next_window(orders)
+    assert window is not None
+    tasks = orders.tasks(window, Split())
+    with orders.hold(access) as held:
+        assert len(rows_of(held, tasks)) == 1000
+    with pytest.raises(Unavailable):
+        rows_of(held, tasks)
+
+
+def test_a_poll_without_rows_costs_two_statements(
+    postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
+) -> None:
+    window = next_window(orders)
+    assert window is not None
+    orders.tasks(window, Split())
+    asked: list[str] = []
+    ask = orders._questions.ask
+    orders._questions.ask = lambda statement: asked.append(statement) or ask(statement)  # type: ignore[method-assign,func-returns-value]
+    again = next_window(orders, dict(window.up_to))
+    assert again is not None
+    assert orders.tasks(again, Split()) == ()
+    assert len(asked) == 2
+    run(postgresql, access, "SELECT 1")
+
+
+def test_rows_of_two_columns_are_read_once_and_nulls_with_the_first_window(
+    postgresql: PostgresqlServer, access: Access
+) -> None:
+    run(postgresql, access, "TRUNCATE orders",
+        "INSERT INTO orders (id, updated_at, plain) VALUES (1, '2024-01-01', NULL),"
+        " (2, NULL, '2024-01-02'), (3, NULL, NULL), (4, '2024-01-01', '2999-01-01')")  # fmt: skip
+    both = PostgresqlConnection(access, Selection(table="orders", columns=("updated_at", "plain")))
+    window = next_window(both)
+    assert window is not None
+    # The fourth is beyond the window in one column: it is read when that comes.
+    assert {r["id"] for r in rows_of(access, both.tasks(window, Split()))} == {1, 2, 3}
+    both.close()
+
+
+def test_nulls_that_must_not_be_stop(postgresql: PostgresqlServer, access: Access) -> None:
+    strict = PostgresqlConnection(
+        access, Selection(table="orders", columns=("updated_at",), nulls="fail")
+    )
+    window = next_window(strict)
+    assert window is not None
+    assert strict.tasks(window, Split())
+    run(postgresql, access, "INSERT INTO orders (id, updated_at) VALUES (9000, NULL)")
+    with pytest.raises(SourceError, match="no value in updated_at"):
+        strict.tasks(window, Split())
+    strict.close()
+
+
+def test_a_column_with_capitals_is_that_column(
+    postgresql: PostgresqlServer, access: Access
+) -> None:
+    run(postgresql, access, 'CREATE TABLE mixed ("updatedAt" timestamptz, "a ""b" int)',
+        "INSERT INTO mixed VALUES ('2024-01-01', 1)")  # fmt: skip
+    mixed = PostgresqlConnection(access, Selection(table="mixed", columns=("updatedAt",)))
+    window = next_window(mixed)
+    assert window is not None
+    assert rows_of(access, mixed.tasks(window, Split()))[0]['a "b'] == 1
+    mixed.close()
+
+
+def test_a_standby_ends_its_windows_by_clock_and_replay_lag(
+    postgresql: PostgresqlServer, access: Access
+) -> None:
+    database = access.uri.rpartition("/")[2]
+    with standby_of(postgresql) as standby:
+        replica = Access("postgresql", standby.uri(database))
+        connection = PostgresqlConnection(replica, ORDERS)
+        bound = connection.bound("settled", 60)
+        assert bound.kind == "clock"
+        assert "standby" in bound.warnings[0]
+        caught_up = datetime.now(UTC) - bound.value["updated_at"]
+        assert timedelta(seconds=60) <= caught_up < timedelta(seconds=90)
+        run(postgresql, access, "INSERT INTO orders VALUES (7776)")
+        for _ in range(1000):  # until that is replayed: the lag is told from it
+            if standby.rows("SELECT 1 WHERE pg_last_xact_replay_timestamp() IS NOT NULL"):
+                break
+        standby.execute("SELECT pg_wal_replay_pause()")
+        run(postgresql, access, "INSERT INTO orders VALUES (7777)")
+        behind = connection.bound("settled", 60)
+        for _ in range(100):  # until the row has arrived, which it is not read before
+            if behind.held_by is not None:
+                break
+            behind = connection.bound("settled", 60)
+        assert behind.held_by is not None
+        assert "replay is" in behind.held_by
+        with connection.hold(replica) as held:
+            assert held.session
+        connection.close()

@@ -1,0 +1,82 @@
+"""Plans a window and reads its tasks, as driver and workers do, and holds it to declared types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blizzard_py.columns.windows import window
+from blizzard_py.connections.protocol import Connection, Selection, Split
+from blizzard_py.connections.registry import CONNECTIONS, READERS
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import Access, BoundKind, ReadTask, Window
+from blizzard_py.schema.types import arrow_type
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)  # for look-backs, which these tests have none of
+
+
+def batches(
+    access: Access, tasks: Sequence[ReadTask], fields: Sequence[FieldSpec] = ()
+) -> list[pa.RecordBatch]:
+    """What the tasks' readers yield, one task after the other."""
+    found = []
+    for task in tasks:
+        for item in READERS[access.driver](access, task.spec, fields):
+            assert isinstance(item, pa.RecordBatch)
+            found.append(item)
+    return found
+
+
+def rows_of(access: Access, tasks: Sequence[ReadTask]) -> list[dict[str, Any]]:
+    return [row for batch in batches(access, tasks) for row in batch.to_pylist()]
+
+
+def everything(access: Access, selection: Selection) -> list[pa.RecordBatch]:
+    """All of a table or query, in one task."""
+    connection = CONNECTIONS[access.driver](access, selection)
+    try:
+        return batches(access, connection.tasks(Window(), Split()), selection.fields)
+    finally:
+        connection.close()
+
+
+def next_window(
+    connection: Connection,
+    stored: dict[str, Any] | None = None,
+    kind: BoundKind | None = None,
+    settle_secs: float = 0,
+) -> Window | None:
+    """What is read next, under the connection's own bound unless another is asked for."""
+    chosen = kind or connection.default_bound
+    assert chosen is not None
+    bound = connection.bound(chosen, settle_secs)
+    return window(stored, bound.value, None, NOW, bound.kind)
+
+
+def declared(batch: pa.RecordBatch, fields: Sequence[FieldSpec]) -> pa.RecordBatch:
+    """The batch in the declared types. Raises `pa.ArrowInvalid` if a value does not fit."""
+    types = [arrow_type(field) for field in fields]
+    columns = [
+        _cast(batch.column(field.name), kind) for field, kind in zip(fields, types, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=[field.name for field in fields])
+
+
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    text = pa.types.is_string(column.type)
+    if text and pa.types.is_timestamp(kind):
+        zoned = pc.if_else(pc.match_substring_regex(column, r"(Z|[+-]\d\d(:\d\d)?)$"), "", "Z")
+        return pc.binary_join_element_wise(column, zoned, "").cast(kind)
+    if (
+        pa.types.is_timestamp(column.type)
+        and column.type.tz is None
+        and pa.types.is_timestamp(kind)
+    ):
+        return column.cast(pa.timestamp("us")).cast(kind)
+    if pa.types.is_integer(column.type) and pa.types.is_decimal(kind):
+        return column.cast(pa.decimal128(20, 0)).cast(kind)
+    return column.cast(kind)

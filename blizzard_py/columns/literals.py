@@ -52,6 +52,17 @@ def _doubled_backslashes(text: str) -> str:
     return text.replace("\\", "\\\\").replace("'", "''")
 
 
+def _hexadecimal(text: str) -> str:
+    """A literal without backslashes, which means the same in every mode of the server.
+
+    For drivers that take a statement apart themselves: between quotes behind a backslash some
+    take ``:name`` for a parameter.
+    """
+    if "\\" in text:
+        return f"_utf8mb4 X'{text.encode().hex()}'"
+    return "'" + text.replace("'", "''") + "'"
+
+
 def _with_backslashes(text: str) -> str:
     """For Spark, where ``''`` between quotes is nothing in some releases."""
     return text.replace("\\", "\\\\").replace("'", "\\'")
@@ -70,6 +81,15 @@ _DIALECTS: Mapping[str, _Dialect] = {
         day="DATE '{}'",
         clock="TIME '{}'",
         escape=_doubled_backslashes,
+    ),
+    "mysql_hex": _Dialect(
+        moment="TIMESTAMP '{}'",
+        zoned="TIMESTAMP '{}'",
+        keeps_zone=False,
+        day="DATE '{}'",
+        clock="TIME '{}'",
+        escape=_hexadecimal,
+        text="{}",
     ),
     "oracle": _Dialect(
         moment=_ORACLE_MOMENT,

@@ -7,7 +7,7 @@ Null is above nothing and below nothing, so it neither makes a row due nor holds
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from blizzard_core.errors import SourceError
@@ -15,6 +15,7 @@ from blizzard_py.columns.literals import column_name, literal
 from blizzard_py.reading import Window
 
 Bounds = Mapping[str, Any] | None
+Named = Callable[[str], str]
 
 LOWER_OPS = (">", ">=")
 UPPER_OPS = ("<", "<=")
@@ -84,23 +85,25 @@ def window_where(
     columns: Iterable[str],
     dialect: str = "",
     filter: str | None = None,  # noqa: A002 — as above
+    named: Named = column_name,
 ) -> str:
     """The condition for all of a planned window; empty if there is no column.
 
     ``columns`` are all watermark columns. One without a bound had no value when the bound was
-    fixed, so whatever it has by now is beyond the window. Raises as `where` does.
+    fixed, so whatever it has by now is beyond the window. ``named`` makes a name's text:
+    whoever knows the server quotes it, so that its letters count. Raises as `where` does.
     """
     names = list(columns)
     lower_op = ">=" if window.inclusive else ">"
     low = {name: window.low.get(name) for name in names}
     up_to = {name: window.up_to.get(name) for name in names}
     bounded = {name: low[name] for name in names if up_to[name] is not None}
-    either = _either(bounded, up_to, lower_op, "<=", dialect)
-    unset = [f"{column_name(name)} IS NULL" for name in names if up_to[name] is None]
+    either = _either(bounded, up_to, lower_op, "<=", dialect, named)
+    unset = [f"{named(name)} IS NULL" for name in names if up_to[name] is None]
     if window.nulls_first and names:
-        nulls = " AND ".join(f"{column_name(name)} IS NULL" for name in names)
+        nulls = " AND ".join(f"{named(name)} IS NULL" for name in names)
         either = f"{either} OR ({nulls})" if either else nulls
-    capped = _none_beyond(_given(up_to), dialect, "<=") if len(names) > 1 else ""
+    capped = _none_beyond(_given(up_to), dialect, "<=", named) if len(names) > 1 else ""
     return _all_of([either, capped, *unset], filter)
 
 
@@ -112,13 +115,20 @@ def _given(bounds: Bounds) -> dict[str, Any]:
     return {name: value for name, value in (bounds or {}).items() if value is not None}
 
 
-def _either(lower: Bounds, upper: Bounds, lower_op: str, upper_op: str, dialect: str) -> str:
+def _either(
+    lower: Bounds,
+    upper: Bounds,
+    lower_op: str,
+    upper_op: str,
+    dialect: str,
+    named: Named = column_name,
+) -> str:
     """The OR of the columns' windows, each of two bounds or one."""
     low, high = _given(lower), _given(upper)
     above, below = operator(lower_op, LOWER_OPS), operator(upper_op, UPPER_OPS)
     parts = []
     for name in {**low, **high}:
-        column = column_name(name)
+        column = named(name)
         within = []
         if name in low:
             within.append(f"{column} {above} {literal(low[name], dialect)}")
@@ -128,9 +138,11 @@ def _either(lower: Bounds, upper: Bounds, lower_op: str, upper_op: str, dialect:
     return " OR ".join(parts)
 
 
-def _none_beyond(bounds: Mapping[str, Any], dialect: str, upper_op: str) -> str:
+def _none_beyond(
+    bounds: Mapping[str, Any], dialect: str, upper_op: str, named: Named = column_name
+) -> str:
     below = operator(upper_op, UPPER_OPS)
-    names = [(column_name(name), literal(value, dialect)) for name, value in bounds.items()]
+    names = [(named(name), literal(value, dialect)) for name, value in bounds.items()]
     return " AND ".join(f"({name} {below} {value} OR {name} IS NULL)" for name, value in names)
 
 

@@ -39,8 +39,8 @@ _T = TypeVar("_T")
 
 _FIRST_DAY = dt.date(1, 1, 1)
 # Microseconds since 1970 of the first and the last instant that a calendar has.
-_MIN_MICROS = -62_135_596_800_000_000
-_MAX_MICROS = 253_402_300_799_999_999
+MIN_MICROS = -62_135_596_800_000_000
+MAX_MICROS = 253_402_300_799_999_999
 _READERS_NAME = re.compile(r"Column\(/v((?:/[^)]*)?)\)")
 
 
@@ -230,8 +230,8 @@ def _epoch(array: pa.Array, path: str) -> pa.Array:
         pa.decimal128(EPOCH_DIGITS, 0), len(array), array.buffers(), offset=array.offset
     )
     lowest, highest = pc.min_max(whole).as_py().values()
-    if lowest is not None and (lowest < _MIN_MICROS or highest > _MAX_MICROS):
-        value = pc.min_max(array).as_py()["min" if lowest < _MIN_MICROS else "max"]
+    if lowest is not None and (lowest < MIN_MICROS or highest > MAX_MICROS):
+        value = pc.min_max(array).as_py()["min" if lowest < MIN_MICROS else "max"]
         raise _refused(path, f"{value:f} lies outside the years 1 to 9999; is `unit` right?")
     return whole.cast(pa.int64()).cast(pa.timestamp("us", tz="UTC"))
 
@@ -244,6 +244,14 @@ _CONVERT: dict[str, Callable[[pa.Array], pa.Array]] = {
 
 
 # --- as they stand in the lines -------------------------------------------------------------
+
+
+def from_json(spec: FieldSpec, raws: Sequence[bytes]) -> pa.Array:
+    """A column out of raw JSON values, ``null`` among them, each found to be JSON before.
+
+    Raises `ValueError` for one that is not of the type.
+    """
+    return _built(spec, raws, spec.name)
 
 
 def _built(spec: FieldSpec, raws: Sequence[bytes], path: str) -> pa.Array:

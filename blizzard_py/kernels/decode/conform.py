@@ -1,0 +1,414 @@
+"""Rows as a connection gives them become rows of the declared schema, column by column.
+
+**No value is lost silently.** A value either is one of the declared type, digit for digit and
+instant for instant, or its row does not fit: a number above the type's range, digits that
+would be cut off, a time of day in what is declared as a date, an infinity or a year beyond 1 to
+9999 where a time is declared, text that is not of the type. Then the row is a bad record, and
+its neighbours are what they would be without it. Only binary fractions (``float32``,
+``float64``) may round, which is what they are for.
+
+Columns are cast whole. Where that fails the rows are halved until what fails alone is
+known, so rows that fit cost few calls altogether. A column that is not there, or is of a
+type that nothing of the declared one can be made of, is no matter of rows: `SourceError`.
+
+Times without a zone are UTC. A ``timestamp`` with a ``unit`` is a number since 1970. Structs,
+lists, maps and any JSON may come as Arrow's own types or as JSON text, which is read as a
+line's value is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blizzard_core.errors import SourceError
+from blizzard_py.job import FieldSpec
+from blizzard_py.kernels.decode.columns import MAX_MICROS, MIN_MICROS, from_json
+from blizzard_py.kernels.decode.extract import NULL
+from blizzard_py.kernels.decode.parse import LineNumbers
+from blizzard_py.kernels.failure import bounded
+from blizzard_py.schema.types import EPOCH_SCALES, arrow_type, table_schema
+
+# A value that an error quotes may be of any length.
+_MAX_QUOTE = 200
+_MICROS = pa.timestamp("us", tz="UTC")
+_NAIVE = pa.timestamp("us")
+# Days since 1970 of 0001-01-01 and 9999-12-31.
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+_DAY_MICROS = 86_400_000_000
+_WIDE_DIGITS = 76
+_NESTED = frozenset({"struct", "list", "map", "json"})
+
+
+class _NoSuchCast(Exception):
+    """No value of the one type is one of the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conformed:
+    """The rows that fit, in the declared columns, with their indices; why the others do not."""
+
+    table: pa.Table
+    rows_at: LineNumbers
+    bad: Mapping[int, str]
+
+
+class Conformer:
+    """Casts batches to the declared fields; with ``rescued`` there is a last column, of nulls."""
+
+    def __init__(self, fields: Sequence[FieldSpec], *, rescued: bool = False) -> None:
+        self._fields = tuple(fields)
+        self.table: pa.Schema = table_schema(fields, rescued=rescued)
+        self._rescued = rescued
+
+    def conform(self, batch: pa.RecordBatch) -> Conformed:
+        """What becomes of a batch; columns that are not declared are left out.
+
+        Raises `SourceError` for columns that cannot be what is declared.
+        """
+        bad: dict[int, str] = {}
+        columns = [_whole(self._column(batch, spec, bad)) for spec in self._fields]
+        if self._rescued:
+            columns.append(pa.nulls(batch.num_rows, pa.string()))
+        rows_at = np.arange(batch.num_rows)
+        table = pa.Table.from_arrays(
+            columns, schema=pa.schema([field.with_nullable(True) for field in self.table])
+        )
+        if bad:
+            kept = np.ones(batch.num_rows, np.bool_)
+            kept[list(bad)] = False
+            rows_at = rows_at[kept]
+            table = table.filter(pa.array(kept))
+        return Conformed(table.cast(self.table), rows_at, dict(sorted(bad.items())))
+
+    def _column(self, batch: pa.RecordBatch, spec: FieldSpec, bad: dict[int, str]) -> pa.Array:
+        names = batch.schema.names
+        if spec.name not in names:
+            known = ", ".join(names)
+            raise SourceError(
+                f"there is no column {spec.name!r} any more (there are: {bounded(known)}); correct"
+                " schema.fields or the query"
+            )
+        array = _plain(_whole(batch.column(spec.name)))
+        try:
+            found = _settled(spec, array, 0, bad)
+        except _NoSuchCast as error:
+            raise SourceError(
+                f"column {spec.name!r} is {array.type}, which is never {_named(spec)}; correct"
+                " schema.fields, or cast it in a query"
+            ) from error
+        if not spec.nullable and array.null_count:
+            for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
+                bad.setdefault(row, f"column {spec.name!r}: is required, and null")
+        return found
+
+
+def _settled(spec: FieldSpec, array: pa.Array, start: int, bad: dict[int, str]) -> pa.Array:
+    """The column, with null in the rows that do not fit; they are added to ``bad``."""
+    try:
+        return _cast(spec, array)
+    except ValueError as error:  # pa.ArrowInvalid is one
+        if len(array) == 1:
+            bad.setdefault(start, _reason(spec, error))
+            return pa.nulls(1, arrow_type(spec))
+    middle = len(array) // 2
+    halves = (array.slice(0, middle), array.slice(middle))
+    first = _settled(spec, halves[0], start, bad)
+    return pa.concat_arrays([first, _settled(spec, halves[1], start + middle, bad)])
+
+
+def _reason(spec: FieldSpec, error: ValueError) -> str:
+    text = str(error)
+    named = text.startswith("column ")
+    return bounded(text if named else f"column {spec.name!r}: {text}", _MAX_QUOTE)
+
+
+def _named(spec: FieldSpec) -> str:
+    return f"decimal({spec.precision},{spec.scale})" if spec.type == "decimal" else spec.type
+
+
+def _whole(column: Any) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The values without what only says how they are kept: extensions, dictionaries, views."""
+    if isinstance(array, pa.ExtensionArray):
+        return _plain(array.storage)
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return _plain(array.dictionary_decode())
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return array.cast(pa.string())
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return array.cast(pa.binary())
+    return array
+
+
+def _cast(spec: FieldSpec, array: pa.Array) -> pa.Array:
+    """The values as the declared type. Raises `ValueError` for one that is none, `_NoSuchCast`."""
+    target = arrow_type(spec)
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), target)
+    if spec.type in _NESTED:
+        return _nested(spec, array)
+    made = _CASTS.get(spec.type)
+    return _by_arrow(array, target) if made is None else made(spec, array)
+
+
+def _by_arrow(array: pa.Array, target: pa.DataType) -> pa.Array:
+    try:
+        return array.cast(target)
+    except pa.ArrowNotImplementedError as error:
+        raise _NoSuchCast from error
+
+
+# --- numbers ------------------------------------------------------------------------------
+
+
+def _integer(spec: FieldSpec, array: pa.Array) -> pa.Array:
+    if pa.types.is_temporal(array.type):
+        raise _NoSuchCast
+    return _by_arrow(array, arrow_type(spec))
+
+
+def _float(spec: FieldSpec, array: pa.Array) -> pa.Array:
+    if pa.types.is_temporal(array.type):
+        raise _NoSuchCast
+    found = _by_arrow(array, arrow_type(spec))
+    endless = pc.is_inf(found)
+    if pc.any(endless).as_py():
+        said = (
+            pc.match_substring_regex(array, r"(?i)^[+-]?inf(inity)?$")
+            if pa.types.is_string(array.type)
+            else pc.is_inf(array)
+            if pa.types.is_floating(array.type)
+            else pa.repeat(pa.scalar(value=False), len(array))
+        )
+        beyond = pc.and_(endless, pc.invert(said))
+        if pc.any(beyond).as_py():
+            value = array.filter(beyond)[0]
+            raise ValueError(f"{value} is too large for {spec.type}")
+    return found
+
+
+def _boolean(_spec: FieldSpec, array: pa.Array) -> pa.Array:
+    kind = array.type
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        number = array.cast(pa.int64())
+        odd = pc.invert(pc.is_in(number, pa.array([0, 1], pa.int64())))
+        odd = pc.and_(odd, array.is_valid())
+        if pc.any(odd).as_py():
+            raise ValueError(f"{array.filter(odd)[0]} is neither 0 nor 1")
+        return number.cast(pa.bool_())
+    if not (pa.types.is_boolean(kind) or pa.types.is_string(kind)):
+        raise _NoSuchCast
+    return array.cast(pa.bool_())
+
+
+def _decimal(spec: FieldSpec, array: pa.Array) -> pa.Array:
+    kind = array.type
+    if pa.types.is_floating(kind):
+        # Its shortest digits are the number that was meant; a direct cast would round them off.
+        array = array.cast(pa.string())
+    elif pa.types.is_integer(kind):
+        array = array.cast(pa.decimal256(_WIDE_DIGITS, 0)).cast(
+            pa.decimal256(_WIDE_DIGITS, spec.scale)
+        )
+    elif not (pa.types.is_string(kind) or pa.types.is_decimal(kind)):
+        raise _NoSuchCast
+    return array.cast(arrow_type(spec))
+
+
+# --- times --------------------------------------------------------------------------------
+
+
+def _timestamp(spec: FieldSpec, array: pa.Array) -> pa.Array:
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        found = array.cast(pa.timestamp("us", tz=kind.tz))
+        found = found.cast(_NAIVE) if kind.tz is None else found.cast(_MICROS)
+        return _in_calendar(found.cast(_MICROS))
+    if pa.types.is_date(kind):
+        return _days(array.cast(pa.date32())).cast(_NAIVE).cast(_MICROS)
+    if pa.types.is_string(kind):
+        try:
+            return _in_calendar(array.cast(_MICROS))
+        except ValueError:
+            # Without a zone it is UTC; a mixture is told apart by halving.
+            return _in_calendar(array.cast(_NAIVE).cast(_MICROS))
+    if spec.unit == "iso" or not (
+        pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_floating(kind)
+    ):
+        raise _NoSuchCast
+    digits = replace(spec, type="decimal", precision=38, scale=EPOCH_SCALES[spec.unit])
+    exact = _decimal(digits, array)
+    factor = pa.scalar(10 ** EPOCH_SCALES[spec.unit], pa.decimal128(7, 0))
+    micros = pc.multiply(exact.cast(pa.decimal128(30, digits.scale)), factor).cast(pa.int64())
+    return _in_calendar(micros.cast(_MICROS))
+
+
+def _in_calendar(found: pa.Array) -> pa.Array:
+    micros = found.cast(pa.int64())
+    lowest, highest = pc.min_max(micros).as_py().values()
+    if lowest is not None and (lowest < MIN_MICROS or highest > MAX_MICROS):
+        raise ValueError("the time lies outside the years 1 to 9999 (infinity, or BC)")
+    return found
+
+
+def _days(found: pa.Array) -> pa.Array:
+    lowest, highest = pc.min_max(found.cast(pa.int32())).as_py().values()
+    if lowest is not None and (lowest < _FIRST_DAY or highest > _LAST_DAY):
+        raise ValueError("the day lies outside the years 1 to 9999 (infinity, or BC)")
+    return found
+
+
+def _date(_spec: FieldSpec, array: pa.Array) -> pa.Array:
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        # Of one with a zone the day in UTC, which is how it is read anywhere else, too.
+        instants = _timestamp(_PLAIN_TIME, array)
+        if pc.any(pc.not_equal(_of_day(instants), 0)).as_py():
+            raise ValueError("has a time of day, which a date would lose; declare a timestamp")
+        return instants.cast(pa.date32())
+    if pa.types.is_date64(kind) and pc.any(pc.not_equal(_of_day(array.cast(_NAIVE)), 0)).as_py():
+        raise ValueError("has a time of day, which a date would lose; declare a timestamp")
+    if not (pa.types.is_date(kind) or pa.types.is_string(kind)):
+        raise _NoSuchCast
+    return _days(array.cast(pa.date32()))
+
+
+def _of_day(instants: pa.Array) -> pa.Array:
+    """Microseconds since midnight, negative before 1970; 0 at midnight."""
+    micros = instants.cast(pa.int64())
+    whole = pc.multiply(pc.divide(micros, _DAY_MICROS), _DAY_MICROS)
+    return pc.subtract(micros, whole)
+
+
+_PLAIN_TIME = FieldSpec("", "timestamp", nullable=True)
+
+
+# --- text and what is in it -----------------------------------------------------------------
+
+
+def _string(spec: FieldSpec, array: pa.Array) -> pa.Array:
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        _in_calendar(array.cast(pa.timestamp("us", tz=kind.tz), safe=False).cast(_NAIVE))
+    elif pa.types.is_date(kind):
+        _days(array.cast(pa.date32()))
+    elif pa.types.is_nested(kind):
+        return _json_text(array)
+    return _by_arrow(array, arrow_type(spec))
+
+
+def _binary(_spec: FieldSpec, array: pa.Array) -> pa.Array:
+    kind = array.type
+    fits = (pa.types.is_binary, pa.types.is_fixed_size_binary, pa.types.is_string)
+    if not any(check(kind) for check in fits):
+        raise _NoSuchCast
+    return array.cast(pa.binary())
+
+
+def _nested(spec: FieldSpec, array: pa.Array) -> pa.Array:
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return from_json(spec, _raw_values(array))
+    if spec.type == "json":
+        return _json_text(array)
+    if spec.type == "struct" and pa.types.is_struct(kind):
+        return _struct(spec, array)
+    if spec.type == "list" and (
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    ):
+        return _list(spec, array.cast(pa.list_(kind.value_type)))
+    if spec.type == "map" and pa.types.is_map(kind):
+        return _map(spec, array)
+    raise _NoSuchCast
+
+
+def _raw_values(array: pa.Array) -> list[bytes]:
+    """JSON texts as they stand, each checked to be one; null for null."""
+    return [
+        NULL if value is None else _one_line(value) for value in array.cast(pa.binary()).to_pylist()
+    ]
+
+
+def _one_line(value: bytes) -> bytes:
+    try:
+        msgspec.json.decode(value)  # `format` takes what is cut off
+        return msgspec.json.format(value, indent=-1)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise ValueError(f"is not JSON: {error}") from error
+
+
+def _json_text(array: pa.Array) -> pa.Array:
+    texts = [
+        None
+        if value is None
+        else json.dumps(value, ensure_ascii=False, allow_nan=False, default=msgspec.to_builtins)
+        for value in array.to_pylist(maps_as_pydicts="strict")
+    ]
+    return pa.array(texts, pa.string())
+
+
+def _struct(spec: FieldSpec, array: pa.Array) -> pa.Array:
+    kind = array.type
+    children = []
+    flat = array.flatten()
+    for child in spec.children:
+        at = kind.get_field_index(child.name)
+        if at < 0:
+            raise SourceError(
+                f"column {spec.name!r} has no field {child.name!r} any more; correct schema.fields"
+            )
+        column = _plain(flat[at])
+        children.append(_cast(child, column))
+        if not child.nullable and pc.any(pc.and_(column.is_null(), array.is_valid())).as_py():
+            raise ValueError(f"{child.name!r} in it is required, and null")
+    return pa.StructArray.from_arrays(children, fields=list(arrow_type(spec)), mask=array.is_null())
+
+
+def _list(spec: FieldSpec, array: pa.Array) -> pa.Array:
+    item = spec.children[0]
+    values = _plain(array.flatten())
+    if not item.nullable and values.null_count:
+        raise ValueError("an item in it is required, and null")
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    return pa.ListArray.from_arrays(
+        offsets, _cast(item, values), type=arrow_type(spec), mask=array.is_null()
+    )
+
+
+def _map(spec: FieldSpec, array: pa.Array) -> pa.Array:
+    array = pa.concat_arrays([array])  # a slice's children would still be whole
+    start = array.offsets[0].as_py()
+    length = array.offsets[len(array)].as_py() - start
+    keys = _plain(array.keys.slice(start, length)).cast(pa.string())
+    values = _cast(spec.children[0], _plain(array.items.slice(start, length)))
+    offsets = pc.subtract(array.offsets, pa.scalar(start, pa.int32()))
+    return pa.MapArray.from_arrays(
+        offsets, keys, values, type=arrow_type(spec), mask=array.is_null()
+    )
+
+
+_CASTS: dict[str, Callable[[FieldSpec, pa.Array], pa.Array]] = {
+    "int32": _integer,
+    "int64": _integer,
+    "float32": _float,
+    "float64": _float,
+    "boolean": _boolean,
+    "decimal": _decimal,
+    "timestamp": _timestamp,
+    "date": _date,
+    "string": _string,
+    "binary": _binary,
+}

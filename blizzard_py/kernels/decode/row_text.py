@@ -1,0 +1,58 @@
+"""One row as a line of JSON, as a file would have it: for letters, from which it is replayed."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+
+def row_text(batch: pa.RecordBatch, row: int) -> bytes:
+    """The row's columns as a JSON object, without an end of line; null for null.
+
+    Times are ISO text, in UTC where they have no zone, and bytes base64; numbers keep their digits.
+    What JSON or Python has no value for (NaN, years beyond 9999) stands there as text.
+    """
+    members = ", ".join(
+        f"{json.dumps(name, ensure_ascii=False)}: {_member(batch.column(name).slice(row, 1))}"
+        for name in batch.schema.names
+    )
+    return f"{{{members}}}".encode("utf-8", "backslashreplace")
+
+
+def _member(one: pa.Array) -> str:
+    if isinstance(one, pa.ExtensionArray):
+        return _member(one.storage)
+    if pa.types.is_decimal(one.type):
+        return "null" if one.null_count else f"{one[0].as_py():f}"
+    if pa.types.is_timestamp(one.type):
+        return _told(one) if one.null_count else json.dumps(_time_text(one))
+    return _told(one)
+
+
+def _told(one: pa.Array) -> str:
+    try:
+        [value] = one.to_pylist()
+        if isinstance(value, float) and not math.isfinite(value):
+            return json.dumps(str(value))
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+    except (ValueError, OverflowError, TypeError):
+        return json.dumps(str(one[0]), ensure_ascii=False)
+
+
+def _time_text(one: pa.Array) -> str:
+    try:
+        text = str(one.cast(pa.timestamp("us", tz=one.type.tz)).cast(pa.string())[0].as_py())
+    except pa.ArrowInvalid:
+        return str(one[0])
+    date, space, time = text.partition(" ")
+    if not space or not date[:4].isdigit():
+        return text
+    return f"{date}T{time}" if one.type.tz else f"{date}T{time}Z"
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(value)

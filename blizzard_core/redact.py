@@ -10,7 +10,7 @@ configuration, which are then masked wherever they turn up, however they are dre
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
 MASK = "***"
@@ -81,9 +81,17 @@ _learnt: set[str] = set()
 
 def learn(options: Mapping[str, str]) -> None:
     """Mask the values of secret-looking options in every text from now on."""
-    for name, value in options.items():
-        named = SECRET_NAME.search(name) and not _PLACE_NAME.search(name)
-        if named and len(value) >= _MIN_LEARNT:
+    learn_values(
+        value
+        for name, value in options.items()
+        if SECRET_NAME.search(name) and not _PLACE_NAME.search(name)
+    )
+
+
+def learn_values(values: Iterable[str | None]) -> None:
+    """Mask these, whatever they are called, in every text from now on."""
+    for value in values:
+        if value is not None and len(value) >= _MIN_LEARNT:
             _learnt.update({value, quote(value, safe=""), quote(value)})
 
 

@@ -14,6 +14,7 @@ from blizzard_core.settings.schema import FieldType, TimeUnit, UnexpectedFields
 from blizzard_core.settings.sources import MetadataColumn, OnBadRecord, SourceCompression
 from blizzard_core.settings.tables import ParquetCompression
 from blizzard_core.storage.protocol import StorageOptions
+from blizzard_py.reading import Reading, ReadMarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,8 @@ class IngestJob:
 
     ``staging`` is the directory (relative to the table) that outputs are written
     below; ``output_prefix`` starts every output id: ``pipeline/source/batch/attempt``.
-    ``started_ts`` is when the batch began, the same for all its attempts.
+    ``started_ts`` is when the batch began, the same for all its attempts. With ``reading``
+    the files are items that a connection reads.
     """
 
     settings: IngestSettings
@@ -124,6 +126,7 @@ class IngestJob:
     output_prefix: str
     files: tuple[JobFile, ...]
     started_ts: float = 0.0
+    reading: Reading | None = None
 
 
 class Engine(Protocol):
@@ -133,7 +136,9 @@ class Engine(Protocol):
         """Run the job to its end and report every file of it exactly once.
 
         Raises `EngineError` if the job failed as a whole and `Cancelled` if
-        `cancel` ended it. In both cases nothing of it counts.
+        `cancel` ended it. In both cases nothing of it counts. A job with a `Reading` fails for
+        whatever any of its items fails for: with `SourceError` or `PipelineStopped` where that
+        will be so again.
         """
 
     def cancel(self, output_prefix: str) -> None:
@@ -201,7 +206,8 @@ class IngestResult:
     Objects in staging that no report names do not count: a dying task can
     leave a valid but incomplete file behind. ``rows_dropped`` is by how many rows
     a transform and the removal of duplicates made the outputs fewer than the
-    records of ``files``; below zero if the transform made more of them.
+    records of ``files``; below zero if the transform made more of them. ``marks`` are those of
+    a `Reading`'s items.
     """
 
     outputs: tuple[StagedOutput, ...]
@@ -209,3 +215,4 @@ class IngestResult:
     tasks: int
     letters: tuple[StagedBadRecords, ...] = ()
     rows_dropped: int = 0
+    marks: tuple[ReadMarks, ...] = ()

@@ -65,3 +65,46 @@ class Access:
     uri: str = field(repr=False)
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     session: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """How rows are told that were published before, and what is kept so that these will be.
+
+    A row is told by a digest of the columns of ``key`` (none: of all of its columns) and the
+    watermark's ``columns``. Those in the segments ``seen`` (paths below the table) are left out.
+    ``keep`` says whose digests a task reports: those ``above`` the ``values`` in one of the
+    columns (all, where there are no values), or those ``at`` them (ties); ``""``: nobody's, and
+    then nothing is left out either.
+    """
+
+    columns: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
+    keep: Literal["", "above", "at"] = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    seen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the items of a job are, where a connection reads them: by name, each one's task.
+
+    They are published together or not at all, so a job with a reading reports each item as
+    ingested, or fails.
+    """
+
+    access: Access
+    tasks: Mapping[str, ReadTask]
+    recognition: Recognition = Recognition()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMarks:
+    """What a task tells of the rows that it accepted, besides the rows themselves.
+
+    ``staged`` is an object with ``count`` digests of 16 bytes, below the table.
+    """
+
+    path: str
+    staged: str
+    count: int

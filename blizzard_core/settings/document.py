@@ -6,11 +6,13 @@ file; what a single setting or block can get wrong is checked here.
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Any, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from blizzard_core.settings.base import Name, Settings
+from blizzard_core.settings.connections import ConnectionSettings
+from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.schema import COLUMNS, SchemaSettings
 from blizzard_core.settings.sources import ErrorSettings, SourceSettings
 from blizzard_core.settings.tables import SinkSettings, TableSettings
@@ -18,6 +20,20 @@ from blizzard_core.settings.tables import SinkSettings, TableSettings
 _SORTABLE_TYPES = frozenset(
     {"string", "int32", "int64", "float32", "float64", "boolean", "timestamp", "date"}
 )
+
+
+def _kind_of(data: Any) -> str:
+    kind = data.get("kind", "files") if isinstance(data, dict) else getattr(data, "kind", "files")
+    return str(kind)
+
+
+# Told apart by `kind`, which is `files` where nothing is said.
+AnySource: TypeAlias = Annotated[
+    Annotated[SourceSettings, Tag("files")]
+    | Annotated[TableSourceSettings, Tag("table")]
+    | Annotated[HttpSourceSettings, Tag("http")],
+    Discriminator(_kind_of),
+]
 
 
 class PipelineSettings(Settings):
@@ -30,7 +46,7 @@ class PipelineSettings(Settings):
     columns are the table's.
     """
 
-    sources: dict[Name, SourceSettings] = Field(min_length=1, examples=["main"])
+    sources: dict[Name, AnySource] = Field(min_length=1, examples=["main", "erp", "crm"])
     """By names of your choice; each has a checkpoint of its own."""
     sink: SinkSettings
     """The table that all of them feed."""
@@ -146,6 +162,10 @@ class MetricsSettings(Settings):
 class Config(Settings):
     """The whole file."""
 
+    connections: dict[Name, ConnectionSettings] = Field(
+        default_factory=dict, examples=["shop", "lake", "crm"]
+    )
+    """Databases, lakes and APIs that sources read, by names of your choice."""
     pipelines: dict[Name, PipelineSettings] = Field(default_factory=dict, examples=["events"])
     """By names of your choice: letters, digits, `_`, `.` and `-`."""
     tables: dict[Name, TableSettings] = Field(default_factory=dict, examples=["events"])

@@ -2,7 +2,8 @@
 
 A key without a default is shown with the first of its ``examples``, and commented out unless it
 is required. The example of a map is a name in it, that of a block says which of its keys
-are shown as if they were given.
+are shown as if they were given. Where a map has blocks of several kinds, its examples are
+a name for each.
 """
 
 from __future__ import annotations
@@ -61,17 +62,18 @@ def _key(name: str, field: FieldInfo, given: Any) -> list[_Line]:
     value = default if given is None else given
     example = field.examples[0] if field.examples else None
     shown = example if value in _EMPTY and example is not None else value
-    model, in_map = _inside(field)
+    models, in_map = _inside(field)
     text = ""
     inner: list[_Line] = []
     if isinstance(shown, list) and len(_flow(shown)) > _REMARK_COLUMN:
         inner = _items(shown)
-    elif model is None:
+    elif not models:
         text = f" {_flow(shown)}"
     elif in_map:
-        inner = [_Line("", f"{shown}:"), *_indented(_block(model, {}))]
+        for entry, model in zip(field.examples or [], models, strict=True):
+            inner += [_Line("", f"{entry}:"), *_indented(_block(model, _shown(model)))]
     else:
-        inner = _block(model, shown if isinstance(shown, Mapping) else {})
+        inner = _block(models[0], shown if isinstance(shown, Mapping) else {})
     lines = [_Line("", f"{field.alias or name}:{text}", _remark(field)), *_indented(inner)]
     has_default = default not in _EMPTY or (example is None and default is not None)
     if has_default or in_map or field.is_required() or given is not None:
@@ -82,12 +84,18 @@ def _key(name: str, field: FieldInfo, given: Any) -> list[_Line]:
     ]
 
 
-def _inside(field: FieldInfo) -> tuple[type[BaseModel] | None, bool]:
-    """The block that a key holds, and whether in a map of names; a list is a value."""
+def _inside(field: FieldInfo) -> tuple[list[type[BaseModel]], bool]:
+    """The blocks that a key may hold, and whether in a map of names; a list is a value."""
     if get_origin(field.annotation) is list:
-        return None, False
-    model, keyed = next(iter(models_in(field.annotation)), (None, False))
-    return model, keyed
+        return [], False
+    found = list(models_in(field.annotation))
+    return [model for model, _ in found], any(keyed for _, keyed in found)
+
+
+def _shown(model: type[BaseModel]) -> Mapping[str, Any]:
+    """What an entry of a map has to be given where one of several keys is needed."""
+    extra = model.model_config.get("json_schema_extra")
+    return extra if isinstance(extra, Mapping) else {}
 
 
 def _indented(lines: list[_Line]) -> list[_Line]:

@@ -15,13 +15,17 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
+from urllib.parse import unquote
 
 from pydantic import BaseModel, ValidationError
 
 from blizzard_core import redact
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.conflicts import conflicts
+from blizzard_core.settings.connections import HttpConnection, LakeConnection
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.query_checks import query_problems
+from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.yaml_file import Key, load_yaml
 
 
@@ -34,8 +38,8 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
         config = Config.model_validate(document.data)
     except ValidationError as error:
         problems += [
-            f"{document.locate(_place(item['loc']))}: {_message(item)}"
-            for item in error.errors(include_url=False, include_context=False, include_input=False)
+            f"{document.locate(_place_of(item))}: {_message(item)}"
+            for item in error.errors(include_url=False, include_input=False)
         ]
         if document.problems:
             # A missing variable leaves an empty string behind, which is reported once.
@@ -49,6 +53,8 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
                 ),
             ]
     problems += conflicts(document)
+    if config is not None:
+        problems += [f"{document.locate(key)}: {text}" for key, text in query_problems(config)]
     if config is not None and not config.pipelines and not config.tables:
         problems.append("(top level): give at least one entry under `pipelines` or `tables`")
     if problems or config is None:
@@ -63,18 +69,56 @@ def _learn_secrets(config: Config) -> None:
     for pipeline in config.pipelines.values():
         redact.learn(pipeline.sink.storage_options)
         for source in pipeline.sources.values():
-            redact.learn(source.storage_options)
+            if isinstance(source, SourceSettings):
+                redact.learn(source.storage_options)
+    for connection in config.connections.values():
+        if isinstance(connection, HttpConnection):
+            auth = connection.auth
+            if auth is not None:
+                redact.learn_values([auth.token, auth.password, auth.value, auth.client_secret])
+            redact.learn_values(connection.headers.values())
+        elif isinstance(connection, LakeConnection):
+            redact.learn(connection.storage_options)
+            redact.learn(connection.options)
+        else:
+            redact.learn_values([connection.password, *_secrets_of(connection.uri)])
+            redact.learn(connection.options)
     for table in config.tables.values():
         redact.learn(table.storage_options)
 
 
+def _secrets_of(uri: str) -> list[str]:
+    """The password of a database's address, as it stands there and as it is meant."""
+    _, at, _ = uri.rpartition("@")
+    if not at:
+        return []
+    written = uri.partition("://")[2].rpartition("@")[0].partition(":")[2]
+    return [written, unquote(written)]
+
+
+# What a block may be one of: the kind is a step in pydantic's locations, and none in the file.
+_KINDS = frozenset({"files", "table", "http", "database", "lake"})
+
+
+def _place_of(item: Any) -> Key:
+    place = _place(item["loc"])
+    return (*place, "kind") if item["type"] == "union_tag_invalid" else place
+
+
 def _place(location: tuple[str | int, ...]) -> Key:
-    """Pydantic's location as a path in the file (dictionary keys add a marker)."""
-    return tuple(part for part in location if part != "[key]")
+    """Pydantic's location as a path in the file (dictionary keys and kinds add a marker)."""
+    at = {"pipelines": 4, "connections": 2}.get(str(location[0]) if location else "")
+    return tuple(
+        part
+        for step, part in enumerate(location)
+        if part != "[key]" and not (step == at and part in _KINDS)
+    )
 
 
 def _message(item: Any) -> str:
     kind = item["type"]
+    if kind == "union_tag_invalid":
+        return f"must be one of {item['ctx']['expected_tags']}"
     if kind == "extra_forbidden":
         return f"unknown key{_near(item['loc'])}"
     if kind == "missing":
@@ -86,7 +130,7 @@ def _message(item: Any) -> str:
 
 def _near(location: tuple[str | int, ...]) -> str:
     """The known key that an unknown one was probably meant to be."""
-    known = keys_at(Config, location[:-1])
+    known = keys_at(Config, _place(location)[:-1])
     close = difflib.get_close_matches(str(location[-1]), known, 1)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -95,11 +139,13 @@ def keys_at(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str
     """The keys that a block may have, as they are written in the file."""
     if not location:
         return [field.alias or name for name, field in model.model_fields.items()]
-    for name, field in model.model_fields.items():
-        if location[0] in {name, field.alias}:
-            for inner, keyed in models_in(field.annotation):
-                return keys_at(inner, location[2 if keyed else 1 :])
-    return []
+    return [
+        key
+        for name, field in model.model_fields.items()
+        if location[0] in {name, field.alias}
+        for inner, keyed in models_in(field.annotation)
+        for key in keys_at(inner, location[2 if keyed else 1 :])
+    ]
 
 
 def models_in(annotation: Any) -> Iterator[tuple[type[BaseModel], bool]]:

@@ -18,9 +18,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from blizzard_core.settings.connections import DatabaseConnection, HttpConnection, LakeConnection
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.example import example_configuration
 from blizzard_core.settings.load import models_in
+from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
+from blizzard_core.settings.sources import SourceSettings
 
 _HEAD = """\
 # Configuration
@@ -39,6 +42,17 @@ the docstrings of `blizzard_core/settings/document.py` and of what it imports.
 """
 
 
+# Blocks that stand in the same place, by the key that tells them apart.
+_KINDS: dict[type[BaseModel], str] = {
+    SourceSettings: "`kind: files`",
+    TableSourceSettings: "`kind: table`",
+    HttpSourceSettings: "`kind: http`",
+    DatabaseConnection: "databases",
+    LakeConnection: "lakes",
+    HttpConnection: "`driver: http`",
+}
+
+
 def configuration_reference() -> str:
     """The whole document."""
     return "\n".join([_HEAD, *_sections(Config, ())])
@@ -52,20 +66,21 @@ def _sections(
     """The model's section and those of the blocks in it; one inside itself is told once."""
     outer |= {model}
     if path:
-        yield f"\n## `{'.'.join('NAME' if part == '*' else part for part in path)}`\n"
+        kind = _KINDS.get(model)
+        place = ".".join("NAME" if part == "*" else part for part in path)
+        yield f"\n## `{place}`{f' ({kind})' if kind else ''}\n"
     yield _prose(model) + "\n"
     yield "| key | type | default | |\n|---|---|---|---|"
     inner: list[tuple[type[BaseModel], tuple[str, ...]]] = []
     for name, field in model.model_fields.items():
         key = field.alias or name
         here = (*path, key)
-        found = next(iter(models_in(field.annotation)), None)
-        if found is not None:
-            nested, keyed = found
+        found = list(models_in(field.annotation))
+        for nested, keyed in found:
             keyed_path = (*here, "*") if keyed and get_origin(field.annotation) is dict else here
             if nested not in outer:
                 inner.append((nested, keyed_path))
-        yield _row(key, field, linked=found is not None)
+        yield _row(key, field, linked=bool(found))
     for nested, where in inner:
         yield from _sections(nested, where, outer)
 

@@ -65,7 +65,16 @@ class CheckpointSettings(Settings):
     """Stored bytes of a batch's files."""
 
 
-class SourceSettings(Settings):
+class CommonSource(Settings):
+    """What every source has, whatever it reads."""
+
+    id: Name | None = Field(default=None, examples=["events_main"])
+    """Names its state; by default `{pipeline}_{source}`."""
+    poll_interval_secs: float = Field(default=60, gt=0)
+    """From one look for what is new to the next."""
+
+
+class SourceSettings(CommonSource):
     """One directory that NDJSON files arrive in.
 
     ``id`` names its state instead of ``{pipeline}_{source}``, so that state survives a
@@ -81,16 +90,14 @@ class SourceSettings(Settings):
     links to directories below ``source_uri`` are not followed.
     """
 
+    kind: Literal["files"] = "files"
+    """Files that arrive in a directory."""
     source_uri: str = Field(validation_alias="source_uri", examples=["${BUCKET:-s3://raw}/events/"])
     """Where the files arrive; `path` is accepted too."""
-    id: Name | None = Field(default=None, examples=["events_main"])
-    """Names its state; by default `{pipeline}_{source}`."""
     use_watermark: bool = True
     """false: keep the set of names done, for names that do not sort."""
     compression: SourceCompression = "auto"
     """auto goes by the name's ending."""
-    poll_interval_secs: float = Field(default=60, gt=0)
-    """From one look for new files to the next."""
     partition_filter: PartitionFilter | None = Field(default=None, examples=[{"lookback": 48}])
     """Where a cold start begins, and how deep partitions are."""
     partition_depth: int | None = Field(default=None, ge=0, le=16, examples=[2])

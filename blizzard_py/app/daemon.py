@@ -14,6 +14,7 @@ from blizzard_core.log import get_logger
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import served
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.app.live_progress import shown
 from blizzard_py.app.wiring import (
     NoEngine,
@@ -115,6 +116,8 @@ def backfill(
     live daemon would be refused, too.
     """
     source = source_of(config, where)
+    if not isinstance(source, SourceSettings):
+        raise RangeRefused(f"{'/'.join(where)} has no partitions to give --from and --to of")
     for prefix in (chosen.first, chosen.last):
         if accepts(source.compression)(prefix):
             raise RangeRefused(f"{prefix!r} is a file; --from and --to are partitions")

@@ -14,6 +14,7 @@ from typing import Any
 
 from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.progress import Gap
 from blizzard_py.app.wiring import NoEngine, build, inferred_schema, parts_of, source_pipeline
@@ -33,6 +34,7 @@ def explain(config: Config, uri: str) -> Explanation:
         f"{name}/{source_name}": source.source_uri
         for name, pipeline in config.pipelines.items()
         for source_name, source in pipeline.sources.items()
+        if isinstance(source, SourceSettings)
     }
     place = located(uri, roots)
     if place.source is None or place.path is None:
@@ -77,7 +79,7 @@ def _schema_of(config: Config, name: str) -> dict[str, Any]:
         return described("declared", declared)
     for source_name in pipeline.sources:
         parts = parts_of(config, (name, source_name), NoEngine())
-        found = inferred_schema(name, pipeline, parts.source, parts.stores)
+        found = inferred_schema(name, pipeline, parts.files, parts.stores)
         kept = found.kept()
         if kept is not None:
             return described("inferred", found.combined(kept), kept)

@@ -10,6 +10,7 @@ from functools import partial
 from blizzard_core.daemon import Loop, run, stop_on_signals
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.app.wiring import NoEngine, parts_of, source_of, source_pipeline, spark_engine
 from blizzard_py.dead_letters import reader as letters
@@ -122,9 +123,15 @@ def _by_source(
 ) -> dict[tuple[str, str], list[str]]:
     """The paths of the files below their sources, each once."""
     roots = {
-        (pipeline, source): config.pipelines[pipeline].sources[source].source_uri
-        for pipeline, source in sources_of(config, *names)
+        where: source.source_uri
+        for where in sources_of(config, *names)
+        if isinstance(source := source_of(config, where), SourceSettings)
     }
+    if not roots:
+        raise ConfigError(
+            "--pipeline, --source",
+            ["has no files to ingest; `blizzard backfill` reads what a table or an API has again"],
+        )
     chosen: dict[tuple[str, str], dict[str, None]] = {}
     problems: list[str] = []
     for uri in uris:

@@ -6,14 +6,17 @@ What runs them is in `blizzard_py.app.daemon`, what only looks in `blizzard_py.a
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.observability.metered_storage import Metered
-from blizzard_core.settings.document import Config, PipelineSettings
+from blizzard_core.settings.document import AnySource, Config, PipelineSettings
 from blizzard_core.settings.partitioning import TEMPLATES, PartitionBy
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.storage.nowhere import Nowhere
 from blizzard_core.storage.opening import open_source, open_storage
 from blizzard_core.storage.protocol import join
+from blizzard_py.app.asked import asking_of, uri_of
 from blizzard_py.engines.lazy import StoppableEngine
 from blizzard_py.ingest.inferred_schema import InferredSchema
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -30,20 +33,23 @@ from blizzard_py.schema.types import field_spec
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.parts import Parts, Stores
+from blizzard_py.sources.protocol import Opener
+from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.state.state_paths import STATE_FOLDER
 
 DLQ_FOLDER = join(STATE_FOLDER, "dlq")
 
 
-def ingest_settings(pipeline: PipelineSettings, source: SourceSettings) -> IngestSettings:
+def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSettings:
     """What the ingest job needs of a pipeline and one of its sources."""
     sink = pipeline.sink
     by = sink.partition_by
+    files = source if isinstance(source, SourceSettings) else None
     return IngestSettings(
-        source=Place(source.source_uri, source.storage_options),
+        source=Place(uri_of(source), {} if files is None else files.storage_options),
         sink=Place(sink.table_uri, sink.storage_options),
         fields=tuple(map(field_spec, pipeline.schema_.fields)),
-        compression=source.compression,
+        compression="none" if files is None else files.compression,
         parquet_compression=sink.compression,
         file_bytes=sink.file_size_mb * 1024 * 1024,
         row_group_bytes=sink.row_group_size_bytes,
@@ -85,14 +91,19 @@ def build(config: Config, engine: Engine, *, fresh: bool = False) -> list[Source
 
 def source_pipeline(parts: Parts, *, fresh: bool = False) -> SourcePipeline:
     """One source as its settings describe it; the one place that chooses its kind."""
-    return SourcePipeline(parts, open_files, fresh=fresh)
+    return SourcePipeline(parts, opener_of(parts), fresh=fresh)
+
+
+def opener_of(parts: Parts) -> Opener:
+    """What makes a source of its parts. Connects to nothing."""
+    return open_files if parts.asked is None else partial(AskedSource, asking=parts.asked)
 
 
 def parts_of(
     config: Config,
     where: tuple[str, str],
     engine: Engine,
-    source: SourceSettings | None = None,
+    source: AnySource | None = None,
     suffix: str = "",
 ) -> Parts:
     """What a source is made of. Opens no connection."""
@@ -100,14 +111,22 @@ def parts_of(
     pipeline = config.pipelines[name]
     source = pipeline.sources[source_name] if source is None else source
     sink = pipeline.sink
-    activity = SourceActivity(f"{name}/{source_name}", source.source_uri, time.time)
+    uri = uri_of(source)
+    files = source if isinstance(source, SourceSettings) else None
+    activity = SourceActivity(f"{name}/{source_name}", uri, time.time)
     dlq_uri = pipeline.error_handling.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
     stores = Stores(
-        Metered(open_source(source.source_uri, source.storage_options), activity.beat),
+        Nowhere(uri)
+        if files is None
+        else Metered(open_source(uri, files.storage_options), activity.beat),
         Metered(open_storage(sink.table_uri, sink.storage_options), activity.beat),
         Metered(open_storage(dlq_uri, sink.storage_options), activity.beat),
     )
-    inferred = inferred_schema(name, pipeline, source, stores) if pipeline.schema_.infer else None
+    inferred = (
+        inferred_schema(name, pipeline, files, stores)
+        if files is not None and pipeline.schema_.infer
+        else None
+    )
     return Parts(
         name,
         source_name,
@@ -121,6 +140,7 @@ def parts_of(
         suffix=suffix,
         activity=activity,
         infer=None if inferred is None else inferred.fields,
+        asked=None if isinstance(source, SourceSettings) else asking_of(config, pipeline, source),
     )
 
 
@@ -149,7 +169,7 @@ def spark_engine(config: Config, app_name: str) -> StoppableEngine:
     return SparkEngine(config.spark.master, config.spark.conf, app_name)
 
 
-def source_of(config: Config, where: tuple[str, str]) -> SourceSettings:
+def source_of(config: Config, where: tuple[str, str]) -> AnySource:
     """The settings of a source by the names of its pipeline and itself. Raises `ConfigError`."""
     pipeline = config.pipelines.get(where[0])
     source = None if pipeline is None else pipeline.sources.get(where[1])

@@ -194,7 +194,7 @@ class BatchRunner:
         outputs = name_outputs(result.outputs, names)
         log.info("batch_ingested", outputs=len(outputs), tasks=result.tasks)
         at = committed_at(self._now(), self.anew_ts)
-        ready = prepare_batch(state, batch, outputs, finished, result.letters, at)
+        ready = prepare_batch(state, batch, outputs, finished, result.letters, at, result.marks)
         return (*ready, ingesting.started)
 
     def finish(
@@ -264,7 +264,8 @@ class BatchRunner:
             tuple(files),
             batch.started_ts,
         )
-        result = self._parts.engine.ingest(job)
+        with self._source.reading(state, batch) as reading:
+            result = self._parts.engine.ingest(replace(job, reading=reading))
         _check_complete(files, result)
         if result.rows_dropped:
             self._log.info("rows_dropped", batch=batch.batch, rows=result.rows_dropped)

@@ -40,7 +40,6 @@ from blizzard_py.ingest.batch_runner import BatchRunner, Ingesting
 from blizzard_py.ingest.cold_start import check_cold_start
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.job import FinishedFile
-from blizzard_py.planning.batches import BatchLimits
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Opener, Upkeep, Work
@@ -85,10 +84,7 @@ class SourcePipeline(SourceView):
         )
         super().__init__(parts, opens(parts, upkeep))
         self._batches = BatchRunner(parts, self.source, upkeep)
-        limits = parts.source.checkpoint
-        self._limits = BatchLimits(
-            limits.interval_files, limits.max_bytes_per_batch, limits.interval_secs
-        )
+        self._limits = parts.limits
         self._items = f"{self.source.items}(s) of {parts.stores.source.uri}"
         # The state that is gone on from; None where it has to be read first.
         self._state: SourceState | None = None
@@ -139,7 +135,7 @@ class SourcePipeline(SourceView):
                 f"{len(finished)} {self._items} cannot be read and will be tried again,"
                 f" first {first.path}: {first.error}"
             )
-        return done > 0
+        return done > 0 and found.again
 
     def _rest(self, state: SourceState) -> SourceState:
         """Nothing to do: say so."""

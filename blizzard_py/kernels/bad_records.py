@@ -11,7 +11,9 @@ the line's first byte in the decompressed stream, a byte order mark counted;
 ``length`` is in bytes without the newline. A line that is not valid UTF-8 has
 ``raw_base64`` instead of ``raw``; either holds the first 64 KiB at most, and
 ``truncated`` says whether that is not all. ``timestamp`` is when the batch began,
-so a batch that runs again writes the same letters.
+so a batch that runs again writes the same letters. The letter of a row of a table or an API has
+``where`` as well, the statement or request, and more of ``raw``, for it cannot be read
+again from anywhere.
 
 They wait on the local disk, because a file's records count only once its end
 is known to be good: `rewind` forgets those of a file that was given up.
@@ -44,9 +46,12 @@ class BadRecordWriter:
         self._timestamp = dt.datetime.fromtimestamp(started_ts, dt.UTC).isoformat()
         self._file = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115  # closed by `close`
 
-    def add(self, path: str, bad: BadRecord) -> None:
-        """One record of the file at ``path``; index and offset count from the file's start."""
-        raw = bad.head[:RAW_BYTES]
+    def add(self, path: str, bad: BadRecord, *, keep: int = RAW_BYTES, where: str = "") -> None:
+        """One record of the file at ``path``; index and offset count from the file's start.
+
+        Of its bytes at most ``keep`` are kept. ``where`` says what a row was read by.
+        """
+        raw = bad.head[:keep]
         truncated = len(raw) < bad.length
         letter = {
             "path": f"{self._source_uri}/{path}",
@@ -58,6 +63,7 @@ class BadRecordWriter:
             "timestamp": self._timestamp,
             **_raw(raw, cut=truncated),
             "truncated": truncated,
+            **({"where": where} if where else {}),
         }
         text = json.dumps(letter, ensure_ascii=False) + "\n"
         self._file.write(text.encode("utf-8", "backslashreplace"))

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, StagedOutput
+from blizzard_py.kernels.output_format import output_format
 from blizzard_py.kernels.report import TaskReport
-from blizzard_py.kernels.task import output_format
 from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
 
 # Outputs of a file's size divided by this are large enough to stay as they are: writing

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import order_key
 from blizzard_py.job import FinishedFile, IngestResult, StagedBadRecords, StagedOutput
+from blizzard_py.reading import ReadMarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class TaskReport:
     outputs: tuple[StagedOutput, ...]
     files: tuple[FinishedFile, ...]
     letters: StagedBadRecords | None = None
+    marks: tuple[ReadMarks, ...] = ()
 
     def to_json(self) -> str:
         """One line of ASCII."""
@@ -41,6 +43,7 @@ class TaskReport:
             files=tuple(FinishedFile(**item) for item in data["files"]),
             letters=letters
             and StagedBadRecords(letters["staged"], tuple((p, n) for p, n in letters["files"])),
+            marks=tuple(ReadMarks(**item) for item in data["marks"]),
         )
 
 
@@ -53,4 +56,5 @@ def merged(reports: Iterable[TaskReport]) -> IngestResult:
         files=tuple(sorted(files, key=lambda file: order_key(file.path))),
         tasks=len(ordered),
         letters=tuple(report.letters for report in ordered if report.letters is not None),
+        marks=tuple(mark for report in ordered for mark in report.marks),
     )

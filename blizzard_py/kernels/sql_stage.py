@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import IngestSettings, JobFile
+from blizzard_py.kernels.output_format import output_format
 from blizzard_py.kernels.report import TaskReport
-from blizzard_py.kernels.task import output_format
 from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
 from blizzard_py.kernels.write.partition import Places, Unplaceable, place_rows
 

@@ -43,10 +43,10 @@ from blizzard_py.kernels.decode.grouping import Share, shares
 from blizzard_py.kernels.decode.isolate import IsolatedParser, check_readable
 from blizzard_py.kernels.decode.parse import BadLine, BadRecord, LineParser, Parsed
 from blizzard_py.kernels.file_tally import FileTally
+from blizzard_py.kernels.output_format import output_format
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.metadata import Metadata
 from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
-from blizzard_py.kernels.write.parquet import ParquetFormat
 from blizzard_py.kernels.write.partition import Places, Unplaceable, place_rows, without_moved
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
@@ -87,18 +87,6 @@ def tasks_of(job: IngestJob, packed: Sequence[tuple[JobFile, ...]], slots: int =
         Task(index, settings, job.staging, job.output_prefix, files, started, threads)
         for index, files in enumerate(packed)
     ]
-
-
-def output_format(settings: IngestSettings, schema: pa.Schema) -> ParquetFormat:
-    """How files of such rows are made: without the columns that stand in the directory."""
-    moved = {rule.column for rule in settings.partition_rules if rule.moves}
-    return ParquetFormat(
-        pa.schema([field for field in schema if field.name not in moved]),
-        settings.parquet_compression,
-        settings.file_bytes,
-        settings.row_group_bytes,
-        settings.sort_by,
-    )
 
 
 def run_task(

@@ -157,7 +157,7 @@ class DeadLetterFiles:
             )
         try:
             lines = read_lines(
-                source, path, entry.size, parts.source.compression, [c.line for c in cut]
+                source, path, entry.size, parts.files.compression, [c.line for c in cut]
             )
         except FileFailed as error:
             raise ReplayRefused(f"{uri} cannot be read again: {error.reason}") from error

@@ -95,10 +95,13 @@ class Claims:
         # What the live daemon would refuse to run on tells nothing of what it has to do.
         where = f"{sink.uri}/{checkpoint_path(live.id)}"
         check_identity(self._state, live.identity, live.source.id, where)
-        check_tracking(self._state, live.source, where)
-        starting_point(self._state, live.source, self._now, where)
-        # Before the ledger: what is done in between is still the daemon's then, not unknown.
-        self._known = known_of(live, self._state, self._now + APART_MARGIN_SECS)
+        # Rows of tables and APIs are no files that anybody else could come upon.
+        self._files = live.files if live.has_files else None
+        if self._files is not None:
+            check_tracking(self._state, self._files, where)
+            starting_point(self._state, self._files, self._now, where)
+            # Before the ledger: what is done in between is still the daemon's then, not unknown.
+            self._known = known_of(live, self._state, self._now + APART_MARGIN_SECS)
         self._ledger = read_ledger(sink, live.id)
         self._replayed: dict[str, str] = {}
         for replay in replays:
@@ -109,7 +112,6 @@ class Claims:
         self._in_flight = {
             batch.batch for state in (self._state, *self._others) for batch in state.in_flight
         }
-        self._accepts = accepts(live.source.compression)
 
     def check_batch(self, found: DeadLetterObject) -> None:
         """Raise `BatchInFlight` for letters of a batch that is not finished."""
@@ -167,7 +169,8 @@ class Claims:
 
     def _is_candidate(self, path: str) -> bool:
         """Whether the live daemon's listings take such a name at all."""
-        return not is_hidden(path) and self._accepts(path)
+        source = self._files
+        return source is not None and not is_hidden(path) and accepts(source.compression)(path)
 
     def _is_new(self, path: str) -> bool:
         """Whether the live daemon's polls will find it."""
@@ -175,7 +178,9 @@ class Claims:
 
     def _sweep_takes(self, path: str) -> bool:
         """Whether the late sweep would ingest the file, which no poll finds."""
-        source, state = self._live.source, self._state
+        source, state = self._files, self._state
+        if source is None:
+            return False
         if source.late_files != "ingest" or not sweeps(source) or not self._is_candidate(path):
             return False
         # What is new is no sweep's, also where polls do not look yet.
@@ -228,7 +233,8 @@ def check_live(live: Parts) -> None:
     if state is not None:
         where = f"{live.stores.sink.uri}/{checkpoint_path(live.id)}"
         check_identity(state, live.identity, live.source.id, where)
-        check_tracking(state, live.source, where)
+        if live.has_files:
+            check_tracking(state, live.files, where)
 
 
 def _latest_known(live: Parts) -> float:

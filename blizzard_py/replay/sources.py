@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from blizzard_core.settings.sources import OnBadRecord
+from blizzard_core.settings.sources import OnBadRecord, SourceSettings
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import Engine, Place
 from blizzard_py.sources.parts import Parts
@@ -27,17 +27,27 @@ def file_parts(live: Parts, engine: Engine) -> Parts:
         suffix=REPLAY_SUFFIX,
         engine=engine,
         ingest=replace(live.ingest, on_bad_record=on_bad),
-        # The letters are the only bound, and every one is to get its answer.
-        source=live.source.model_copy(
-            update={
-                "use_watermark": True,
-                "partition_filter": live.source.partition_filter
-                and live.source.partition_filter.model_copy(update={"lookback": None}),
-                "late_sweep_interval_secs": 0,
-                "order_guard": "off",
-            }
-        ),
+        source=_source(live),
+        asked=None,
         errors=live.errors.model_copy(update={"max_failures": 0, "on_bad_record": on_bad}),
+    )
+
+
+def _source(live: Parts) -> SourceSettings:
+    """The letters are the only bound, and every one is to get its answer."""
+    if not isinstance(live.source, SourceSettings):
+        # Rows of tables and APIs are in their letters; files of them there are none.
+        found = SourceSettings(source_uri=live.stores.source.uri, id=live.source.id)
+    else:
+        found = live.source
+    return found.model_copy(
+        update={
+            "use_watermark": True,
+            "partition_filter": found.partition_filter
+            and found.partition_filter.model_copy(update={"lookback": None}),
+            "late_sweep_interval_secs": 0,
+            "order_guard": "off",
+        }
     )
 
 

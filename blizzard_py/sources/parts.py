@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from blizzard_core.settings.sources import ErrorSettings, SourceSettings
+from blizzard_core.errors import BlizzardError
+from blizzard_core.settings.sources import CommonSource, ErrorSettings, SourceSettings
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_py.connections.asking import Asking
 from blizzard_py.job import Engine, FieldSpec, IngestSettings
+from blizzard_py.planning.batches import BatchLimits
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.meter import Meter
 from blizzard_py.state.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
@@ -30,12 +35,13 @@ class Parts:
 
     ``infer`` gives the fields for ``ingest`` where they are not all declared; it is
     called with the first files to do. ``clock`` is for what people read; what decides
-    goes by the store's clock and ``monotonic`` (`blizzard_core.storage.clock`).
+    goes by the store's clock and ``monotonic`` (`blizzard_core.storage.clock`). ``asked`` is what a
+    source is asked that has no files.
     """
 
     pipeline: str
     source_name: str
-    source: SourceSettings
+    source: CommonSource
     errors: ErrorSettings
     ingest: IngestSettings
     stores: Stores
@@ -47,11 +53,32 @@ class Parts:
     meter: Meter = field(default_factory=Meter)
     activity: SourceActivity | None = None
     infer: Callable[[Sequence[Entry]], tuple[FieldSpec, ...]] | None = None
+    asked: Asking | None = None
 
     @property
     def name(self) -> str:
         """``pipeline/source``, for logs and metrics."""
         return f"{self.pipeline}/{self.source_name}"
+
+    @property
+    def has_files(self) -> bool:
+        """Whether it is a source of files."""
+        return isinstance(self.source, SourceSettings)
+
+    @property
+    def files(self) -> SourceSettings:
+        """The settings of a source of files. Raises `BlizzardError` for one of another kind."""
+        if not isinstance(self.source, SourceSettings):
+            raise BlizzardError(f"{self.name} is no source of files; this is for such only")
+        return self.source
+
+    @property
+    def limits(self) -> BatchLimits:
+        """How much a batch may hold; a window of a table or an API is published whole."""
+        if not isinstance(self.source, SourceSettings):
+            return BatchLimits(sys.maxsize, sys.maxsize, math.inf)
+        limits = self.source.checkpoint
+        return BatchLimits(limits.interval_files, limits.max_bytes_per_batch, limits.interval_secs)
 
     @property
     def id(self) -> str:

@@ -22,7 +22,8 @@ what only a saved state makes count.
    `recover` before it.
 2. `plan` returns each item that is to be done once, oldest first, and none that is done, in
    flight, or waits for another try. What it learns on the way is saved before it is acted on.
-3. `placed` goes by the saved state and the batch alone, and is asked in the thread of the job.
+3. `placed` and `reading` go by the saved state and the batch alone, and are asked in the thread
+   of the job.
 4. `advance` goes by the state and the batch alone. Called again after a death, with what was
    saved, it comes to the same end. It passes nothing that is not done: an item whose outcome is
    ``retry`` is found again, and without ``work`` nobody knows what else waits.
@@ -32,13 +33,15 @@ what only a saved state makes count.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import Scanned
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.planning.batches import BatchLimits
+from blizzard_py.reading import Reading
 from blizzard_py.sources.activity import NONE_APART, Apart, SourceActivity
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.story import Story
@@ -54,7 +57,8 @@ class Found:
 
     ``files`` are the items to do, oldest first; ``young`` those that are left alone for
     now. ``scanned`` says when the look was and how far it went: with ``until`` there is more
-    behind. ``apart`` are items that are not looked at for now.
+    behind. ``apart`` are items that are not looked at for now. Without ``again`` there is nothing
+    more to find at once, also where something was done: what comes meanwhile is the next poll's.
     """
 
     files: tuple[Entry, ...]
@@ -63,6 +67,7 @@ class Found:
     keys: int
     scanned: Scanned
     apart: Apart
+    again: bool = field(default=True, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +187,12 @@ class Source(Protocol[W]):
 
         Together they are the batch's items, each once. ``state`` is saved and has the batch:
         so who has to ask whether another run has taken an item asks now.
+        """
+
+    def reading(self, state: SourceState, batch: Batch) -> AbstractContextManager[Reading | None]:
+        """How a connection reads the batch's items, while the job runs; None: they are files.
+
+        Asked as `placed` is, after it.
         """
 
     def is_gone(self, name: str) -> bool:

@@ -198,14 +198,14 @@ def write(storage: Storage, folder: str, change: Change, epoch: int) -> Processe
     segment = Segment(f"{epoch:08d}~{uuid7()}", len(change.digests), change.missing_since)
     content = change.digests.tobytes()
     header = _HEADER.pack(_MAGIC, segment.count, _checksum(segment.name, content))
-    storage.put_atomic(_path(folder, segment.name), header + content)
+    storage.put_atomic(path_of(folder, segment.name), header + content)
     return ProcessedSet((*change.kept, _Loaded(segment, change.digests)))
 
 
 def discard(storage: Storage, folder: str, change: Change) -> None:
     """Remove what ``change`` replaced. Only once the checkpoint lists the new set."""
     for name in change.replaced:
-        storage.delete(_path(folder, name))
+        storage.delete(path_of(folder, name))
 
 
 def load(storage: Storage, folder: str, segments: Iterable[Segment]) -> ProcessedSet:
@@ -217,10 +217,24 @@ def load(storage: Storage, folder: str, segments: Iterable[Segment]) -> Processe
     return ProcessedSet(_load(storage, folder, segment) for segment in segments)
 
 
+_REMEDY = "restore it, or move the source's checkpoint away to ingest everything again"
+
+
 def _load(storage: Storage, folder: str, segment: Segment) -> _Loaded:
-    path = _path(folder, segment.name)
+    count, content = _read(storage, folder, segment.name)
+    if count != segment.count:
+        raise StateError(
+            f"{storage.uri}/{path_of(folder, segment.name)}: holds {count} names and the checkpoint"
+            f" says {segment.count}; {_REMEDY}"
+        )
+    return _Loaded(segment, from_bytes(content))
+
+
+def _read(storage: Storage, folder: str, name: str) -> tuple[int, bytes]:
+    """How many digests a segment has, and the digests."""
+    path = path_of(folder, name)
     where = f"{storage.uri}/{path}"
-    remedy = "restore it, or move the source's checkpoint away to ingest everything again"
+    remedy = _REMEDY
     try:
         raw = storage.read(path)
     except NotFound as error:
@@ -231,13 +245,19 @@ def _load(storage: Storage, folder: str, segment: Segment) -> _Loaded:
     magic, count, checksum = _HEADER.unpack_from(raw)
     if magic != _MAGIC:
         raise StateError(f"{where}: is not a segment of processed names; {remedy}")
-    if checksum != _checksum(segment.name, content) or count * WIDTH != len(content):
+    if checksum != _checksum(name, content) or count * WIDTH != len(content):
         raise StateError(f"{where}: is damaged, its checksum does not match; {remedy}")
-    if count != segment.count:
-        raise StateError(
-            f"{where}: holds {count} names and the checkpoint says {segment.count}; {remedy}"
-        )
-    return _Loaded(segment, from_bytes(content))
+    return count, content
+
+
+def content_of(storage: Storage, path: str) -> bytes:
+    """The digests of the segment at ``path``, end to end, whatever its count is.
+
+    Raises `StateError` if it is missing, damaged or none.
+    """
+    name = path.rpartition("/")[2].removesuffix(_SUFFIX)
+    folder = path.rpartition("/")[0]
+    return _read(storage, folder, name)[1]
 
 
 def found(storage: Storage, folder: str) -> tuple[Segment, ...]:
@@ -268,7 +288,7 @@ def sweep(storage: Storage, folder: str, segments: Iterable[Segment], epoch: int
 
     That is what is not listed and was written in an older epoch than this writer's.
     """
-    listed = {_path(folder, segment.name) for segment in segments}
+    listed = {path_of(folder, segment.name) for segment in segments}
     orphans = [
         entry.path
         for page in _pages(storage, folder)
@@ -286,7 +306,8 @@ def epoch_of(path: str) -> int:
     return int(digits) if mark and digits.isdigit() else 0
 
 
-def _path(folder: str, name: str) -> str:
+def path_of(folder: str, name: str) -> str:
+    """Where a segment is."""
     return join(folder, f"{name}{_SUFFIX}")
 
 

@@ -15,6 +15,7 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``processed``: the segments of the processed set, for a source without watermark;
 * ``letters``: dead-letter objects that a replay has taken and not put away yet;
 * ``anew_ts``: when an operator had it start over: what replays took before counts no more;
+* ``columns``: of a source that is asked for rows, what was read of it (`column_state`);
 * ``totals``: counts since the pipeline's first batch.
 
 **Names in grace** stand under ``recent`` while they are few. When there are more than
@@ -45,6 +46,8 @@ from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.job import FinishedFile, StagedBadRecords
+from blizzard_py.reading import ReadMarks
+from blizzard_py.state.column_state import ColumnState, columns_to_json
 from blizzard_py.state.lateness import Lateness
 from blizzard_py.state.processed_set import Segment, SegmentDocument, segments_of, segments_to_json
 from blizzard_py.state.state_paths import StatePaths
@@ -93,7 +96,8 @@ class Batch:
 
     ``seen_ts`` is when the scan ended that found its files; a later time is safe.
     ``letters`` are the bad records of files that were ingested otherwise, staged.
-    ``lettered``: an older release has committed it, which wrote its letters before.
+    ``lettered``: an older release has committed it, which wrote its letters before. ``marks``
+    are what tasks told of the rows of a source that is asked for them.
     """
 
     batch: str
@@ -107,6 +111,7 @@ class Batch:
     letters: tuple[StagedBadRecords, ...] = ()
     committed_ts: float = 0.0
     lettered: bool = False
+    marks: tuple[ReadMarks, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +183,7 @@ class SourceState:
     letters: tuple[str, ...] = ()
     source: Identity | None = None
     anew_ts: float = 0.0
+    columns: ColumnState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +214,7 @@ class CheckpointDocument(ProgressDocument):
     processed: tuple[SegmentDocument, ...] | None = None
     letters: tuple[str, ...] | None = None
     anew_ts: float | None = None
+    columns: ColumnState | None = None
     passed: dict[str, Any] | None = None
 
 
@@ -241,6 +248,7 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "ledger": segments_to_json(state.ledger) or None,
         "origin": state.origin,
         "anew_ts": state.anew_ts or None,
+        "columns": None if state.columns is None else columns_to_json(state.columns),
         "letters": list(state.letters) or None,
         "queue": msgspec.to_builtins(state.queue) or None,
         "sweep": sweep,
@@ -292,6 +300,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.letters or (),
         found.source,
         found.anew_ts or 0.0,
+        found.columns,
     )
 
 
@@ -323,6 +332,8 @@ def _batch_to_json(batch: Batch) -> dict[str, Any]:
             del document[key]
     if not batch.lettered:
         del document["lettered"]
+    if not batch.marks:
+        del document["marks"]
     return document
 
 

@@ -40,6 +40,11 @@ class StatePaths:
         return f"{STATE_FOLDER}/{self.id}_processed"
 
     @property
+    def seen(self) -> str:
+        """The folder of digests of rows that a later window may read again."""
+        return f"{STATE_FOLDER}/{self.id}_seen"
+
+    @property
     def journal(self) -> str:
         """The folder of the journal."""
         return f"{JOURNAL_FOLDER}/{self.id}"

@@ -17,6 +17,7 @@ from blizzard_core.storage.protocol import Entry, join, order_key
 from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import cut, retimed, times_of
 from blizzard_py.job import FinishedFile, StagedBadRecords, StagedOutput
+from blizzard_py.reading import ReadMarks
 from blizzard_py.state.retries import RETRY_SECS, retried
 from blizzard_py.state.source_state import Batch, PlannedOutput, SourceState, Totals
 
@@ -65,6 +66,7 @@ def prepare_batch(
     outcomes: tuple[FinishedFile, ...],
     letters: tuple[StagedBadRecords, ...],
     now: float,
+    marks: tuple[ReadMarks, ...] = (),
 ) -> tuple[SourceState, Batch]:
     """Step 3, the commit point: from here on exactly these outputs and letters are published."""
     ready = replace(
@@ -74,6 +76,7 @@ def prepare_batch(
         finished=outcomes,
         letters=letters,
         committed_ts=now,
+        marks=marks,
     )
     return _replaced(state, batch, ready), ready
 

@@ -6,11 +6,14 @@ import itertools
 
 from blizzard_core.errors import EngineError, StorageError
 from blizzard_core.storage.opening import open_storage
+from blizzard_py.connections.drivers import reader_of
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.kernels.merge import merge_tasks, run_merge, with_merged
 from blizzard_py.kernels.packing import pack, task_count
+from blizzard_py.kernels.read_task import reading_tasks, run_read_task
 from blizzard_py.kernels.report import merged
 from blizzard_py.kernels.task import run_task, tasks_of
+from blizzard_py.reading import Reading
 
 
 class DirectEngine:
@@ -21,6 +24,8 @@ class DirectEngine:
         self._attempts = itertools.count()
 
     def ingest(self, job: IngestJob) -> IngestResult:
+        if job.reading is not None:
+            return self._read(job, job.reading)
         packed = pack(job.files, task_count(job.files, self._parallelism))
         source = open_storage(job.settings.source.uri, job.settings.source.options)
         sink = open_storage(job.settings.sink.uri, job.settings.sink.options)
@@ -36,6 +41,21 @@ class DirectEngine:
             return with_merged(result, merges, done)
         except StorageError as error:
             raise EngineError(f"{job.output_prefix}: {error}") from error
+
+    def _read(self, job: IngestJob, reading: Reading) -> IngestResult:
+        sink = open_storage(job.settings.sink.uri, job.settings.sink.options)
+        read = reader_of(reading.access.driver)
+        return merged(
+            [
+                run_read_task(
+                    task,
+                    read(reading.access, task.read.spec, job.settings.fields),
+                    sink,
+                    next(self._attempts),
+                )
+                for task in reading_tasks(job)
+            ]
+        )
 
     def cancel(self, output_prefix: str) -> None:
         """Nothing runs beside the caller."""

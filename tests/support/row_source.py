@@ -9,6 +9,7 @@ beyond one that waits are kept by name until it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -171,6 +172,13 @@ class RowSource:
         batch: Batch,
     ) -> tuple[list[JobFile], list[FinishedFile]]:
         return [JobFile(entry.path, entry.size, self._template) for entry in batch.files], []
+
+    def reading(
+        self,
+        state: SourceState,  # noqa: ARG002  # the seam gives it
+        batch: Batch,  # noqa: ARG002  # the seam gives it
+    ) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def is_gone(self, name: str) -> bool:  # noqa: ARG002  # the seam gives it
         return False

@@ -95,7 +95,7 @@ class Rebuild:
         self._sink = parts.stores.sink
         self._path = checkpoint_path(parts.id)
         self._where = f"{self._sink.uri}/{self._path}"
-        self._accepts = accepts(parts.source.compression)
+        self._accepts = accepts(parts.files.compression)
 
     def plan(self, done_before: str | None) -> Rebuilt:
         """What the checkpoint would be. Writes nothing.
@@ -190,7 +190,7 @@ class Rebuild:
             return Found(raw, version)
         state = state_from_json(document, self._where)
         check_identity(state, self._parts.identity, self._parts.source.id, self._where)
-        check_tracking(state, self._parts.source, self._where)
+        check_tracking(state, self._parts.files, self._where)
         return Found(raw, version, document, state)
 
     def _known(
@@ -240,7 +240,7 @@ class Rebuild:
         flying: tuple[Batch, ...],
         now: float,
     ) -> SourceState:
-        source = self._parts.source
+        source = self._parts.files
         before = SourceState(totals=Totals()) if old is None else old
         progress, origin = self._progress(before, evidence, known, now)
         window = _window(progress, evidence, flying)
@@ -276,7 +276,7 @@ class Rebuild:
         self, before: SourceState, evidence: Evidence, known: _Known, now: float
     ) -> tuple[Progress, str]:
         """The progress and the origin; without a watermark what is shown of it."""
-        source = self._parts.source
+        source = self._parts.files
         if not source.use_watermark:
             value = max(known.done, key=order_key, default=None)
             return Progress("Initial" if value is None else "Active", value), ""

@@ -18,12 +18,12 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from blizzard_core.errors import Cancelled, EngineError
+from blizzard_core.errors import Cancelled, EngineError, PipelineStopped
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import join, order_key
 from blizzard_py.engines.spark.connect import open_connect
 from blizzard_py.engines.spark.failing_files import FailedOnData, failing_files
-from blizzard_py.engines.spark.failures import is_of_the_data, reason_of
+from blizzard_py.engines.spark.failures import error_of_reading, is_of_the_data, reason_of
 from blizzard_py.engines.spark.masters import is_connect
 from blizzard_py.engines.spark.session import Session, open_driver
 from blizzard_py.engines.spark.transform import (
@@ -38,11 +38,13 @@ from blizzard_py.engines.spark.worker import (
     REPORTS,
     run_merge_partition,
     run_partition,
+    run_reading,
     write_partition,
 )
 from blizzard_py.job import FinishedFile, IngestJob, IngestResult, IngestSettings, JobFile
 from blizzard_py.kernels.merge import merge_tasks, with_merged
 from blizzard_py.kernels.packing import pack, task_count
+from blizzard_py.kernels.read_task import reading_tasks
 from blizzard_py.kernels.report import TaskReport, merged
 from blizzard_py.kernels.sql_stage import SqlStage
 from blizzard_py.kernels.task import tasks_of
@@ -165,6 +167,9 @@ class SparkEngine:
             if running.cancelled.is_set():
                 raise Cancelled(f"{group}: cancelled") from None
             # The cause repeats the whole JVM trace and may hold what was sent to it.
+            told = error_of_reading(error) if job.reading is not None else None
+            if told is not None:
+                raise told from None
             raise EngineError(f"{group}: the Spark job failed: {reason_of(error)}") from None
         finally:
             with self._lock:
@@ -172,6 +177,10 @@ class SparkEngine:
             running.ended.set()
 
     def _first(self, job: IngestJob, running: _Running) -> list[TaskReport]:
+        if job.reading is not None:
+            tasks = reading_tasks(job)
+            reads = functools.partial(run_reading, tasks, job.reading.access)
+            return _on_ids(running, len(tasks), reads)
         slots = running.session.parallelism()
         packed = pack(job.files, task_count(job.files, slots))
         run = functools.partial(run_partition, tasks_of(job, packed, slots))
@@ -192,6 +201,12 @@ class SparkEngine:
             try:
                 result = attempt(files)
             except FailedOnData as error:
+                if job.reading is not None:
+                    # A window is published whole: there is no file to leave out.
+                    raise PipelineStopped(
+                        f"{job.output_prefix}: the transform fails on a row, nothing was passed"
+                        f" over; correct it: {error.reason}"
+                    ) from None
                 found = failing_files(files, error.reason, attempt)
                 if not found:
                     raise EngineError(f"{job.output_prefix}: {error.reason}") from None

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import re
 
+from blizzard_core.errors import (
+    AccessDenied,
+    BlizzardError,
+    PipelineStopped,
+    SourceError,
+    StateError,
+    Unavailable,
+)
 from blizzard_py.kernels.sql_stage import RowRefused
 from blizzard_py.lines.failure import bounded
 
@@ -13,6 +21,11 @@ _NO_JVM = (
 )
 _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (No module named '[^']+'|.*)")
 _VERSIONS = re.compile(r"different version: (\d+\.\d+) than that in driver: (\d+\.\d+)")
+_RAISED = re.compile(r"blizzard_core\.errors\.(?P<kind>\w+): (?P<message>.*)")
+_OF_READING: dict[str, type[BlizzardError]] = {
+    kind.__name__: kind
+    for kind in (SourceError, Unavailable, AccessDenied, PipelineStopped, StateError)
+}
 _STATE = re.compile(r"SQLSTATE: (\w{5})")
 
 
@@ -48,6 +61,20 @@ def reason_of(error: Exception) -> str:
             text = text.partition(marker)[2]
             break
     return first_line(text) or type(error).__name__
+
+
+def error_of_reading(error: Exception) -> BlizzardError | None:
+    """What a task's reader or kernel has raised, as it was raised; None if it is none of theirs.
+
+    Spark hands on text only, and whether trying again helps is a property of the type.
+    """
+    _, traceback, tail = str(error).rpartition("Traceback (most recent call last):")
+    if not traceback:
+        return None
+    unindented = (line for line in tail.splitlines()[1:] if line and not line[0].isspace())
+    found = _RAISED.match(next(unindented, ""))
+    kind = None if found is None else _OF_READING.get(found["kind"])
+    return None if kind is None or found is None else kind(bounded(found["message"]))
 
 
 def first_line(text: str) -> str:

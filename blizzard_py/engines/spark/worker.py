@@ -11,12 +11,15 @@ from pyspark import TaskContext
 
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
+from blizzard_py.connections.drivers import reader_of
 from blizzard_py.job import JobFile, Place
 from blizzard_py.kernels.merge import MergeTask, run_merge
 from blizzard_py.kernels.process import prepare_process
+from blizzard_py.kernels.read_task import ReadingTask, run_read_task
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.sql_stage import SqlStage, read_records, write_rows
 from blizzard_py.kernels.task import Task, run_task
+from blizzard_py.reading import Access
 
 # What every job's frame of reports looks like, as Spark writes a schema.
 REPORTS = "result string"
@@ -42,6 +45,18 @@ def run_partition(
                 attempt=context.attemptNumber(),
             )
         )
+
+
+def run_reading(
+    tasks: Sequence[ReadingTask], access: Access, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """As `run_partition`, for tasks that a connection's reader reads."""
+    context = _context()
+    for index in _ids(batches):
+        task = tasks[index]
+        sink = _storage(task.settings.sink)
+        rows = reader_of(access.driver)(access, task.read.spec, task.settings.fields)
+        yield _reported(run_read_task(task, rows, sink, context.taskAttemptId()))
 
 
 def read_partition(

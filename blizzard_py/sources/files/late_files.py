@@ -46,12 +46,12 @@ class LateFiles:
 
     def __init__(self, parts: Parts, upkeep: Upkeep, out_of_turn: OutOfTurn) -> None:
         self._parts = parts
-        self._source = parts.source
+        self._source = parts.files
         self._upkeep = upkeep
         self._out_of_turn = out_of_turn
         self._sink = parts.stores.sink
         self._ledger = Ledger(self._sink, parts.id, parts.concurrency)
-        self._sweep = LateSweep(parts.stores.source, parts.source, self._ledger)
+        self._sweep = LateSweep(parts.stores.source, parts.files, self._ledger)
         self._epoch = 0
         self._loaded = False
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)

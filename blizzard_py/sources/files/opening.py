@@ -15,7 +15,7 @@ from blizzard_py.state.source_state import SourceState
 
 def open_files(parts: Parts, upkeep: Upkeep, scope: Scope | None = None) -> FileSource:
     """The source of files that the parts describe. Asks no store."""
-    kind = WatermarkFiles if parts.source.use_watermark else SetFiles
+    kind = WatermarkFiles if parts.files.use_watermark else SetFiles
     return kind(parts, upkeep, scope)
 
 
@@ -24,6 +24,6 @@ def known_of(parts: Parts, state: SourceState, soon: float) -> Known:
 
     Raises `StateError`, `StorageError`.
     """
-    if parts.source.use_watermark:
-        return KnownByWatermark(state, parts.source, soon)
+    if parts.files.use_watermark:
+        return KnownByWatermark(state, parts.files, soon)
     return KnownBySet(read_names(parts.stores.sink, parts.id))

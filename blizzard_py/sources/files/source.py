@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from typing import Any
 
 from blizzard_core.errors import StorageError, Unavailable
@@ -33,7 +34,7 @@ class FileSource(ABC):
 
     def __init__(self, parts: Parts, upkeep: Upkeep, scope: Scope | None = None) -> None:
         self._parts = parts
-        self._source = parts.source
+        self._source = parts.files
         self._storage = parts.stores.source
         self._upkeep = upkeep
         self._clock = upkeep.clock
@@ -131,6 +132,13 @@ class FileSource(ABC):
             else:
                 files.append(JobFile(entry.path, entry.size, place))
         return files, lost
+
+    def reading(
+        self,
+        state: SourceState,  # noqa: ARG002  # the seam gives it
+        batch: Batch,  # noqa: ARG002  # the seam gives it
+    ) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def is_gone(self, name: str) -> bool:
         try:

@@ -53,7 +53,7 @@ class FileStanding(ABC):
         """See `Standing`."""
 
     def next_poll(self) -> Waiting:
-        return next_poll(self.entry, self.progress, self.parts.source, self.parts.clock())
+        return next_poll(self.entry, self.progress, self.parts.files, self.parts.clock())
 
     @abstractmethod
     def passed(self, journal_start: Callable[[], float | None]) -> Passed:
@@ -71,7 +71,7 @@ class BesideWatermark(FileStanding):
         settled = read_ledger(self.parts.stores.sink, self.parts.id).settled_as(path)
         below = is_below_origin(state, path)
         if settled == "none" or (settled is None and state.sweep.whole and not below):
-            late = lateness(settled, self.parts.source, state.sweep)
+            late = lateness(settled, self.parts.files, state.sweep)
             return Passed("late", late.reason, late)
         return Passed(*beyond(state, self.progress, path, journal_start()))
 

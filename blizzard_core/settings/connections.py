@@ -1,0 +1,194 @@
+"""The settings of connections: databases, lakes and APIs that sources of a pipeline read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from blizzard_core.settings.base import Options, Settings
+
+DatabaseDriver = Literal["postgresql", "sqlite", "mysql", "jdbc"]
+LakeDriver = Literal["delta", "iceberg", "parquet", "csv", "json"]
+
+_UNITS = ("years", "months", "days", "hours", "closing_day")
+
+
+class Backward(Settings):
+    """How far below its watermark a source is read again.
+
+    ``closing_day`` starts at the first of last month up to and with that day of the
+    month, later at the first of this one; never above what is stored.
+    """
+
+    years: int = Field(default=0, ge=0)
+    """Calendar years."""
+    months: int = Field(default=0, ge=0)
+    """Calendar months; a day that a month lacks is its last."""
+    days: int = Field(default=0, ge=0, examples=[3])
+    """Of 24 hours."""
+    hours: int = Field(default=0, ge=0)
+    """Taken off before months and years."""
+    closing_day: int | None = Field(default=None, ge=1, le=31, examples=[5])
+    """The day of the month until which last month is read again."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _zero_is_none(cls, data: Any) -> Any:
+        return {} if data == 0 and not isinstance(data, bool) else data
+
+    @property
+    def given(self) -> dict[str, int]:
+        """What is set, as `blizzard_py.columns` takes it; empty: no look-back."""
+        found = {unit: getattr(self, unit) for unit in _UNITS}
+        return {unit: value for unit, value in found.items() if value}
+
+
+class WithBackward(Settings):
+    """A block with a look-back, as ``backward: {days: 2}`` or ``backward_days: 2``."""
+
+    backward: Backward | None = Field(default=None, examples=[{"days": 3}])
+    """What is read again below the watermark; `backward_days: 3` says the same."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flat_forms(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        flat = {unit: data[key] for unit in _UNITS if (key := f"backward_{unit}") in data}
+        if not flat:
+            return data
+        if "backward" in data:
+            raise ValueError(f"give backward or backward_{next(iter(flat))}, not both")
+        rest = {k: v for k, v in data.items() if k.removeprefix("backward_") not in flat}
+        return {**rest, "backward": flat}
+
+
+class DatabaseConnection(WithBackward):
+    """A database. ``uri`` is the driver's own, such as ``postgresql://reader@db:5432/shop``.
+
+    ``user`` and ``password`` are put into it, so that a password needs no quoting there.
+    The account should be able to read and nothing else; sessions are read-only anyway.
+    """
+
+    driver: DatabaseDriver = Field(examples=["postgresql"])
+    """What reads it: docs/tables.md."""
+    uri: str = Field(min_length=1, examples=["postgresql://reader@db:5432/shop"])
+    """Where it is; for sqlite a path, for jdbc a `jdbc:` URL."""
+    user: str | None = Field(default=None, examples=["reader"])
+    """By default the one in `uri`."""
+    password: str | None = Field(default=None, repr=False, examples=["${PGPASSWORD:-}"])
+    """By default the one in `uri`."""
+    options: Options = Field(default_factory=dict, repr=False, examples=[{"sslmode": "require"}])
+    """The driver's own; for jdbc those of `spark.read.jdbc`."""
+
+
+class LakeConnection(WithBackward):
+    """A folder of tables or files. A source's ``table`` is a path below ``uri``."""
+
+    driver: LakeDriver = Field(examples=["delta"])
+    """The format."""
+    uri: str = Field(min_length=1, examples=["s3://lake/tables"])
+    """The folder; for iceberg the catalog's address."""
+    storage_options: Options = Field(
+        default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
+    )
+    """For the store; what is not given comes from its standard credential chain."""
+    options: Options = Field(default_factory=dict, repr=False, examples=[{"warehouse": "main"}])
+    """The format's own: the catalog's properties for iceberg, the dialect for csv."""
+
+
+class AuthSettings(Settings):
+    """Who asks an API.
+
+    ``bearer`` sends ``token``, ``basic`` ``username`` and ``password``, ``api_key`` its ``value``
+    under ``name`` in a header or a parameter; ``oauth2_client_credentials`` gets its
+    tokens from ``token_url``. Nothing of it is ever sent to another host.
+    """
+
+    kind: Literal["bearer", "basic", "api_key", "oauth2_client_credentials"] = Field(
+        examples=["bearer"]
+    )
+    """What is sent."""
+    token: str | None = Field(default=None, repr=False, examples=["${CRM_TOKEN:-}"])
+    """bearer."""
+    username: str | None = Field(default=None, examples=["reader"])
+    """basic."""
+    password: str | None = Field(default=None, repr=False, examples=["${CRM_PASSWORD:-}"])
+    """basic."""
+    name: str | None = Field(default=None, examples=["X-Api-Key"])
+    """api_key: of the header or parameter."""
+    value: str | None = Field(default=None, repr=False, examples=["${CRM_KEY:-}"])
+    """api_key."""
+    location: Literal["header", "query"] = Field(default="header", alias="in")
+    """api_key: where it stands."""
+    token_url: str | None = Field(default=None, examples=["https://login.example.com/token"])
+    """oauth2_client_credentials."""
+    client_id: str | None = Field(default=None, examples=["blizzard"])
+    """oauth2_client_credentials."""
+    client_secret: str | None = Field(default=None, repr=False, examples=["${CRM_SECRET:-}"])
+    """oauth2_client_credentials."""
+    scope: str | None = Field(default=None, examples=["orders.read"])
+    """oauth2_client_credentials."""
+    audience: str | None = Field(default=None, examples=["https://api.example.com"])
+    """oauth2_client_credentials."""
+    send_as: Literal["basic", "form"] = "basic"
+    """oauth2_client_credentials: how the client shows itself at `token_url`."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        needed = _AUTH[self.kind]
+        missing = [key for key in needed if getattr(self, key) is None]
+        if missing:
+            raise ValueError(f"kind {self.kind} needs {', '.join(missing)}")
+        odd = sorted(_AUTH_KEYS - set(needed))
+        given = [key for key in odd if getattr(self, key) is not None]
+        if given:
+            raise ValueError(f"{', '.join(given)}: not used by kind {self.kind}; leave it out")
+        return self
+
+
+_AUTH: Mapping[str, tuple[str, ...]] = {
+    "bearer": ("token",),
+    "basic": ("username", "password"),
+    "api_key": ("name", "value"),
+    "oauth2_client_credentials": ("token_url", "client_id", "client_secret"),
+}
+_AUTH_KEYS = {key for keys in _AUTH.values() for key in keys}
+
+
+class HttpConnection(WithBackward):
+    """An API. A source's ``request.path`` is below ``base_url``.
+
+    Credentials and headers are sent to its host alone, and pages are followed to other
+    hosts only where ``allowed_hosts`` names them.
+    """
+
+    driver: Literal["http"] = Field(examples=["http"])
+    """JSON over HTTP."""
+    base_url: str = Field(pattern=r"^https?://[^/?#]+", examples=["https://api.example.com/v2"])
+    """What paths are below."""
+    auth: AuthSettings | None = Field(default=None, examples=[{"kind": "bearer"}])
+    """Who asks; nobody without it."""
+    headers: Options = Field(default_factory=dict, repr=False, examples=[{"Accept-Language": "en"}])
+    """Sent with each request."""
+    timeout_secs: float = Field(default=60, gt=0)
+    """For one answer, to its last byte."""
+    allowed_hosts: list[str] = Field(default_factory=list, examples=[["files.example.com"]])
+    """Where pages may lie besides the host of `base_url`."""
+
+
+def _family(data: Any) -> str:
+    driver = data.get("driver") if isinstance(data, dict) else getattr(data, "driver", None)
+    if driver == "http":
+        return "http"
+    return "lake" if driver in LakeDriver.__args__ else "database"  # type: ignore[attr-defined]  # a Literal has them
+
+
+ConnectionSettings: TypeAlias = Annotated[
+    Annotated[DatabaseConnection, Tag("database")]
+    | Annotated[LakeConnection, Tag("lake")]
+    | Annotated[HttpConnection, Tag("http")],
+    Discriminator(_family),
+]

@@ -1,0 +1,95 @@
+"""From the settings of a table or an API to what its connection is asked. Connects to nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.connections import (
+    ConnectionSettings,
+    DatabaseConnection,
+    HttpConnection,
+    LakeConnection,
+)
+from blizzard_core.settings.document import AnySource, Config, PipelineSettings
+from blizzard_core.settings.query_checks import Asked, look_back
+from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_py.app.asked_http import http_source
+from blizzard_py.connections.asking import Asking
+from blizzard_py.connections.drivers import connect
+from blizzard_py.connections.http import reader as http_reader
+from blizzard_py.connections.protocol import Selection, Split
+from blizzard_py.reading import Access
+from blizzard_py.schema.types import field_spec
+
+
+def uri_of(source: AnySource) -> str:
+    """What a source is called in messages, letters and the checkpoint: where its rows are.
+
+    Of a table or an API that is the connection's name and the table's: a server may move.
+    """
+    if isinstance(source, SourceSettings):
+        return source.source_uri
+    if isinstance(source, HttpSourceSettings):
+        return f"{source.connection}:/{source.request.path.strip('/')}"
+    return f"{source.connection}:{source.table or 'query'}"
+
+
+def asking_of(config: Config, pipeline: PipelineSettings, source: Asked) -> Asking:
+    """What is asked of the source's connection. Raises `ConfigError` where a driver is missing."""
+    settings = config.connections.get(source.connection)
+    if settings is None:
+        raise ConfigError("connections", [f"there is no {source.connection!r}"])
+    mark = source.watermark
+    access = access_of(settings, source)
+    return Asking(
+        connection=connect(access, selection_of(pipeline, source)),
+        access=access,
+        columns=tuple(mark.columns),
+        bound=mark.bound,
+        settle_secs=mark.settle_secs,
+        nulls=mark.nulls,
+        backward=look_back(settings, source),
+        new_only=mark.reread == "new_only",
+        key=tuple(mark.key),
+        split=split_of(source),
+    )
+
+
+def selection_of(pipeline: PipelineSettings, source: Asked) -> Selection:
+    """What is read of a table; of an API the declared fields."""
+    fields = tuple(map(field_spec, pipeline.schema_.fields))
+    columns = tuple(source.watermark.columns)
+    if isinstance(source, HttpSourceSettings):
+        return Selection(fields=fields, columns=columns, nulls=source.watermark.nulls)
+    return Selection(
+        table=source.table or "",
+        query=source.query or "",
+        filter=source.filter,
+        fields=fields,
+        columns=columns,
+        nulls=source.watermark.nulls,
+    )
+
+
+def split_of(source: Asked) -> Split:
+    """How windows are cut; an API's ranges are its request's own."""
+    if isinstance(source, TableSourceSettings):
+        return Split(source.split.by, source.split.tasks)
+    return Split()
+
+
+def access_of(settings: ConnectionSettings, source: Asked) -> Access:
+    """How tasks get at the source."""
+    options: dict[str, Any]
+    if isinstance(settings, HttpConnection):
+        assert isinstance(source, HttpSourceSettings)  # noqa: S101  # the configuration was checked
+        return http_reader.access(http_source(settings, source))
+    if isinstance(settings, LakeConnection):
+        options = {**settings.options, "storage_options": dict(settings.storage_options)}
+        return Access(settings.driver, settings.uri, options)
+    assert isinstance(settings, DatabaseConnection)  # noqa: S101  # there are no others
+    given = {"user": settings.user, "password": settings.password}
+    options = {**settings.options, **{k: v for k, v in given.items() if v is not None}}
+    return Access(settings.driver, settings.uri, options)

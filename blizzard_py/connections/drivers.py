@@ -1,0 +1,72 @@
+"""The drivers by name: what connects in the driver process, and what reads in a task.
+
+Neither is imported before it is asked for: an installation has the libraries of those that it
+uses, and a Spark worker only needs the reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple, TypeAlias, cast
+
+from blizzard_core.errors import ConfigError
+from blizzard_py.connections.protocol import Connection, Reader, Selection
+from blizzard_py.reading import Access
+
+Connects: TypeAlias = Callable[[Access, Selection], Connection]
+
+
+class Driver(NamedTuple):
+    """Where a driver's two halves are, each as ``module:name``."""
+
+    connects: str
+    reads: str
+
+
+def _ours(connects: str, reads: str) -> Driver:
+    return Driver(f"{__package__}.{connects}", f"{__package__}.{reads}")
+
+
+DRIVERS: dict[str, Driver] = {
+    "postgresql": _ours("postgresql.connection:PostgresqlConnection", "postgresql.reader:read"),
+    "sqlite": _ours("sqlite.connection:SqliteConnection", "sqlite.reader:read"),
+    "mysql": _ours("mysql.connection:MysqlConnection", "mysql.reader:read"),
+    "delta": _ours("lakes.delta:DeltaConnection", "lakes.rows:read"),
+    "iceberg": _ours("lakes.iceberg:IcebergConnection", "lakes.rows:read"),
+    "parquet": _ours("lakes.parquet:connect", "lakes.rows:read"),
+    "csv": _ours("lakes.csv:connect", "lakes.csv:read"),
+    "json": _ours("lakes.json:connect", "lakes.json:read"),
+    "http": _ours("http.connection:connect", "http.reader:read"),
+}
+
+
+def connect(access: Access, selection: Selection) -> Connection:
+    """A connection to one table, query or API. Opens nothing.
+
+    Raises `ConfigError` for a driver that there is not, or whose libraries are missing.
+    """
+    found = cast("Connects", _loaded(access.driver, _driver(access.driver).connects))
+    return found(access, selection)
+
+
+def reader_of(driver: str) -> Reader:
+    """What reads a driver's tasks. Raises `ConfigError` as `connect` does."""
+    return cast("Reader", _loaded(driver, _driver(driver).reads))
+
+
+def _driver(name: str) -> Driver:
+    found = DRIVERS.get(name)
+    if found is None:
+        raise ConfigError(f"driver {name}", [f"is not known; known: {', '.join(DRIVERS)}"])
+    return found
+
+
+def _loaded(driver: str, place: str) -> Any:
+    module, _, name = place.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise
+    raise ConfigError(f"driver {driver}", ["is not part of this release"])

@@ -1,0 +1,242 @@
+"""One task of a job that reads a table or an API: rows in, Parquet files in staging, a report out.
+
+What the connection's reader yields is cast to the declared schema (`decode.conform`), or, where
+it is lines, parsed as files' lines are, and goes to the same outputs by the same partition
+rules. Memory is bounded by what the reader yields at once and by the outputs' row group.
+
+A row that does not fit is a bad record. Its letter holds the row as JSON, which a replay ingests,
+and what was read. The items of a job are published together or not at all, so there is no
+verdict on one of them alone: too many bad rows stop the pipeline.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from blizzard_core.errors import PipelineStopped
+from blizzard_core.storage.protocol import Storage, join
+from blizzard_py.job import FinishedFile, IngestJob, IngestSettings, StagedBadRecords
+from blizzard_py.kernels.bad_records import BadRecordWriter
+from blizzard_py.kernels.decode.columns import RecordSchema
+from blizzard_py.kernels.decode.conform import Conformer
+from blizzard_py.kernels.decode.parse import BadRecord, LineNumbers, LineParser
+from blizzard_py.kernels.decode.row_text import row_text
+from blizzard_py.kernels.output_format import output_format
+from blizzard_py.kernels.read.framing import Chunk, LongLine, framed
+from blizzard_py.kernels.read_rows import RowFilter
+from blizzard_py.kernels.report import TaskReport
+from blizzard_py.kernels.write.metadata import Metadata
+from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
+from blizzard_py.kernels.write.partition import Places, Unplaceable, place_rows, without_moved
+from blizzard_py.reading import ReadTask, Recognition
+
+# So few bad rows are slips, whatever share of a small window they are.
+SLIPS = 20
+# Of a row a letter holds so much; with JSON's escapes it is still a letter.
+ROW_BYTES = 512 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingTask:
+    """The share of a job with a `Reading` that one Spark task works on: one item."""
+
+    index: int
+    settings: IngestSettings
+    staging: str
+    output_prefix: str
+    item: str
+    read: ReadTask
+    recognition: Recognition
+    started_ts: float
+
+
+def reading_tasks(job: IngestJob) -> list[ReadingTask]:
+    """The job's tasks, one for each item."""
+    assert job.reading is not None  # noqa: S101  # the engine has looked
+    return [
+        ReadingTask(
+            index,
+            job.settings,
+            job.staging,
+            job.output_prefix,
+            file.path,
+            job.reading.tasks[file.path],
+            job.reading.recognition,
+            job.started_ts,
+        )
+        for index, file in enumerate(job.files)
+    ]
+
+
+def run_read_task(
+    task: ReadingTask, rows: Iterable[pa.RecordBatch | bytes], sink: Storage, attempt_id: int
+) -> TaskReport:
+    """Ingest what the reader gives for the task and report its item as ingested.
+
+    ``attempt_id`` is unique among all attempts that write to the staging directory. Raises what the
+    reader raises, `SourceError` for columns that are not what is declared, `PipelineStopped`
+    for bad rows that may not be passed, `StorageError` if the sink fails.
+    """
+    with closing(BadRecordWriter(task.settings.source.uri, task.started_ts)) as letters:
+        run = _Run(task, sink, attempt_id, letters)
+        try:
+            return run.run(rows)
+        except BaseException:
+            run.outputs.discard()
+            raise
+
+
+class _Run:
+    def __init__(
+        self, task: ReadingTask, sink: Storage, attempt_id: int, letters: BadRecordWriter
+    ) -> None:
+        settings = task.settings
+        self._task = task
+        self._sink = sink
+        self._letters = letters
+        self._stem = join(task.staging, f"{task.index:05d}-{attempt_id}")
+        self._schema = RecordSchema(settings.fields, settings.unexpected_fields)
+        self._parser = LineParser(self._schema, tolerant=True)
+        self._conformer = Conformer(
+            settings.fields, rescued=settings.unexpected_fields == "capture"
+        )
+        self._filter = RowFilter(task.recognition, sink)
+        self._metadata = Metadata(settings.metadata_columns, settings.source.uri, task.started_ts)
+        form = output_format(settings, self._metadata.schema(self._schema.table))
+        names = OutputNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
+        self.outputs = OutputSet(sink, names, form)
+        self._read = 0  # rows up to now, of which a letter's number counts
+        self._bytes = 0
+        self._rows = 0
+        self._bad = 0
+        self._first_bad = ""
+
+    def run(self, rows: Iterable[pa.RecordBatch | bytes]) -> TaskReport:
+        for some in rows:
+            if isinstance(some, bytes):
+                self._bytes += len(some)
+                for chunk in framed([some]):
+                    self._lines(chunk)
+            else:
+                self._bytes += some.nbytes
+                self._batch(some)
+        self._check()
+        outputs = self.outputs.close()
+        item = self._task.item
+        marks = self._filter.marks(item, partial(self._staged, f"{self._stem}.digests"))
+        letters = self._letters.stage(self._sink, f"{self._stem}.letters.ndjson")
+        return TaskReport(
+            task=self._task.index,
+            pid=os.getpid(),
+            outputs=tuple(sorted(outputs, key=lambda output: output.staged)),
+            files=(self._finished(),),
+            letters=StagedBadRecords(letters, ((item, self._bad),)) if letters else None,
+            marks=() if marks is None else (marks,),
+        )
+
+    def _staged(self, path: str, data: bytes) -> str:
+        self._sink.put_atomic(path, data)
+        return path
+
+    def _finished(self) -> FinishedFile:
+        return FinishedFile(
+            self._task.item,
+            "ingested",
+            rows=self._rows,
+            bytes_read=self._bytes,
+            error=self._first_bad,
+            bad_rows=self._bad,
+        )
+
+    def _batch(self, batch: pa.RecordBatch) -> None:
+        numbers = np.arange(batch.num_rows) + self._read
+        self._read += batch.num_rows
+        if self._filter.asks:
+            fresh = self._filter.fresh(batch)
+            batch, numbers = batch.filter(pa.array(fresh)), numbers[fresh]
+        found = self._conformer.conform(batch)
+        for row, reason in found.bad.items():
+            self._bad_row(batch, row, int(numbers[row]), reason)
+        self._add(found.table, found.rows_at, numbers, partial(self._bad_row, batch))
+
+    def _bad_row(self, batch: pa.RecordBatch, row: int, number: int, reason: str) -> None:
+        text = row_text(batch, row)
+        self._letter(BadRecord(number, 0, len(text), text, reason))
+
+    def _lines(self, chunk: Chunk | LongLine) -> None:
+        if isinstance(chunk, LongLine):
+            self._letter(BadRecord(self._read, 0, chunk.length, chunk.head, chunk.reason))
+            self._read += 1
+            return
+        lines = chunk.data.split(b"\n")[:-1]
+        numbers = np.arange(len(lines)) + self._read
+        self._read += len(lines)
+        if self._filter.asks:
+            fresh = self._filter.fresh_lines(lines)
+            lines = [line for line, new in zip(lines, fresh, strict=True) if new]
+            numbers = numbers[fresh]
+        parsed = self._parser.parse(b"".join(line + b"\n" for line in lines))
+        for bad in parsed.bad:
+            self._letter(replace(bad, index=int(numbers[bad.index])))
+
+        def unplaceable(row: int, number: int, reason: str) -> None:
+            self._letter(BadRecord(number, 0, len(lines[row]), lines[row], reason, "partition"))
+
+        self._add(parsed.table, parsed.rows_at, numbers, unplaceable)
+
+    def _add(
+        self, table: pa.Table, rows_at: LineNumbers, numbers: LineNumbers, refused: _Refused
+    ) -> None:
+        """Rows to the outputs; those that belong nowhere are ``refused``, by index and number."""
+        rules = self._task.settings.partition_rules
+        where: str | Places = ""
+        if rules:
+            try:
+                where = place_rows(table, rules)
+            except Unplaceable as error:
+                for row, reason in error.reasons.items():
+                    at = int(rows_at[row])
+                    refused(at, int(numbers[at]), reason)
+                kept = np.ones(table.num_rows, np.bool_)
+                kept[list(error.reasons)] = False
+                table, rows_at = table.filter(pa.array(kept)), rows_at[kept]
+                where = place_rows(table, rules)
+        self._rows += table.num_rows
+        rows_of = [(self._task.item, table.num_rows)]
+        rows = self._metadata.added(table, rows_of, numbers[rows_at] + 1)
+        self.outputs.add(where, without_moved(rows, rules))
+
+    def _letter(self, bad: BadRecord) -> None:
+        reason = f"row {bad.index + 1}: {bad.reason}"
+        if self._task.settings.on_bad_record == "fail":
+            raise PipelineStopped(
+                f"{self._task.item}: stopped at a bad record (error_handling.on_bad_record is"
+                " fail), nothing was passed over; correct the schema or the row, or set"
+                f" on_bad_record to quarantine_record: {reason}"
+            )
+        self._bad += 1
+        self._first_bad = self._first_bad or reason
+        self._letters.add(self._task.item, bad, keep=ROW_BYTES, where=self._task.read.where)
+
+    def _check(self) -> None:
+        """Raise `PipelineStopped` if so much is bad that it is no slip."""
+        limit = self._task.settings.max_bad_fraction
+        total = self._rows + self._bad
+        if self._bad > SLIPS and self._bad / total > limit:
+            raise PipelineStopped(
+                f"{self._task.item}: {self._bad} of {total} rows are bad, which is more than"
+                f" max_bad_fraction = {limit:g}; nothing was passed over. Correct schema.fields, or"
+                f" raise error_handling.max_bad_fraction; first {self._first_bad}"
+            )
+
+
+class _Refused(Protocol):
+    def __call__(self, row: int, number: int, reason: str, /) -> None: ...

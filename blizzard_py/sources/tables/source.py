@@ -1,0 +1,242 @@
+"""A source that is asked for rows above a watermark: a table or an API. A `Source`.
+
+**An item** is a task of a window, named by both (`names`). `plan` fixes the bound, asks for the
+window's tasks, and puts both into the state, which is saved with the batch that reads them;
+until all of them are published nothing else is planned. So whoever takes over reads the same
+window again, and rows that moved above it meanwhile are in a later one.
+
+**The watermark** moves to the window's end in the save that ends the last of its tasks. A
+batch holds a whole window (`Parts.limits`), and its job reports every task or fails, so one
+complete reading is published.
+
+A poll that finds nothing saves nothing: the next window is longer. It costs the connection
+two statements, for the bound and for the tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from blizzard_core.errors import StateError
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Entry
+from blizzard_core.watermark.progress import PartitionProgress, Progress, Scanned
+from blizzard_py.connections.asking import Asking
+from blizzard_py.job import FinishedFile, JobFile
+from blizzard_py.reading import Reading
+from blizzard_py.sources.activity import NONE_APART
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
+from blizzard_py.sources.story import Story
+from blizzard_py.sources.tables import windows
+from blizzard_py.sources.tables.names import item_name, parsed_name
+from blizzard_py.sources.tables.story import TaskStory
+from blizzard_py.sources.tables.work import TaskWork
+from blizzard_py.state.column_state import ColumnState, SeenSegment
+from blizzard_py.state.seen_rows import SeenRows, segment_path
+from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
+from blizzard_py.state.transitions import done_of, waiting
+
+# Statements of a look at a source whose window is not planned yet.
+STATEMENTS = 2
+
+
+class AskedSource:
+    """See the module's docstring and `blizzard_py.sources.protocol.Source`."""
+
+    items = "task"
+
+    def __init__(self, parts: Parts, upkeep: Upkeep, asking: Asking) -> None:
+        self._parts = parts
+        self._asking = asking
+        self._clock = upkeep.clock
+        self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
+        self._seen = SeenRows(parts.stores.sink, parts.id, 0)
+        self._told: set[str] = set()
+        self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+
+    # -- for everyone who looks ----------------------------------------------------
+
+    def check(self, state: SourceState) -> None:
+        known = state.columns
+        if known is None:
+            if state.progress.value is not None:
+                raise StateError(
+                    f"{self._where}: is of a source of files; give the table or API an `id:` of its"
+                    " own"
+                )
+            return
+        if known.watermark and set(known.names) != set(self._asking.columns):
+            was, now = (", ".join(n) or "versions" for n in (known.names, self._asking.columns))
+            raise StateError(
+                f"{self._where}: its watermark is on {was}, the configuration says {now}, which"
+                " would read everything again; set it back, or say from where to read with"
+                " `blizzard checkpoint set --column`"
+            )
+
+    def discover(self, state: SourceState, *, whole: bool = False) -> Found:  # noqa: ARG002  # one window is all there is
+        began = self._clock()
+        known, cost = self._looked(state)
+        return self._found(known, began, cost)
+
+    def outlook(self, state: SourceState, batch: Batch) -> SourceState:
+        return _shown(self._moved(state, batch))
+
+    def backlog(self, state: SourceState) -> Backlog:
+        """How far behind the table is. Asks nobody: what is new is not known before a poll."""
+        known = state.columns or ColumnState()
+        since = windows.age_of(known.watermark)
+        left = len(known.tasks) - len(known.done)
+        return Backlog(left, since, complete=since is not None)
+
+    def shown(self, state: SourceState) -> dict[str, Any]:
+        known = state.columns or ColumnState()
+        reading = known.window
+        return {
+            "kind": getattr(self._parts.source, "kind", "table"),
+            "watermark": dict(known.watermark),
+            "bound": known.bound or self._asking.bound,
+            "rows": state.totals.rows,
+            "boundaries": list(known.boundaries),
+            "seq": known.seq,
+            "window": None
+            if reading is None
+            else {"after": dict(reading.after), "up_to": dict(reading.up_to)},
+        }
+
+    def explain(self, name: str) -> Story:
+        return TaskStory(name, self._finds, self.check)
+
+    def looked(self, state: SourceState) -> ColumnState:
+        """What is known, with the window that the next poll reads. Writes nothing."""
+        return self._looked(state)[0]
+
+    # -- for the one that owns the checkpoint --------------------------------------
+
+    def begin_anew(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # nothing of it is kept aside
+        return state
+
+    def recover(self, state: SourceState, epoch: int) -> SourceState:
+        self._seen = SeenRows(self._parts.stores.sink, self._parts.id, epoch)
+        if state.columns is not None and state.columns.seen:
+            self._seen.sweep(state.columns.seen)
+        return state
+
+    def plan(self, state: SourceState) -> Plan[TaskWork]:
+        began = self._clock()
+        known, cost = self._looked(state)
+        found = self._found(known, began, cost)
+        waits = waiting(state, found.scanned.ended)
+        work = TaskWork([entry for entry in found.files if entry.path not in waits])
+        return Plan(replace(state, columns=known) if work else state, found, work)
+
+    def placed(
+        self,
+        state: SourceState,  # noqa: ARG002  # the seam gives it
+        batch: Batch,
+    ) -> tuple[list[JobFile], list[FinishedFile]]:
+        return [JobFile(entry.path, entry.size) for entry in batch.files], []
+
+    @contextmanager
+    def reading(self, state: SourceState, batch: Batch) -> Iterator[Reading]:
+        known = state.columns
+        if known is None or known.window is None:
+            raise StateError(f"{self._where}: has a batch and no window to read; restore it")
+        seen = tuple(segment_path(self._parts.id, one) for one in known.seen)
+        told = windows.recognition(self._asking, known.window, seen)
+        tasks = {item_name(known.seq, task.name): task for task in known.tasks}
+        with self._asking.connection.hold(self._asking.access) as access:
+            yield Reading(access, {e.path: tasks[e.path] for e in batch.files}, told)
+
+    def is_gone(self, name: str) -> bool:  # noqa: ARG002  # what was planned can be read again
+        return False
+
+    def advance(
+        self,
+        state: SourceState,
+        batch: Batch,
+        work: TaskWork | None,  # noqa: ARG002  # what waits stands in the state
+        now: float,  # noqa: ARG002  # the seam gives it
+    ) -> SourceState:
+        known = state.columns
+        if known is None or known.window is None:
+            return state
+        moved = self._moved(state, batch)
+        assert moved.columns is not None  # noqa: S101  # it was there
+        return _shown(replace(moved, columns=self._noted(known, moved.columns, batch)))
+
+    def saved(self) -> None:
+        self._seen.saved()
+
+    # -- inside --------------------------------------------------------------------
+
+    def _looked(self, state: SourceState) -> tuple[ColumnState, int]:
+        """What is known, with a window if there is anything to read; the statements it cost."""
+        known = state.columns or ColumnState()
+        if known.window is not None:
+            return known, 0
+        asking = self._asking
+        bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
+        for warning in bound.warnings:
+            self._warn(warning)
+        kept = windows.planned(known, asking, bound, self._clock())
+        if kept is None:
+            return known, 1
+        tasks = asking.connection.tasks(windows.window_of(kept), asking.split)
+        return (windows.opened(known, asking, kept, tasks) if tasks else known), STATEMENTS
+
+    def _warn(self, warning: str) -> None:
+        if warning not in self._told:
+            self._told.add(warning)
+            self._log.warning("bound", reason=warning)
+
+    def _found(self, known: ColumnState, began: float, cost: int) -> Found:
+        entries: tuple[Entry, ...] = ()
+        if known.window is not None:
+            since = windows.age_of(known.watermark)
+            modified = known.window.planned_ts if since is None else since
+            entries = tuple(
+                Entry(item_name(known.seq, task.name), task.size, modified)
+                for task in known.tasks
+                if task.name not in known.done
+            )
+        scanned = Scanned(began, self._clock())
+        return Found(entries, (), cost, len(entries), scanned, NONE_APART, again=False)
+
+    def _finds(self, state: SourceState, name: str) -> bool:
+        return any(entry.path == name for entry in self.discover(state).files)
+
+    def _moved(self, state: SourceState, batch: Batch) -> SourceState:
+        known = state.columns
+        if known is None:
+            return state
+        found = (parsed_name(entry.path) for entry in done_of(batch))
+        names = [task for seq, task in filter(None, found) if seq == known.seq]
+        return replace(state, columns=windows.done(known, names))
+
+    def _noted(self, before: ColumnState, after: ColumnState, batch: Batch) -> ColumnState:
+        """With the digests of what the batch has published, and without those that are over."""
+        kept = before.window
+        assert kept is not None  # noqa: S101  # the caller has looked
+        over = after.window is None
+
+        def expired(segment: SeenSegment) -> bool:
+            return over and windows.is_expired(self._asking, kept, segment)
+
+        staged = [mark.staged for mark in batch.marks]
+        seen = self._seen.adding(before.seen, staged, kept.up_to, expired)
+        noted = windows.noted(self._asking, before, kept) if over else before.seen_from
+        return replace(after, seen=seen, seen_from=noted)
+
+
+def _shown(state: SourceState) -> SourceState:
+    """The state with the watermark where everybody looks for one, as text."""
+    known = state.columns
+    text = None if known is None else windows.text_of(known.watermark)
+    if text is None:
+        return state
+    partitions = {"": PartitionProgress(text, text)}
+    return replace(state, progress=Progress("Active", text, partitions, 0))

@@ -1,0 +1,179 @@
+"""What a window makes of what is known of a source, and what its end makes of it. Pure.
+
+Which rows a look-back may bring again is known from digests (`blizzard_py.state.seen_rows`),
+which are kept from the first window on that ``reread: new_only`` reads. So a look-back begins no
+lower than these reach: where it was lengthened, or switched on, it grows into its length
+rather than double what was published before anybody took note.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from blizzard_core.errors import WatermarkError
+from blizzard_py.columns import advanced, deserialize, effective, serialize
+from blizzard_py.columns.compare import order
+from blizzard_py.columns.windows import window
+from blizzard_py.connections.asking import Asking
+from blizzard_py.connections.protocol import Bound
+from blizzard_py.reading import ReadTask, Recognition, Window
+from blizzard_py.state.column_state import ColumnState, SeenSegment, Stored, StoredWindow
+
+_TIES = frozenset({"max", "rows"})
+
+
+def to_stored(watermark: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as a checkpoint keeps them. Raises `WatermarkError` for what it cannot keep."""
+    found: dict[str, Any] = json.loads(serialize(watermark))
+    return found
+
+
+def from_stored(kept: Stored) -> dict[str, Any]:
+    """The inverse of `to_stored`."""
+    return deserialize(json.dumps(kept), strict=True)
+
+
+def planned(known: ColumnState, asking: Asking, bound: Bound, now: float) -> StoredWindow | None:
+    """The next window, None if nothing lies above the watermark yet.
+
+    Raises `WatermarkError` where bound and watermark contradict each other.
+    """
+    moment = dt.datetime.fromtimestamp(now, dt.UTC)
+    found = window(
+        from_stored(known.watermark), bound.value, asking.backward, moment, bound.kind, asking.nulls
+    )
+    if found is None:
+        return None
+    low, above = dict(found.low), {}
+    if asking.new_only:
+        low = _not_below(low, _seen_from(known))
+        above = effective(found.up_to, asking.backward, moment)
+    return StoredWindow(
+        kind=bound.kind,
+        after=to_stored(found.after),
+        up_to=to_stored(found.up_to),
+        low=to_stored(low),
+        above=to_stored(above),
+        inclusive=found.inclusive,
+        nulls_first=found.nulls_first,
+        planned_ts=now,
+    )
+
+
+def window_of(kept: StoredWindow) -> Window:
+    """A kept window, as connections know it."""
+    return Window(
+        from_stored(kept.after),
+        from_stored(kept.up_to),
+        from_stored(kept.low),
+        kept.inclusive,
+        kept.nulls_first,
+    )
+
+
+def opened(
+    known: ColumnState, asking: Asking, kept: StoredWindow, tasks: Iterable[ReadTask]
+) -> ColumnState:
+    """The state with a window to be read."""
+    return replace(known, names=asking.columns, window=kept, tasks=tuple(tasks), done=())
+
+
+def recognition(asking: Asking, kept: StoredWindow, seen: tuple[str, ...]) -> Recognition:
+    """How the window's tasks tell rows; ``seen`` are the paths of the segments that are kept."""
+    if asking.new_only:
+        values = from_stored(kept.above)
+        return Recognition(asking.columns, asking.key, "above", values, seen)
+    if kept.kind in _TIES:
+        # Rows beside the boundary were never published, whatever they hold.
+        values = from_stored(kept.up_to)
+        told = seen if kept.inclusive else ()
+        return Recognition(asking.columns, asking.key, "at", values, told)
+    return Recognition()
+
+
+def done(known: ColumnState, names: Iterable[str]) -> ColumnState:
+    """The state with tasks of the window published; with the last of them it is over."""
+    kept = known.window
+    if kept is None:
+        return known
+    ended = {*known.done, *names}
+    if any(task.name not in ended for task in known.tasks):
+        return replace(known, done=tuple(t.name for t in known.tasks if t.name in ended))
+    watermark = to_stored(advanced(from_stored(known.watermark), from_stored(kept.up_to)))
+    return replace(
+        known,
+        watermark=watermark,
+        bound=kept.kind,
+        seq=known.seq + 1,
+        window=None,
+        tasks=(),
+        done=(),
+    )
+
+
+def noted(asking: Asking, known: ColumnState, kept: StoredWindow) -> Stored | None:
+    """From where on the digests that are kept know all rows, once the window is over."""
+    if not asking.new_only:
+        return None
+    return to_stored(_not_below(from_stored(kept.above), _seen_from(known)))
+
+
+def is_expired(asking: Asking, kept: StoredWindow, segment: SeenSegment) -> bool:
+    """Whether no later window reads a row of the segment again."""
+    if not asking.new_only:
+        return segment.up_to != kept.up_to
+    above = from_stored(kept.above)
+    return all(
+        column in above and order(column, value, above[column]) <= 0
+        for column, value in from_stored(segment.up_to).items()
+    )
+
+
+def text_of(watermark: Stored) -> str | None:
+    """A watermark in a line for people; None if there is none."""
+    found = from_stored(watermark)
+    return ", ".join(f"{column}={_text(value)}" for column, value in found.items()) or None
+
+
+def age_of(watermark: Stored) -> float | None:
+    """The earliest time in a watermark (epoch seconds); None if none of its values is a time."""
+    moments = []
+    for value in from_stored(watermark).values():
+        moment = _moment(value)
+        if moment is not None:
+            moments.append(moment)
+    return min(moments, default=None)
+
+
+def _moment(value: Any) -> float | None:
+    if isinstance(value, str) and "-" in value:
+        try:
+            value = dt.datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if isinstance(value, dt.datetime):
+        zoned = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+        return zoned.timestamp()
+    if isinstance(value, dt.date):
+        return dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC).timestamp()
+    return None
+
+
+def _text(value: Any) -> str:
+    return value.isoformat() if isinstance(value, dt.date | dt.time) else str(value)
+
+
+def _seen_from(known: ColumnState) -> dict[str, Any]:
+    """Where digests begin: at the first window, or where the watermark stood without any."""
+    return from_stored(known.watermark if known.seen_from is None else known.seen_from)
+
+
+def _not_below(low: Mapping[str, Any], least: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return advanced(dict(low), {c: value for c, value in least.items() if c in low})
+    except WatermarkError:
+        return dict(low)

@@ -1,0 +1,87 @@
+"""What is known of a source that is asked for rows above a watermark on its columns. Pure.
+
+``columns`` of the checkpoint::
+
+    {"watermark": {"updated_at": {"__datetime__": "2026-05-04T11:59:58.120000+00:00"}},
+     "names": ["updated_at"], "bound": "settled", "seq": 17, "boundaries": [],
+     "seen": [{"segment": "00000003~…", "count": 812, "up_to": {…}}], "seen_from": {…},
+     "window": {"kind": "settled", "after": {…}, "up_to": {…}, "low": {…}, "above": {…},
+                "inclusive": false, "nulls_first": false, "planned_ts": 1.0},
+     "tasks": [{"name": "0", "where": "SELECT …", "spec": {…}, "size": 0}], "done": ["1"]}
+
+Values are in the notation of `blizzard_py.columns.serialize`, as JSON. ``names`` are the
+watermark's columns as they were configured. ``window`` and ``tasks`` are what is being read: they
+are saved with the batch that reads them, before its job starts, and whoever takes it over reads
+the same. They stand beside the watermark because what a source has to know of its items it
+knows from the saved state (`blizzard_py.sources.protocol`). ``above`` is what the next window may
+read again at most. ``done`` are those of the tasks that are published. The save that ends the
+last of them moves the watermark, counts ``seq`` up and drops the window.
+
+``seen`` are segments of digests of rows that a later window may read again
+(`blizzard_py.state.seen_rows`), and ``seen_from`` is from where on they know all rows (absent:
+none are kept): a look-back reaches no further. ``boundaries`` are where work units cut
+windows into slices. An older release refuses a checkpoint with this key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import msgspec
+
+from blizzard_py.reading import BoundKind, ReadTask
+
+Stored = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWindow:
+    """A `blizzard_py.reading.Window`, its values in the stored notation, and when it was planned.
+
+    ``kind`` is that of its bound.
+    """
+
+    kind: BoundKind
+    after: Stored = field(default_factory=dict)
+    up_to: Stored = field(default_factory=dict)
+    low: Stored = field(default_factory=dict)
+    above: Stored = field(default_factory=dict)
+    inclusive: bool = False
+    nulls_first: bool = False
+    planned_ts: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SeenSegment:
+    """Digests of rows, none of which lies above ``up_to``."""
+
+    segment: Annotated[str, msgspec.Meta(pattern="^[^/]+$")]
+    count: Annotated[int, msgspec.Meta(ge=1)]
+    up_to: Stored = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnState:
+    """See above. ``ColumnState()`` is a cold start."""
+
+    watermark: Stored = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    bound: BoundKind | None = None
+    seq: Annotated[int, msgspec.Meta(ge=0)] = 0
+    boundaries: tuple[str, ...] = ()
+    seen: tuple[SeenSegment, ...] = ()
+    seen_from: Stored | None = None
+    window: StoredWindow | None = None
+    tasks: tuple[ReadTask, ...] = ()
+    done: tuple[str, ...] = ()
+
+
+def columns_to_json(columns: ColumnState) -> dict[str, Any]:
+    """What the checkpoint has under ``columns``; what is empty is left out."""
+    document: dict[str, Any] = msgspec.to_builtins(columns)
+    kept = {"watermark", "seq"}
+    if columns.seen_from is not None:
+        kept.add("seen_from")
+    return {key: value for key, value in document.items() if key in kept or value}

@@ -1,0 +1,91 @@
+"""Rows that were published and may be read again, as segments of digests beside the checkpoint.
+
+``_blizzard/{source id}_seen/{epoch}~{uuidv7}.digests``, in the format of
+`blizzard_py.state.processed_set`: 16 bytes a row. Which segments count stands in the checkpoint
+(`blizzard_py.state.column_state`), so one counts from the save that names it, and each says up to
+where its rows lie: once the next window begins there or above, it is let go of.
+
+Small segments are put together with their neighbours, so that a poll a minute does not leave
+thousands of them. Since one that was put together counts from its latest row, up to
+about three times the digests of the look-back are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from blizzard_core.checkpoint.digests import Digests, from_bytes
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.state import processed_set
+from blizzard_py.state.column_state import SeenSegment, Stored
+from blizzard_py.state.processed_set import TAIL, Change, Segment
+from blizzard_py.state.state_paths import StatePaths
+
+
+def segment_path(source_id: str, segment: SeenSegment) -> str:
+    """Where a segment is, relative to the table."""
+    return processed_set.path_of(StatePaths(source_id).seen, segment.segment)
+
+
+def read_segment(storage: Storage, path: str) -> bytes:
+    """The digests of a segment, end to end. Raises `StateError` if it is gone or damaged."""
+    return processed_set.content_of(storage, path)
+
+
+@dataclass(slots=True)
+class SeenRows:
+    """The segments of one source, for the one that owns its checkpoint, in its ``epoch``."""
+
+    storage: Storage
+    source_id: str
+    epoch: int
+    _replaced: list[SeenSegment] = field(default_factory=list, init=False)
+
+    def sweep(self, listed: Iterable[SeenSegment]) -> None:
+        """Remove what crashes left: segments of older epochs that no checkpoint lists."""
+        segments = [Segment(one.segment, one.count) for one in listed]
+        processed_set.sweep(self.storage, self._folder, segments, self.epoch)
+
+    def adding(
+        self,
+        listed: Sequence[SeenSegment],
+        staged: Iterable[str],
+        up_to: Stored,
+        expired: Callable[[SeenSegment], bool],
+    ) -> tuple[SeenSegment, ...]:
+        """The segments to save, with the ``staged`` digests of rows up to ``up_to`` among them.
+
+        Those that are ``expired`` are let go of. A segment that is written counts from the save,
+        after which `saved` removes what it has replaced. Raises `StateError`, `StorageError`.
+        """
+        kept = [one for one in listed if not expired(one)]
+        fresh = b"".join(self.storage.read(path) for path in staged)
+        if fresh:
+            parts: list[Digests] = [from_bytes(fresh)]
+            count = len(parts[0])
+            while kept and kept[-1].count < max(2 * count, TAIL):
+                last = kept.pop()
+                path = segment_path(self.source_id, last)
+                parts.append(from_bytes(read_segment(self.storage, path)))
+                count += last.count
+            kept.append(self._written(np.unique(np.concatenate(parts)), up_to))
+        names = {one.segment for one in kept}
+        self._replaced += [one for one in listed if one.segment not in names]
+        return tuple(kept)
+
+    def saved(self) -> None:
+        """The segments are in the checkpoint: remove those that it no longer names."""
+        while self._replaced:
+            self.storage.delete(segment_path(self.source_id, self._replaced.pop()))
+
+    def _written(self, digests: Digests, up_to: Stored) -> SeenSegment:
+        change = Change((), digests, None, ())
+        [segment] = processed_set.write(self.storage, self._folder, change, self.epoch).segments
+        return SeenSegment(segment.name, segment.count, up_to)
+
+    @property
+    def _folder(self) -> str:
+        return StatePaths(self.source_id).seen

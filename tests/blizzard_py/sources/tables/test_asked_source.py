@@ -1,0 +1,324 @@
+"""A table read above a watermark through the real protocol and kernel: every row once."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from blizzard_core.errors import (
+    BlizzardError,
+    PipelineStopped,
+    SourceError,
+    StateError,
+    Unavailable,
+    WatermarkError,
+)
+from blizzard_py.job import FieldSpec, PartitionRule
+from blizzard_py.state import seen_rows
+from tests.support.asked_world import FIELDS, AskedWorld
+from tests.support.memory_store import Died, Dying
+from tests.support.promise_world import is_running_batch, killed
+from tests.support.toy_connection import ToyTable
+
+NUMBERED = pa.schema([("n", pa.int64()), ("text", pa.string())])
+TIMED = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("text", pa.string())])
+TIME_FIELDS = (
+    FieldSpec("at", "timestamp", nullable=True),
+    FieldSpec("text", "string", nullable=True),
+)
+START = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
+
+
+def numbers(kind: Any = "max", **asking: Any) -> AskedWorld:
+    return AskedWorld(ToyTable("numbers", kind=kind, schema=NUMBERED), **asking)
+
+
+def put(world: AskedWorld, *rows: tuple[int, str]) -> None:
+    world.table.rows += [{"n": n, "text": text} for n, text in rows]
+
+
+def hours(world: AskedWorld, *rows: tuple[float, str]) -> None:
+    """Rows so many hours after the start; the bound is the latest that was ever said."""
+    world.table.rows += [
+        {"at": START + dt.timedelta(hours=hour), "text": text} for hour, text in rows
+    ]
+
+
+def timed(**asking: Any) -> AskedWorld:
+    table = ToyTable("timed", "at", kind="clock", schema=TIMED)
+    return AskedWorld(table, TIME_FIELDS, **asking)
+
+
+def until(world: AskedWorld, hour: float) -> None:
+    world.table.top = START + dt.timedelta(hours=hour)
+
+
+def test_rows_come_once_and_ties_with_the_next_window() -> None:
+    world = numbers()
+    put(world, (1, "a"), (2, "b"), (2, "c"))
+    world.drain()
+    assert world.texts() == ["a", "b", "c"]
+    put(world, (2, "late tie"), (3, "d"))
+    world.drain()
+    put(world, (3, "late again"), (4, "e"))
+    world.drain()
+    assert world.texts() == ["a", "b", "c", "d", "e", "late again", "late tie"]
+    assert world.known()["watermark"] == {"n": 4}
+    assert world.known()["seq"] == 3
+
+
+def test_a_poll_without_rows_costs_two_statements_and_no_save() -> None:
+    world = numbers("clock")
+    put(world, (1, "a"))
+    world.drain()
+    worker = world.drain()
+    jobs, saved = len(world.engine.jobs), dict(world.sink.objects)
+    for top in (5, 6):
+        world.table.top, world.table.statements = top, 0
+        world.drain(worker)
+        assert world.table.statements == 2
+    assert world.sink.objects == saved
+    assert len(world.engine.jobs) == jobs
+    put(world, (4, "between"), (7, "later"))
+    world.table.top = 7
+    world.drain(worker)
+    assert world.texts() == ["a", "between", "later"]
+
+
+def test_the_window_of_a_dead_daemon_is_read_again_as_it_was_planned() -> None:
+    world = numbers()
+    put(world, (1, "a"), (2, "b"))
+    killed(world, is_running_batch(world))
+    planned = world.known()
+    put(world, (3, "c"))
+    world.engine.jobs.clear()
+    world.pipeline().cycle(_Stop())
+    first, second = world.engine.jobs
+    assert first.reading is not None
+    assert second.reading is not None
+    read = [task.spec for task in first.reading.tasks.values()]
+    assert read == [task["spec"] for task in planned["tasks"]]
+    assert world.texts() == ["a", "b", "c"]
+
+
+class _Stop:
+    def is_set(self) -> bool:
+        return False
+
+    def set(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002  # as the protocol says
+        return False
+
+
+def troubled_numbers(world: AskedWorld) -> None:
+    put(world, (1, "a"), (2, "b"), (3, "c"), (3, "d"), (3, "e"))
+
+
+@pytest.mark.parametrize("with_tie", [False, True])
+def test_death_at_any_change_neither_loses_nor_doubles_a_row(with_tie: bool) -> None:
+    for at in count():
+        world = numbers()
+        troubled_numbers(world)
+        world.drain()
+        put(world, (4, "f"), *([(3, "tie")] if with_tie else []), (4, "g"))
+        dying = Dying(world.sink, world.dlq)
+        dying.arm(at)
+        with contextlib.suppress(Died, BlizzardError):
+            world.drain()
+        died = dying.countdown == -1
+        dying.arm(-1)
+        put(world, (4, "tie after"), (5, "later"))
+        world.settle()
+        expected = [*"abcdefg", "tie after", "later", *(["tie"] if with_tie else [])]
+        assert world.texts() == sorted(expected), at
+        assert world.checkpoint()["totals"]["rows"] == len(expected), at
+        if not died:
+            assert at > 8
+            return
+
+
+def test_death_at_any_change_with_a_look_back() -> None:
+    for at in count():
+        world = timed(backward={"hours": 5}, new_only=True)
+        hours(world, (1, "a"), (2, "b"), (3, "c"))
+        until(world, 3)
+        world.drain()
+        hours(world, (1.5, "late"), (4, "d"))
+        until(world, 4)
+        dying = Dying(world.sink, world.dlq)
+        dying.arm(at)
+        with contextlib.suppress(Died, BlizzardError):
+            world.drain()
+        died = dying.countdown == -1
+        dying.arm(-1)
+        hours(world, (2.5, "later"))
+        until(world, 5)
+        world.settle()
+        assert world.texts() == sorted([*"abcd", "late", "later"]), at
+        if not died:
+            assert at > 8
+            return
+
+
+def test_what_lies_below_the_look_back_is_not_read_and_its_digests_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(seen_rows, "TAIL", 2)
+    world = timed(backward={"hours": 5}, new_only=True)
+    hours(world, *((hour, f"r{hour:02}") for hour in range(1, 4)))
+    until(world, 3)
+    world.drain()
+    for hour in range(4, 30):
+        hours(world, (hour, f"r{hour:02}"))
+        until(world, hour)
+        world.drain()
+    hours(world, (2, "too late"), (28, "in time"))
+    until(world, 30)
+    world.drain()
+    assert world.texts() == sorted([f"r{hour:02}" for hour in range(1, 30)] + ["in time"])
+    kept = sum(segment["count"] for segment in world.known()["seen"])
+    assert 5 <= kept <= 20
+    listed = {path for path in world.sink.objects if "_seen/" in path}
+    assert len(listed) == len(world.known()["seen"])
+
+
+def test_a_look_back_that_is_lengthened_or_switched_on_doubles_nothing() -> None:
+    world = timed()
+    hours(world, (1, "a"), (2, "b"), (20, "c"))
+    until(world, 20)
+    world.drain()
+    world.asking = {"backward": {"hours": 10}, "new_only": True}
+    hours(world, (15, "unknown whether late"), (21, "d"))
+    until(world, 21)
+    world.drain()
+    world.asking = {"backward": {"days": 10}, "new_only": True}
+    hours(world, (20.5, "late"), (22, "e"))
+    until(world, 22)
+    world.drain()
+    assert world.texts() == ["a", "b", "c", "d", "e", "late"]
+
+
+def test_a_task_that_fails_for_now_fails_the_window_and_one_reading_is_published() -> None:
+    world = numbers()
+    troubled_numbers(world)
+    reads = []
+
+    def fails_late() -> None:
+        reads.append(len(reads))
+        if len(reads) == 2:
+            world.table.rows[0]["text"] = "a, changed since"
+            raise Unavailable("the server went away")
+
+    world.table.at_read = fails_late
+    with pytest.raises(Unavailable):
+        world.drain()
+    assert world.table_rows() == []
+    assert world.known()["watermark"] == {}
+    world.settle()
+    assert world.texts() == ["a, changed since", *"bcde"]
+
+
+def test_a_source_that_refuses_stops_and_passes_nothing() -> None:
+    world = numbers()
+    troubled_numbers(world)
+    world.fields = (*FIELDS, FieldSpec("gone", "string", nullable=True))
+    with pytest.raises(SourceError, match="no column 'gone' any more"):
+        world.drain()
+    assert world.table_rows() == []
+
+
+def test_a_bound_below_the_watermark_stops() -> None:
+    world = numbers()
+    put(world, (9, "a"))
+    world.drain()
+    world.table.rows.clear()
+    put(world, (3, "restored"))
+    with pytest.raises(WatermarkError, match="below the stored watermark 9"):
+        world.drain()
+
+
+def test_an_emptied_table_is_no_news() -> None:
+    world = numbers()
+    put(world, (9, "a"))
+    world.drain()
+    world.table.rows.clear()
+    world.drain()
+    assert world.texts() == ["a"]
+
+
+def test_a_type_that_changed_stops_with_both_types() -> None:
+    world = numbers()
+    put(world, (9, "a"))
+    world.drain()
+    world.table.top = "nine"
+    with pytest.raises(WatermarkError, match=r"'nine' \(text\) and 9 \(number\)"):
+        world.drain()
+
+
+def test_other_watermark_columns_are_refused() -> None:
+    world = numbers()
+    put(world, (9, "a"))
+    world.drain()
+    world.table.column = "id"
+    with pytest.raises(StateError, match="its watermark is on n, the configuration says id"):
+        world.drain()
+
+
+def test_rows_that_do_not_fit_are_letters_with_the_row_and_the_statement() -> None:
+    table = ToyTable("mixed", schema=pa.schema([("n", pa.int64()), ("text", pa.string())]))
+    world = AskedWorld(
+        table, (FIELDS[0], FieldSpec("text", "decimal", nullable=True, precision=5, scale=2))
+    )
+    put(world, (1, "1.5"), (2, "NaN"), (3, "2"))
+    world.drain()
+    assert [row["n"] for row in world.table_rows()] == [1, 3]
+    [letter] = world.row_letters()
+    assert letter["raw"] == '{"n": 2, "text": "NaN"}'
+    assert letter["where"].startswith("rows {")
+    assert letter["path"] == "mem://raw/000000000000#0"
+    assert letter["line"] == 2
+    assert "column 'text'" in letter["error"]
+    assert world.checkpoint()["totals"]["bad_rows"] == 1
+
+
+def test_bad_rows_stop_where_they_are_to_or_are_no_slips() -> None:
+    world = numbers()
+    world.fields = (FIELDS[0], FieldSpec("text", "int64", nullable=True))
+    put(world, (1, "x"))
+    world.job = {"on_bad_record": "fail"}
+    with pytest.raises(PipelineStopped, match="stopped at a bad record"):
+        world.drain()
+    world.job = {}
+    world.table.task_rows = 100
+    put(world, *((n, "x") for n in range(2, 40)))
+    fresh = AskedWorld(world.table, world.fields)
+    with pytest.raises(PipelineStopped, match="39 of 39 rows are bad"):
+        fresh.drain()
+    assert fresh.row_letters() == []
+
+
+def test_rows_go_to_the_directories_of_their_values() -> None:
+    world = numbers()
+    world.by = (PartitionRule("text", key="text"),)
+    put(world, (1, "a"), (2, "b"), (3, "a"))
+    world.drain()
+    outputs = [path for path in world.sink.objects if path.endswith(".parquet")]
+    assert {path.partition("/")[0] for path in outputs} == {"text=a", "text=b"}
+
+
+def test_who_is_asked_for_its_state_asks_nobody() -> None:
+    world = numbers()
+    put(world, (1, "a"))
+    worker = world.drain()
+    world.table.statements = 0
+    state = worker.load()
+    shown = worker.source.shown(state)
+    assert (shown["watermark"], shown["bound"], shown["rows"]) == ({"n": 1}, "max", 1)
+    assert worker.backlog(state).files == 0
+    assert world.table.statements == 0

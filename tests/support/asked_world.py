@@ -1,0 +1,120 @@
+"""A table behind a toy connection, a lake in memory, and the real kernel between them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import json
+from dataclasses import replace
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from blizzard_core.errors import BlizzardError
+from blizzard_core.settings.query_sources import TableSourceSettings
+from blizzard_core.storage.protocol import is_hidden
+from blizzard_py.app.wiring import opener_of
+from blizzard_py.connections.asking import Asking
+from blizzard_py.connections.drivers import reader_of
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.job import FieldSpec, IngestJob, IngestResult, PartitionRule
+from blizzard_py.kernels.read_task import reading_tasks, run_read_task
+from blizzard_py.kernels.report import merged
+from blizzard_py.sources.parts import Parts
+from tests.support.blizzard_world import World
+from tests.support.memory_store import MemoryStorage
+from tests.support.toy_connection import ToyConnection, ToyTable
+
+FIELDS = (
+    FieldSpec("n", "int64", nullable=True),
+    FieldSpec("text", "string", nullable=True),
+)
+
+
+class KernelEngine:
+    """Runs a job's tasks in this process; ``jobs`` are those that were asked for."""
+
+    def __init__(self, sink: MemoryStorage) -> None:
+        self.sink = sink
+        self.jobs: list[IngestJob] = []
+        self._attempts = itertools.count()
+
+    def ingest(self, job: IngestJob) -> IngestResult:
+        self.jobs.append(job)
+        assert job.reading is not None
+        read = reader_of(job.reading.access.driver)
+        return merged(
+            run_read_task(
+                task,
+                read(job.reading.access, task.read.spec, job.settings.fields),
+                self.sink,
+                next(self._attempts),
+            )
+            for task in reading_tasks(job)
+        )
+
+    def cancel(self, output_prefix: str) -> None:
+        """Nothing runs beside the caller."""
+
+
+class AskedWorld(World):
+    """``asking`` are settings of `Asking` besides the connection."""
+
+    def __init__(
+        self, table: ToyTable, fields: tuple[FieldSpec, ...] = FIELDS, **asking: Any
+    ) -> None:
+        super().__init__()
+        self.table = table
+        self.asking = asking
+        self.fields = fields
+        self.by: tuple[PartitionRule, ...] = ()
+        self.job: dict[str, Any] = {}
+        self.engine = KernelEngine(self.sink)  # type: ignore[assignment]
+
+    def parts(self) -> Parts:
+        found = super().parts()
+        source = TableSourceSettings(
+            kind="table", connection="toy", table="t", watermark={"columns": [self.table.column]}
+        )
+        asked = Asking(
+            ToyConnection(self.table), self.table.access, (self.table.column,), **self.asking
+        )
+        ingest = replace(found.ingest, fields=self.fields, partition_rules=self.by, **self.job)
+        return replace(found, source=source, asked=asked, ingest=ingest)
+
+    def pipeline(self) -> SourcePipeline:
+        parts = self.parts()
+        return SourcePipeline(parts, opener_of(parts))
+
+    def settle(self) -> None:
+        """Polls until what is there is published, as after any number of errors."""
+        for _ in range(4):
+            self.now += 1000
+            with contextlib.suppress(BlizzardError):
+                self.drain()
+
+    def table_rows(self) -> list[dict[str, Any]]:
+        """All rows of all files that a committer would see."""
+        return [
+            row
+            for path, (data, _) in sorted(self.sink.objects.items())
+            if path.endswith(".parquet") and not is_hidden(path)
+            for row in pq.ParquetFile(io.BytesIO(data)).read().to_pylist()
+        ]
+
+    def texts(self) -> list[str]:
+        return sorted(row["text"] for row in self.table_rows())
+
+    def known(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.checkpoint()["columns"]
+        return found
+
+    def row_letters(self) -> list[dict[str, Any]]:
+
+        return [
+            json.loads(line)
+            for path, (data, _) in sorted(self.dlq.objects.items())
+            if path.endswith(".records.ndjson")
+            for line in data.splitlines()
+        ]

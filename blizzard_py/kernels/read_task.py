@@ -30,12 +30,12 @@ from blizzard_py.kernels.decode.conform import Conformer
 from blizzard_py.kernels.decode.parse import BadRecord, LineNumbers, LineParser
 from blizzard_py.kernels.decode.row_text import row_text
 from blizzard_py.kernels.output_format import output_format
-from blizzard_py.kernels.read.framing import Chunk, LongLine, framed
 from blizzard_py.kernels.read_rows import RowFilter
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.metadata import Metadata
 from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
 from blizzard_py.kernels.write.partition import Places, Unplaceable, place_rows, without_moved
+from blizzard_py.lines.framing import Chunk, LongLine, framed
 from blizzard_py.reading import ReadTask, Recognition
 
 # So few bad rows are slips, whatever share of a small window they are.

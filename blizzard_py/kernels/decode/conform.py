@@ -33,7 +33,7 @@ from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.decode.columns import MAX_MICROS, MIN_MICROS, from_json
 from blizzard_py.kernels.decode.extract import NULL
 from blizzard_py.kernels.decode.parse import LineNumbers
-from blizzard_py.kernels.failure import bounded
+from blizzard_py.lines.failure import bounded
 from blizzard_py.schema.types import EPOCH_SCALES, arrow_type, table_schema
 
 # A value that an error quotes may be of any length.

@@ -36,9 +36,10 @@ from blizzard_py.sources.tables.names import item_name, parsed_name
 from blizzard_py.sources.tables.story import TaskStory
 from blizzard_py.sources.tables.work import TaskWork
 from blizzard_py.state.column_state import ColumnState, SeenSegment
+from blizzard_py.state.retries import waiting
 from blizzard_py.state.seen_rows import SeenRows, segment_path
 from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
-from blizzard_py.state.transitions import done_of, waiting
+from blizzard_py.state.transitions import done_of
 
 # Statements of a look at a source whose window is not planned yet.
 STATEMENTS = 2

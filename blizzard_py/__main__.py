@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from blizzard_core.text import printable
 from blizzard_py.app import daemon as app
 from blizzard_py.app import inspection
 from blizzard_py.commands import checkpoint, dlq, ingest, init, rename
-from blizzard_py.commands.options import source_options
+from blizzard_py.commands.options import compact, source_options
 from blizzard_py.explain import lines
 from blizzard_py.planning.ranges import Range
 
@@ -113,12 +113,27 @@ def validate(config: Path) -> int:
     ),
 )
 @config_argument
+@click.option(
+    "--now",
+    "moment",
+    type=click.DateTime(("%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z")),
+    metavar="TIME",
+    help="Of tables and APIs: as it would be then (UTC, where it has no zone).",
+)
+@click.option("--offline", is_flag=True, help="Ask no table and no API: bounds are of --now.")
 @json_option
 @log_level_option
 @command
-def plan(config: Path, as_json: bool) -> int:
-    """Show what the next poll would ingest, and what finding it costs. Writes nothing."""
-    return answer(inspection.plan(load_config(config)), _print_plan, as_json=as_json)
+def plan(config: Path, moment: dt.datetime | None, offline: bool, as_json: bool) -> int:
+    """Show what the next poll would ingest, and what finding it costs. Writes nothing.
+
+    Of a table or an API: the window, where it ends and what that may miss, and the statement
+    or request. That asks it two questions; --offline asks nothing.
+    """
+    if moment is not None and moment.tzinfo is None:
+        moment = moment.replace(tzinfo=dt.UTC)
+    found = inspection.plan(load_config(config), now=moment, offline=offline)
+    return answer(found, _print_plan, as_json=as_json)
 
 
 @main.command(
@@ -230,11 +245,41 @@ main.add_command(completion_of(main, "blizzard"))
 
 
 def _print_plan(document: dict[str, Any]) -> None:
+    sources = [
+        (f"{pipeline}/{source}", found)
+        for pipeline, block in document["pipelines"].items()
+        for source, found in block["sources"].items()
+    ]
+    files = [(name, found) for name, found in sources if found["kind"] == "files"]
+    if files or not sources:
+        _print_files(files)
+    for name, found in sources:
+        if found["kind"] != "files":
+            _print_window(name, found)
+
+
+def _print_window(name: str, found: dict[str, Any]) -> None:
+    """What a table or an API would be asked, a line for each thing."""
+    bound = found["bound"]
+    held = f", held by {bound['held_by']}" if bound["held_by"] else ""
+    click.echo(printable(f"{name}: {found['state']}, watermark {compact(found['watermark'])}"))
+    click.echo(printable(f"  bound    {bound['kind']} {compact(bound['value'])}{held}"))
+    if found["window"] is None:
+        click.echo("  nothing to read")
+    for task in found["tasks"]:
+        click.echo(printable(f"  task {task['name']}   {task['where']}"))
+    if found["window"] is not None and not found["tasks"]:
+        click.echo(printable(f"  would be {found['query'] or compact(found['request'])}"))
+    for warning in found["warnings"]:
+        click.echo(printable(f"  note     {warning}"))
+
+
+def _print_files(sources: Sequence[tuple[str, dict[str, Any]]]) -> None:
     print_table(
         ("source", "state", "watermark", "new files", "bytes", "LISTs", "keys"),
         (
             [
-                f"{pipeline}/{source}",
+                name,
                 found["state"],
                 found["watermark"],
                 f"{len(found['files']):,}",
@@ -242,8 +287,7 @@ def _print_plan(document: dict[str, Any]) -> None:
                 str(found["list_requests"]),
                 f"{found['keys_listed']:,}",
             ]
-            for pipeline, block in document["pipelines"].items()
-            for source, found in block["sources"].items()
+            for name, found in sources
         ),
     )
 
@@ -327,7 +371,7 @@ def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
     return [
         name,
         found["state"],
-        found["watermark"],
+        found["watermark"] if found["kind"] == "files" else compact(found["watermark"]),
         None if lag["secs"] is None else f"{dt.timedelta(seconds=round(lag['secs']))}",
         _waiting(lag),
         f"{dead['objects']:,}{'' if dead['complete'] else '+'}",

@@ -6,6 +6,7 @@ over, so each of these may be asked beside a running daemon.
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -17,6 +18,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.progress import Gap
+from blizzard_py.app.asked_plan import plan_of
 from blizzard_py.app.wiring import NoEngine, build, inferred_schema, parts_of, source_pipeline
 from blizzard_py.explain import Explanation, located, unmatched
 from blizzard_py.explain import explain as explain_file
@@ -24,6 +26,7 @@ from blizzard_py.ingest.inferred_schema import described
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay.ownership import backfill_ranges
 from blizzard_py.schema.types import field_spec
+from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.state.siblings import BACKFILL
 from blizzard_py.state.source_state import SourceState
 
@@ -91,9 +94,18 @@ def _schema_of(config: Config, name: str) -> dict[str, Any]:
     return described("unknown", declared)
 
 
-def plan(config: Config) -> tuple[dict[str, Any], list[str]]:
-    """What the next poll of every source would do, and the errors of those that failed."""
-    return _collect(config, _plan_source)
+def plan(
+    config: Config, *, now: dt.datetime | None = None, offline: bool = False
+) -> tuple[dict[str, Any], list[str]]:
+    """What the next poll of every source would do, and the errors of those that failed.
+
+    ``now`` (aware) is when that is for tables and APIs; ``offline`` asks none of them.
+    """
+    moment = now or dt.datetime.now(dt.UTC)
+    found, errors = _collect(
+        config, lambda source: _plan_source(config, source, moment, offline=offline)
+    )
+    return {"now": moment.isoformat(), **found}, errors
 
 
 def status(config: Config) -> tuple[dict[str, Any], list[str]]:
@@ -115,10 +127,21 @@ def _collect(
     return {"pipelines": pipelines}, errors
 
 
-def _plan_source(source: SourcePipeline) -> dict[str, Any]:
+def _plan_source(
+    config: Config, source: SourcePipeline, now: dt.datetime, *, offline: bool
+) -> dict[str, Any]:
     state = source.outlook(source.load())
+    if isinstance(source.source, AskedSource):
+        source.check(state)
+        pipeline = config.pipelines[source.pipeline]
+        settings = pipeline.sources[source.source_name]
+        assert not isinstance(settings, SourceSettings)  # noqa: S101  # it is asked
+        fields = tuple(map(field_spec, pipeline.schema_.fields))
+        connection = config.connections[settings.connection]
+        return plan_of(source.source, state, (connection, settings), fields, now, offline=offline)
     found = source.discover(state, whole=True)
     return {
+        "kind": "files",
         "state": state.progress.state,
         "watermark": state.progress.value,
         "files": [{"path": entry.path, "size": entry.size} for entry in found.files],
@@ -130,6 +153,7 @@ def _plan_source(source: SourcePipeline) -> dict[str, Any]:
 def _status_of(source: SourcePipeline) -> dict[str, Any]:
     state = source.load()
     return {
+        "kind": "files",
         "state": state.progress.state,
         "watermark": state.progress.value,
         **source.source.shown(state),

@@ -222,6 +222,16 @@ def rename_of(
     return Rename(live, live.id if old_id is None else old_id, moved_from)
 
 
+def asked_columns(config: Config, where: tuple[str, str]) -> tuple[str, ...]:
+    """The watermark's columns of a table or an API. Raises `ConfigError` for another source."""
+    source = source_of(config, where)
+    if isinstance(source, SourceSettings):
+        raise ConfigError(
+            "--column", [f"{'/'.join(where)} reads files; give --partition and --watermark"]
+        )
+    return tuple(source.watermark.columns)
+
+
 def pipeline_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
     """One source, to look at or to change its state. Raises `ConfigError`."""
     return source_pipeline(_live(config, where))

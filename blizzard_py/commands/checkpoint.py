@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,12 +22,14 @@ from blizzard_core.cli import (
 )
 from blizzard_core.settings.load import load_config
 from blizzard_core.text import printable
-from blizzard_py.app.operations import pipeline_of, rebuild_of
-from blizzard_py.commands.options import confirmed, source_options
+from blizzard_py.app.operations import asked_columns, pipeline_of, rebuild_of
+from blizzard_py.commands.options import compact, confirmed, source_options
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_edit import Effect, Stored
 from blizzard_py.edits.rebuild import Judged, Rebuilt
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.sources.tables.source import AskedSource
+from blizzard_py.sources.tables.windows import from_stored, to_stored
 from blizzard_py.state.source_state import SourceState
 
 _SHOWN_FILES = 10
@@ -96,6 +99,14 @@ def _print_state(where: str, seen: Stored, copies: list[str]) -> None:
         ),
         *(("backup", path) for path in copies),
     ]
+    if state.columns is not None:
+        known = state.columns
+        lines += [
+            ("columns", compact(known.watermark)),
+            ("window", "-" if known.window is None else compact(known.window.up_to)),
+            ("windows", f"{known.seq:,} published"),
+            ("seen", f"{sum(segment.count for segment in known.seen):,} rows told by digests"),
+        ]
     if state.processed is not None:
         lines.append(("done", f"{sum(s.count for s in state.processed):,} names in a set"))
     for name, value in lines:
@@ -132,9 +143,15 @@ def _moment(seconds: float | None) -> str | None:
 @click.option("--partition", default="", help="The partition; none for a source without them.")
 @click.option(
     "--watermark",
-    required=True,
     metavar="NAME",
     help="The last name done, relative to the partition; '' for none.",
+)
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="NAME=JSON",
+    help="Of a table or an API: a column's value, as `checkpoint show` prints it; repeatable.",
 )
 @_yes_option
 @_dry_run_option
@@ -145,16 +162,31 @@ def set_watermark(
     pipeline: str,
     source: str,
     partition: str,
-    watermark: str,
+    watermark: str | None,
+    columns: tuple[str, ...],
     yes: bool,
     dry_run: bool,
 ) -> int:
     """Move a partition's watermark: up to NAME everything counts as done.
 
+    Of a table or an API give --column instead, for each column that moves.
+
     Forward, files in between are skipped; back, they are ingested again. What it
     does to the files that are there is shown first. A daemon that runs stops
     with exit code 3 at its next save; start it again afterwards.
     """
+    if (watermark is None) == (not columns):
+        raise click.UsageError("give --watermark for files, or --column for a table or an API")
+    if watermark is None:
+        values = dict(map(_column_value, columns))
+        names = asked_columns(load_config(config), (pipeline, source))
+        return _edit(
+            config,
+            (pipeline, source),
+            lambda state: checkpoint_edit.set_columns(state, values, names),
+            yes=yes,
+            dry_run=dry_run,
+        )
     return _edit(
         config,
         (pipeline, source),
@@ -162,6 +194,19 @@ def set_watermark(
         yes=yes,
         dry_run=dry_run,
     )
+
+
+def _column_value(given: str) -> tuple[str, Any]:
+    """``updated_at={"__datetime__": "…"}``; a text that is no JSON is taken for itself."""
+    name, equals, text = given.partition("=")
+    if not equals or not name:
+        raise click.UsageError(f"--column {given!r} must be NAME=JSON")
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    # What the checkpoint cannot keep is refused here.
+    return name, to_stored(from_stored({name: value}))[name]
 
 
 @checkpoint.command(
@@ -322,9 +367,12 @@ def _edit(
 
 
 def _print_effect(found: SourcePipeline, before: SourceState, after: SourceState) -> None:
-    told: Effect = checkpoint_edit.effect(found, before, after)
     watermark: Any = before.progress.value, after.progress.value
     click.echo(printable(f"watermark: {watermark[0] or '-'} -> {watermark[1] or '-'}"))
+    if isinstance(found.source, AskedSource):
+        _print_window(found.source, after)
+        return
+    told: Effect = checkpoint_edit.effect(found, before, after)
     for paths, text in (
         (told.skipped, "new files would be skipped and not be ingested"),
         (told.again, "files that were passed would be ingested, those done before twice"),
@@ -332,3 +380,15 @@ def _print_effect(found: SourcePipeline, before: SourceState, after: SourceState
         click.echo(f"{len(paths):,} {text}" + (", among them:" if paths else ""))
         for path in paths[:_SHOWN_FILES]:
             click.echo(f"  {printable(path)}")
+
+
+def _print_window(source: AskedSource, after: SourceState) -> None:
+    """What the next poll would read from the new state; the source is asked for that."""
+    known = source.looked(after)
+    if known.window is None:
+        click.echo("the next poll would find nothing to read")
+        return
+    click.echo(printable(f"the next poll would read up to {compact(known.window.up_to)}:"))
+    for task in known.tasks[:_SHOWN_FILES]:
+        click.echo(printable(f"  {task.where}"))
+    click.echo("those of its rows that the table has already come twice")

@@ -35,8 +35,8 @@ DRIVERS: dict[str, Driver] = {
     "delta": _ours("lakes.delta:DeltaConnection", "lakes.rows:read"),
     "iceberg": _ours("lakes.iceberg:IcebergConnection", "lakes.rows:read"),
     "parquet": _ours("lakes.parquet:connect", "lakes.rows:read"),
-    "csv": _ours("lakes.csv:connect", "lakes.csv:read"),
-    "json": _ours("lakes.json:connect", "lakes.json:read"),
+    "csv": _ours("lakes.csv_files:connect", "lakes.csv_files:read"),
+    "json": _ours("lakes.json_lines:connect", "lakes.json_lines:read"),
     "http": _ours("http.connection:connect", "http.reader:read"),
 }
 

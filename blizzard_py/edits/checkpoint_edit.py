@@ -12,7 +12,7 @@ changed, since its rows are going to be in the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,10 @@ from blizzard_core.storage.protocol import Entry, Storage, order_key
 from blizzard_core.watermark.paths import joined
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by, is_new
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.sources.tables.source import progress_of_text
+from blizzard_py.sources.tables.windows import text_of
 from blizzard_py.state.checkpoint_file import whole
+from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import SourceState, state_from_json, state_to_json
 
@@ -111,6 +114,36 @@ def moved(state: SourceState, partition: str, name: str) -> SourceState:
     )
 
 
+def set_columns(
+    state: SourceState, watermark: Mapping[str, Any], names: Sequence[str]
+) -> SourceState:
+    """The state of a table or an API with its watermark at these values, in stored notation.
+
+    A window that is being read is given up; the next one begins above the values. What is known of
+    rows that were published goes with it, so those above the values come again, and ``new_only``
+    looks back no further than to them. ``names`` are the configured columns. Raises `EditRefused`.
+    """
+    known = state.columns
+    if known is None:
+        if state.progress.value is not None:
+            raise EditRefused("this is a source of files; give --partition and --watermark")
+        known = ColumnState()
+    odd = sorted(set(watermark) - set(names))
+    if names and odd:
+        raise EditRefused(f"{odd[0]!r} is not one of watermark.columns: {', '.join(names)}")
+    missing = sorted(set(names) - set(watermark) - set(known.watermark))
+    if missing:
+        raise EditRefused(
+            f"give a value for {missing[0]!r}, too: without one everything of it would be read"
+        )
+    merged = {**known.watermark, **watermark}
+    kept = {c: v for c, v in merged.items() if v is not None and (not names or c in names)}
+    columns = ColumnState(kept, tuple(names), known.bound, known.seq + 1, known.boundaries)
+    text = text_of(kept)
+    progress = Progress() if text is None else progress_of_text(text)
+    return replace(state, columns=columns, progress=progress, in_flight=(), retries={})
+
+
 def _revalued(progress: Progress) -> Progress:
     """The source's own watermark follows from those of its partitions."""
     tops = [
@@ -123,7 +156,11 @@ def _revalued(progress: Progress) -> Progress:
 
 def over(state: SourceState) -> SourceState:
     """A cold start. What was counted so far stays counted."""
-    return SourceState(totals=state.totals, source=state.source)
+    columns = None
+    if state.columns is not None:
+        # Names of items are for ever, so windows go on being counted.
+        columns = ColumnState(seq=state.columns.seq + 1)
+    return SourceState(totals=state.totals, source=state.source, columns=columns)
 
 
 @dataclass(frozen=True, slots=True)

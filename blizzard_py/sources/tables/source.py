@@ -23,7 +23,7 @@ from typing import Any
 from blizzard_core.errors import StateError
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.watermark.progress import PartitionProgress, Progress, Scanned
+from blizzard_core.watermark.progress import PartitionProgress, Progress, Scanned, State
 from blizzard_py.connections.asking import Asking
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading
@@ -58,6 +58,11 @@ class AskedSource:
         self._seen = SeenRows(parts.stores.sink, parts.id, 0)
         self._told: set[str] = set()
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+
+    @property
+    def asking(self) -> Asking:
+        """What its connection is asked."""
+        return self._asking
 
     # -- for everyone who looks ----------------------------------------------------
 
@@ -239,5 +244,11 @@ def _shown(state: SourceState) -> SourceState:
     text = None if known is None else windows.text_of(known.watermark)
     if text is None:
         return state
-    partitions = {"": PartitionProgress(text, text)}
-    return replace(state, progress=Progress("Active", text, partitions, 0))
+    # A window is all that there was: a poll that finds nothing more has nothing to save.
+    over = known is None or known.window is None
+    return replace(state, progress=progress_of_text(text, "Idle" if over else "Active"))
+
+
+def progress_of_text(text: str, told: State = "Active") -> Progress:
+    """A progress that shows a watermark in text."""
+    return Progress(told, text, {"": PartitionProgress(text, text)}, 0)

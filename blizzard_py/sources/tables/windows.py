@@ -58,7 +58,8 @@ def planned(known: ColumnState, asking: Asking, bound: Bound, now: float) -> Sto
         up_to=to_stored(found.up_to),
         low=to_stored(low),
         above=to_stored(above),
-        inclusive=found.inclusive,
+        # A value that was set by hand has no digests of the rows at it: they count as published.
+        inclusive=found.inclusive and known.at_known,
         nulls_first=found.nulls_first,
         planned_ts=now,
     )
@@ -109,6 +110,7 @@ def done(known: ColumnState, names: Iterable[str]) -> ColumnState:
         watermark=watermark,
         bound=kept.kind,
         seq=known.seq + 1,
+        at_known=kept.kind in _TIES,
         window=None,
         tasks=(),
         done=(),

@@ -18,8 +18,12 @@ from blizzard_core.errors import (
     Unavailable,
     WatermarkError,
 )
+from blizzard_py.edits import checkpoint_edit
+from blizzard_py.edits.checkpoint_edit import EditRefused
 from blizzard_py.job import FieldSpec, PartitionRule
 from blizzard_py.state import seen_rows
+from blizzard_py.state.column_state import ColumnState
+from blizzard_py.state.source_state import SourceState
 from tests.support.asked_world import FIELDS, AskedWorld
 from tests.support.memory_store import Died, Dying
 from tests.support.promise_world import is_running_batch, killed
@@ -76,7 +80,8 @@ def test_a_poll_without_rows_costs_two_statements_and_no_save() -> None:
     world = numbers("clock")
     put(world, (1, "a"))
     world.drain()
-    worker = world.drain()
+    worker = world.pipeline()
+    world.drain(worker)
     jobs, saved = len(world.engine.jobs), dict(world.sink.objects)
     for top in (5, 6):
         world.table.top, world.table.statements = top, 0
@@ -241,6 +246,28 @@ def test_a_bound_below_the_watermark_stops() -> None:
     put(world, (3, "restored"))
     with pytest.raises(WatermarkError, match="below the stored watermark 9"):
         world.drain()
+
+
+def test_a_watermark_that_was_set_doubles_no_row_at_it() -> None:
+    world = numbers()
+    put(world, (1, "a"), (2, "b"), (3, "c"))
+    world.drain()
+    found = world.pipeline()
+    edited = checkpoint_edit.set_columns
+    seen = checkpoint_edit.stored(found)
+    checkpoint_edit.change(found, seen, lambda s: edited(s, {"n": 2}, ("n",)), world.now)
+    world.drain()
+    assert world.texts() == ["a", "b", "c", "c"]
+    assert world.known()["seq"] == 3
+
+
+def test_a_watermark_is_set_on_the_configured_columns_only() -> None:
+    with pytest.raises(EditRefused, match="'m' is not one of"):
+        checkpoint_edit.set_columns(SourceState(), {"m": 2}, ("n",))
+    with pytest.raises(EditRefused, match="give a value for 'm', too"):
+        checkpoint_edit.set_columns(SourceState(), {"n": 2}, ("n", "m"))
+    over = checkpoint_edit.over(SourceState(columns=ColumnState({"n": 2}, seq=7)))
+    assert over.columns == ColumnState(seq=8)
 
 
 def test_an_emptied_table_is_no_news() -> None:

@@ -1,0 +1,130 @@
+"""What the next poll of a table or an API would read, for `blizzard plan`. Writes nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from blizzard_core.errors import SourceError
+from blizzard_core.settings.connections import ConnectionSettings
+from blizzard_core.settings.query_checks import Asked
+from blizzard_core.settings.query_sources import TableSourceSettings
+from blizzard_py.columns import effective
+from blizzard_py.columns.statements import window_where
+from blizzard_py.connections.http.connection import HttpConnection
+from blizzard_py.connections.protocol import Bound
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import BoundKind, Window
+from blizzard_py.sources.tables import windows
+from blizzard_py.sources.tables.source import AskedSource
+from blizzard_py.state.column_state import ColumnState, StoredWindow
+from blizzard_py.state.source_state import SourceState
+
+# What a bound of this kind may miss, for people (docs/tables.md has the whole table).
+PROMISES: Mapping[BoundKind, str] = {
+    "version": "nothing is missed",
+    "settled": "missed are times that the writer does not take from its transaction or later",
+    "clock": "missed are rows of transactions that take longer than settle_secs",
+    "max": "missed are lower values that are committed later",
+    "rows": "missed are lower values that are committed later",
+}
+
+
+def plan_of(
+    source: AskedSource,
+    state: SourceState,
+    settings: tuple[ConnectionSettings, Asked],
+    fields: Sequence[FieldSpec],
+    now: dt.datetime,
+    *,
+    offline: bool,
+) -> dict[str, Any]:
+    """The document of one source; ``now`` is aware. Raises `SourceError`, `StorageError`."""
+    asking, known = source.asking, state.columns or ColumnState()
+    watermark = windows.from_stored(known.watermark)
+    kept = known.window
+    bound: Bound
+    if kept is not None:
+        bound = Bound(kept.kind, windows.from_stored(kept.up_to))
+    elif offline:
+        bound = _offline(settings[1], fields, now)
+    else:
+        bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
+    if kept is None:
+        kept = windows.planned(known, asking, bound, now.timestamp())
+    tasks = known.tasks if known.window is not None else ()
+    if kept is not None and not tasks and not offline:
+        tasks = tuple(asking.connection.tasks(windows.window_of(kept), asking.split))
+        kept = kept if tasks else None
+    return {
+        "kind": settings[1].kind,
+        "state": state.progress.state,
+        "watermark": dict(known.watermark),
+        "effective": windows.to_stored(effective(watermark, asking.backward, now)),
+        "bound": {
+            "kind": bound.kind,
+            "value": windows.to_stored(bound.value),
+            "held_by": bound.held_by,
+        },
+        "window": None
+        if kept is None
+        else {"after": dict(kept.after), "up_to": dict(kept.up_to), "low": dict(kept.low)},
+        "query": _query(settings, kept),
+        "request": _request(asking.connection, kept),
+        "tasks": [{"name": task.name, "where": task.where} for task in tasks],
+        "reread": settings[1].watermark.reread,
+        "replaces": [],
+        "warnings": [f"{bound.kind}: {PROMISES[bound.kind]}", *bound.warnings],
+    }
+
+
+def _offline(source: Asked, fields: Sequence[FieldSpec], now: dt.datetime) -> Bound:
+    """The bound as of ``now``, of columns that are times as far as the schema says."""
+    mark = source.watermark
+    kinds = {field.name: field.type for field in fields}
+    if mark.bound in {"max", "version", "rows"} or not mark.columns:
+        raise SourceError(
+            f"bound {mark.bound or 'version'} is known by asking only; leave --offline out"
+        )
+    moment = now - (
+        dt.timedelta(microseconds=1)
+        if mark.bound == "settled"
+        else dt.timedelta(seconds=mark.settle_secs)
+    )
+    value: dict[str, Any] = {}
+    for column in mark.columns:
+        kind = kinds.get(column, "timestamp")
+        if kind == "date":
+            value[column] = moment.date() - dt.timedelta(days=1)
+        elif kind == "timestamp":
+            value[column] = moment
+        elif kind == "string":
+            value[column] = moment.isoformat()
+        else:
+            raise SourceError(
+                f"column {column} is {kind}: where it ends is known by asking only; leave"
+                " --offline out"
+            )
+    return Bound(mark.bound or "clock", value)
+
+
+def _query(settings: tuple[ConnectionSettings, Asked], kept: StoredWindow | None) -> str | None:
+    """The whole window as one statement; null if nothing is to be read, or of an API."""
+    connection, source = settings
+    if kept is None or not isinstance(source, TableSourceSettings):
+        return None
+    origin = f"({source.query}) t1" if source.query else source.table
+    window: Window = windows.window_of(kept)
+    columns = source.watermark.columns
+    dialect = connection.driver if connection.driver in {"postgresql", "mysql", "sqlite"} else ""
+    condition = window_where(window, columns, dialect, source.filter or None)
+    return f"SELECT * FROM {origin}" + (f" WHERE {condition}" if condition else "")  # noqa: S608  # shown, not run
+
+
+def _request(connection: Any, kept: StoredWindow | None) -> dict[str, Any] | None:
+    """What an API is asked first; null if nothing is to be read, or of a table."""
+    if kept is None or not isinstance(connection, HttpConnection):
+        return None
+    first = next(iter(connection.requests(windows.window_of(kept))), None)
+    return None if first is None else {k: first[k] for k in ("method", "url", "params", "body")}

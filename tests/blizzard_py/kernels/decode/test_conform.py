@@ -1,0 +1,198 @@
+"""Rows as drivers give them: each value is what is declared, to the last digit, or a bad record."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from blizzard_core.errors import SourceError
+from blizzard_py.job import FieldSpec
+from blizzard_py.kernels.decode.conform import Conformer
+from blizzard_py.kernels.decode.row_text import row_text
+
+UTC = dt.UTC
+EARLY, LATE = -(2**63) + 1, 2**63 - 1  # what drivers make of infinities
+
+
+def spec(kind: Any, **more: Any) -> FieldSpec:
+    return FieldSpec("v", kind, nullable=more.pop("nullable", True), **more)
+
+
+def moments(*seconds: int) -> pa.Array:
+    """Times without a zone."""
+    return pa.array(seconds, pa.timestamp("s")).cast(pa.timestamp("us"))
+
+
+INT = FieldSpec("element", "int64", nullable=True)
+REQUIRED_INT = FieldSpec("element", "int64", nullable=False)
+INTS = FieldSpec("element", "list", nullable=True, children=(INT,))
+STRUCT = (FieldSpec("a", "int64", nullable=True),)
+DEC = spec("decimal", precision=10, scale=2)
+
+
+def conformed(field: FieldSpec, array: pa.Array) -> tuple[list[Any], dict[int, str]]:
+    batch = pa.RecordBatch.from_arrays([array], ["v"])
+    found = Conformer([field]).conform(batch)
+    assert found.table.schema == Conformer([field]).table
+    assert len(found.rows_at) == found.table.num_rows
+    assert not set(found.rows_at.tolist()) & set(found.bad)
+    return found.table.column("v").to_pylist(), dict(found.bad)
+
+
+GOOD = [
+    (DEC, pa.array(["1.23", "1E3", "1.200"]), [Decimal("1.23"), Decimal(1000), Decimal("1.2")]),
+    (DEC, pa.array([3, 2**26], pa.int64()), [Decimal(3), Decimal(2**26)]),
+    (DEC, pa.array([0.1, 1e7]), [Decimal("0.10"), Decimal(10000000)]),
+    (DEC, pa.array([Decimal("1.5")], pa.decimal128(38, 10)), [Decimal("1.50")]),
+    (spec("int64"), pa.array([1.0]), [1]),
+    (spec("int64"), pa.array(["12"]), [12]),
+    (spec("int32"), pa.array([Decimal("7.00")]), [7]),
+    (spec("float64"), pa.array(["Infinity", "1.5"]), [float("inf"), 1.5]),
+    (spec("boolean"), pa.array([0, 1], pa.int8()), [False, True]),
+    (spec("string"), pa.array([1, 2]), ["1", "2"]),
+    (spec("string"), pa.array(["a"]).dictionary_encode(), ["a"]),
+    (spec("string"), pa.array(["a"], pa.large_string()), ["a"]),
+    (spec("string"), pa.array([[1, 2]]), ["[1, 2]"]),
+    (spec("timestamp"), pa.array([0], pa.timestamp("s")), [dt.datetime(1970, 1, 1, tzinfo=UTC)]),
+    (
+        spec("timestamp"),
+        pa.array(["2024-01-01 02:00:00+02", "2024-01-01 00:00:00", "2024-01-01"]),
+        [dt.datetime(2024, 1, 1, tzinfo=UTC)] * 3,
+    ),
+    (spec("timestamp"), pa.array([dt.date(2024, 1, 1)]), [dt.datetime(2024, 1, 1, tzinfo=UTC)]),
+    (
+        spec("timestamp", unit="ms"),
+        pa.array([1500]),
+        [dt.datetime.fromtimestamp(1.5, UTC)],
+    ),
+    (spec("date"), moments(1_704_067_200), [dt.date(2024, 1, 1)]),
+    (spec("date"), pa.array(["2024-01-01"]), [dt.date(2024, 1, 1)]),
+    (spec("binary"), pa.array(["a"]), [b"a"]),
+    (spec("json"), pa.array(['{"a":\n 1.10}']), ['{"a":1.10}']),
+    (spec("json"), pa.array([{"a": 1}]), ['{"a": 1}']),
+    (
+        spec(
+            "list",
+            children=(INTS,),
+        ),
+        pa.array(["[[1, 2], [3]]"]),
+        [[[1, 2], [3]]],
+    ),
+    (
+        spec("list", children=(INT,)),
+        pa.array([[1], None, []]),
+        [[1], None, []],
+    ),
+    (
+        spec("struct", children=(FieldSpec("a", "decimal", nullable=True, precision=5, scale=1),)),
+        pa.array([{"a": "1.5", "b": 1}, None]),
+        [{"a": Decimal("1.5")}, None],
+    ),
+    (
+        spec("map", children=(FieldSpec("value", "int64", nullable=True),)),
+        pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int32())),
+        [[("a", 1)], None],
+    ),
+    (DEC, pa.nulls(2), [None, None]),
+]
+
+
+@pytest.mark.parametrize(("field", "array", "expected"), GOOD, ids=str)
+def test_what_fits_is_what_it_was(field: FieldSpec, array: pa.Array, expected: list[Any]) -> None:
+    assert conformed(field, array) == (expected, {})
+
+
+BAD = [
+    (DEC, pa.array(["1.234", "NaN", "Infinity", "", "12345678901"])),
+    (DEC, pa.array([2**40])),
+    (DEC, pa.array([0.125, float("nan")])),
+    (DEC, pa.array([Decimal("1.256")], pa.decimal128(20, 3))),
+    (spec("int64"), pa.array([1.5])),
+    (spec("int64"), pa.array([2**63], pa.uint64())),
+    (spec("int32"), pa.array([2**31])),
+    (spec("int64"), pa.array(["1x", " 1"])),
+    (spec("float64"), pa.array(["1e400"])),
+    (spec("float32"), pa.array([1e300])),
+    (spec("float64"), pa.array([2**53 + 1])),
+    (spec("boolean"), pa.array([2])),
+    (spec("boolean"), pa.array(["yes"])),
+    (spec("timestamp"), pa.array([EARLY, LATE], pa.timestamp("us"))),
+    (spec("timestamp"), pa.array([LATE], pa.timestamp("s"))),
+    (spec("timestamp"), pa.array([1001], pa.timestamp("ns"))),
+    (spec("timestamp"), pa.array(["infinity", "0044-03-15 BC"])),
+    (spec("string"), pa.array([EARLY], pa.timestamp("us"))),
+    (spec("string"), pa.array([b"\xff"])),
+    (spec("date"), moments(1_704_085_200)),
+    (spec("date"), moments(-68_400)),
+    (spec("date"), pa.array([2**31 - 1, -(2**31) + 1], pa.int32()).cast(pa.date32())),
+    (spec("json"), pa.array(["{", "1 2", "NaN"])),
+    (spec("json"), pa.array([[float("nan")]])),
+    (
+        spec("list", children=(REQUIRED_INT,)),
+        pa.array([[None]], pa.list_(pa.int64())),
+    ),
+    (spec("int64", nullable=False), pa.array([None], pa.int64())),
+]
+
+
+@pytest.mark.parametrize(("field", "array"), BAD, ids=str)
+def test_what_does_not_fit_is_bad_and_nothing_of_it_is_kept(
+    field: FieldSpec, array: pa.Array
+) -> None:
+    values, bad = conformed(field, array)
+    assert values == []
+    assert sorted(bad) == list(range(len(array)))
+    assert all(reason.startswith("column 'v': ") and len(reason) <= 200 for reason in bad.values())
+
+
+def test_a_bad_row_costs_its_neighbours_nothing() -> None:
+    texts = [str(n) if n % 97 else "odd" for n in range(1, 1000)]
+    values, bad = conformed(DEC, pa.array(texts))
+    assert len(bad) == 10
+    assert values == [Decimal(n) for n in range(1, 1000) if n % 97]
+
+
+@pytest.mark.parametrize(
+    ("field", "array"),
+    [
+        (DEC, pa.array([b"a"])),
+        (spec("timestamp"), pa.array([1])),
+        (spec("int64"), moments(1_704_067_200)),
+        (spec("struct", children=STRUCT), pa.array([1])),
+        (spec("struct", children=STRUCT), pa.array([{"b": 1}])),
+    ],
+    ids=str,
+)
+def test_a_type_that_never_fits_is_no_matter_of_rows(field: FieldSpec, array: pa.Array) -> None:
+    with pytest.raises(SourceError, match=r"schema\.fields"):
+        conformed(field, array)
+
+
+def test_a_column_that_is_gone_is_named_with_those_there_are() -> None:
+    batch = pa.RecordBatch.from_pydict({"a": [1], "b": [2]})
+    with pytest.raises(SourceError, match=r"no column 'v' any more \(there are: a, b\)"):
+        Conformer([DEC]).conform(batch)
+
+
+def test_a_row_as_text_is_what_a_line_would_be() -> None:
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([Decimal("1.50")]),
+            pa.array([EARLY], pa.timestamp("us")),
+            pa.array([0], pa.timestamp("us")),
+            pa.array([float("nan")]),
+            pa.array([b"\xff"]),
+            pa.array(["é\n"]),
+            pa.array([None], pa.int64()),
+        ],
+        ["d", "far", "t", "f", "b", "s", "n"],
+    )
+    text = row_text(batch, 0)
+    assert b"\n" not in text
+    assert '"d": 1.50, "far": "<value out of range' in text.decode()
+    assert '"t": "1970-01-01T00:00:00.000000Z", "f": "nan", "b": "/w=="' in text.decode()
+    assert text.decode().endswith('"s": "é\\n", "n": null}')

@@ -1,0 +1,216 @@
+"""Tables and APIs in the configuration: each wrong combination has its place and its remedy."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from blizzard_core import redact
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.load import load_config
+from blizzard_core.settings.query_checks import look_back
+from blizzard_core.settings.sources import SourceSettings
+
+GOOD: dict[str, Any] = yaml.safe_load("""
+connections:
+  shop:
+    driver: postgresql
+    uri: postgresql://reader:p4ssw0rd-long@db:5432/shop
+    backward: { days: 2 }
+  lake: { driver: delta, uri: /data/lake }
+  crm:
+    driver: http
+    base_url: https://crm.example/v1
+    auth: { kind: bearer, token: t0ken-of-the-crm }
+    headers: { X-Tenant: tenant-secret-1 }
+pipelines:
+  orders:
+    sources:
+      erp:
+        kind: table
+        id: erp-orders
+        connection: shop
+        table: public.orders
+        filter: status <> 'draft'
+        watermark:
+          columns: [updated_at]
+          bound: settled
+          settle_secs: 60
+          nulls: first
+          backward: { days: 3 }
+          reread: new_only
+          key: [id]
+        split: { by: id, tasks: 4 }
+      versions:
+        kind: table
+        connection: lake
+        table: orders
+        watermark: {}
+      crm:
+        kind: http
+        connection: crm
+        request: { method: GET, path: /orders, params: { state: all } }
+        records: data.items
+        pages: { kind: cursor, next: meta.next, param: cursor, limit_param: limit, size: 500 }
+        watermark:
+          columns: [updated_at]
+          push:
+            from: { param: since, format: iso }
+            to: { param: until, inclusive: 1ms }
+            in: params
+          split: { unit: day, amount: 1, start: 2023-07-01 }
+    sink: { table_uri: /data/lake/out }
+    schema:
+      fields: [{ name: id, type: int64 }, { name: updated_at, type: timestamp }]
+""")
+ERP = "pipelines.orders.sources.erp"
+CRM = "pipelines.orders.sources.crm"
+
+
+def changed(**places: Any) -> dict[str, Any]:
+    """The good document with values at dotted places (``__`` for the dot); ``...`` removes."""
+    document = copy.deepcopy(GOOD)
+    for place, value in places.items():
+        block = document
+        *outer, last = place.split("__")
+        for key in outer:
+            block = block.setdefault(key, {})
+        if value is ...:
+            del block[last]
+        else:
+            block[last] = value
+    return document
+
+
+def load(tmp_path: Path, document: Any) -> Config:
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return load_config(path, {})
+
+
+def erp(**places: Any) -> dict[str, Any]:
+    return changed(**{f"pipelines__orders__sources__erp__{k}": v for k, v in places.items()})
+
+
+def crm(**places: Any) -> dict[str, Any]:
+    return changed(**{f"pipelines__orders__sources__crm__{k}": v for k, v in places.items()})
+
+
+def test_the_designs_example_loads_and_sources_without_a_kind_are_files(tmp_path: Path) -> None:
+    document = changed(pipelines__orders__sources__files={"source_uri": "/data/raw"})
+    config = load(tmp_path, document)
+    sources = config.pipelines["orders"].sources
+    assert [source.kind for source in sources.values()] == ["http", "table", "files", "table"]
+    assert isinstance(sources["files"], SourceSettings)
+
+
+WRONG = [
+    (erp(kind="tabel"), f"{ERP}.kind", "must be one of 'files', 'table', 'http'"),
+    (erp(connection="shp"), f"{ERP}.connection", "known: crm, lake, shop"),
+    (erp(connection="crm"), f"{ERP}.kind", "kind must be http"),
+    (crm(connection="shop"), f"{CRM}.kind", "kind must be table"),
+    (erp(tabel="x"), f"{ERP}.tabel", "did you mean table?"),
+    (erp(query="SELECT 1"), ERP, "one of the two"),
+    (erp(table=...), ERP, "one of the two"),
+    (erp(watermark=...), f"{ERP}.watermark", "is required"),
+    (erp(watermark__columns=[]), f"{ERP}.watermark.columns", "double every row"),
+    (erp(watermark__columns=["a b"]), f"{ERP}.watermark.columns", "is no column name"),
+    (erp(watermark__columns=["id", "id"]), f"{ERP}.watermark.columns", "given twice"),
+    (erp(watermark__reread="replace"), f"{ERP}.watermark.reread", "arrives with work units"),
+    (erp(watermark__reread=...), f"{ERP}.watermark.reread", "required with a look-back"),
+    (erp(watermark__backward=0), f"{ERP}.watermark.reread", "counts with a look-back only"),
+    (erp(watermark__key=["nr"]), f"{ERP}.watermark.reread", "'nr', which is not a field"),
+    (erp(watermark__bound="version"), f"{ERP}.watermark.bound", "cannot tell version"),
+    (erp(watermark__bound="exact"), f"{ERP}.watermark.bound", "Input should be"),
+    (erp(watermark__settle_secs=-1), f"{ERP}.watermark.settle_secs", "greater than or equal"),
+    (erp(watermark__backward={"days": -1}), f"{ERP}.watermark.backward.days", "greater than"),
+    (erp(watermark__backward={"days": 1.5}), f"{ERP}.watermark.backward.days", "integer"),
+    (erp(watermark__backward={"closing_day": 32}), "closing_day", "less than or equal"),
+    (erp(watermark__backward_days=2), f"{ERP}.watermark", "backward or backward_days, not both"),
+    (erp(split={"tasks": 4}), f"{ERP}.split.by", "is required where tasks is above 1"),
+    (
+        changed(
+            pipelines__orders__sources__versions__query="SELECT 1",
+            pipelines__orders__sources__versions__table=...,
+        ),
+        "versions.query",
+        "a lake has no queries",
+    ),
+    (
+        changed(pipelines__orders__sources__versions__watermark={"backward": {"days": 1}}),
+        "versions.watermark.backward",
+        "versions are not looked back on",
+    ),
+    (crm(records=...), f"{CRM}.records", "is required"),
+    (crm(watermark__columns=["a", "b"]), f"{CRM}.watermark.columns", "give one column"),
+    (crm(watermark__bound="max"), f"{CRM}.watermark.bound", "no other bound than clock"),
+    (crm(watermark__push=...), f"{CRM}.watermark.push", "is required"),
+    (crm(watermark__push__to=...), f"{CRM}.watermark", "split needs push.to"),
+    (crm(watermark__push__from__inclusive="1s"), "push", "only `to` is lowered"),
+    (crm(watermark__split__start="soon"), f"{CRM}.watermark.split.start", "no date or time"),
+    (crm(watermark__push__in="body"), CRM, "goes with request.method: POST"),
+    (crm(request__body={"a": 1}), f"{CRM}.request", "body goes with method: POST"),
+    (crm(pages__next=...), f"{CRM}.pages", "kind cursor needs next"),
+    (crm(pages={"kind": "none", "param": "x"}), f"{CRM}.pages", "not used by kind none"),
+    (changed(connections__crm__auth={"kind": "basic"}), "crm.auth", "needs username, password"),
+    (changed(connections__crm__base_url="ftp://x"), "crm.base_url", "match pattern"),
+    (changed(connections__shop__driver="oracle"), "connections.shop.driver", "Input should be"),
+    (changed(connections__shop__base_url="x"), "connections.shop.base_url", "unknown key"),
+    (
+        changed(pipelines__orders__schema={"infer": True}),
+        "schema.infer",
+        "whose columns must be declared",
+    ),
+    (
+        changed(pipelines__orders__sink__partition_by={"prefix_template": "date=%Y-%m-%d"}),
+        "sink.partition_by.prefix_template",
+        "has no files",
+    ),
+    (
+        changed(pipelines__orders__error_handling={"on_bad_record": "quarantine_file"}),
+        "error_handling.on_bad_record",
+        "has no files to quarantine",
+    ),
+]
+
+
+@pytest.mark.parametrize(("document", "place", "told"), WRONG, ids=lambda v: str(v)[:40])
+def test_what_does_not_go_together_is_refused(
+    tmp_path: Path, document: Any, place: str, told: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, document)
+    found = [problem for problem in caught.value.problems if place in problem and told in problem]
+    assert found, caught.value
+    assert all("(line " in problem for problem in found)
+
+
+def test_the_sources_look_back_replaces_the_connections_as_a_whole(tmp_path: Path) -> None:
+    def in_force(document: Any) -> dict[str, int]:
+        config = load(tmp_path, document)
+        source = config.pipelines["orders"].sources["erp"]
+        assert not isinstance(source, SourceSettings)
+        return look_back(config.connections["shop"], source)
+
+    assert in_force(GOOD) == {"days": 3}
+    assert in_force(erp(watermark__backward={"months": 1})) == {"months": 1}
+    assert in_force(erp(watermark__backward=...)) == {"days": 2}
+    flat = erp(watermark__backward=..., watermark__backward_closing_day=5)
+    assert in_force(flat) == {"closing_day": 5}
+    off = erp(watermark__backward=0, watermark__reread=..., watermark__key=...)
+    assert in_force(off) == {}
+
+
+def test_credentials_are_masked_from_then_on(tmp_path: Path) -> None:
+    try:
+        config = load(tmp_path, GOOD)
+        for secret in ("p4ssw0rd-long", "t0ken-of-the-crm", "tenant-secret-1"):
+            assert redact.redacted(f"said {secret}") == "said ***"
+        assert "t0ken" not in repr(config)
+    finally:
+        redact.forget()

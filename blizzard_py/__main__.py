@@ -180,6 +180,7 @@ def schema(config: Path, as_json: bool) -> int:
     examples=(
         "blizzard explain config.yaml s3://raw/events/date=2024-01-28/1.ndjson.gz",
         "blizzard explain config.yaml ./raw/1.ndjson.gz --json | jq -r .verdict",
+        "blizzard explain config.yaml orders/erp",
     ),
 )
 @config_argument
@@ -189,6 +190,9 @@ def schema(config: Path, as_json: bool) -> int:
 @command
 def explain(config: Path, uri: str, as_json: bool) -> int:
     """Say what became of the file at URI, or what it waits for. Writes nothing.
+
+    Of a table or an API URI is PIPELINE/SOURCE or PIPELINE/SOURCE#TASK: its window, what it
+    is read by, and its outputs.
 
     URI is a local path or one such as s3://bucket/key, taken as it stands:
     %-escapes are not decoded. Exit codes: 0 explained, whatever the answer is,
@@ -250,11 +254,11 @@ def _print_plan(document: dict[str, Any]) -> None:
         for pipeline, block in document["pipelines"].items()
         for source, found in block["sources"].items()
     ]
-    files = [(name, found) for name, found in sources if found["kind"] == "files"]
+    files = [(name, found) for name, found in sources if "kind" not in found]
     if files or not sources:
         _print_files(files)
     for name, found in sources:
-        if found["kind"] != "files":
+        if "kind" in found:
             _print_window(name, found)
 
 
@@ -371,7 +375,7 @@ def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
     return [
         name,
         found["state"],
-        found["watermark"] if found["kind"] == "files" else compact(found["watermark"]),
+        compact(found["watermark"]) if "kind" in found else found["watermark"],
         None if lag["secs"] is None else f"{dt.timedelta(seconds=round(lag['secs']))}",
         _waiting(lag),
         f"{dead['objects']:,}{'' if dead['complete'] else '+'}",

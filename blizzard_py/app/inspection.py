@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
 
@@ -20,19 +20,30 @@ from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.progress import Gap
 from blizzard_py.app.asked_plan import plan_of
 from blizzard_py.app.wiring import NoEngine, build, inferred_schema, parts_of, source_pipeline
-from blizzard_py.explain import Explanation, located, unmatched
+from blizzard_py.explain import Explanation, Located, Task, located, unmatched
 from blizzard_py.explain import explain as explain_file
 from blizzard_py.ingest.inferred_schema import described
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay.ownership import backfill_ranges
 from blizzard_py.schema.types import field_spec
+from blizzard_py.sources.tables.names import item_name, parsed_name
 from blizzard_py.sources.tables.source import AskedSource
+from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.siblings import BACKFILL
 from blizzard_py.state.source_state import SourceState
 
 
 def explain(config: Config, uri: str) -> Explanation:
-    """What became of the file at ``uri``, or will. Raises `ConfigError` if it is no URI."""
+    """What became of the file at ``uri``, or will. Raises `ConfigError` if it is no URI.
+
+    Of a table or an API: ``pipeline/source`` is the next task of its window, ``pipeline/source#1``
+    another one, and ``pipeline/source#000000000016#0`` one of any window.
+    """
+    for name, pipeline in config.pipelines.items():
+        for source_name, source in pipeline.sources.items():
+            named, _, task = uri.partition("#")
+            if named == f"{name}/{source_name}" and not isinstance(source, SourceSettings):
+                return _explain_task(config, (name, source_name), uri, task)
     roots = {
         f"{name}/{source_name}": source.source_uri
         for name, pipeline in config.pipelines.items()
@@ -51,6 +62,21 @@ def explain(config: Config, uri: str) -> Explanation:
         place,
         {f"{parts.id}{BACKFILL}{r.slug}": r.slug for r in ours},
     )
+
+
+def _explain_task(config: Config, where: tuple[str, str], uri: str, task: str) -> Explanation:
+    parts = parts_of(config, where, NoEngine())
+    source = source_pipeline(parts).source
+    assert isinstance(source, AskedSource)  # noqa: S101  # the caller has looked
+    state = read_state(parts.stores.sink, parts.id) or SourceState()
+    known = source.looked(state)
+    left = [each.name for each in known.tasks if each.name not in known.done]
+    name = task if parsed_name(task) else item_name(known.seq, task or next(iter(left), "0"))
+    found = explain_file(parts, source, Located(uri, parts.name, name, "names it", ()), {})
+    statements = {item_name(known.seq, each.name): each.where for each in known.tasks}
+    window = known.window if name in statements else None
+    told = None if window is None else {"after": dict(window.after), "up_to": dict(window.up_to)}
+    return replace(found, uri=name, file=None, task=Task(told, statements.get(name)))
 
 
 def _lies_in(gap: Gap, path: str) -> bool:
@@ -105,7 +131,12 @@ def plan(
     found, errors = _collect(
         config, lambda source: _plan_source(config, source, moment, offline=offline)
     )
-    return {"now": moment.isoformat(), **found}, errors
+    asked = any(
+        not isinstance(source, SourceSettings)
+        for pipeline in config.pipelines.values()
+        for source in pipeline.sources.values()
+    )
+    return ({"now": moment.isoformat(), **found} if asked else found), errors
 
 
 def status(config: Config) -> tuple[dict[str, Any], list[str]]:
@@ -141,7 +172,6 @@ def _plan_source(
         return plan_of(source.source, state, (connection, settings), fields, now, offline=offline)
     found = source.discover(state, whole=True)
     return {
-        "kind": "files",
         "state": state.progress.state,
         "watermark": state.progress.value,
         "files": [{"path": entry.path, "size": entry.size} for entry in found.files],
@@ -153,7 +183,6 @@ def _plan_source(
 def _status_of(source: SourcePipeline) -> dict[str, Any]:
     state = source.load()
     return {
-        "kind": "files",
         "state": state.progress.state,
         "watermark": state.progress.value,
         **source.source.shown(state),

@@ -42,7 +42,7 @@ which are searched as well: ``batch.backfill`` names the range.
 """
 
 from blizzard_py.explain.answer import explain, unmatched
-from blizzard_py.explain.explanation import Explanation, lines
-from blizzard_py.explain.location import located
+from blizzard_py.explain.explanation import Explanation, Task, lines
+from blizzard_py.explain.location import Located, located
 
-__all__ = ["Explanation", "explain", "lines", "located", "unmatched"]
+__all__ = ["Explanation", "Located", "Task", "explain", "lines", "located", "unmatched"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -20,6 +21,17 @@ class File:
 
     size: int
     modified_ts: float
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a task of a table or an API reads: its window, in stored notation, and by what.
+
+    Both are None of a window that is published: only its outcome is kept.
+    """
+
+    window: Mapping[str, Any] | None
+    statement: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +78,7 @@ class Explanation:
     dead_letter: Letter | None = None
     pending: Waiting | None = None
     late: Lateness | None = None
+    task: Task | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The documented keys."""
@@ -79,6 +92,14 @@ def lines(found: Explanation) -> Iterator[str]:
 
 def _lines(found: Explanation) -> Iterator[str]:
     yield f"{found.verdict}: {found.reason}"
+    if found.task is not None:
+        yield f"  task       {found.uri}"
+        if found.task.window is not None:
+            yield f"  window     {json.dumps(found.task.window, ensure_ascii=False)}"
+        if found.task.statement is not None:
+            yield f"  reads      {found.task.statement}"
+        yield from _work(found)
+        return
     yield f"  file       {found.uri}" + (
         f" ({found.file.size:,} bytes, modified {moment(found.file.modified_ts)})"
         if found.file
@@ -98,6 +119,11 @@ def _lines(found: Explanation) -> Iterator[str]:
             f" {compared.scan_start or '-'}, floor {compared.floor or '-'}"
             f" ({compared.state}, source's watermark {compared.source_watermark or '-'})"
         )
+    yield from _work(found)
+
+
+def _work(found: Explanation) -> Iterator[str]:
+    """What a batch has made of it."""
     if found.batch is not None:
         batch = found.batch
         yield (

@@ -30,6 +30,7 @@ from blizzard_core.settings.load import load_config
 from blizzard_core.text import printable
 from blizzard_py.app import daemon as app
 from blizzard_py.app import inspection
+from blizzard_py.app.asked_validate import validate_asked
 from blizzard_py.commands import checkpoint, dlq, ingest, init, rename
 from blizzard_py.commands.options import compact, source_options
 from blizzard_py.explain import lines
@@ -92,16 +93,20 @@ def run(config: Path, once: bool, fresh: bool) -> int:
 def validate(config: Path) -> int:
     """Check CONFIG and report every problem at once (exit code 2).
 
-    Opens no connection to a store: `plan` tells whether they can be reached.
+    Opens no connection to a store: `plan` tells whether they can be reached. Tables and
+    APIs are asked for their columns, and what their bounds may miss is told.
     If a pipeline has a transform, a Spark of this machine (or the Spark Connect server)
     is asked about it, which takes some seconds; nothing is read or written.
     """
     loaded = load_config(config)
+    notes = validate_asked(loaded)
     app.validate_transforms(loaded)
     click.echo(f"{config}: ok, {len(loaded.pipelines)} pipelines, {len(loaded.tables)} tables")
     sinks = (pipeline.sink for pipeline in loaded.pipelines.values())
     for note in fencing_notes((sink.table_uri, sink.storage_options) for sink in sinks):
         click.echo(f"note: {note}", err=True)
+    for note in notes:
+        click.echo(printable(f"note: {note}"), err=True)
     return 0
 
 

@@ -64,6 +64,8 @@ def run_daemon(config: Config, *, once: bool, fresh: bool = False) -> int:
                 code = run(workers, loop, stop)
         finally:
             engine.stop()
+            for worker in workers:
+                worker.close()
         log.info("stopped", exit_code=code)
     return code
 

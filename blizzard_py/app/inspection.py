@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any
@@ -26,6 +27,7 @@ from blizzard_py.ingest.inferred_schema import described
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay.ownership import backfill_ranges
 from blizzard_py.schema.types import field_spec
+from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.tables.names import item_name, parsed_name
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.state.checkpoint_file import read_state
@@ -68,6 +70,11 @@ def _explain_task(config: Config, where: tuple[str, str], uri: str, task: str) -
     parts = parts_of(config, where, NoEngine())
     source = source_pipeline(parts).source
     assert isinstance(source, AskedSource)  # noqa: S101  # the caller has looked
+    with closing(source):
+        return _explained_task(parts, source, uri, task)
+
+
+def _explained_task(parts: Parts, source: AskedSource, uri: str, task: str) -> Explanation:
     state = read_state(parts.stores.sink, parts.id) or SourceState()
     known = source.looked(state)
     left = [each.name for each in known.tasks if each.name not in known.done]
@@ -155,6 +162,8 @@ def _collect(
             sources[source.source_name] = describe(source)
         except BlizzardError as error:
             errors.append(f"{source.name}: {error}")
+        finally:
+            source.close()
     return {"pipelines": pipelines}, errors
 
 

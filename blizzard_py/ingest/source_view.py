@@ -78,6 +78,10 @@ class SourceView:
         """The open objects of its dead-letter queue. Raises `StorageError`."""
         return objects(self.parts.stores.dlq, self.parts.letters_id)
 
+    def close(self) -> None:
+        """Let go of what the source holds open."""
+        self.source.close()
+
     def check(self, state: SourceState) -> None:
         """Raise `StateError` if the state is not this source's or was kept in another way."""
         check_identity(state, self.parts.identity, self.parts.source.id, self._where)

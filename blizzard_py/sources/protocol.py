@@ -165,6 +165,9 @@ class Source(Protocol[W]):
     def explain(self, name: str) -> Story:
         """What the source itself says of the item of that name."""
 
+    def close(self) -> None:
+        """Let go of what is held open; it is opened again when it is asked."""
+
     # -- for the one that owns the checkpoint --------------------------------------
 
     def begin_anew(self, state: SourceState, epoch: int) -> SourceState:

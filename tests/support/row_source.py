@@ -152,6 +152,9 @@ class RowSource:
         entry = Entry(name, len(self._table.read(name)), 0.0) if there else None
         return RowsStory(entry, None, lambda state: RowsStanding(self, state, name))
 
+    def close(self) -> None:
+        """Nothing is open."""
+
     # -- for the one that owns the checkpoint --------------------------------------
 
     def begin_anew(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # the seam gives it

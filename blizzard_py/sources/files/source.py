@@ -82,6 +82,9 @@ class FileSource(ABC):
 
         return FileStory(entry, why, folder, beside)
 
+    def close(self) -> None:  # noqa: B027  # every kind of files has nothing to close
+        """Stores are shared, and nothing else is open."""
+
     def begin_anew(self, state: SourceState, epoch: int) -> SourceState:
         self._late.load(epoch)
         return self._late.begin_anew(state)

@@ -120,6 +120,9 @@ class AskedSource:
         """What is known, with the window that the next poll reads. Writes nothing."""
         return self._looked(state)[0]
 
+    def close(self) -> None:
+        self._asking.connection.close()
+
     # -- for the one that owns the checkpoint --------------------------------------
 
     def begin_anew(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # nothing of it is kept aside

@@ -1,0 +1,76 @@
+"""What only the server knows of a source that is asked: for `blizzard validate`. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from blizzard_core.errors import BlizzardError, ConfigError, StorageError
+from blizzard_core.settings.document import Config, PipelineSettings
+from blizzard_core.settings.query_checks import Asked
+from blizzard_core.settings.query_sources import HttpSourceSettings
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_py.app.asked import asking_of
+from blizzard_py.app.asked_plan import PROMISES
+from blizzard_py.connections.asking import Asking
+from blizzard_py.connections.protocol import SourceColumn
+
+
+def validate_asked(config: Config) -> list[str]:
+    """What people should know of tables and APIs, a line each; also that one cannot be asked now.
+
+    Raises `ConfigError` with every problem: columns that are missing or have no order, a bound
+    that has no default, a driver that is not installed.
+    """
+    problems: list[str] = []
+    notes: list[str] = []
+    for name, pipeline in config.pipelines.items():
+        for source_name, source in pipeline.sources.items():
+            if isinstance(source, SourceSettings):
+                continue
+            where = f"pipelines.{name}.sources.{source_name}"
+            try:
+                asking = asking_of(config, pipeline, source)
+                try:
+                    found = [f"{where}.{p}" for p in _problems(asking, pipeline, source)]
+                    problems += found
+                    notes += [f"{where}: {note}" for note in _notes(asking)] if not found else []
+                finally:
+                    asking.connection.close()
+            except ConfigError as error:
+                problems += [f"{where}: {problem}" for problem in error.problems]
+            except StorageError as error:
+                notes.append(f"{where}: could not be asked now: {error}")
+            except BlizzardError as error:
+                problems.append(f"{where}: {error}")
+    if problems:
+        raise ConfigError("configuration", problems)
+    return notes
+
+
+def _problems(asking: Asking, pipeline: PipelineSettings, source: Asked) -> Iterator[str]:
+    there = {column.name: column for column in asking.connection.columns()}
+    known = ", ".join(there) or "none"
+    for column in asking.columns:
+        if column not in there:
+            if not isinstance(source, HttpSourceSettings) or there:
+                yield f"watermark.columns: there is no column {column!r}; there are: {known}"
+        elif there[column].kind == "other":
+            yield (
+                f"watermark.columns: {column!r} is {there[column].type}, which has no order;"
+                f" these have one: {_ordered(list(there.values()))}"
+            )
+    if isinstance(source, HttpSourceSettings):
+        return  # a record may lack any field
+    missing = [field.name for field in pipeline.schema_.fields if field.name not in there]
+    for name in missing:
+        yield f"table: has no column {name!r}, which schema.fields declares; there are: {known}"
+
+
+def _notes(asking: Asking) -> Iterator[str]:
+    kind = asking.bound_kind
+    yield f"bound {kind}: {PROMISES[kind]}"
+    yield from asking.connection.warnings()
+
+
+def _ordered(columns: Sequence[SourceColumn]) -> str:
+    return ", ".join(column.name for column in columns if column.kind != "other") or "none"

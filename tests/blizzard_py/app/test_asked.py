@@ -1,0 +1,199 @@
+"""A SQLite table from the configuration to Parquet files: what the commands say on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from blizzard_core.errors import ConfigError, Unavailable
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.load import load_config
+from blizzard_py.app import inspection
+from blizzard_py.app.asked_validate import validate_asked
+from blizzard_py.app.operations import _never, _replay, asked_columns, ingest
+from blizzard_py.app.wiring import NoEngine, parts_of, source_pipeline
+from blizzard_py.dead_letters import reader as letters
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from tests.support.direct_engine import DirectEngine
+
+WHERE = ("orders", "erp")
+
+
+class Shop:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.base = folder / "shop.db"
+        self.document: dict[str, Any] = {
+            "connections": {"shop": {"driver": "sqlite", "uri": str(self.base)}},
+            "pipelines": {
+                "orders": {
+                    "sources": {
+                        "erp": {
+                            "kind": "table",
+                            "id": "erp-orders",
+                            "connection": "shop",
+                            "table": "orders",
+                            "watermark": {"columns": ["id"]},
+                        }
+                    },
+                    "sink": {"table_uri": str(folder / "lake")},
+                    "schema": {
+                        "fields": [
+                            {"name": "id", "type": "int64"},
+                            {"name": "amount", "type": "decimal(12,2)"},
+                        ]
+                    },
+                }
+            },
+        }
+        self.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, amount TEXT, at TEXT)")
+
+    def execute(self, *statements: str) -> None:
+        with contextlib.closing(sqlite3.connect(self.base)) as base, base:
+            for statement in statements:
+                base.execute(statement)
+
+    @property
+    def source(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.document["pipelines"]["orders"]["sources"]["erp"]
+        return found
+
+    def config(self) -> Config:
+        path = self.folder / "config.yaml"
+        path.write_text(yaml.safe_dump(self.document))
+        return load_config(path, {})
+
+    def run(self) -> SourcePipeline:
+        worker = source_pipeline(parts_of(self.config(), WHERE, DirectEngine()))
+        with contextlib.closing(worker):
+            while worker.cycle(threading.Event()):
+                pass
+        return worker
+
+    def rows(self) -> list[dict[str, Any]]:
+        files = sorted((self.folder / "lake").glob("*.parquet"))
+        return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+
+    def plan(self, **options: Any) -> dict[str, Any]:
+        document, errors = inspection.plan(self.config(), **options)
+        assert errors == []
+        json.dumps(document)
+        found: dict[str, Any] = document["pipelines"]["orders"]["sources"]["erp"]
+        return found
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+def test_plan_run_and_status_tell_of_windows(shop: Shop) -> None:
+    shop.execute("INSERT INTO orders VALUES (1, '1.5', ''), (2, '2.25', '')")
+    planned = shop.plan()
+    assert planned["state"] == "Initial"
+    assert planned["window"] == {"after": {}, "up_to": {"id": 2}, "low": {}}
+    assert planned["query"] == "SELECT * FROM orders WHERE id <= 2 OR (id IS NULL)"
+    assert [task["name"] for task in planned["tasks"]] == ["0"]
+    assert "SELECT" in planned["tasks"][0]["where"]
+    assert not (shop.folder / "lake").exists()
+    shop.run()
+    shop.execute("INSERT INTO orders VALUES (3, '3', '')")
+    shop.run()
+    assert [row["id"] for row in shop.rows()] == [1, 2, 3]
+    planned = shop.plan()
+    assert (planned["window"], planned["query"], planned["tasks"]) == (None, None, [])
+    assert planned["watermark"] == planned["bound"]["value"] == {"id": 3}
+    status, errors = inspection.status(shop.config())
+    found = status["pipelines"]["orders"]["sources"]["erp"]
+    assert errors == []
+    assert found["watermark"] == {"id": 3}
+    assert (found["kind"], found["bound"], found["rows"]) == ("table", "max", 3)
+    assert found["boundaries"] == []
+    assert found["state"] == "Idle"
+
+
+def test_offline_bounds_are_of_the_time_that_is_given(shop: Shop) -> None:
+    shop.source["watermark"] = {"columns": ["at"], "bound": "clock", "settle_secs": 60}
+    shop.document["connections"]["shop"]["uri"] = str(shop.folder / "not there.db")
+    now = dt.datetime(2026, 5, 4, 12, tzinfo=dt.UTC)
+    planned = shop.plan(now=now, offline=True)
+    assert planned["bound"]["value"] == {"at": {"__datetime__": "2026-05-04T11:59:00+00:00"}}
+    assert planned["query"].startswith("SELECT * FROM orders WHERE at <= ")
+    assert planned["tasks"] == []
+
+
+def test_validate_tells_what_the_server_knows(shop: Shop) -> None:
+    notes = validate_asked(shop.config())
+    assert any("bound max: missed are lower values" in note for note in notes)
+    shop.source["watermark"]["columns"] = ["nr"]
+    shop.document["pipelines"]["orders"]["schema"]["fields"].append({"name": "x", "type": "json"})
+    with pytest.raises(ConfigError) as caught:
+        validate_asked(shop.config())
+    first, second = caught.value.problems
+    assert "watermark.columns: there is no column 'nr'; there are: id, amount, at" in first
+    assert "has no column 'x', which schema.fields declares" in second
+    shop.document["connections"]["shop"]["uri"] = str(shop.folder / "gone.db")
+    [note] = validate_asked(shop.config())
+    assert "could not be asked now" in note
+
+
+def test_explain_tells_window_statement_and_outputs(shop: Shop) -> None:
+    shop.execute("INSERT INTO orders VALUES (1, '1.5', '')")
+    shop.run()
+    shop.execute("INSERT INTO orders VALUES (2, '1.5', '')")
+    waits = inspection.explain(shop.config(), "orders/erp")
+    assert (waits.verdict, waits.uri) == ("pending", "000000000001#0")
+    assert waits.task is not None
+    assert waits.task.window == {"after": {"id": 1}, "up_to": {"id": 2}}
+    assert "SELECT" in (waits.task.statement or "")
+    done = inspection.explain(shop.config(), "orders/erp#000000000000#0")
+    assert done.verdict == "ingested"
+    assert done.outputs
+    assert inspection.explain(shop.config(), "orders/erp#000000000009#0").verdict == "missing"
+
+
+def test_dead_rows_are_replayed_once_they_fit(shop: Shop) -> None:
+    shop.execute("INSERT INTO orders VALUES (1, '1.5', ''), (2, '2.125', ''), (3, '3', '')")
+    shop.run()
+    assert [row["id"] for row in shop.rows()] == [1, 3]
+    fields = shop.document["pipelines"]["orders"]["schema"]["fields"]
+    fields[1]["type"] = "decimal(12,3)"
+    live = parts_of(shop.config(), WHERE, NoEngine())
+    chosen = list(letters.objects(live.stores.dlq, live.letters_id))
+    [letter] = [each for found in chosen for each in letters.read(live.stores.dlq, found)]
+    assert letter.uri == "shop:orders/000000000000#0"
+    assert json.loads(letter.raw)["id"] == 2
+
+    def drain(worker: SourcePipeline) -> int:
+        while worker.cycle(threading.Event()):
+            pass
+        return 0
+
+    report = _replay(live, DirectEngine(), drain, from_source=False).run(chosen)
+    assert (report.exit_code, report.rows) == (0, 1)
+    assert sorted(row["id"] for row in shop.rows()) == [1, 2, 3]
+    again = _replay(live, NoEngine(), _never, from_source=False).preview(chosen)
+    assert all(outcome.left_to_others or outcome.state != "would replay" for outcome in again)
+
+
+def test_what_is_for_files_only_is_refused_by_name(shop: Shop) -> None:
+    with pytest.raises(ConfigError, match="has no files to ingest"):
+        ingest(shop.config(), ["/x"], (None, None), insist=False, dry_run=True)
+    assert asked_columns(shop.config(), WHERE) == ("id",)
+
+
+def test_a_server_that_is_gone_waits_and_shows_no_secret(shop: Shop) -> None:
+    shop.document["connections"]["shop"]["uri"] = str(shop.folder / "gone.db")
+    with pytest.raises(Unavailable):
+        shop.run()
+    _, errors = inspection.plan(shop.config())
+    assert len(errors) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import random
 from itertools import count
 from typing import Any
 
@@ -26,7 +27,7 @@ from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.source_state import SourceState
 from tests.support.asked_world import FIELDS, AskedWorld
 from tests.support.memory_store import Died, Dying
-from tests.support.promise_world import is_running_batch, killed
+from tests.support.promise_world import is_running_batch, killed, overtaken
 from tests.support.toy_connection import ToyTable
 
 NUMBERED = pa.schema([("n", pa.int64()), ("text", pa.string())])
@@ -349,3 +350,45 @@ def test_who_is_asked_for_its_state_asks_nobody() -> None:
     assert (shown["watermark"], shown["bound"], shown["rows"]) == ({"n": 1}, "max", 1)
     assert worker.backlog(state).files == 0
     assert world.table.statements == 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_number_of_deaths_while_the_table_is_written(seed: int) -> None:
+    chance = random.Random(seed)
+    back = seed % 2 == 1
+    world = timed(backward={"hours": 4}, new_only=True) if back else numbers()
+    expected = []
+    top = 0
+    dying = Dying(world.sink, world.dlq)
+    for step in range(25):
+        for number in range(chance.randrange(4)):
+            text = f"{step:02}-{number}"
+            expected.append(text)
+            if back:
+                # Late by less than the look-back, as seen from the watermark.
+                hours(world, (top + chance.choice([1, 0.5, -1, -2]), text))
+            else:
+                put(world, (top + chance.choice([0, 1, 1]), text))
+        top += 1
+        if back:
+            until(world, top)
+        dying.arm(chance.randrange(30))
+        with contextlib.suppress(Died, BlizzardError):
+            world.drain()
+        world.now += chance.choice([1, 20, 400])
+    dying.arm(-1)
+    if not back:
+        put(world, (top + 5, "last"))
+        expected.append("last")
+    world.settle()
+    assert world.texts() == sorted(expected)
+
+
+def test_who_was_replaced_anywhere_takes_nothing_from_its_successor() -> None:
+    for pauses in range(0, 40, 2):
+        world = numbers()
+        troubled_numbers(world)
+        overtaken(world, pauses, 5 + pauses % 7)
+        put(world, (3, "tie"), (4, "f"))
+        world.settle()
+        assert world.texts() == sorted([*"abcdef", "tie"]), pauses

@@ -40,6 +40,8 @@ from blizzard_py.reading import ReadTask, Recognition
 
 # So few bad rows are slips, whatever share of a small window they are.
 SLIPS = 20
+# After so many rows of which most are bad the rest is not read first: a wrong schema is told soon.
+HOPELESS = 10_000
 # Of a row a letter holds so much; with JSON's escapes it is still a letter.
 ROW_BYTES = 512 << 10
 
@@ -128,6 +130,8 @@ class _Run:
             else:
                 self._bytes += some.nbytes
                 self._batch(some)
+            if self._rows + self._bad >= HOPELESS and self._bad > self._rows:
+                self._check()
         self._check()
         outputs = self.outputs.close()
         item = self._task.item

@@ -74,7 +74,8 @@ class Conformer:
         Raises `SourceError` for columns that cannot be what is declared.
         """
         bad: dict[int, str] = {}
-        columns = [_whole(self._column(batch, spec, bad)) for spec in self._fields]
+        there = dict(zip(batch.schema.names, batch.columns, strict=True))
+        columns = [_whole(_column(there, spec, bad)) for spec in self._fields]
         if self._rescued:
             columns.append(pa.nulls(batch.num_rows, pa.string()))
         rows_at = np.arange(batch.num_rows)
@@ -88,26 +89,26 @@ class Conformer:
             table = table.filter(pa.array(kept))
         return Conformed(table.cast(self.table), rows_at, dict(sorted(bad.items())))
 
-    def _column(self, batch: pa.RecordBatch, spec: FieldSpec, bad: dict[int, str]) -> pa.Array:
-        names = batch.schema.names
-        if spec.name not in names:
-            known = ", ".join(names)
-            raise SourceError(
-                f"there is no column {spec.name!r} any more (there are: {bounded(known)}); correct"
-                " schema.fields or the query"
-            )
-        array = _plain(_whole(batch.column(spec.name)))
-        try:
-            found = _settled(spec, array, 0, bad)
-        except _NoSuchCast as error:
-            raise SourceError(
-                f"column {spec.name!r} is {array.type}, which is never {_named(spec)}; correct"
-                " schema.fields, or cast it in a query"
-            ) from error
-        if not spec.nullable and array.null_count:
-            for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
-                bad.setdefault(row, f"column {spec.name!r}: is required, and null")
-        return found
+
+def _column(there: Mapping[str, pa.Array], spec: FieldSpec, bad: dict[int, str]) -> pa.Array:
+    if spec.name not in there:
+        known = ", ".join(there)
+        raise SourceError(
+            f"there is no column {spec.name!r} any more (there are: {bounded(known)}); correct"
+            " schema.fields or the query"
+        )
+    array = _plain(there[spec.name])
+    try:
+        found = _settled(spec, array, 0, bad)
+    except _NoSuchCast as error:
+        raise SourceError(
+            f"column {spec.name!r} is {array.type}, which is never {_named(spec)}; correct"
+            " schema.fields, or cast it in a query"
+        ) from error
+    if not spec.nullable and array.null_count:
+        for row in np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist():
+            bad.setdefault(row, f"column {spec.name!r}: is required, and null")
+    return found
 
 
 def _settled(spec: FieldSpec, array: pa.Array, start: int, bad: dict[int, str]) -> pa.Array:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeAlias
+
+import pyarrow as pa
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.connections import (
@@ -19,7 +23,8 @@ from blizzard_py.app.asked_http import http_source
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.drivers import connect
 from blizzard_py.connections.http import reader as http_reader
-from blizzard_py.connections.protocol import Selection, Split
+from blizzard_py.connections.jdbc.connection import JdbcConnection
+from blizzard_py.connections.protocol import Connection, Selection, Split
 from blizzard_py.reading import Access
 from blizzard_py.schema.types import field_spec
 
@@ -36,7 +41,11 @@ def uri_of(source: AnySource) -> str:
     return f"{source.connection}:{source.table or 'query'}"
 
 
-def asking_of(config: Config, pipeline: PipelineSettings, source: Asked) -> Asking:
+# Answers statements where only the engine has a driver.
+Asks: TypeAlias = Callable[[Access, str], pa.Table]
+
+
+def asking_of(config: Config, pipeline: PipelineSettings, source: Asked, ask: Asks) -> Asking:
     """What is asked of the source's connection. Raises `ConfigError` where a driver is missing."""
     settings = config.connections.get(source.connection)
     if settings is None:
@@ -44,7 +53,7 @@ def asking_of(config: Config, pipeline: PipelineSettings, source: Asked) -> Aski
     mark = source.watermark
     access = access_of(settings, source)
     return Asking(
-        connection=connect(access, selection_of(pipeline, source)),
+        connection=_connection(access, selection_of(pipeline, source), ask),
         access=access,
         columns=tuple(mark.columns),
         bound=mark.bound,
@@ -55,6 +64,12 @@ def asking_of(config: Config, pipeline: PipelineSettings, source: Asked) -> Aski
         key=tuple(mark.key),
         split=split_of(source),
     )
+
+
+def _connection(access: Access, selection: Selection, ask: Asks) -> Connection:
+    if access.driver == "jdbc":
+        return JdbcConnection(access, selection, partial(ask, access))
+    return connect(access, selection)
 
 
 def selection_of(pipeline: PipelineSettings, source: Asked) -> Selection:

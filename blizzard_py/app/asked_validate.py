@@ -11,6 +11,7 @@ from blizzard_core.settings.query_sources import HttpSourceSettings
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.app.asked import asking_of
 from blizzard_py.app.asked_plan import PROMISES
+from blizzard_py.app.wiring import NoEngine, asks_of
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.protocol import SourceColumn
 
@@ -29,7 +30,7 @@ def validate_asked(config: Config) -> list[str]:
                 continue
             where = f"pipelines.{name}.sources.{source_name}"
             try:
-                asking = asking_of(config, pipeline, source)
+                asking = asking_of(config, pipeline, source, asks_of(config, NoEngine()))
                 try:
                     found = [f"{where}.{p}" for p in _problems(asking, pipeline, source)]
                     problems += found

@@ -16,8 +16,8 @@ from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.nowhere import Nowhere
 from blizzard_core.storage.opening import open_source, open_storage
 from blizzard_core.storage.protocol import join
-from blizzard_py.app.asked import asking_of, uri_of
-from blizzard_py.engines.lazy import StoppableEngine
+from blizzard_py.app.asked import Asks, asking_of, uri_of
+from blizzard_py.engines.lazy import LazyEngine, StoppableEngine
 from blizzard_py.ingest.inferred_schema import InferredSchema
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import (
@@ -140,7 +140,9 @@ def parts_of(
         suffix=suffix,
         activity=activity,
         infer=None if inferred is None else inferred.fields,
-        asked=None if isinstance(source, SourceSettings) else asking_of(config, pipeline, source),
+        asked=None
+        if isinstance(source, SourceSettings)
+        else asking_of(config, pipeline, source, asks_of(config, engine)),
     )
 
 
@@ -149,6 +151,13 @@ def inferred_schema(
 ) -> InferredSchema:
     """Where a pipeline's inferred columns are kept and made."""
     return InferredSchema(name, pipeline, stores.source, source.compression, stores.sink, time.time)
+
+
+def asks_of(config: Config, engine: Engine) -> Asks:
+    """What answers statements where only the engine has a driver; a Spark of its own for `plan`."""
+    if isinstance(engine, LazyEngine):
+        return engine.ask
+    return LazyEngine(partial(spark_engine, config, "blizzard-plan")).ask
 
 
 class NoEngine:

@@ -10,13 +10,19 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
+import pyarrow as pa
+
 from blizzard_py.job import Engine, IngestJob, IngestResult
+from blizzard_py.reading import Access
 
 _CANCEL_INTERVAL_SECS = 0.1
 
 
 class StoppableEngine(Engine, Protocol):
     """An engine that holds something until it is stopped."""
+
+    def ask(self, access: Access, statement: str) -> pa.Table:
+        """The whole answer of a database that only the engine has a driver for."""
 
     def stop(self) -> None:
         """Let go of everything; running jobs fail."""
@@ -42,6 +48,10 @@ class LazyEngine:
         finally:
             del self._ended[job.output_prefix]
             ended.set()
+
+    def ask(self, access: Access, statement: str) -> pa.Table:
+        """See `StoppableEngine.ask`."""
+        return self._engine().ask(access, statement)
 
     def cancel(self, output_prefix: str) -> None:
         """See `Engine.cancel`; a job that still waits for its engine is ended, too."""

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from blizzard_core.errors import Cancelled, EngineError, PipelineStopped
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import join, order_key
+from blizzard_py.engines.spark import jdbc
 from blizzard_py.engines.spark.connect import open_connect
 from blizzard_py.engines.spark.failing_files import FailedOnData, failing_files
 from blizzard_py.engines.spark.failures import error_of_reading, is_of_the_data, reason_of
@@ -36,6 +37,7 @@ from blizzard_py.engines.spark.transform import (
 )
 from blizzard_py.engines.spark.worker import (
     REPORTS,
+    run_frame,
     run_merge_partition,
     run_partition,
     run_reading,
@@ -48,6 +50,7 @@ from blizzard_py.kernels.read_task import reading_tasks
 from blizzard_py.kernels.report import TaskReport, merged
 from blizzard_py.kernels.sql_stage import SqlStage
 from blizzard_py.kernels.task import tasks_of
+from blizzard_py.reading import Access
 
 _CANCEL_INTERVAL_SECS = 0.1
 # The first of two jobs: below the batch's staging, and fast to read again.
@@ -102,6 +105,10 @@ class SparkEngine:
             except _Failure as error:
                 self._drop_if_dead(session)
                 raise EngineError(f"{pipeline}: {reason_of(error)}") from None
+
+    def ask(self, access: Access, statement: str) -> pa.Table:
+        """The whole answer of a database by Spark's JDBC source. Starts Spark for that."""
+        return jdbc.query(self.session(), access)(statement)
 
     def cancel(self, output_prefix: str) -> None:
         """End the job with that prefix and wait until `ingest` has returned."""
@@ -178,9 +185,7 @@ class SparkEngine:
 
     def _first(self, job: IngestJob, running: _Running) -> list[TaskReport]:
         if job.reading is not None:
-            tasks = reading_tasks(job)
-            reads = functools.partial(run_reading, tasks, job.reading.access)
-            return _on_ids(running, len(tasks), reads)
+            return _read(job, job.reading.access, running)
         slots = running.session.parallelism()
         packed = pack(job.files, task_count(job.files, slots))
         run = functools.partial(run_partition, tasks_of(job, packed, slots))
@@ -289,6 +294,15 @@ class _Running:
         self.group = group
         self.cancelled = threading.Event()
         self.ended = threading.Event()
+
+
+def _read(job: IngestJob, access: Access, running: _Running) -> list[TaskReport]:
+    """A job whose items a connection reads: each in a task, or as a partition of a JDBC frame."""
+    tasks = reading_tasks(job)
+    if access.driver != "jdbc":
+        return _on_ids(running, len(tasks), functools.partial(run_reading, tasks, access))
+    frame = jdbc.frame(running.session.spark, access, [task.read.spec for task in tasks])
+    return _collected(running, frame.mapInArrow(functools.partial(run_frame, tasks), REPORTS))
 
 
 def _on_ids(running: _Running, tasks: int, run: ArrowFunction) -> list[TaskReport]:

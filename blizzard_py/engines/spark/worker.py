@@ -59,6 +59,16 @@ def run_reading(
         yield _reported(run_read_task(task, rows, sink, context.taskAttemptId()))
 
 
+def run_frame(
+    tasks: Sequence[ReadingTask], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """As `run_reading`, for tasks that Spark reads: each partition is one's rows."""
+    context = _context()
+    task = tasks[context.partitionId()]
+    sink = _storage(task.settings.sink)
+    yield _reported(run_read_task(task, batches, sink, context.taskAttemptId()))
+
+
 def read_partition(
     sink: Place,
     packed: Sequence[tuple[JobFile, ...]],

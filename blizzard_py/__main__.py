@@ -30,7 +30,9 @@ from blizzard_core.settings.load import load_config
 from blizzard_core.text import printable
 from blizzard_py.app import daemon as app
 from blizzard_py.app import inspection
+from blizzard_py.app.asked_backfill import backfill_asked
 from blizzard_py.app.asked_validate import validate_asked
+from blizzard_py.app.operations import is_asked
 from blizzard_py.commands import checkpoint, dlq, ingest, init, rename
 from blizzard_py.commands.options import compact, source_options
 from blizzard_py.explain import lines
@@ -223,14 +225,32 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
 )
 @config_argument
 @source_options(required=True)
-@click.option("--from", "first", required=True, metavar="PREFIX", help="First partition.")
-@click.option("--to", "last", required=True, metavar="PREFIX", help="Last partition, included.")
+@click.option(
+    "--from", "first", required=True, metavar="PREFIX", help="First partition, or first value."
+)
+@click.option(
+    "--to",
+    "last",
+    required=True,
+    metavar="PREFIX",
+    help="Last partition, included; of a table or an API the value that is not included.",
+)
+@click.option("--chunk", default="", metavar="UNIT=N", help="Of a table or an API: months=1.")
+@click.option("--save", is_flag=True, help="Of one that has not begun: it begins at --to.")
 @click.option("--replay", is_flag=True, help="Ingest again what the live daemon has done.")
 @click.option("--anew", is_flag=True, help="With --replay: again where a replay is finished.")
 @log_level_option
 @command
 def backfill(
-    config: Path, pipeline: str, source: str, first: str, last: str, replay: bool, anew: bool
+    config: Path,
+    pipeline: str,
+    source: str,
+    first: str,
+    last: str,
+    chunk: str,
+    save: bool,
+    replay: bool,
+    anew: bool,
 ) -> int:
     """Ingest a closed range of partitions beside the live daemon.
 
@@ -238,11 +258,22 @@ def backfill(
     never touches the live watermarks. A range that is the live daemon's is
     refused unless --replay is given. A range that was replayed is not replayed again
     by the same command; --anew begins over, and is for one start by hand.
+
+    Of a table or an API it reads from --from up to --to, which is not included, in chunks. Only
+    what the live source neither has read nor will: below where its watermark was set before it
+    began, or with --save before it has begun.
     """
     if anew and not replay:
         raise click.UsageError("--anew goes with --replay")
+    loaded = load_config(config)
+    if is_asked(loaded, (pipeline, source)):
+        if replay or anew:
+            raise click.UsageError("--replay and --anew are for sources of files")
+        return backfill_asked(loaded, (pipeline, source), (first, last), chunk, save=save)
+    if chunk or save:
+        raise click.UsageError("--chunk and --save are for tables and APIs")
     chosen = Range(first.strip("/"), last.strip("/"))
-    return app.backfill(load_config(config), (pipeline, source), chosen, replay=replay, anew=anew)
+    return app.backfill(loaded, (pipeline, source), chosen, replay=replay, anew=anew)
 
 
 main.add_command(ingest)

@@ -222,6 +222,11 @@ def rename_of(
     return Rename(live, live.id if old_id is None else old_id, moved_from)
 
 
+def is_asked(config: Config, where: tuple[str, str]) -> bool:
+    """Whether a source is a table or an API. Raises `ConfigError` for an unknown one."""
+    return not isinstance(source_of(config, where), SourceSettings)
+
+
 def asked_columns(config: Config, where: tuple[str, str]) -> tuple[str, ...]:
     """The watermark's columns of a table or an API. Raises `ConfigError` for another source."""
     source = source_of(config, where)

@@ -24,7 +24,7 @@ from blizzard_core.watermark.paths import joined
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by, is_new
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.tables.source import progress_of_text
-from blizzard_py.sources.tables.windows import text_of
+from blizzard_py.sources.tables.windows import is_below, text_of
 from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.ledger import Ledger
@@ -138,7 +138,18 @@ def set_columns(
         )
     merged = {**known.watermark, **watermark}
     kept = {c: v for c, v in merged.items() if v is not None and (not names or c in names)}
-    columns = ColumnState(kept, tuple(names), known.bound, known.seq + 1, known.boundaries)
+    fresh = not known.watermark and known.window is None
+    origin = kept if fresh else known.origin
+    if origin is not None and is_below(kept, origin):
+        origin = kept  # what lies above is the live source's from now on
+    columns = ColumnState(
+        kept,
+        tuple(names),
+        known.bound,
+        known.seq + 1,
+        known.boundaries,
+        origin=origin,
+    )
     text = text_of(kept)
     progress = Progress() if text is None else progress_of_text(text)
     return replace(state, columns=columns, progress=progress, in_flight=(), retries={})

@@ -20,8 +20,9 @@ last of them moves the watermark, counts ``seq`` up and drops the window.
 ``seen`` are segments of digests of rows that a later window may read again
 (`blizzard_py.state.seen_rows`), and ``seen_from`` is from where on they know all rows (absent:
 none are kept): a look-back reaches no further. With ``at_known`` they know the rows at the
-watermark's own values, which then are read again. ``boundaries`` are where work units cut
-windows into slices. An older release refuses a checkpoint with this key.
+watermark's own values, which then are read again. ``origin`` is where the watermark was set
+before anything was published: what lies below is a backfill's. ``boundaries`` are where work
+units cut windows into slices. An older release refuses a checkpoint with this key.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class ColumnState:
     seen: tuple[SeenSegment, ...] = ()
     seen_from: Stored | None = None
     at_known: bool = False
+    origin: Stored | None = None
     window: StoredWindow | None = None
     tasks: tuple[ReadTask, ...] = ()
     done: tuple[str, ...] = ()

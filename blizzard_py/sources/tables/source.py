@@ -49,6 +49,8 @@ class AskedSource:
     """See the module's docstring and `blizzard_py.sources.protocol.Source`."""
 
     items = "task"
+    # Whether there may be more once a window is published, without a new poll.
+    again = False
 
     def __init__(self, parts: Parts, upkeep: Upkeep, asking: Asking) -> None:
         self._parts = parts
@@ -185,8 +187,9 @@ class AskedSource:
     def _looked(self, state: SourceState) -> tuple[ColumnState, int]:
         """What is known, with a window if there is anything to read; the statements it cost."""
         known = state.columns or ColumnState()
-        if known.window is not None:
-            return known, 0
+        return (known, 0) if known.window is not None else self._planned(known)
+
+    def _planned(self, known: ColumnState) -> tuple[ColumnState, int]:
         asking = self._asking
         bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
         for warning in bound.warnings:
@@ -213,7 +216,7 @@ class AskedSource:
                 if task.name not in known.done
             )
         scanned = Scanned(began, self._clock())
-        return Found(entries, (), cost, len(entries), scanned, NONE_APART, again=False)
+        return Found(entries, (), cost, len(entries), scanned, NONE_APART, again=self.again)
 
     def _finds(self, state: SourceState, name: str) -> bool:
         return any(entry.path == name for entry in self.discover(state).files)

@@ -135,6 +135,13 @@ def is_expired(asking: Asking, kept: StoredWindow, segment: SeenSegment) -> bool
     )
 
 
+def is_below(one: Stored, other: Stored) -> bool:
+    """Whether some column of the one lies below the other's."""
+    others = from_stored(other)
+    values = from_stored(one)
+    return any(c in others and order(c, value, others[c]) < 0 for c, value in values.items())
+
+
 def text_of(watermark: Stored) -> str | None:
     """A watermark in a line for people; None if there is none."""
     found = from_stored(watermark)

@@ -18,11 +18,13 @@ from blizzard_core.errors import ConfigError, Unavailable
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 from blizzard_py.app import inspection
+from blizzard_py.app.asked_backfill import backfill_worker
 from blizzard_py.app.asked_validate import validate_asked
 from blizzard_py.app.operations import _never, _replay, asked_columns, ingest
 from blizzard_py.app.wiring import NoEngine, parts_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.planning.ranges import RangeRefused
 from tests.support.direct_engine import DirectEngine
 
 WHERE = ("orders", "erp")
@@ -197,3 +199,52 @@ def test_a_server_that_is_gone_waits_and_shows_no_secret(shop: Shop) -> None:
         shop.run()
     _, errors = inspection.plan(shop.config())
     assert len(errors) == 1
+
+
+def worked_off(worker: SourcePipeline) -> None:
+    with contextlib.closing(worker):
+        while worker.cycle(threading.Event()):
+            pass
+
+
+def filled(shop: Shop, first: str, last: str, chunk: str = "", *, save: bool = False) -> None:
+    engine = DirectEngine()
+    worked_off(backfill_worker(shop.config(), WHERE, (first, last), chunk, engine, save=save))
+
+
+def ids(shop: Shop) -> list[int]:
+    return sorted(row["id"] for row in shop.rows())
+
+
+def test_a_first_load_in_chunks_and_the_live_source_begins_at_its_end(shop: Shop) -> None:
+    values = ", ".join(f"({n}, '1', '')" for n in range(1, 60))
+    shop.execute(f"INSERT INTO orders VALUES {values}")
+    with pytest.raises(RangeRefused, match="give --save"):
+        filled(shop, "1", "50", "step=20")
+    engine = DirectEngine()
+    worker = backfill_worker(shop.config(), WHERE, ("1", "50"), "step=20", engine, save=True)
+    worker.cycle(threading.Event())  # a chunk, and the process is gone
+    worker.close()
+    assert ids(shop) == list(range(1, 20))
+    shop.run()
+    assert ids(shop) == [*range(1, 20), *range(50, 60)]
+    filled(shop, "1", "50", "step=20", save=True)
+    assert ids(shop) == list(range(1, 60))
+    filled(shop, "1", "50", "step=20")
+    assert ids(shop) == list(range(1, 60))
+    for first, last in (("40", "60"), ("10", "20")):
+        with pytest.raises(RangeRefused):
+            filled(shop, first, last)
+
+
+def test_a_range_that_would_double_rows_is_refused(shop: Shop) -> None:
+    shop.execute("INSERT INTO orders VALUES (1, '1', ''), (2, '2', '')")
+    shop.run()
+    for save in (False, True):
+        with pytest.raises(RangeRefused, match="reads everything from the beginning on"):
+            filled(shop, "0", "2", save=save)
+    with pytest.raises(ConfigError, match="--from must lie below --to"):
+        filled(shop, "2", "2")
+    with pytest.raises(ConfigError, match="'x' is no int64"):
+        filled(shop, "x", "2")
+    assert ids(shop) == [1, 2]

@@ -73,7 +73,7 @@ def _traces(parts: Parts, sink: Storage) -> Iterator[str]:
     for batch in Journal(sink, parts.id).batches():
         yield f"the journal has batch {batch} of it"
     paths = StatePaths(parts.id)
-    for folder in (paths.ledger, paths.processed):
+    for folder in (paths.ledger, paths.processed, paths.seen):
         for entry in listed(sink, f"{folder}/", f"{folder}0"):
             yield f"{entry.path} holds names that were done"
     if parts.suffix:

@@ -148,6 +148,7 @@ class Rename:
             copy_folder(self._sink, at.journal, to.journal, width)
             copy_folder(self._sink, at.ledger, to.ledger, width)
             copy_folder(self._sink, at.processed, to.processed, width)
+            copy_folder(self._sink, at.seen, to.seen, width)
         before, after = self._records_of(self._old), self._records_of(self._new)
         copy_folder(self._dlq, before, after, width)
         heads = [*self._heads(plan), (f"{self._dlq.uri}/{before}/", f"{self._dlq.uri}/{after}/")]
@@ -242,6 +243,10 @@ class Rename:
                     f" these are the same files under the same names, add --moved-from {known}"
                 )
             return
+        if not self._parts.has_files:
+            if known not in {None, uri, self._moved_from}:
+                raise RenameRefused(f"{self._old} is of {known} and not of {self._moved_from}")
+            return  # that its rows are the same is the operator's word: they have no names
         if known not in {None, uri, normalize_uri(self._moved_from)}:
             raise RenameRefused(
                 f"{self._old} is of the files below {known} and not of {self._moved_from}"

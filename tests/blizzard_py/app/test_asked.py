@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from blizzard_core.errors import ConfigError, Unavailable
+from blizzard_core.errors import ColdStartRefused, ConfigError, Unavailable
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 from blizzard_py.app import inspection
 from blizzard_py.app.asked_backfill import backfill_worker
 from blizzard_py.app.asked_validate import validate_asked
-from blizzard_py.app.operations import _never, _replay, asked_columns, ingest
+from blizzard_py.app.operations import _never, _replay, asked_columns, ingest, rename_of
 from blizzard_py.app.wiring import NoEngine, parts_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -248,3 +248,23 @@ def test_a_range_that_would_double_rows_is_refused(shop: Shop) -> None:
     with pytest.raises(ConfigError, match="'x' is no int64"):
         filled(shop, "x", "2")
     assert ids(shop) == [1, 2]
+
+
+def test_a_source_keeps_its_state_under_another_name_and_in_another_place(shop: Shop) -> None:
+    shop.execute("INSERT INTO orders VALUES (1, '1', ''), (2, '2', '')")
+    shop.run()
+    sources = shop.document["pipelines"]["orders"]["sources"]
+    sources["sap"] = sources.pop("erp")
+    where = ("orders", "sap")
+    worked_off(source_pipeline(parts_of(shop.config(), where, DirectEngine())))
+    assert ids(shop) == [1, 2]
+    sources["sap"]["id"] = "sap-orders"
+    with pytest.raises(ColdStartRefused, match="is of the same files"):
+        worked_off(source_pipeline(parts_of(shop.config(), where, DirectEngine())))
+    shop.document["connections"]["store"] = shop.document["connections"].pop("shop")
+    sources["sap"]["connection"] = "store"
+    rename = rename_of(shop.config(), where, "erp-orders", "shop:orders")
+    rename.run()
+    shop.execute("INSERT INTO orders VALUES (3, '3', '')")
+    worked_off(source_pipeline(parts_of(shop.config(), where, DirectEngine())))
+    assert ids(shop) == [1, 2, 3]

@@ -10,6 +10,7 @@ import pytest
 
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_py.connections.postgresql.connection import PostgresqlConnection
+from blizzard_py.connections.postgresql.questions import Questions
 from blizzard_py.connections.protocol import Selection, Split
 from blizzard_py.reading import Access
 from tests.support.database_reading import next_window, rows_of
@@ -217,14 +218,22 @@ def test_a_snapshot_that_died_fails_for_now(access: Access, orders: PostgresqlCo
 
 
 def test_a_poll_without_rows_costs_two_statements(
-    postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
+    postgresql: PostgresqlServer,
+    access: Access,
+    orders: PostgresqlConnection,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     window = next_window(orders)
     assert window is not None
     orders.tasks(window, Split())
     asked: list[str] = []
-    ask = orders._questions.ask
-    orders._questions.ask = lambda statement: asked.append(statement) or ask(statement)  # type: ignore[method-assign,func-returns-value]
+    ask = Questions.ask
+
+    def noted(self: Questions, statement: str) -> Any:
+        asked.append(statement)
+        return ask(self, statement)
+
+    monkeypatch.setattr(Questions, "ask", noted)
     again = next_window(orders, dict(window.up_to))
     assert again is not None
     assert orders.tasks(again, Split()) == ()

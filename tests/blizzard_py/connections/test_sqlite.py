@@ -303,13 +303,20 @@ def test_writes_go_on_while_a_task_reads(file: sqlite3.Connection, access: Acces
     connection.close()
 
 
-def test_bounds_are_taken_from_an_index(file: sqlite3.Connection, access: Access) -> None:
+def test_bounds_are_taken_from_an_index(
+    file: sqlite3.Connection, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, at DATETIME)")
     file.execute("CREATE INDEX by_time ON t (at)")
     connection = SqliteConnection(access, Selection(table="t", columns=("id", "at")))
     asked: list[str] = []
-    ask = connection._ask
-    connection._ask = lambda statement: asked.append(statement) or ask(statement)  # type: ignore[method-assign,func-returns-value]
+    ask = SqliteConnection._ask  # noqa: SLF001  # nobody else sees the statement
+
+    def noted(self: SqliteConnection, statement: str) -> Any:
+        asked.append(statement)
+        return ask(self, statement)
+
+    monkeypatch.setattr(SqliteConnection, "_ask", noted)
     connection.bound("max", 0)
     plan = file.execute(f"EXPLAIN QUERY PLAN {asked[-1]}").fetchall()
     assert not [step for *_, step in plan if step.startswith("SCAN t")]

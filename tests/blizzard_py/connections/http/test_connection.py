@@ -299,4 +299,3 @@ def test_a_connection_is_made_of_what_travels() -> None:
     made_of = access(pushed("https://h"))
     connection = connect(made_of, Selection(fields=(day,), columns=("updated_at",)))
     assert isinstance(connection, HttpConnection)
-    assert connection._is_date

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import os
 import random
 from collections import Counter
@@ -231,13 +232,13 @@ def test_date_folders_are_pruned_by_name(tmp_path: Path, monkeypatch: pytest.Mon
     put(tmp_path / "t/2026/05/06/a.parquet", [{"id": 7, "at": dt.datetime(2026, 5, 6, tzinfo=UTC)}])
     up_to, _ = source.plan()
     listed: list[str] = []
-    children = LocalStorage._children
+    scandir = os.scandir
 
-    def noted(self: LocalStorage, folder: str) -> Any:
-        listed.append(folder)
-        return children(self, folder)
+    def noted(folder: Path) -> Any:
+        listed.append(f"{Path(folder).relative_to(tmp_path / 't').as_posix()}/")
+        return scandir(folder)
 
-    monkeypatch.setattr(LocalStorage, "_children", noted)
+    monkeypatch.setattr(os, "scandir", noted)
     tasks = source.connect().tasks(Window(source.stored, up_to, source.stored), source.split)
     assert [folder for folder in listed if folder.count("/") == 3] == ["2026/05/05/", "2026/05/06/"]
     assert ids(rows_of(read, source.access, tasks, source.fields)) == [6, 7]
@@ -280,14 +281,14 @@ def test_a_folder_that_cannot_be_listed_fails_the_plan(
 ) -> None:
     put(tmp_path / "x/a.parquet", [{"id": 1, "at": at(1)}])
     put(tmp_path / "y/a.parquet", [{"id": 2, "at": at(2)}])
-    children = LocalStorage._children
+    scandir = os.scandir
 
-    def failing(self: LocalStorage, folder: str) -> Any:
-        if folder == "x/":
-            raise Unavailable("x: Input/output error")
-        return children(self, folder)
+    def failing(folder: Path) -> Any:
+        if Path(folder).name == "x":
+            raise OSError(errno.EIO, "Input/output error")
+        return scandir(folder)
 
-    monkeypatch.setattr(LocalStorage, "_children", failing)
+    monkeypatch.setattr(os, "scandir", failing)
     with pytest.raises(Unavailable):
         poller(tmp_path).plan()
 

@@ -81,8 +81,11 @@ class Explanation:
     task: Task | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The documented keys."""
-        return asdict(self)
+        """The documented keys; ``task`` is there for tables and APIs only."""
+        document = asdict(self)
+        if self.task is None:
+            del document["task"]
+        return document
 
 
 def lines(found: Explanation) -> Iterator[str]:

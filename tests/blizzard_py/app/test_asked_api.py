@@ -1,0 +1,158 @@
+"""An API from the configuration to Parquet files: windows, bad records, look-backs, credentials."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import yaml
+
+from blizzard_core import redact
+from blizzard_core.settings.load import load_config
+from blizzard_py.app import inspection
+from blizzard_py.app.wiring import parts_of, source_pipeline
+from blizzard_py.dead_letters import reader as letters
+from tests.support.api_server import ApiServer, Asked, Reply, api_server, reply
+from tests.support.direct_engine import DirectEngine
+
+WHERE = ("orders", "crm")
+TOKEN = "t0ken-of-the-crm"  # of the test's own server
+
+
+def configured(api: ApiServer, folder: Path, **mark: Any) -> Any:
+    document = {
+        "connections": {
+            "crm": {
+                "driver": "http",
+                "base_url": api.url,
+                "auth": {"kind": "bearer", "token": TOKEN},
+            }
+        },
+        "pipelines": {
+            "orders": {
+                "sources": {
+                    "crm": {
+                        "kind": "http",
+                        "connection": "crm",
+                        "request": {"path": "/orders"},
+                        "records": "data.items",
+                        "watermark": {
+                            "columns": ["at"],
+                            "push": {
+                                "from": {"param": "since"},
+                                "to": {"param": "until"},
+                            },
+                            **mark,
+                        },
+                    }
+                },
+                "sink": {"table_uri": str(folder / "lake")},
+                "schema": {
+                    "fields": [
+                        {"name": "id", "type": "int64"},
+                        {"name": "at", "type": "timestamp"},
+                    ]
+                },
+            }
+        },
+    }
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return load_config(path, {})
+
+
+class Records:
+    """What the API has, by id; it answers with those between ``since`` and ``until``."""
+
+    def __init__(self, api: ApiServer) -> None:
+        self.now = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
+        self.rows: dict[Any, dt.datetime] = {}
+        api.answer = self.answer
+        api.date = self.time
+
+    def time(self) -> float:
+        return self.now.timestamp()
+
+    def answer(self, asked: Asked) -> Reply:
+        low, high = (asked.params.get(name) for name in ("since", "until"))
+        found = [
+            {"id": key, "at": at.isoformat()}
+            for key, at in self.rows.items()
+            if (low is None or at >= dt.datetime.fromisoformat(low))
+            and (high is None or at <= dt.datetime.fromisoformat(high))
+        ]
+        return reply({"data": {"items": found}})
+
+    def put(self, key: Any, minutes: float) -> None:
+        self.rows[key] = self.now + dt.timedelta(minutes=minutes)
+
+
+def polled(config: Any) -> None:
+    worker = source_pipeline(parts_of(config, WHERE, DirectEngine()))
+    with contextlib.closing(worker):
+        worker.cycle(threading.Event())
+
+
+def ids(folder: Path) -> list[int]:
+    files = sorted((folder / "lake").glob("*.parquet"))
+    return sorted(row["id"] for file in files for row in pq.ParquetFile(file).read().to_pylist())
+
+
+def test_windows_of_an_api_with_a_bad_record_and_a_plan(tmp_path: Path) -> None:
+    try:
+        with api_server() as api:
+            records = Records(api)
+            config = configured(api, tmp_path)
+            for number in range(1, 6):
+                records.put(number, -10 * number)
+            records.put("odd", -5)
+            polled(config)
+            assert ids(tmp_path) == [1, 2, 3, 4, 5]
+            live = parts_of(config, WHERE, DirectEngine())
+            [found] = letters.objects(live.stores.dlq, live.letters_id)
+            [letter] = letters.read(live.stores.dlq, found)
+            assert b'"odd"' in letter.raw
+            records.now += dt.timedelta(hours=1)
+            records.put(6, -30)
+            document, errors = inspection.plan(config)
+            planned = document["pipelines"]["orders"]["sources"]["crm"]
+            assert errors == []
+            assert planned["request"]["params"]["since"].startswith("2026-04-30T23:59:00")
+            assert planned["query"] is None
+            assert TOKEN not in str(document)
+            polled(config)
+            polled(config)
+            assert ids(tmp_path) == [1, 2, 3, 4, 5, 6]
+            assert {asked.headers.get("authorization") for asked in api.asked} <= {
+                f"Bearer {TOKEN}",
+                None,
+            }
+    finally:
+        redact.forget()
+
+
+def test_a_look_back_of_an_api_publishes_each_version_once(tmp_path: Path) -> None:
+    try:
+        with api_server() as api:
+            records = Records(api)
+            mark = {"backward": {"hours": 2}, "reread": "new_only", "key": ["id"]}
+            config = configured(api, tmp_path, **mark)
+            for number in range(1, 5):
+                records.put(number, -10 * number)
+            polled(config)
+            records.now += dt.timedelta(minutes=30)
+            records.put(9, -50)  # late: below the watermark
+            records.put("odd", -55)
+            polled(config)
+            records.now += dt.timedelta(minutes=30)
+            records.put(1, -5)  # changed: another version
+            polled(config)
+            assert ids(tmp_path) == [1, 1, 2, 3, 4, 9]
+            live = parts_of(config, WHERE, DirectEngine())
+            assert len(list(letters.objects(live.stores.dlq, live.letters_id))) == 1
+    finally:
+        redact.forget()

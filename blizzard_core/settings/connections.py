@@ -169,7 +169,9 @@ class HttpConnection(WithBackward):
     """JSON over HTTP."""
     base_url: str = Field(pattern=r"^https?://[^/?#]+", examples=["https://api.example.com/v2"])
     """What paths are below."""
-    auth: AuthSettings | None = Field(default=None, examples=[{"kind": "bearer"}])
+    auth: AuthSettings | None = Field(
+        default=None, examples=[{"kind": "bearer", "token": "${CRM_TOKEN:-}"}]
+    )
     """Who asks; nobody without it."""
     headers: Options = Field(default_factory=dict, repr=False, examples=[{"Accept-Language": "en"}])
     """Sent with each request."""

@@ -202,8 +202,13 @@ class PushParam(Settings):
     """Its name."""
     format: ParamFormat = "iso"
     """How a time is written; in UTC where the format has no zone."""
+
+
+class PushEnd(PushParam):
+    """As the lower end's, but for APIs that return what is at the end as well."""
+
     inclusive: Literal["1ms", "1s", "1day"] | None = Field(default=None, examples=["1ms"])
-    """to: the API counts its end in, so so much less is sent."""
+    """The API counts its end in, so so much less is sent."""
 
 
 class PushSettings(Settings):
@@ -211,15 +216,13 @@ class PushSettings(Settings):
 
     from_: PushParam = Field(alias="from", examples=[{"param": "since"}])
     """The lower end; nothing is sent for the first window."""
-    to: PushParam | None = Field(default=None, examples=[{"param": "until"}])
+    to: PushEnd | None = Field(default=None, examples=[{"param": "until"}])
     """The upper end."""
     in_: Literal["params", "body", "headers"] = Field(default="params", alias="in")
     """Where they stand."""
 
     @model_validator(mode="after")
-    def _only_to_is_lowered(self) -> Self:
-        if self.from_.inclusive is not None:
-            raise ValueError("from.inclusive: only `to` is lowered; leave it out")
+    def _two_parameters(self) -> Self:
         if self.to is not None and self.to.param == self.from_.param:
             raise ValueError("from and to must be two parameters")
         return self

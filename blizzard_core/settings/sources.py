@@ -90,6 +90,8 @@ class SourceSettings(CommonSource):
     links to directories below ``source_uri`` are not followed.
     """
 
+    poll_interval_secs: float = Field(default=60, gt=0)
+    """From one look for new files to the next."""
     kind: Literal["files"] = "files"
     """Files that arrive in a directory."""
     source_uri: str = Field(validation_alias="source_uri", examples=["${BUCKET:-s3://raw}/events/"])

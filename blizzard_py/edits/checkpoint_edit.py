@@ -77,6 +77,8 @@ def moved(state: SourceState, partition: str, name: str) -> SourceState:
 
     With an empty ``name`` nothing of the partition is. Raises `EditRefused`.
     """
+    if state.columns is not None:
+        raise EditRefused("this is a table or an API; give --column for each column that moves")
     if state.processed is not None:
         raise EditRefused(
             "this source keeps a set of names and no watermark (use_watermark: false); reset it,"

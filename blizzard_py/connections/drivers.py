@@ -46,13 +46,13 @@ def connect(access: Access, selection: Selection) -> Connection:
 
     Raises `ConfigError` for a driver that there is not, or whose libraries are missing.
     """
-    found = cast("Connects", _loaded(access.driver, _driver(access.driver).connects))
+    found = cast("Connects", _loaded(_driver(access.driver).connects))
     return found(access, selection)
 
 
 def reader_of(driver: str) -> Reader:
     """What reads a driver's tasks. Raises `ConfigError` as `connect` does."""
-    return cast("Reader", _loaded(driver, _driver(driver).reads))
+    return cast("Reader", _loaded(_driver(driver).reads))
 
 
 def _driver(name: str) -> Driver:
@@ -62,11 +62,6 @@ def _driver(name: str) -> Driver:
     return found
 
 
-def _loaded(driver: str, place: str) -> Any:
+def _loaded(place: str) -> Any:
     module, _, name = place.partition(":")
-    try:
-        return getattr(import_module(module), name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module.startswith(error.name):
-            raise
-    raise ConfigError(f"driver {driver}", ["is not part of this release"])
+    return getattr(import_module(module), name)

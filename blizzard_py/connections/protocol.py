@@ -9,8 +9,8 @@ it is first asked and again when it broke, and tells its errors as
 
 No message holds a password, a token or a row's value.
 
-**A task** calls the reader of the same driver (`READERS`) in a Spark worker, which may be on
-another machine: all it has is the `Access`, the task's ``spec`` and the declared fields.
+**A task** calls the reader of the same driver (`drivers.reader_of`) in a Spark worker, which may
+be on another machine: all it has is the `Access`, the task's ``spec`` and the declared fields.
 
 **What a reader yields**, one after the other and never all at once:
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_py.columns.windows import window
+from blizzard_py.connections.drivers import connect, reader_of
 from blizzard_py.connections.protocol import Connection, Selection, Split
-from blizzard_py.connections.registry import CONNECTIONS, READERS
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 from blizzard_py.schema.types import arrow_type
@@ -25,7 +25,7 @@ def batches(
     """What the tasks' readers yield, one task after the other."""
     found = []
     for task in tasks:
-        for item in READERS[access.driver](access, task.spec, fields):
+        for item in reader_of(access.driver)(access, task.spec, fields):
             assert isinstance(item, pa.RecordBatch)
             found.append(item)
     return found
@@ -37,7 +37,7 @@ def rows_of(access: Access, tasks: Sequence[ReadTask]) -> list[dict[str, Any]]:
 
 def everything(access: Access, selection: Selection) -> list[pa.RecordBatch]:
     """All of a table or query, in one task."""
-    connection = CONNECTIONS[access.driver](access, selection)
+    connection = connect(access, selection)
     try:
         return batches(access, connection.tasks(Window(), Split()), selection.fields)
     finally:

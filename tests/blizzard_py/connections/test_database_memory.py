@@ -19,11 +19,11 @@ from tests.support.postgresql_server import PostgresqlServer
 # Reads in a process of its own, as a worker does, and tells its peak in MB and the rows.
 _WORKER = """
 import json, sys
-from blizzard_py.connections.registry import READERS
+from blizzard_py.connections.drivers import reader_of
 from blizzard_py.reading import Access
 driver, uri, statement = json.loads(sys.stdin.read())
 rows = 0
-for batch in READERS[driver](Access(driver, uri), {"statement": statement}, ()):
+for batch in reader_of(driver)(Access(driver, uri), {"statement": statement}, ()):
     rows += len(batch)
 # Not getrusage, which counts what the process was before it became this one.
 (line,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]

@@ -275,7 +275,7 @@ def beside(world: RangeWorld, first: str, second: str, at: int) -> bool:
 
     def gate(_call: str) -> None:
         # What others do before a backfill has begun it is to do again.
-        ready = first != "backfill" or any(begun in path for path in world.sink.objects)
+        ready = first != "backfill" or any(begun in path for path in [*world.sink.objects])
         if ready and next(calls) == at:
             world.now += 1
             run_of(world, second, world.parts())

@@ -17,12 +17,17 @@ _BUSY_WORDS = ("locked", "busy", "disk I/O", "unable to open", "failed to open",
 
 
 def path_of(access: Access) -> str:
-    """The file: ``sqlite:///folder/file.db`` (absolute), ``sqlite://file.db``, or a plain path."""
-    uri = access.uri
+    """The file: ``sqlite:///folder/file.db`` (absolute), ``sqlite://file.db``, or a plain path.
+
+    Four slashes, which other tools want for an absolute path, are one as well.
+    """
+    path = access.uri
     for scheme in ("sqlite://", "file://", "sqlite:", "file:"):
-        if uri.startswith(scheme):
-            return uri.removeprefix(scheme)
-    return uri
+        if path.startswith(scheme):
+            path = path.removeprefix(scheme)
+            break
+    # What begins with two slashes would be taken for a host.
+    return f"/{path.lstrip('/')}" if path.startswith("//") else path
 
 
 def connect(access: Access) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +19,7 @@ from blizzard_core.errors import BlizzardError, SourceError, Unavailable
 from blizzard_py.connections.protocol import Selection, Split
 from blizzard_py.connections.sqlite.clock import same_form, until
 from blizzard_py.connections.sqlite.connection import SqliteConnection
+from blizzard_py.connections.sqlite.session import path_of
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, Window
 from tests.support.database_reading import declared, everything, next_window, rows_of
@@ -320,4 +322,17 @@ def test_bounds_are_taken_from_an_index(
     connection.bound("max", 0)
     plan = file.execute(f"EXPLAIN QUERY PLAN {asked[-1]}").fetchall()
     assert not [step for *_, step in plan if step.startswith("SCAN t")]
+    connection.close()
+
+
+@pytest.mark.parametrize("slashes", ["sqlite:///", "sqlite:////", "file:///", "//", "/"])
+def test_an_absolute_path_may_be_written_as_other_tools_do(
+    file: sqlite3.Connection, access: Access, slashes: str
+) -> None:
+    file.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    file.execute("INSERT INTO t VALUES (1)")
+    path = path_of(access)
+    spelled = replace(access, uri=slashes + path.removeprefix("/"))
+    connection = SqliteConnection(spelled, Selection(table="t", columns=("id",)))
+    assert connection.bound("max", 0).value == {"id": 1}
     connection.close()

@@ -51,6 +51,14 @@ class MysqlConnection(SqlConnection):
                 )
         return found
 
+    def key(self) -> Sequence[str]:
+        where = f"{self._named_table()} AND index_name = 'PRIMARY'"
+        answer = self._ask(
+            "SELECT column_name AS name FROM information_schema.statistics"  # noqa: S608 — literals
+            f" WHERE {where} ORDER BY seq_in_index"
+        )
+        return [str(name) for name in answer.column("name").to_pylist()]
+
     def close(self) -> None:
         """There is nothing to let go of."""
 

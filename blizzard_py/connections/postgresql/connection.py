@@ -70,6 +70,10 @@ class PostgresqlConnection(SqlConnection):
         costs = [self._index_warning(column) for column in columns]
         return [*self._type_warnings(columns), *(cost for cost in costs if cost)]
 
+    def key(self) -> Sequence[str]:
+        table = literal(self._selection.table, self.dialect)
+        return [str(row["name"]) for row in self._ask(describe.KEY.format(table=table)).to_pylist()]
+
     def close(self) -> None:
         """End the session; the next question begins another."""
         self._questions.close()
@@ -192,23 +196,26 @@ class PostgresqlConnection(SqlConnection):
                 )
 
     def _index_warning(self, column: SourceColumn) -> str | None:
-        """What a window on the column costs, if no index gives its order.
-
-        A small table is read whole although there is an index, so that is forbidden first.
-        """
-        name = identifier(column.name, self.dialect)
-        highest = select([name], self._source, f"{name} IS NOT NULL") + f" ORDER BY {name} DESC"
-        for setting in ("enable_seqscan", "enable_sort"):
-            self._ask(f"SET {setting} = off")
-        indexed = _is_ordered(self._plan(highest))
-        self._ask("RESET ALL")
-        if indexed:
+        """What a window on the column costs, if no index gives its order."""
+        if self._is_indexed(column):
             return None
-        cost = self._plan(highest)["Total Cost"]
+        cost = self._plan(self._highest_first(column))["Total Cost"]
         return (
             f"no index gives the order of {column.name}: each window costs a read of everything"
             f" (EXPLAIN: {cost:.0f}); create an index on it"
         )
+
+    def _is_indexed(self, column: SourceColumn) -> bool:
+        # A small table is read whole although there is an index, so that is forbidden first.
+        for setting in ("enable_seqscan", "enable_sort"):
+            self._ask(f"SET {setting} = off")
+        indexed = _is_ordered(self._plan(self._highest_first(column)))
+        self._ask("RESET ALL")
+        return indexed
+
+    def _highest_first(self, column: SourceColumn) -> str:
+        name = identifier(column.name, self.dialect)
+        return select([name], self._source, f"{name} IS NOT NULL") + f" ORDER BY {name} DESC"
 
     def _plan(self, statement: str) -> Mapping[str, Any]:
         answer = self._ask(f"EXPLAIN (FORMAT JSON) {statement} LIMIT 1")

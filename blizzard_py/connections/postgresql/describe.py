@@ -29,6 +29,14 @@ SELECT attname::text AS name, typname::text AS type, modifier::int8 AS modifier,
 FROM told, pg_class c WHERE typtype <> 'd' AND c.oid = {table}::regclass ORDER BY attnum
 """
 
+# The primary key's columns in its order.
+KEY = """
+SELECT a.attname::text AS name
+FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+WHERE i.indrelid = {table}::regclass AND i.indisprimary
+ORDER BY array_position(i.indkey::int2[], a.attnum)
+"""
+
 
 @dataclass(frozen=True)
 class Facts:

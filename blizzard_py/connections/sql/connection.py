@@ -127,11 +127,22 @@ class SqlConnection(ABC):
     def warnings(self) -> Sequence[str]:
         return ()
 
+    def key(self) -> Sequence[str]:
+        """The columns of the table's primary key, in its order; () if there is none to be told."""
+        return ()
+
+    def indexed(self, name: str) -> bool:
+        """Whether an index is known to give the order of the column."""
+        return self._is_indexed(self._column(name))
+
     @abstractmethod
     def close(self) -> None:
         """Let go of the server."""
 
     # --- for dialects ---------------------------------------------------------------
+
+    def _is_indexed(self, column: SourceColumn) -> bool:  # noqa: ARG002  # for dialects
+        return False
 
     _from_nothing = ""  # what a SELECT of no table ends with (Oracle)
 

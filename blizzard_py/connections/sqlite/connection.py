@@ -36,20 +36,15 @@ class SqliteConnection(SqlConnection):
         self._session: Any = None
 
     def warnings(self) -> Sequence[str]:
-        found = []
-        for column in self._watermark_columns():
-            name = identifier(column.name, self.dialect)
-            plan = self._ask(
-                "EXPLAIN QUERY PLAN "
-                + select([name], self._source, f"{name} IS NOT NULL")
-                + f" ORDER BY {name} DESC LIMIT 1"
-            )
-            if any("TEMP B-TREE" in text for text in plan.column("detail").to_pylist()):
-                found.append(
-                    f"no index gives the order of {column.name}: each window costs a read of"
-                    " everything (EXPLAIN: a sort of all rows); create an index on it"
-                )
-        return found
+        return [
+            f"no index gives the order of {column.name}: each window costs a read of everything"
+            " (EXPLAIN: a sort of all rows); create an index on it"
+            for column in self._watermark_columns()
+            if not self._is_indexed(column)
+        ]
+
+    def key(self) -> Sequence[str]:
+        return [row["name"] for row in self._table_info("pk > 0 ORDER BY pk")]
 
     def close(self) -> None:
         """Close the file; the next question opens it again."""
@@ -75,17 +70,32 @@ class SqliteConnection(SqlConnection):
     def _described(self) -> Sequence[SourceColumn]:
         if self._selection.query:
             return self._sampled()
-        name = self._selection.table.split(".")[-1].strip('"`[]')
-        quoted = literal(name, self.dialect)
-        answer = self._ask(
-            'SELECT name, type, "notnull" AS required'  # noqa: S608 — a literal
-            f" FROM pragma_table_xinfo({quoted}) WHERE hidden <> 1"
-        ).to_pylist()
+        answer = self._table_info("hidden <> 1")
         if not answer:
-            raise SourceError(f"{path_of(self._access)}: there is no table {name}")
+            raise SourceError(f"{path_of(self._access)}: there is no table {self._table_name()}")
         return [
             types.column(row["name"], row["type"], nullable=not row["required"]) for row in answer
         ]
+
+    def _table_name(self) -> str:
+        return self._selection.table.split(".")[-1].strip('"`[]')
+
+    def _table_info(self, which: str) -> list[dict[str, Any]]:
+        quoted = literal(self._table_name(), self.dialect)
+        found: list[dict[str, Any]] = self._ask(
+            'SELECT name, type, "notnull" AS required'  # noqa: S608 — a literal
+            f" FROM pragma_table_xinfo({quoted}) WHERE {which}"
+        ).to_pylist()
+        return found
+
+    def _is_indexed(self, column: SourceColumn) -> bool:
+        name = identifier(column.name, self.dialect)
+        plan = self._ask(
+            "EXPLAIN QUERY PLAN "
+            + select([name], self._source, f"{name} IS NOT NULL")
+            + f" ORDER BY {name} DESC LIMIT 1"
+        )
+        return not any("TEMP B-TREE" in text for text in plan.column("detail").to_pylist())
 
     def _sampled(self) -> Sequence[SourceColumn]:
         """A query's columns have no declared types: those of its first rows are taken."""

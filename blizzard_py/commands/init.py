@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -11,7 +13,10 @@ from blizzard_core.errors import ConfigError, StorageError
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_source, problems_of
 from blizzard_core.text import printable
+from blizzard_py.commands import starter_asked
 from blizzard_py.commands.starter_config import Sample, columns_told, configuration, sample
+from blizzard_py.commands.starter_target import LAKES, Wanted, target
+from blizzard_py.commands.yaml_text import secrets_in
 
 
 @click.command(
@@ -20,54 +25,121 @@ from blizzard_py.commands.starter_config import Sample, columns_told, configurat
     examples=(
         "blizzard init --source-uri ./raw --table-uri ./lake/events",
         "blizzard init prod.yaml --source-uri s3://raw/events --table-uri s3://lake/events",
+        "blizzard init orders.yaml --connection postgresql://reader@db/shop --table public.orders",
+        "blizzard init --connection https://crm.example/v1/orders --records data --since from",
     ),
 )
 @click.argument(
     "path", type=click.Path(path_type=Path, dir_okay=False), default=Path("blizzard.yaml")
 )
-@click.option(
-    "--source-uri", metavar="URI", default="./raw", show_default=True, help="Where files arrive."
-)
+@click.option("--source-uri", metavar="URI", help="Where files arrive; by default ./raw.")
 @click.option(
     "--table-uri",
     metavar="URI",
-    default="./lake/events",
-    show_default=True,
-    help="The Delta table.",
+    help="The Delta table; by default below ./lake, named for what it holds.",
 )
+@click.option("--connection", metavar="URI", help="A database, a lake or an API, instead of files.")
+@click.option("--table", metavar="NAME", help="The table to read, with its schema.")
+@click.option(
+    "--driver",
+    type=click.Choice(("postgresql", "mysql", "sqlite", "http", *LAKES)),
+    help="What reads the connection; by default by its beginning.",
+)
+@click.option("--column", metavar="NAME", help="What tells new rows; by default proposed.")
+@click.option("--records", metavar="PATH", help='Of an API: where its records stand; "" is all.')
+@click.option("--since", metavar="PARAM", help="Of an API: what it calls the time to begin at.")
+@click.option("--token-env", metavar="VAR", help="Of an API: the variable with its bearer token.")
 @click.option("--force", is_flag=True, help="Replace PATH if it is there.")
 @log_level_option
 @command
-def init(path: Path, source_uri: str, table_uri: str, force: bool) -> int:
+def init(
+    path: Path,
+    source_uri: str | None,
+    table_uri: str | None,
+    connection: str | None,
+    table: str | None,
+    driver: str | None,
+    column: str | None,
+    records: str | None,
+    since: str | None,
+    token_env: str | None,
+    force: bool,
+) -> int:
     """Write a commented starter configuration to PATH (blizzard.yaml).
 
-    If the source can be read, its first file proposes the schema. Asks nothing;
-    never replaces a file without --force.
+    If the source can be read, its first file proposes the schema; a connection is asked for its
+    columns, and for one that tells new rows. A password is written as a reference to the
+    environment. Asks nothing of you; never replaces a file without --force.
     """
-    for name, uri in (("--source-uri", source_uri), ("--table-uri", table_uri)):
-        problems = problems_of(uri, {})
-        if problems:
-            raise ConfigError(name, problems)
     if path.exists() and not force:
         raise ConfigError(str(path), ["is there already; give another PATH, or --force"])
+    if connection is not None:
+        if source_uri is not None:
+            raise ConfigError("init", ["give --source-uri or --connection, not both"])
+        wanted = Wanted(connection, driver, table, column, records, since, token_env)
+        return _from_connection(path, wanted, table_uri)
+    asked = {"--table": table, "--driver": driver, "--column": column, "--records": records}
+    odd = [name for name, given in {**asked, "--since": since, "--token-env": token_env}.items()
+           if given is not None]  # fmt: skip
+    if odd:
+        raise ConfigError("init", [f"{name}: goes with --connection" for name in odd])
+    return _from_files(path, source_uri or "./raw", table_uri or "./lake/events")
+
+
+def _from_files(path: Path, source_uri: str, table_uri: str) -> int:
+    _check_places({"--source-uri": source_uri, "--table-uri": table_uri})
     try:
         found = sample(open_source(source_uri, {}))
     except StorageError as error:
         found = Sample(problem=str(error))
-    text = configuration(source_uri, table_uri, found)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(str(path), [f"cannot be written: {error.strerror}"]) from error
-    load_config(path)
+    _write(path, configuration(source_uri, table_uri, found), {})
     schema = (
         f"The schema has {columns_told(found.columns)}, from {found.path}."
         if found.columns
         else f"The schema will be inferred from the first files ({found.problem})."
     )
-    click.echo(printable(f"Wrote {path}. {schema}"))
+    _tell(path, schema)
+    return 0
+
+
+def _from_connection(path: Path, wanted: Wanted, table_uri: str | None) -> int:
+    chosen = target(wanted, os.environ)
+    place = table_uri or f"./lake/{chosen.pipeline}"
+    _check_places({"--table-uri": place})
+    found = starter_asked.look(chosen, wanted.since, wanted.column)
+    secrets = secrets_in(chosen.connection) + secrets_in(chosen.source)
+    text = starter_asked.configuration(chosen, place, found, wanted.since)
+    _write(path, text, {secret.variable: secret.value for secret in secrets})
+    told = (
+        "its versions tell new rows"
+        if found.proposal is None
+        else f"{found.proposal.column} tells new rows (bound: {found.bound})"
+    )
+    unset = [s.variable for s in secrets if s.variable not in os.environ]
+    set_first = f" Set {', '.join(unset)} in the environment first." if unset else ""
+    _tell(path, f"{chosen.what} has {len(found.columns)} columns; {told}.{set_first}")
+    return 0
+
+
+def _check_places(places: Mapping[str, str]) -> None:
+    for name, uri in places.items():
+        problems = problems_of(uri, {})
+        if problems:
+            raise ConfigError(name, problems)
+
+
+def _write(path: Path, text: str, secrets: Mapping[str, str]) -> None:
+    """Write the file, and see that it is what the daemons take."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be written: {error.strerror}"]) from error
+    load_config(path, {**os.environ, **secrets})
+
+
+def _tell(path: Path, found: str) -> None:
+    click.echo(printable(f"Wrote {path}. {found}"))
     click.echo(
         printable(f"Next: edit it, then `blizzard validate {path}` and `blizzard plan {path}`.")
     )
-    return 0

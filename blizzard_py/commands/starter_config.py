@@ -8,7 +8,6 @@ and nothing is decided behind anyone's back.
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from pyarrow import json as arrow_json
 
 from blizzard_core.errors import StorageError
 from blizzard_core.storage.protocol import Entry, Storage, is_hidden
+from blizzard_py.commands.yaml_text import commented, quoted
 from blizzard_py.job import JobFile
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
@@ -102,7 +102,7 @@ pipelines:
   events:                        # a name of your choice; state and logs carry it
     sources:
       main:
-        source_uri: {_quoted(source_uri)}
+        source_uri: {quoted(source_uri)}
         poll_interval_secs: 60   # how often to look for new files
         # compression: auto      # by ending: .ndjson .jsonl .json, each also with .gz or .zst
         # partition_filter:      # how directories are laid out, if they are named by time
@@ -111,7 +111,7 @@ pipelines:
         # storage_options:       # default: the standard credentials of the store
         #   AWS_REGION: us-east-1
     sink:
-      table_uri: {_quoted(table_uri)}
+      table_uri: {quoted(table_uri)}
       # partition_by:            # the table's partitions; default: none
       #   prefix_template: date=%Y-%m-%d
       #   column: time           # a timestamp column; default: from the source file's path
@@ -130,14 +130,14 @@ def _schema(found: Sample) -> str:
     odd = [column for column in found.columns if column.type is None]
     if not known:
         lines = [
-            f"# No sample: {_commented(found.problem or 'no field of a plain type')}.",
+            f"# No sample: {commented(found.problem or 'no field of a plain type')}.",
             "infer: true                # from the first files; `blizzard schema` shows the result",
             "# fields:                  # what is declared here is not inferred",
             "#   - { name: time, type: timestamp, nullable: false }",
         ]
     else:
         lines = [
-            f"# From the beginning of {_commented(str(found.path))}; check the types.",
+            f"# From the beginning of {commented(str(found.path))}; check the types.",
             "# infer: true              # find out what is not declared",
             "fields:                    # other fields of the JSON are ignored",
             *(f"  {_field(column)}" for column in known),
@@ -147,21 +147,11 @@ def _schema(found: Sample) -> str:
 
 
 def _odd(column: Column) -> str:
-    return f"- {{ name: {_quoted(column.name)}, type: json }}    # seen: {_commented(column.seen)}"
+    return f"- {{ name: {quoted(column.name)}, type: json }}    # seen: {commented(column.seen)}"
 
 
 def _field(column: Column) -> str:
-    return f"- {{ name: {_quoted(column.name)}, type: {column.type} }}"
-
-
-def _quoted(text: str) -> str:
-    """A double-quoted YAML scalar: JSON strings are YAML; ``${`` stays literal."""
-    return json.dumps(text.replace("${", "$${"))
-
-
-def _commented(text: str) -> str:
-    """Foreign text that cannot end a comment."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return f"- {{ name: {quoted(column.name)}, type: {column.type} }}"
 
 
 def columns_told(columns: Sequence[Column]) -> str:

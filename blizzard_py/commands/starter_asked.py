@@ -1,0 +1,194 @@
+"""A first configuration of a table or an API: its connection says what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from blizzard_core.errors import ConfigError, SourceError
+from blizzard_core.settings.connections import (
+    ConnectionSettings,
+    DatabaseConnection,
+    HttpConnection,
+    LakeConnection,
+)
+from blizzard_core.settings.query_checks import Asked
+from blizzard_core.settings.query_sources import COLUMN, HttpSourceSettings, TableSourceSettings
+from blizzard_py.app.asked import access_of
+from blizzard_py.app.asked_plan import PROMISES
+from blizzard_py.commands.starter_target import LAKES, Target
+from blizzard_py.commands.starter_watermark import Facts, Proposal, candidates, proposed
+from blizzard_py.commands.yaml_text import commented, filled, flow, quoted
+from blizzard_py.connections.drivers import connect
+from blizzard_py.connections.protocol import Bound, Connection, Selection, SourceColumn
+from blizzard_py.connections.sql.connection import SqlConnection
+from blizzard_py.reading import Access, BoundKind
+from blizzard_py.schema.types import field_document
+
+_TEXT_TIMES = frozenset({"sqlite", "csv", "json"})
+_SETTLE_SECS = 60.0
+# Any column: what is asked before one is chosen does not depend on it.
+_NO_COLUMN = "id"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a connection told: columns, the proposed one with its bound, what it cannot promise."""
+
+    columns: Sequence[SourceColumn]
+    key: Sequence[str] = ()
+    proposal: Proposal | None = None
+    bound: BoundKind | None = None
+    warnings: Sequence[str] = ()
+
+
+def look(target: Target, since: str | None, column: str | None) -> Found:
+    """Ask the connection. ``since`` is an API's parameter; ``column`` is the operator's choice.
+
+    Raises `ConfigError` if no column can be proposed or the chosen one is not there, and what
+    connections raise.
+    """
+    access = _access(target, since, _NO_COLUMN)
+    with closing(connect(access, _selection(target))) as connection:
+        columns = list(connection.columns())
+        if not columns:
+            raise ConfigError(target.what, ["holds nothing that tells its columns"])
+        versions = target.driver in ("delta", "iceberg") and column is None
+        if versions:
+            connection.bound("version", _SETTLE_SECS)  # some have none, and say what to do
+            return Found(columns)
+        facts = _facts(target, connection, columns)
+    if column is None:
+        proposal = proposed(facts, target.what)
+    elif column in [each.name for each in columns]:
+        proposal = Proposal(column, (f"{column}: as it was asked for.",))
+    else:
+        there = ", ".join(each.name for each in columns)
+        raise ConfigError("--column", [f"there is no column {column!r}; there are: {there}"])
+    chosen = replace(_selection(target), columns=(proposal.column,))
+    with closing(connect(_access(target, since, proposal.column), chosen)) as connection:
+        kind, told = _bound(connection)
+        warnings = dict.fromkeys([*told.warnings, *connection.warnings()])
+    key = facts.key if all(COLUMN.fullmatch(name) for name in facts.key) else ()
+    return Found(columns, key, proposal, kind, tuple(warnings))
+
+
+def _facts(target: Target, connection: Connection, columns: Sequence[SourceColumn]) -> Facts:
+    text_times = target.driver in _TEXT_TIMES
+    if not isinstance(connection, SqlConnection):
+        return Facts(columns, text_times=text_times)
+    indexed = [name for name in candidates(columns) if connection.indexed(name)]
+    return Facts(columns, connection.key(), indexed, text_times)
+
+
+def _bound(connection: Connection) -> tuple[BoundKind, Bound]:
+    """The connection's default, or the highest value where its values are not like the clock."""
+    kind = connection.default_bound
+    if kind is None:
+        raise SourceError("the column has no order that new rows could be told by")
+    try:
+        return kind, connection.bound(kind, _SETTLE_SECS)
+    except SourceError:
+        if kind == "max":
+            raise
+        return "max", connection.bound("max", _SETTLE_SECS)
+
+
+def _selection(target: Target) -> Selection:
+    return Selection(table=target.source.get("table", ""))
+
+
+def _access(target: Target, since: str | None, column: str) -> Access:
+    """As the daemon will have it: through the settings of the blocks."""
+    block, source = filled(target.connection), filled(target.source)
+    watermark: dict[str, Any] = {"columns": [column]}
+    settings: ConnectionSettings
+    asked: Asked
+    if target.driver == "http":
+        watermark["push"] = {"from": {"param": since}}
+        settings = HttpConnection.model_validate(block)
+        asked = HttpSourceSettings.model_validate({**source, "watermark": watermark})
+    else:
+        family = LakeConnection if target.driver in LAKES else DatabaseConnection
+        settings = family.model_validate(block)
+        asked = TableSourceSettings.model_validate({**source, "watermark": watermark})
+    return access_of(settings, asked)
+
+
+def configuration(target: Target, table_uri: str, found: Found, since: str | None) -> str:
+    """The configuration as YAML. It passes `validate` once the environment has its secrets."""
+    promises = "apis" if target.driver == "http" else "tables"
+    return "\n".join(
+        [
+            f"# Rows of {commented(target.what)} become rows of the Delta table at table_uri.",
+            "# Try it: `blizzard validate`, `blizzard plan`, then both daemons with `run --once`.",
+            f"# What it promises: docs/{promises}.md. Every key: docs/configuration.md",
+            "# ${VAR} and ${VAR:-default} are filled in from the environment.",
+            "",
+            "connections:",
+            f"  {flow(target.name)}:",
+            *_block(target.connection, 4),
+            "",
+            "pipelines:",
+            f"  {flow(target.pipeline)}:                        # a name of your choice",
+            "    sources:",
+            f"      {flow(target.name)}:",
+            *_block(target.source, 8),
+            "        poll_interval_secs: 60   # how often to look for new rows",
+            *_hints(target),
+            *_watermark(target, found, since),
+            "    sink:",
+            f"      table_uri: {quoted(table_uri)}",
+            "    schema:",
+            f"      fields:                    # as {commented(target.what)} has them",
+            *_fields(found.columns),
+            "",
+        ]
+    )
+
+
+def _block(block: Any, indent: int) -> Iterator[str]:
+    for key, value in block.items():
+        yield f"{' ' * indent}{key}: {flow(value)}"
+
+
+def _hints(target: Target) -> Iterator[str]:
+    if target.driver == "http":
+        yield "        # pages: { kind: page, param: page }   # without it one answer has all"
+    else:
+        yield "        # filter: status <> 'draft'            # only rows for which it holds"
+
+
+def _watermark(target: Target, found: Found, since: str | None) -> Iterator[str]:
+    if found.proposal is None:
+        yield "        watermark: {}              # by the table's versions: nothing is missed"
+        return
+    yield "        watermark:"
+    for line in found.proposal.why:
+        yield f"          # {commented(line)}"
+    yield f"          columns: {flow([found.proposal.column])}"
+    if found.bound is not None:
+        yield f"          bound: {found.bound}    # {PROMISES[found.bound]}"
+    for warning in found.warnings:
+        yield f"          # {commented(warning)}"
+    if target.driver == "http":
+        yield f"          push: {{ from: {{ param: {flow(since)} }} }}"
+        yield "          # give push.to, too, if the API has such a parameter: docs/apis.md"
+    if found.bound in ("max", "rows") and found.key:
+        yield f"          key: {flow(list(found.key))}    # tells rows with the highest value apart"
+    yield "          # backward: { days: 1 }    # read rows again that came late, …"
+    yield "          # reread: new_only         # … and keep those that are new"
+
+
+def _fields(columns: Sequence[SourceColumn]) -> Iterator[str]:
+    seen: set[str] = set()
+    for column in columns:
+        twice = column.name.lower() in seen
+        seen.add(column.name.lower())
+        mark = "# " if twice else ""
+        yield (
+            f"        {mark}- {flow(field_document(column.field))}"
+            f"    # {commented(column.type)}{', differs only in case' if twice else ''}"
+        )

@@ -1,0 +1,194 @@
+"""What the options of `blizzard init` say of a table or an API. Pure: nothing is asked yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.redact import SECRET_NAME
+from blizzard_py.commands.yaml_text import Secret
+
+LAKES = ("delta", "iceberg", "parquet", "csv", "json")
+_SCHEMES = {
+    "postgresql": "postgresql",
+    "postgres": "postgresql",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+    "sqlite": "sqlite",
+    "http": "http",
+    "https": "http",
+}
+# What the servers' own clients read their password from.
+_VARIABLES = {"postgresql": "PGPASSWORD", "mysql": "MYSQL_PWD"}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The options as they are given."""
+
+    connection: str
+    driver: str | None = None
+    table: str | None = None
+    column: str | None = None
+    records: str | None = None
+    since: str | None = None
+    token_variable: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A connection and a source of it, by names, as blocks of the configuration.
+
+    ``source`` lacks its watermark. Secrets in either are `Secret`.
+    """
+
+    name: str
+    pipeline: str
+    connection: Mapping[str, Any]
+    source: Mapping[str, Any]
+
+    @property
+    def driver(self) -> str:
+        return str(self.connection["driver"])
+
+    @property
+    def what(self) -> str:
+        """The table or API, for people."""
+        return str(self.source.get("table") or self.source.get("request", {}).get("path") or "/")
+
+
+def target(wanted: Wanted, environment: Mapping[str, str]) -> Target:
+    """Raises `ConfigError` for options that do not go together. Quotes no URI, for its secrets."""
+    scheme = wanted.connection.partition(":")[0].lower()
+    driver = wanted.driver or _SCHEMES.get(scheme)
+    if driver is None:
+        problem = (
+            f"no driver is known by its beginning; known are: {', '.join(_SCHEMES)}; a lake needs"
+            f" --driver ({', '.join(LAKES)}); jdbc is configured by hand: docs/tables.md"
+        )
+        raise ConfigError("--connection", [problem])
+    if driver == "http":
+        return _api(wanted, environment)
+    odd = {
+        "--records": wanted.records,
+        "--since": wanted.since,
+        "--token-env": wanted.token_variable,
+    }
+    problems = [f"{name}: is for APIs (http://, https://)" for name, given in odd.items() if given]
+    if not wanted.table:
+        problems.append("--table: is required: the table to read, with its schema")
+    if problems:
+        raise ConfigError("init", problems)
+    return _table(driver, wanted.connection, wanted.table or "", environment)
+
+
+def _table(driver: str, uri: str, table: str, environment: Mapping[str, str]) -> Target:
+    pipeline = _name(table.partition("{")[0].strip("/").replace("/", "."), "rows")
+    if driver in LAKES:
+        name = _name(uri.rstrip("/").rpartition("/")[2], "lake")
+        return Target(
+            name, pipeline, {"driver": driver, "uri": uri}, _source(name, pipeline, table)
+        )
+    if driver == "sqlite":
+        name = _name(uri.rpartition("/")[2].partition(".")[0], "sqlite")
+        return Target(
+            name, pipeline, {"driver": driver, "uri": uri}, _source(name, pipeline, table)
+        )
+    plain, password = _without_password(uri)
+    name = _name(plain.partition("?")[0].rpartition("/")[2], driver)
+    block: dict[str, Any] = {"driver": driver, "uri": plain}
+    variable = _VARIABLES[driver]
+    secret = password or environment.get(variable, "")
+    if secret:
+        block["password"] = Secret(variable, secret)
+    return Target(name, pipeline, block, _source(name, pipeline, table))
+
+
+def _source(name: str, pipeline: str, table: str) -> dict[str, Any]:
+    return {"kind": "table", "id": f"{name}-{pipeline}", "connection": name, "table": table}
+
+
+def _without_password(uri: str) -> tuple[str, str]:
+    """The URI as it may stand in the file, and the password that stood in it."""
+    scheme, _, rest = uri.partition("://")
+    credentials, at, location = rest.rpartition("@")
+    user, _, password = credentials.partition(":")
+    place, mark, query = location.partition("?")
+    parameters = parse_qsl(query, keep_blank_values=True)
+    given = dict(parameters).get("password", "")
+    kept = [(name, value) for name, value in parameters if name != "password"]
+    odd = [name for name, _ in kept if SECRET_NAME.search(name)]
+    if odd:
+        raise ConfigError(
+            "--connection",
+            [f"{odd[0]} would stand in the file; give it under options, as ${{…}}, afterwards"],
+        )
+    tail = f"{mark}{urlencode(kept)}" if kept else ""
+    return f"{scheme}://{user}{at if user else ''}{place}{tail}", given or unquote(password)
+
+
+def _api(wanted: Wanted, environment: Mapping[str, str]) -> Target:
+    needed = {
+        "--records": (wanted.records, 'where in the answer the records stand; "" is the root'),
+        "--since": (wanted.since, "the parameter that says from when on, as the API calls it"),
+    }
+    problems = [f"{name}: is required: {why}" for name, (v, why) in needed.items() if v is None]
+    problems += ["--since: must not be empty"] if wanted.since == "" else []
+    problems += ["--table: is for databases and lakes"] if wanted.table else []
+    parts = urlsplit(wanted.connection)
+    problems += [] if parts.hostname else ["--connection: needs a host"]
+    variable = wanted.token_variable
+    if variable is not None and variable not in environment:
+        problems.append(f"--token-env: environment variable {variable} is not set")
+    if problems:
+        raise ConfigError("init", problems)
+    host = parts.netloc.rpartition("@")[2]
+    name = _name((parts.hostname or "").removeprefix("www.").partition(".")[0], "api")
+    pipeline = _name(parts.path.strip("/").rpartition("/")[2], "records")
+    block: dict[str, Any] = {"driver": "http", "base_url": f"{parts.scheme}://{host}"}
+    auth = _auth(name, parts.username, parts.password, variable, environment)
+    block |= {"auth": auth} if auth else {}
+    request: dict[str, Any] = {"path": parts.path or "/"}
+    params = {
+        key: Secret(_variable(name, key), value) if SECRET_NAME.search(key) else value
+        for key, value in parse_qsl(parts.query, keep_blank_values=True)
+    }
+    request |= {"params": params} if params else {}
+    source = {
+        "kind": "http",
+        "id": f"{name}-{pipeline}",
+        "connection": name,
+        "request": request,
+        "records": wanted.records,
+    }
+    return Target(name, pipeline, block, source)
+
+
+def _auth(
+    name: str,
+    user: str | None,
+    password: str | None,
+    variable: str | None,
+    environment: Mapping[str, str],
+) -> dict[str, Any]:
+    if variable is not None:
+        return {"kind": "bearer", "token": Secret(variable, environment[variable])}
+    if user is None:
+        return {}
+    secret = Secret(_variable(name, "password"), unquote(password or ""))
+    return {"kind": "basic", "username": unquote(user), "password": secret}
+
+
+def _variable(name: str, key: str) -> str:
+    return re.sub(r"[^A-Z0-9]+", "_", f"{name}_{key}".upper()).lstrip("0123456789_") or "SECRET"
+
+
+def _name(text: str, otherwise: str) -> str:
+    """A name of connections and pipelines from the last part of a foreign one."""
+    last = unquote(text).strip("\"'`[].").rpartition(".")[2]
+    found = re.sub(r"[^A-Za-z0-9_]+", "_", last, flags=re.ASCII).strip("_")
+    return found.lower() or otherwise

@@ -1,0 +1,74 @@
+"""Values as YAML for the first configuration: foreign text cannot end a scalar or a comment."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+_PLAIN = re.compile(r"[a-z]+[a-z0-9]*(_[a-z0-9]+)*")
+# Words that YAML takes for booleans and nothing.
+_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A value that stands in the file as a reference to the environment, and never itself."""
+
+    variable: str
+    value: str = field(repr=False)
+
+
+def quoted(text: str) -> str:
+    """A double-quoted YAML scalar: JSON strings are YAML; ``${`` stays literal."""
+    return json.dumps(text.replace("${", "$${"))
+
+
+def commented(text: str) -> str:
+    """Foreign text that cannot end a comment."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def flow(value: Any) -> str:
+    """A value on one line; a `Secret` as ``"${VARIABLE}"``."""
+    match value:
+        case Secret():
+            return f'"${{{value.variable}}}"'
+        case str():
+            plain = _PLAIN.fullmatch(value) and value not in _WORDS
+            return value if plain else quoted(value)
+        case Mapping():
+            inner = ", ".join(f"{flow(key)}: {flow(item)}" for key, item in value.items())
+            return f"{{ {inner} }}" if inner else "{}"
+        case Sequence():
+            return f"[{', '.join(map(flow, value))}]"
+        case _:
+            return json.dumps(value)
+
+
+def filled(value: Any) -> Any:
+    """The value as it will be once the environment is filled in."""
+    match value:
+        case Secret():
+            return value.value
+        case str():
+            return value
+        case Mapping():
+            return {key: filled(item) for key, item in value.items()}
+        case Sequence():
+            return [filled(item) for item in value]
+        case _:
+            return value
+
+
+def secrets_in(value: Any) -> list[Secret]:
+    """Every secret in a value, in its order."""
+    match value:
+        case Secret():
+            return [value]
+        case Mapping():
+            return [secret for item in value.values() for secret in secrets_in(item)]
+        case _:
+            return []

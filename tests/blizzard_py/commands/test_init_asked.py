@@ -1,0 +1,370 @@
+"""`blizzard init` of tables and APIs: what it writes runs as it is, and holds no secret."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.load import load_config
+from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
+from blizzard_py.__main__ import main as blizzard
+from blizzard_py.commands.starter_target import Wanted, target
+from blizzard_py.commands.starter_watermark import Facts, proposed
+from blizzard_py.connections.postgresql.connection import PostgresqlConnection
+from blizzard_py.connections.protocol import ColumnKind, Selection, SourceColumn
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import Access
+from tests.support.api_server import ApiServer, api_server, reply, shop
+from tests.support.postgresql_server import PASSWORD, PostgresqlServer, postgresql_server
+
+
+@pytest.fixture(scope="module")
+def postgresql() -> Iterator[PostgresqlServer]:
+    with postgresql_server() as server:
+        yield server
+
+
+@pytest.fixture
+def api() -> Iterator[ApiServer]:
+    with api_server() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("PGPASSWORD", "MYSQL_PWD"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(blizzard, arguments)
+
+
+def init(*arguments: str) -> Result:
+    done = invoke("init", "c.yaml", *arguments)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def written() -> str:
+    return Path("c.yaml").read_text(encoding="utf-8")
+
+
+def planned() -> Any:
+    """What the next poll would read, of the only source; the file is used unchanged."""
+    checked = invoke("validate", "c.yaml")
+    assert checked.exit_code == 0, checked.output
+    done = invoke("plan", "c.yaml", "--json")
+    assert done.exit_code == 0, done.output
+    (pipeline,) = json.loads(done.stdout)["pipelines"].values()
+    (source,) = pipeline["sources"].values()
+    return source
+
+
+def table_source() -> TableSourceSettings:
+    (pipeline,) = load_config(Path("c.yaml")).pipelines.values()
+    (source,) = pipeline.sources.values()
+    assert isinstance(source, TableSourceSettings)
+    return source
+
+
+def field_types() -> dict[str, str]:
+    (pipeline,) = load_config(Path("c.yaml")).pipelines.values()
+    return pipeline.field_types
+
+
+# -- databases -------------------------------------------------------------------
+
+
+def test_a_postgresql_table_runs_unchanged_and_its_password_stays_outside(
+    postgresql: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = postgresql.new_database()
+    postgresql.execute(
+        "CREATE TABLE orders (id bigint PRIMARY KEY, amount numeric(12,2) NOT NULL, tags text[],"
+        " extra jsonb, created_at timestamptz, updated_at timestamptz)",
+        "CREATE INDEX ON orders (created_at)",
+        "CREATE INDEX ON orders (updated_at)",
+        "INSERT INTO orders VALUES (1, 2.5, '{a}', '{}', now(), now())",
+        database=base,
+    )
+    done = init("--connection", postgresql.uri(base), "--table", "public.orders")
+    assert "updated_at tells new rows (bound: settled)" in done.output
+    assert "Set PGPASSWORD in the environment first." in done.output
+    for text in (written(), done.output):
+        assert PASSWORD not in text
+        assert "open" not in text  # nor in any other dress
+    assert 'password: "${PGPASSWORD}"' in written()
+    assert "updated_at: a time that tells changed rows, and an index gives its order." in written()
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    source = table_source()
+    assert (source.watermark.columns, source.watermark.bound) == (["updated_at"], "settled")
+    assert source.watermark.key == []
+    assert field_types() == {
+        "id": "int64",
+        "amount": "decimal(12,2)",
+        "tags": "list",
+        "extra": "json",
+        "created_at": "timestamp",
+        "updated_at": "timestamp",
+    }
+    found = planned()
+    assert list(found["window"]["up_to"]) == ["updated_at"]
+    assert len(found["tasks"]) == 1
+
+
+def test_the_password_may_come_from_the_environment(
+    postgresql: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = postgresql.new_database()
+    postgresql.execute("CREATE TABLE t (id int PRIMARY KEY, note text)", database=base)
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    bare = f"postgresql://postgres@127.0.0.1:{postgresql.port}/{base}"
+    done = init("--connection", bare, "--table", "t")
+    assert "Set PGPASSWORD" not in done.output
+    source = table_source()
+    assert (source.watermark.columns, source.watermark.bound) == (["id"], "max")
+    assert source.watermark.key == ["id"]
+
+
+def test_without_an_index_the_key_is_proposed_and_the_file_says_why(
+    postgresql: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = postgresql.new_database()
+    postgresql.execute(
+        "CREATE TABLE orders (id bigint PRIMARY KEY, updated_at timestamptz)", database=base
+    )
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    init("--connection", postgresql.uri(base), "--table", "orders")
+    assert table_source().watermark.columns == ["id"]
+    assert "id: the primary key tells new rows, and never those that were changed." in written()
+    assert "updated_at would tell those, too, but no index gives its order" in written()
+    init("--connection", postgresql.uri(base), "--table", "orders", "--column", "updated_at",
+         "--force")  # fmt: skip
+    assert table_source().watermark.columns == ["updated_at"]
+    assert "no index gives the order of updated_at" in written()
+
+
+def test_a_composite_key_is_told_in_its_own_order(postgresql: PostgresqlServer) -> None:
+    base = postgresql.new_database()
+    postgresql.execute("CREATE TABLE t (a int, b int, c int, PRIMARY KEY (c, a))", database=base)
+    connection = PostgresqlConnection(
+        Access("postgresql", postgresql.uri(base)), Selection(table="t")
+    )
+    with closing(connection):
+        assert connection.key() == ["c", "a"]
+        assert [connection.indexed(name) for name in "abc"] == [False, False, True]
+
+
+@pytest.fixture
+def base(here: Path) -> Path:
+    path = here / "shop.db"
+    with closing(sqlite3.connect(path)) as session, session:
+        session.execute(
+            "CREATE TABLE orders (id INTEGER PRIMARY KEY, modifiedAt TEXT, odd_name TEXT)"
+        )
+        session.execute("CREATE INDEX i ON orders (modifiedAt)")
+        session.execute("INSERT INTO orders VALUES (1, '2026-05-04T12:00:00Z', '${x} # y')")
+    return path
+
+
+def test_a_sqlite_table_runs_unchanged(base: Path) -> None:
+    init("--connection", f"sqlite://{base}", "--table", "orders", "--table-uri", "./lake/x")
+    source = table_source()
+    assert (source.watermark.columns, source.watermark.bound) == (["modifiedAt"], "max")
+    assert source.id == "shop-orders"
+    found = planned()
+    assert found["window"]["up_to"] == {"modifiedAt": "2026-05-04T12:00:00Z"}
+    assert "modifiedAt" in found["query"]
+
+
+def test_a_primary_key_of_sqlite_is_told_and_its_index_is_known(here: Path) -> None:
+    with closing(sqlite3.connect(here / "a.db")) as session:
+        session.execute("CREATE TABLE t (n TEXT, id INTEGER PRIMARY KEY, changed_on DATE)")
+    init("--connection", f"sqlite://{here}/a.db", "--table", "t")
+    assert table_source().watermark.columns == ["id"]
+    assert table_source().watermark.key == ["id"]
+
+
+def test_names_of_others_break_neither_yaml_nor_comments(here: Path) -> None:
+    odd = 'a: [b] # ${HOME} "\n- c'
+    with closing(sqlite3.connect(here / "a.db")) as session:
+        session.execute(
+            f'CREATE TABLE t (id INTEGER PRIMARY KEY, "{odd.replace(chr(34), chr(34) * 2)}"'
+            ' "TEXT\n# x: y", "Yes" TEXT, "no" INT)'
+        )
+        session.execute('CREATE TABLE "2024" ("on" INTEGER PRIMARY KEY, changed INT)')
+    init("--connection", f"sqlite://{here}/a.db", "--table", "t")
+    assert list(field_types()) == ["id", odd, "Yes", "no"]
+    init("--connection", f"sqlite://{here}/a.db", "--table", '"2024"', "--force")
+    assert table_source().watermark.columns == ["on"]
+    assert list(load_config(Path("c.yaml")).pipelines) == ["2024"]
+
+
+def test_a_table_that_is_not_there_and_a_file_that_is_there_are_told(base: Path) -> None:
+    wrong = invoke("init", "c.yaml", "--connection", f"sqlite://{base}", "--table", "nothing")
+    assert (wrong.exit_code, "there is no table nothing" in wrong.stderr) == (1, True)
+    assert not Path("c.yaml").exists()
+    init("--connection", f"sqlite://{base}", "--table", "orders")
+    again = invoke("init", "c.yaml", "--connection", f"sqlite://{base}", "--table", "orders")
+    assert (again.exit_code, "--force" in again.stderr) == (2, True)
+    odd = invoke("init", "d.yaml", "--connection", f"sqlite://{base}", "--table", "orders",
+                 "--column", "seen")  # fmt: skip
+    assert "there is no column 'seen'; there are: id, modifiedAt, odd_name" in odd.stderr
+
+
+# -- lakes -----------------------------------------------------------------------
+
+
+def test_a_delta_table_is_told_by_its_versions(here: Path) -> None:
+    rows = pa.table({"id": pa.array([1], pa.int64()), "s": pa.array(["x"])})
+    deltalake.write_deltalake(str(here / "in" / "events"), rows)
+    done = init("--connection", str(here / "in"), "--driver", "delta", "--table", "events")
+    assert "its versions tell new rows" in done.output
+    assert table_source().watermark.columns == []
+    assert planned()["window"]["up_to"]["version"] == 0
+
+
+def test_parquet_files_are_told_by_a_time(here: Path) -> None:
+    (here / "in" / "a").mkdir(parents=True)
+    at = pa.array([1], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"id": [1], "at": at}), here / "in" / "a" / "1.parquet")
+    init("--connection", str(here / "in"), "--driver", "parquet", "--table", "a")
+    assert (table_source().watermark.columns, table_source().watermark.bound) == (["at"], "max")
+    assert "at: a time; it tells new rows if it is set when they come." in written()
+    assert list(planned()["window"]["up_to"]) == ["at"]
+
+
+# -- APIs ------------------------------------------------------------------------
+
+
+def test_an_api_runs_unchanged_and_its_token_stays_outside(
+    api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.answer = shop([{"id": 1, "total": 2.5, "updated_at": "2026-05-04T12:00:00Z"}])
+    monkeypatch.setenv("CRM_TOKEN", "open-sesame")
+    address = f"{api.url}/v1/none?state=all&api_key=abc123"
+    init("--connection", address, "--records", "items", "--since", "since", "--token-env",
+         "CRM_TOKEN")  # fmt: skip
+    assert api.asked[0].headers["authorization"] == "Bearer open-sesame"
+    assert api.asked[0].params == {"state": "all", "api_key": "abc123"}
+    for secret in ("open-sesame", "abc123"):
+        assert secret not in written()
+    # A name that begins with a digit would be no variable's.
+    assert 'api_key: "${API_KEY}"' in written()
+    monkeypatch.setenv("API_KEY", "abc123")
+    (pipeline,) = load_config(Path("c.yaml")).pipelines.values()
+    (source,) = pipeline.sources.values()
+    assert isinstance(source, HttpSourceSettings)
+    assert (source.watermark.columns, source.records) == (["updated_at"], "items")
+    assert source.watermark.push.from_.param == "since"
+    assert planned()["request"]["params"]["state"] == "all"
+
+
+def test_an_api_without_records_cannot_be_told(api: ApiServer) -> None:
+    api.script(reply({"items": []}))
+    wrong = invoke("init", "c.yaml", "--connection", f"{api.url}/o", "--records", "items",
+                   "--since", "since")  # fmt: skip
+    assert (wrong.exit_code, "holds nothing that tells its columns" in wrong.stderr) == (2, True)
+    api.script(reply({"data": []}))
+    wrong = invoke("init", "c.yaml", "--connection", f"{api.url}/o", "--records", "items",
+                   "--since", "since")  # fmt: skip
+    assert (wrong.exit_code, "data" in wrong.stderr) == (1, True)
+
+
+# -- options ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--table", "orders"), "--table: goes with --connection"),
+        (("--connection", "sqlite://a.db", "--source-uri", "./raw"), "not both"),
+        (("--connection", "sqlite://a.db"), "--table: is required"),
+        (("--connection", "oracle://h/x", "--table", "t"), "no driver is known by its beginning"),
+        (("--connection", "sqlite://a.db", "--table", "t", "--since", "x"), "--since: is for APIs"),
+        (("--connection", "http://h/x", "--records", ""), "--since: is required"),
+        (
+            ("--connection", "http://h/x", "--records", "", "--since", "s", "--token-env", "NO_"),
+            "environment variable NO_ is not set",
+        ),
+    ],
+)
+def test_options_that_do_not_go_together_are_told(arguments: Sequence[str], told: str) -> None:
+    wrong = invoke("init", "c.yaml", *arguments)
+    assert (wrong.exit_code, told in wrong.stderr) == (2, True), wrong.output
+
+
+def test_passwords_leave_uris_wherever_they_stand() -> None:
+    for uri in (
+        "postgresql://reader:s3cret@db:5432/shop?sslmode=require",
+        "postgresql://reader@db:5432/shop?password=s3cret&sslmode=require",
+    ):
+        found = target(Wanted(uri, table="public.orders"), {})
+        assert found.connection["uri"] == "postgresql://reader@db:5432/shop?sslmode=require"
+        assert found.connection["password"].value == "s3cret"
+        assert "s3cret" not in repr(found)
+        assert (found.name, found.pipeline) == ("shop", "orders")
+    with pytest.raises(ConfigError, match="sslpassword would stand in the file") as refused:
+        target(Wanted("mysql://r@db/shop?sslpassword=s3cret", table="t"), {})
+    assert "s3cret" not in str(refused.value)
+
+
+# -- which column ----------------------------------------------------------------
+
+
+def column(name: str, kind: ColumnKind) -> SourceColumn:
+    return SourceColumn(name, kind, kind, True, FieldSpec(name, "string", True))
+
+
+COLUMNS = (
+    column("id", "number"),
+    column("created_at", "time"),
+    column("changed_on", "date"),
+    column("last_modified", "time"),
+    column("updated_by", "text"),
+    column("uuid", "other"),
+)
+
+
+@pytest.mark.parametrize(
+    ("indexed", "key", "chosen"),
+    [
+        (("created_at", "changed_on", "last_modified"), ("id",), "last_modified"),
+        (("created_at", "changed_on"), ("id",), "changed_on"),
+        (("created_at",), ("id",), "id"),
+        (("created_at",), ("uuid",), "created_at"),
+        (("created_at",), ("id", "uuid"), "created_at"),
+        ((), (), "last_modified"),
+        (None, (), "last_modified"),
+    ],
+)
+def test_a_changed_time_with_an_index_comes_first_then_the_key(
+    indexed: Sequence[str] | None, key: Sequence[str], chosen: str
+) -> None:
+    found = proposed(Facts(COLUMNS, key, indexed), "t")
+    assert found.column == chosen
+    assert found.why
+
+
+def test_nothing_is_proposed_that_may_not_grow() -> None:
+    told = "there are: updated_by .text., uuid .other.; name one with --column"
+    for text_times in (False, True):
+        with pytest.raises(ConfigError, match=told):
+            proposed(Facts(COLUMNS[-2:], ("uuid",), (), text_times=text_times), "t")
+    odd = Facts((column("updated at", "time"),), (), None)
+    with pytest.raises(ConfigError, match="name one with --column"):
+        proposed(odd, "t")

@@ -7,9 +7,12 @@ commands, their exit codes and the JSON of ``status``.
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,20 +39,75 @@ def run_once(daemon: str, config: Path, log: Path) -> float:
             check=False,
         ).returncode
     if code != 0:
-        tail = log.read_text(errors="replace").splitlines()[-20:]
-        raise DaemonFailedError("\n".join([f"{daemon} exited with {code}; {log} ends:", *tail]))
+        raise _failed(daemon, code, log)
     return time.monotonic() - start
+
+
+class Running:
+    """A daemon that runs until the demo ends it. Its log is what it tells of its work."""
+
+    def __init__(self, daemon: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        self._daemon = daemon
+        self._process = process
+        self._log = log
+
+    def told(self, event: str) -> list[dict[str, Any]]:
+        """What it has logged of one kind. Raises `DaemonFailedError` if it has ended."""
+        if (code := self._process.poll()) is not None:
+            raise _failed(self._daemon, code, self._log)
+        whole, _, _ = self._log.read_text().rpartition("\n")
+        lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+        return [line for line in lines if line["event"] == event]
+
+
+@contextmanager
+def running(daemon: str, config: Path, log: Path) -> Iterator[Running]:
+    """Start ``DAEMON run CONFIG`` and end it by SIGTERM, which has to end it with 0.
+
+    Raises `DaemonFailedError` at the end if it does not. Its output goes to ``log``.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", MODULES[daemon], "run", str(config)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield Running(daemon, process, log)
+    except BaseException:
+        process.kill()  # what went wrong is told by the error on its way
+        process.wait()
+        raise
+    process.send_signal(signal.SIGTERM)
+    if (code := process.wait(timeout=60)) != 0:
+        raise _failed(daemon, code, log)
 
 
 def status(daemon: str, config: Path) -> Any:
     """What ``DAEMON status CONFIG --json`` prints. Raises `DaemonFailedError` as `run_once`."""
+    return _asked(daemon, "status", config)
+
+
+def plan(config: Path) -> Any:
+    """What ``blizzard plan CONFIG --json`` prints. Raises `DaemonFailedError` as `run_once`."""
+    return _asked("blizzard", "plan", config)
+
+
+def _failed(daemon: str, code: int, log: Path) -> DaemonFailedError:
+    tail = log.read_text(errors="replace").splitlines()[-20:]
+    return DaemonFailedError("\n".join([f"{daemon} exited with {code}; {log} ends:", *tail]))
+
+
+def _asked(daemon: str, command: str, config: Path) -> Any:
     done = subprocess.run(
-        [sys.executable, "-m", MODULES[daemon], "status", str(config), "--json"],
+        [sys.executable, "-m", MODULES[daemon], command, str(config), "--json"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode != 0:
-        raise DaemonFailedError(f"{daemon} status exited with {done.returncode}:\n{done.stderr}")
+        raise DaemonFailedError(f"{daemon} {command} exited with {done.returncode}:\n{done.stderr}")
     return json.loads(done.stdout)

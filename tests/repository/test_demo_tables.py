@@ -1,0 +1,77 @@
+"""The demo of a table as a stranger sees it, and the lake that it leaves."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+
+from demo import postgresql, shop
+from tests.support.scenario import ROOT
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """Its path leaves room for that of a socket below it; a server's user may enter it."""
+    with tempfile.TemporaryDirectory(prefix="demo-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
+def demo(place: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "demo.tables"],
+        cwd=ROOT,
+        env={**os.environ, "DEMO_DIR": str(place), "TMPDIR": str(place.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.timeout(600)
+def test_the_demo_reads_each_version_once_and_leaves_no_server(short_folder: Path) -> None:
+    place = short_folder / "demo"
+    done = demo(place)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "had lost 500 of them" in done.stdout
+    assert "held by pid" in done.stdout
+    assert "differs" not in done.stdout
+    files = DeltaTable(place / "lake/orders").file_uris()
+    counts = duckdb.execute(
+        "SELECT count(*), count(DISTINCT (id, version)), max(version) FROM read_parquet(?)", [files]
+    ).fetchone()
+    assert counts == (21_750, 21_750, 4)
+    assert sorted(p.name for p in short_folder.iterdir()) == ["demo"]
+    (port,) = re.findall(r"PostgreSQL on port (\d+)", done.stdout)
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    assert f"-p {port} " not in running.stdout
+
+
+def test_a_folder_of_somebody_else_is_left_alone(short_folder: Path) -> None:
+    (short_folder / "mine").touch()
+    done = demo(short_folder)
+    assert done.returncode == 1
+    assert "holds something else" in done.stdout
+    assert [p.name for p in short_folder.iterdir()] == ["mine"]
+
+
+def test_what_is_late_keeps_the_time_that_it_began_at() -> None:
+    with postgresql.running() as server:
+        shop.make(server)
+        with shop.transaction(server, shop.updating(1, 10, "paid")):
+            server.execute(shop.inserting(5))
+            assert shop.versions(server) == shop.FIRST_ROWS + 5
+            (highest,) = server.row("SELECT max(updated_at) FROM orders")
+        assert shop.versions(server) == shop.FIRST_ROWS + 15
+        late = f"SELECT count(*) FROM orders WHERE version = 2 AND updated_at < '{highest}'"
+        assert server.row(late) == (10,)

@@ -8,18 +8,21 @@ from pathlib import Path
 _PROC = Path("/proc")
 
 
-def reset() -> None:
-    """Begin to count anew from what each worker holds now."""
-    for pid in python_workers():
+def reset(*besides: int) -> None:
+    """Begin to count anew from what each worker, and each process ``besides``, holds now."""
+    for pid in [*python_workers(), *besides]:
         try:
             (_PROC / str(pid) / "clear_refs").write_text("5")
         except OSError:
             continue  # it is gone
 
 
-def peak_mb() -> float:
-    """The largest peak of one worker in MB; workers start no processes of their own."""
-    return max((_field(pid, b"VmHWM:") for pid in python_workers()), default=0) / 1e6
+def peak_mb(*pids: int) -> float:
+    """The largest peak of one worker in MB, or of the given processes.
+
+    Workers start no processes of their own.
+    """
+    return max((_field(pid, b"VmHWM:") for pid in pids or python_workers()), default=0) / 1e6
 
 
 def python_workers() -> list[int]:

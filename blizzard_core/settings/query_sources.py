@@ -212,7 +212,11 @@ class PushEnd(PushParam):
 
 
 class PushSettings(Settings):
-    """How an API is told the window; rows outside of it are dropped in any case."""
+    """How an API is told the window.
+
+    It has to keep to it: rows outside are dropped only where it cannot be told exactly,
+    without ``to`` or with a ``from`` that is coarser.
+    """
 
     from_: PushParam = Field(alias="from", examples=[{"param": "since"}])
     """The lower end; nothing is sent for the first window."""

@@ -147,7 +147,8 @@ def _api(wanted: Wanted, environment: Mapping[str, str]) -> Target:
     if problems:
         raise ConfigError("init", problems)
     host = parts.netloc.rpartition("@")[2]
-    name = _name((parts.hostname or "").removeprefix("www.").partition(".")[0], "api")
+    label = (parts.hostname or "").removeprefix("www.").partition(".")[0]
+    name = "api" if label.isdigit() or ":" in label else _name(label, "api")
     pipeline = _name(parts.path.strip("/").rpartition("/")[2], "records")
     block: dict[str, Any] = {"driver": "http", "base_url": f"{parts.scheme}://{host}"}
     auth = _auth(name, parts.username, parts.password, variable, environment)

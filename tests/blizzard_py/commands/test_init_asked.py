@@ -263,9 +263,8 @@ def test_an_api_runs_unchanged_and_its_token_stays_outside(
     assert api.asked[0].params == {"state": "all", "api_key": "abc123"}
     for secret in ("open-sesame", "abc123"):
         assert secret not in written()
-    # A name that begins with a digit would be no variable's.
-    assert 'api_key: "${API_KEY}"' in written()
-    monkeypatch.setenv("API_KEY", "abc123")
+    assert 'api_key: "${API_API_KEY}"' in written()
+    monkeypatch.setenv("API_API_KEY", "abc123")
     (pipeline,) = load_config(Path("c.yaml")).pipelines.values()
     (source,) = pipeline.sources.values()
     assert isinstance(source, HttpSourceSettings)

@@ -63,6 +63,7 @@ def asking_of(config: Config, pipeline: PipelineSettings, source: Asked, ask: As
         new_only=mark.reread == "new_only",
         key=tuple(mark.key),
         split=split_of(source),
+        ends_before=isinstance(source, HttpSourceSettings) and source.watermark.push.to is not None,
     )
 
 

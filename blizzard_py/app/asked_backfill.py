@@ -21,8 +21,8 @@ from blizzard_py.planning.ranges import RangeRefused
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.tables.backfill import (
     BackfillSource,
-    before,
     ends_of,
+    last_of,
     parsed_value,
     pieces_of,
     refusal,
@@ -70,12 +70,13 @@ def backfill_worker(
     field = next((each for each in live.ingest.fields if each.name == column), None)
     first, last = (parsed_value(text, field) for text in ends)
     pieces = pieces_of(first, last, chunk)
+    ends_with = last_of(live.asked, last)
     _check_others(live, ends, lambda text: parsed_value(text, field), column)
     state = read_state(live.stores.sink, live.id) or SourceState()
     if save and state == SourceState(source=state.source, last_update_ts=state.last_update_ts):
-        _claim(live, {column: before(last)}, column)
+        _claim(live, {column: ends_with}, column)
         state = read_state(live.stores.sink, live.id) or SourceState()
-    why = refusal(state.columns, column, last)
+    why = refusal(state.columns, column, ends_with)
     if why is not None:
         raise RangeRefused(f"{live.name}: {why}")
     parts = parts_of(config, where, engine, suffix=f"{BACKFILL}{slug_of(*ends)}")

@@ -17,6 +17,7 @@ class Asking:
     ``columns`` are the watermark's (none: the connection's own versions), ``backward`` the
     look-back in force, with which ``new_only`` keeps rows apart that were published, by
     ``key`` and ``columns``. ``bound`` is None where the connection's default counts.
+    With ``ends_before`` a window leaves its end itself out: an API is told where to end.
     """
 
     connection: Connection
@@ -29,6 +30,7 @@ class Asking:
     new_only: bool = False
     key: tuple[str, ...] = ()
     split: Split = field(default_factory=Split)
+    ends_before: bool = False
 
     @property
     def bound_kind(self) -> BoundKind:

@@ -48,7 +48,7 @@ class BackfillSource(AskedSource):
         cost = 0
         done = windows.from_stored(known.watermark).get(self._column)
         for start, end in self._pieces:
-            last = before(end)
+            last = last_of(self.asking, end)
             if done is not None and order(self._column, last, done) <= 0:
                 continue
             kept = StoredWindow(
@@ -82,8 +82,10 @@ def parsed_value(text: str, field: FieldSpec | None) -> Any:
     raise ConfigError("--from, --to", [f"a backfill needs times, dates or integers, not {kind}"])
 
 
-def before(end: Any) -> Any:
-    """The last value below an end that is not included."""
+def last_of(asking: Asking, end: Any) -> Any:
+    """What a window that is to leave ``end`` out ends with."""
+    if asking.ends_before:
+        return end
     if isinstance(end, dt.datetime):
         return end - _TICK
     if isinstance(end, dt.date):
@@ -110,15 +112,15 @@ def ends_of(slug: str) -> tuple[str, str]:
     return unquote(first), unquote(last)
 
 
-def refusal(live: ColumnState | None, column: str, end: Any) -> str | None:
-    """Why a range that ends before ``end`` would double rows; None if it does not."""
+def refusal(live: ColumnState | None, column: str, last: Any) -> str | None:
+    """Why a range that ends with ``last`` would double rows; None if it does not."""
     if live is None or (not live.watermark and live.window is None):
         return (
             "the live source has not begun and would read the same rows; give --save, with which"
             " it begins at --to"
         )
     origin = None if live.origin is None else windows.from_stored(live.origin).get(column)
-    if origin is not None and order(column, before(end), origin) <= 0:
+    if origin is not None and order(column, last, origin) <= 0:
         return None
     begins = "the beginning" if origin is None else f"{column} = {origin}"
     return (

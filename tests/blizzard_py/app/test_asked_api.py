@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 import yaml
 
 from blizzard_core import redact
 from blizzard_core.settings.load import load_config
 from blizzard_py.app import inspection
+from blizzard_py.app.asked_backfill import backfill_worker
 from blizzard_py.app.wiring import parts_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from tests.support.api_server import ApiServer, Asked, Reply, api_server, reply
@@ -65,6 +67,12 @@ def configured(api: ApiServer, folder: Path, **mark: Any) -> Any:
     return load_config(path, {})
 
 
+def moment(text: str) -> dt.datetime:
+    """A time as it is sent: in UTC where the format has no zone."""
+    found = dt.datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
+
+
 class Records:
     """What the API has, by id; it answers with those between ``since`` and ``until``."""
 
@@ -82,8 +90,7 @@ class Records:
         found = [
             {"id": key, "at": at.isoformat()}
             for key, at in self.rows.items()
-            if (low is None or at >= dt.datetime.fromisoformat(low))
-            and (high is None or at <= dt.datetime.fromisoformat(high))
+            if (low is None or at >= moment(low)) and (high is None or at <= moment(high))
         ]
         return reply({"data": {"items": found}})
 
@@ -156,3 +163,30 @@ def test_a_look_back_of_an_api_publishes_each_version_once(tmp_path: Path) -> No
             assert len(list(letters.objects(live.stores.dlq, live.letters_id))) == 1
     finally:
         redact.forget()
+
+
+@pytest.mark.parametrize("format_", ["iso", "datetime", "datetime_ms"])
+def test_a_first_load_in_chunks_ends_where_the_api_can_be_told(
+    tmp_path: Path, format_: str
+) -> None:
+    """Chunks and what comes after them neither overlap nor leave a row out at their ends."""
+    inclusive = "1s" if format_ == "datetime" else "1ms"
+    push = {
+        "from": {"param": "since", "format": format_},
+        "to": {"param": "until", "format": format_, "inclusive": inclusive},
+    }
+    with api_server() as api:
+        records = Records(api)
+        config = configured(api, tmp_path, push=push)
+        for number in range(9):
+            records.put(number, 360 * number)  # the second to fifth day's midnights are among them
+            records.put(100 + number, 360 * number - 1 / 60)
+        records.now += dt.timedelta(days=3)
+        ends = ("2026-05-01", "2026-05-03")
+        worker = backfill_worker(config, WHERE, ends, "days=1", DirectEngine(), save=True)
+        with contextlib.closing(worker):
+            while worker.cycle(threading.Event()):
+                pass
+        assert ids(tmp_path) == [*range(8), *range(101, 109)]
+        polled(config)
+    assert ids(tmp_path) == [*range(9), *range(101, 109)]

@@ -59,7 +59,7 @@ class Server:
 @contextmanager
 def running() -> Iterator[Server]:
     """Make a server, start it, stop and remove it at the end. Raises `ServerFailedError`."""
-    # Not below the demo's folder: the path of a socket has to be short, and its user may enter.
+    # Not below the demo's folder, which the server's user may not be able to enter.
     place = Path(tempfile.mkdtemp(prefix="demo-pg-"))
     try:
         user = _user()
@@ -95,7 +95,7 @@ def _started(place: Path, user: int | None, server: Server) -> Iterator[None]:
     log = place / "log"
     command: Sequence[str] = (
         _program("postgres"), "-D", str(place / "data"), "-p", str(server.port),
-        "-k", str(place), "-h", "127.0.0.1", "-c", "shared_buffers=32MB",
+        "-k", "", "-h", "127.0.0.1", "-c", "shared_buffers=32MB",
     )  # fmt: skip
     with log.open("wb") as output:
         process = subprocess.Popen(

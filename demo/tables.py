@@ -8,6 +8,7 @@ the lake does not hold each version of each row once.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -135,6 +136,8 @@ def main() -> int:
     console = Console(highlight=False)
     start = time.monotonic()
     place = Path(os.environ.get("DEMO_DIR") or ".demo-tables")
+    # As by Ctrl-C: daemons and server end with the demo.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         fresh(place)
         good = run(place, console)

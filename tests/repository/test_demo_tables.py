@@ -19,8 +19,8 @@ from tests.support.scenario import ROOT
 
 
 @pytest.fixture
-def short_folder() -> Iterator[Path]:
-    """Its path leaves room for that of a socket below it; a server's user may enter it."""
+def open_folder() -> Iterator[Path]:
+    """The server has its own below; another user than ours may enter it."""
     with tempfile.TemporaryDirectory(prefix="demo-") as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -39,8 +39,8 @@ def demo(place: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.timeout(600)
-def test_the_demo_reads_each_version_once_and_leaves_no_server(short_folder: Path) -> None:
-    place = short_folder / "demo"
+def test_the_demo_reads_each_version_once_and_leaves_no_server(open_folder: Path) -> None:
+    place = open_folder / "demo"
     done = demo(place)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "had lost 500 of them" in done.stdout
@@ -51,18 +51,18 @@ def test_the_demo_reads_each_version_once_and_leaves_no_server(short_folder: Pat
         "SELECT count(*), count(DISTINCT (id, version)), max(version) FROM read_parquet(?)", [files]
     ).fetchone()
     assert counts == (21_750, 21_750, 4)
-    assert sorted(p.name for p in short_folder.iterdir()) == ["demo"]
+    assert sorted(p.name for p in open_folder.iterdir()) == ["demo"]
     (port,) = re.findall(r"PostgreSQL on port (\d+)", done.stdout)
     running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     assert f"-p {port} " not in running.stdout
 
 
-def test_a_folder_of_somebody_else_is_left_alone(short_folder: Path) -> None:
-    (short_folder / "mine").touch()
-    done = demo(short_folder)
+def test_a_folder_of_somebody_else_is_left_alone(open_folder: Path) -> None:
+    (open_folder / "mine").touch()
+    done = demo(open_folder)
     assert done.returncode == 1
     assert "holds something else" in done.stdout
-    assert [p.name for p in short_folder.iterdir()] == ["mine"]
+    assert [p.name for p in open_folder.iterdir()] == ["mine"]
 
 
 def test_what_is_late_keeps_the_time_that_it_began_at() -> None:

@@ -1,17 +1,20 @@
 """Arrow batches as drivers give them, made honest and small.
 
-Batches of one task may differ in schema: a column of times is text in those batches that hold
-a time outside the years 1 to 9999.
+Batches of one task may differ in schema: a time outside the years 1 to 9999 is text. Rows with such
+a time are in batches of their own, so that what a row looks like depends on itself alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+Marks: TypeAlias = npt.NDArray[np.bool_]
 
 MAX_ROWS = 1 << 16
 MAX_BYTES = 16 << 20
@@ -36,8 +39,31 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     checks nothing) makes its column one of bytes.
     """
     for part in sliced(batch):
-        columns = [_honest(_storage(column)) for column in part.columns]
-        yield pa.RecordBatch.from_arrays(columns, names=part.schema.names)
+        columns = [_storage(column) for column in part.columns]
+        plain = pa.RecordBatch.from_arrays(columns, names=part.schema.names)
+        odd = {
+            place: marks for place, c in enumerate(columns) if (marks := _outside(c)) is not None
+        }
+        for rows, places in alike(plain, odd):
+            columns = [
+                _as_told(column) if place in places else _readable(column)
+                for place, column in enumerate(rows.columns)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, names=part.schema.names)
+
+
+def alike(
+    batch: pa.RecordBatch, odd: Mapping[int, Marks]
+) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
+    """The batch in groups of rows that are odd in the same columns, with the places of these."""
+    places = sorted(odd)
+    if not places:
+        yield batch, ()
+        return
+    kinds, group = np.unique(np.stack([odd[p] for p in places], 1), axis=0, return_inverse=True)
+    for number, kind in enumerate(kinds):
+        rows = batch.filter(pa.array(group.reshape(-1) == number))
+        yield rows, [place for place, is_odd in zip(places, kind, strict=True) if is_odd]
 
 
 def sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -54,32 +80,39 @@ def _storage(column: pa.Array) -> pa.Array:
     return column.storage if isinstance(column.type, pa.BaseExtensionType) else column
 
 
-def _honest(column: pa.Array) -> pa.Array:
-    """Times as they are if all can be held, else text that says what could not."""
-    kind = column.type
-    if pa.types.is_string(kind):
-        return _readable(column)
-    unit: Literal["us", "D"]
-    if pa.types.is_timestamp(kind) and kind.unit == "us":
-        numbers, (least, most), unit = column.cast(pa.int64()), _MICROSECONDS, "us"
-    elif pa.types.is_date32(kind):
-        numbers, (least, most), unit = column.cast(pa.int32()), _DAYS, "D"
-    else:
-        return column
+def _outside(column: pa.Array) -> Marks | None:
+    """Which times nobody can hold; None if all can be."""
+    if not _is_wide(column.type):
+        return None
+    numbers, (least, most), _ = _counted(column)
     ends = pc.min_max(numbers)
     low, high = ends["min"].as_py(), ends["max"].as_py()
     if low is None or (low >= least and high <= most):
-        return column
+        return None
     outside = pc.or_(pc.less(numbers, least), pc.greater(numbers, most))
-    good = pc.if_else(outside, pa.scalar(None, kind), column).cast(pa.string())
-    told = [
-        _told(number, unit) if beyond else None
-        for number, beyond in zip(numbers.to_pylist(), outside.to_pylist(), strict=True)
-    ]
-    return pc.coalesce(good, pa.array(told, pa.string()))
+    return np.asarray(pc.fill_null(outside, fill_value=False))
+
+
+def _as_told(column: pa.Array) -> pa.Array:
+    """Times that nobody can hold, as text that says so."""
+    numbers, _, unit = _counted(column)
+    return pa.array([_told(number, unit) for number in numbers.to_pylist()], pa.string())
+
+
+def _is_wide(kind: pa.DataType) -> bool:
+    return bool((pa.types.is_timestamp(kind) and kind.unit == "us") or pa.types.is_date32(kind))
+
+
+def _counted(column: pa.Array) -> tuple[pa.Array, tuple[int, int], Literal["us", "D"]]:
+    """Times as the numbers that they are, with the ends of those that can be held."""
+    if pa.types.is_date32(column.type):
+        return column.cast(pa.int32()), _DAYS, "D"
+    return column.cast(pa.int64()), _MICROSECONDS, "us"
 
 
 def _readable(column: pa.Array) -> pa.Array:
+    if not pa.types.is_string(column.type):
+        return column
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:

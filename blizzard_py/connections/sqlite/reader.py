@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blizzard_py.connections.sql.batches import MAX_BYTES, pieces
+from blizzard_py.connections.sql.batches import MAX_BYTES, alike, pieces
 from blizzard_py.connections.sql.faults import guarded, guarded_each
 from blizzard_py.connections.sqlite.session import connect, judge
 from blizzard_py.job import FieldSpec
@@ -34,7 +35,8 @@ def read(
         try:
             ours = 1
             for batch in guarded_each(cursor.fetch_record_batch(), judged):
-                yield from pieces(_merged(batch.slice(ours)))
+                for rows in _merged(batch.slice(ours)):
+                    yield from pieces(rows)
                 ours = 0
         finally:
             with suppress(Exception):  # what matters has been raised already
@@ -60,28 +62,30 @@ def _rows_of_a_batch(session: Any, statement: str) -> int:
     return max(1, min(_MOST_ROWS, MAX_BYTES // average))
 
 
-def _merged(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with its last column put into the others: what was of another storage class."""
+def _merged(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch with its last column put into the others: what was of another storage class.
+
+    Rows with such values are apart, so that the others look as they do in any batch.
+    """
     marks = batch.column(batch.num_columns - 1)
-    columns, names = batch.columns[:-1], batch.schema.names[:-1]
-    if pc.any(pc.not_equal(marks, "")).as_py():
-        told = [json.loads(mark) if mark else {} for mark in marks.to_pylist()]
-        for place in sorted({int(key) for row in told for key in row}):
-            columns[place] = _as_text(columns[place], [row.get(str(place)) for row in told])
-    return pa.RecordBatch.from_arrays(columns, names=names)
+    told = [json.loads(mark) if mark else {} for mark in marks.to_pylist()] if _any(marks) else []
+    odd = {
+        int(key): np.array([key in row for row in told])
+        for key in sorted({key for row in told for key in row})
+    }
+    for rows, places in alike(batch, odd):
+        columns, texts = rows.columns[:-1], rows.column(batch.num_columns - 1).to_pylist()
+        for place in places:
+            values = [json.loads(text)[str(place)] for text in texts]
+            columns[place] = _as_text(columns[place], values)
+        yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names[:-1])
 
 
-def _as_text(column: pa.Array, misfits: list[str | None]) -> pa.Array:
-    if pa.types.is_floating(column.type):
-        text = pa.array([None if v is None else repr(v) for v in column.to_pylist()], pa.string())
-    elif pa.types.is_binary(column.type):
-        return pa.array(
-            [
-                b if m is None else m.encode()
-                for b, m in zip(column.to_pylist(), misfits, strict=True)
-            ],
-            pa.binary(),
-        )
-    else:
-        text = column.cast(pa.string())
-    return pc.coalesce(text, pa.array(misfits, pa.string()))
+def _any(marks: pa.Array) -> bool:
+    return bool(pc.any(pc.not_equal(marks, "")).as_py())
+
+
+def _as_text(column: pa.Array, misfits: list[str]) -> pa.Array:
+    if pa.types.is_binary(column.type):
+        return pa.array([text.encode() for text in misfits], pa.binary())
+    return pa.array(misfits, pa.string())

@@ -268,3 +268,17 @@ def test_a_source_keeps_its_state_under_another_name_and_in_another_place(shop: 
     shop.execute("INSERT INTO orders VALUES (3, '3', '')")
     worked_off(source_pipeline(parts_of(shop.config(), where, DirectEngine())))
     assert ids(shop) == [1, 2, 3]
+
+
+def test_a_row_is_told_whatever_came_with_it(shop: Shop) -> None:
+    shop.document["pipelines"]["orders"]["schema"]["fields"][1]["type"] = "int64"
+    shop.execute(
+        "DROP TABLE orders",
+        "CREATE TABLE orders (id INTEGER, amount INTEGER)",
+        "INSERT INTO orders VALUES (1, 'one'), (5, 7)",
+    )
+    shop.run()
+    shop.execute("INSERT INTO orders VALUES (5, 8), (6, 9)")
+    shop.run()
+    assert ids(shop) == [5, 5, 6]
+    assert sorted(row["amount"] for row in shop.rows()) == [7, 8, 9]

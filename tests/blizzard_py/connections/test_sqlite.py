@@ -90,18 +90,18 @@ def test_each_declared_type_is_read_as_it_is_stored(
 @pytest.mark.parametrize(
     ("kind", "good", "misfit", "told"),
     [
-        ("INTEGER", 7, "seven", ["7", "seven"]),
-        ("INTEGER", 7, 7.5, ["7", "7.5"]),
-        ("INTEGER", 7, b"\x01", ["7", "X'01'"]),
-        ("REAL", 0.1, "tenth", ["0.1", "tenth"]),
-        ("TEXT", "a", b"\xff", ["a", "X'FF'"]),
-        ("BLOB", b"a", 1, [b"a", b"1"]),
-        ("BOOLEAN", 1, "yes", ["1", "yes"]),
+        ("INTEGER", 7, "seven", "seven"),
+        ("INTEGER", 7, 7.5, "7.5"),
+        ("INTEGER", 7, b"\x01", "X'01'"),
+        ("REAL", 0.1, "tenth", "tenth"),
+        ("TEXT", "a", b"\xff", "X'FF'"),
+        ("BLOB", b"a", 1, b"1"),
+        ("BOOLEAN", 1, "yes", "yes"),
     ],
 )
 @pytest.mark.parametrize("place", [0, 5000])
 def test_a_value_of_another_class_is_told_wherever_it_stands(
-    file: sqlite3.Connection, access: Access, kind: str, good: Any, misfit: Any, told: list[Any],
+    file: sqlite3.Connection, access: Access, kind: str, good: Any, misfit: Any, told: Any,
     place: int,
 ) -> None:  # fmt: skip
     values = [good] * 10_000
@@ -114,9 +114,8 @@ def test_a_value_of_another_class_is_told_wherever_it_stands(
         for value in batch.column(0).to_pylist()
     ]
     assert len(found) == 10_000
-    assert found[place] == told[1]
-    others = {v for v in found if v != told[1]}
-    assert others <= {good, told[0]}
+    # No other row looks different for it: its digest would be another one the next time.
+    assert sorted(map(str, found)) == sorted(map(str, [good] * 9_999 + [told]))
 
 
 def test_leading_nulls_fix_no_type(file: sqlite3.Connection, access: Access) -> None:

@@ -68,21 +68,30 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Recognition:
-    """How rows are told that were published before, and what is kept so that these will be.
+class Told:
+    """What rows are told by: a digest of ``columns``, in this order.
 
-    A row is told by a digest of the columns of ``key`` (none: of all of its columns) and the
-    watermark's ``columns``. Those in the segments ``seen`` (paths below the table) are left out.
-    ``keep`` says whose digests a task reports: those ``above`` the ``values`` in one of the
-    columns (all, where there are no values), or those ``at`` them (ties); ``""``: nobody's, and
-    then nothing is left out either.
+    ``whole`` where these are all that there are: of lines it is then the line itself.
     """
 
     columns: tuple[str, ...] = ()
-    key: tuple[str, ...] = ()
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """How rows are told that were published before, and what is kept so that these will be.
+
+    ``keep`` says whose digests a task reports, made as ``told`` says: those ``above`` the
+    ``values`` in one of the columns (all, where there are no values), or those ``at`` them
+    (ties); ``""``: nobody's, and then nothing is left out either. Left out are the rows in the
+    segments ``seen`` (paths below the table), each with what its digests were made of.
+    """
+
+    told: Told = Told()
     keep: Literal["", "above", "at"] = ""
     values: Mapping[str, Any] = field(default_factory=dict)
-    seen: tuple[str, ...] = ()
+    seen: tuple[tuple[str, Told], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

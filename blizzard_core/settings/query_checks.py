@@ -143,11 +143,11 @@ def _of_watermark(
                 " them): new_only, or switch it off with backward: 0"
             ),
         )
-    told = [*mark.key, *mark.columns] if mark.reread == "new_only" else []
+    told = [*mark.key, *(mark.columns if mark.reread == "new_only" else [])]
     missing = [name for name in told if name not in declared]
     if missing:
         yield (
-            (*here, "reread"),
+            (*here, "reread" if mark.reread else "key"),
             f"tells rows by {missing[0]!r}, which is not a field of the schema; declare it",
         )
     if mark.reread is not None and not back:

@@ -52,7 +52,7 @@ def plan_of(
     else:
         bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
     if kept is None:
-        kept = windows.planned(known, asking, bound, now.timestamp())
+        kept = windows.planned(known, asking, fields, bound, now.timestamp())
     tasks = known.tasks if known.window is not None else ()
     if kept is not None and not tasks and not offline:
         tasks = tuple(asking.connection.tasks(windows.window_of(kept), asking.split))

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.checkpoint.digests import WIDTH
+from blizzard_core.errors import WatermarkError
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.columns.digests import DIGEST, at_bound, digests
 from blizzard_py.kernels.decode.extract import members
-from blizzard_py.reading import ReadMarks, Recognition
+from blizzard_py.reading import ReadMarks, Recognition, Told
 from blizzard_py.state.seen_rows import read_segment
 
 Kept = npt.NDArray[np.bool_]
@@ -29,9 +30,10 @@ class RowFilter:
 
     def __init__(self, recognition: Recognition, sink: Storage) -> None:
         self._known = recognition
-        self._told = (*recognition.key, *recognition.columns) if recognition.key else ()
-        seen = b"".join(read_segment(sink, path) for path in recognition.seen)
-        self._seen = pa.Array.from_buffers(DIGEST, len(seen) // WIDTH, [None, pa.py_buffer(seen)])
+        seen: dict[Told, bytes] = {}
+        for path, told in recognition.seen:
+            seen[told] = seen.get(told, b"") + read_segment(sink, path)
+        self._seen = {told: _array(marks) for told, marks in seen.items()}
         self._digests = bytearray()
 
     @property
@@ -41,12 +43,15 @@ class RowFilter:
 
     def fresh(self, batch: pa.RecordBatch) -> Kept:
         """Which rows of a batch are new. Raises `SourceError` if it lacks a column."""
-        return self._unseen(digests(batch, self._told), batch)
+        return self._unseen(lambda told: _marks(batch, told), self._to_keep(batch))
 
-    def _unseen(self, marks: pa.FixedSizeBinaryArray, batch: pa.RecordBatch) -> Kept:
+    def _unseen(self, marks_of: Callable[[Told], pa.FixedSizeBinaryArray], kept: pa.Array) -> Kept:
         """Which of the rows were not published before; their digests are kept for the next time."""
-        fresh = pc.invert(pc.is_in(marks, value_set=self._seen))
-        kept = self._to_keep(batch)
+        marks = marks_of(self._known.told)
+        fresh = pa.array(np.ones(len(marks), np.bool_))
+        for told, seen in self._seen.items():
+            then = marks if told == self._known.told else marks_of(told)
+            fresh = pc.and_(fresh, pc.invert(pc.is_in(then, value_set=seen)))
         if self._known.keep == "above":
             # The others are in a segment already, which is kept as long as they are needed.
             kept = pc.and_(kept, fresh)
@@ -54,20 +59,23 @@ class RowFilter:
         return np.asarray(fresh)
 
     def fresh_lines(self, lines: Sequence[bytes]) -> Kept:
-        """Which of the lines hold new rows; what is no object is told by its bytes."""
+        """Which of the lines hold new rows; what is no object is told by its bytes.
+
+        Where a line's values stand in the order is not looked at: all are kept.
+        """
         rows = [_members(line) for line in lines]
-        columns = [
-            pa.array(
-                [r.get(name) if r else line for r, line in zip(rows, lines, strict=True)],
-                pa.binary(),
-            )
-            for name in self._told
-        ]
-        batch = pa.RecordBatch.from_arrays(
-            columns or [pa.array([line.strip() for line in lines], pa.binary())],
-            list(self._told) or ["line"],
-        )
-        return self._unseen(digests(batch), batch)
+
+        def marks_of(told: Told) -> pa.FixedSizeBinaryArray:
+            columns: dict[str, list[bytes | None]] = {"line": [line.strip() for line in lines]}
+            if not told.whole:
+                columns = {
+                    name: [r.get(name) if r else x for r, x in zip(rows, lines, strict=True)]
+                    for name in told.columns
+                }
+            arrays = [pa.array(values, pa.binary()) for values in columns.values()]
+            return digests(pa.RecordBatch.from_arrays(arrays, list(columns)))
+
+        return self._unseen(marks_of, pa.array(np.ones(len(lines), np.bool_)))
 
     def marks(self, path: str, stage: Callable[[bytes], str]) -> ReadMarks | None:
         """What is told of the item; ``stage`` puts the digests where the driver finds them."""
@@ -77,22 +85,36 @@ class RowFilter:
 
     def _to_keep(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Which rows a later window may read again. Where that cannot be told all are kept."""
-        values, every = self._known.values, pa.array(np.ones(batch.num_rows, np.bool_))
+        values = self._known.values
         try:
-            if self._known.keep == "at":
+            if values and self._known.keep == "at":
                 return at_bound(batch, values)
-            return _above(batch, values) if values else every
-        except (KeyError, ValueError, pa.ArrowNotImplementedError):
-            return every
+            if values:
+                return _above(batch, values)
+        except (KeyError, ValueError, WatermarkError, pa.ArrowNotImplementedError):
+            pass  # a column that is not read, or is read as text
+        return pa.array(np.ones(batch.num_rows, np.bool_))
 
 
 def _above(batch: pa.RecordBatch, values: Mapping[str, Any]) -> pa.BooleanArray:
     found = pa.array(np.zeros(batch.num_rows, np.bool_))
     for name, value in values.items():
-        column = batch.column(name)
-        above = pc.greater(column, pa.scalar(value).cast(column.type))
+        column, least = batch.column(name), pa.scalar(value)
+        if pa.types.is_string(column.type) != pa.types.is_string(least.type):
+            raise WatermarkError(f"column {name} is read in another form than it is compared")
+        above = pc.greater_equal(column, least.cast(column.type))
         found = pc.or_(found, pc.fill_null(above, fill_value=False))
     return found
+
+
+def _marks(batch: pa.RecordBatch, told: Told) -> pa.FixedSizeBinaryArray:
+    """The rows' digests. Columns beside all declared ones are those of the watermark, if any."""
+    names = [n for n in told.columns if n in batch.schema.names] if told.whole else told.columns
+    return digests(batch, names)
+
+
+def _array(marks: bytes) -> pa.FixedSizeBinaryArray:
+    return pa.Array.from_buffers(DIGEST, len(marks) // WIDTH, [None, pa.py_buffer(marks)])
 
 
 def _members(line: bytes) -> dict[str, bytes]:

@@ -4,7 +4,9 @@
 
     {"watermark": {"updated_at": {"__datetime__": "2026-05-04T11:59:58.120000+00:00"}},
      "names": ["updated_at"], "bound": "settled", "seq": 17, "boundaries": [],
-     "seen": [{"segment": "00000003~…", "count": 812, "up_to": {…}}], "seen_from": {…},
+     "seen": [{"segment": "00000003~…", "count": 812, "up_to": {…},
+               "told_by": {"id": "integer", "updated_at": "timestamp"}, "whole": false}],
+     "seen_from": {…},
      "window": {"kind": "settled", "after": {…}, "up_to": {…}, "low": {…}, "above": {…},
                 "inclusive": false, "nulls_first": false, "planned_ts": 1.0},
      "tasks": [{"name": "0", "where": "SELECT …", "spec": {…}, "size": 0}], "done": ["1"]}
@@ -42,7 +44,8 @@ Stored = Mapping[str, Any]
 class StoredWindow:
     """A `blizzard_py.reading.Window`, its values in the stored notation, and when it was planned.
 
-    ``kind`` is that of its bound.
+    ``kind`` is that of its bound. ``told_by`` and ``whole`` are those of the segment that its
+    rows' digests go to.
     """
 
     kind: BoundKind
@@ -53,15 +56,23 @@ class StoredWindow:
     inclusive: bool = False
     nulls_first: bool = False
     planned_ts: float = 0.0
+    told_by: Mapping[str, str] = field(default_factory=dict)
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class SeenSegment:
-    """Digests of rows, none of which lies above ``up_to``."""
+    """Digests of rows, none of which lies above ``up_to``.
+
+    ``told_by`` are the columns that they were made of, with what those held, and ``whole``
+    says that these were all there were.
+    """
 
     segment: Annotated[str, msgspec.Meta(pattern="^[^/]+$")]
     count: Annotated[int, msgspec.Meta(ge=1)]
     up_to: Stored = field(default_factory=dict)
+    told_by: Mapping[str, str] = field(default_factory=dict)
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ about three times the digests of the look-back are kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from blizzard_core.checkpoint.digests import Digests, from_bytes
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state import processed_set
-from blizzard_py.state.column_state import SeenSegment, Stored
+from blizzard_py.state.column_state import SeenSegment
 from blizzard_py.state.processed_set import TAIL, Change, Segment
 from blizzard_py.state.state_paths import StatePaths
 
@@ -53,10 +53,10 @@ class SeenRows:
         self,
         listed: Sequence[SeenSegment],
         staged: Iterable[str],
-        up_to: Stored,
+        like: SeenSegment,
         expired: Callable[[SeenSegment], bool],
     ) -> tuple[SeenSegment, ...]:
-        """The segments to save, with the ``staged`` digests of rows up to ``up_to`` among them.
+        """The segments to save, with the ``staged`` digests in one ``like`` this among them.
 
         Those that are ``expired`` are let go of. A segment that is written counts from the save,
         after which `saved` removes what it has replaced. Raises `StateError`, `StorageError`.
@@ -66,12 +66,12 @@ class SeenRows:
         if fresh:
             parts: list[Digests] = [from_bytes(fresh)]
             count = len(parts[0])
-            while kept and kept[-1].count < max(2 * count, TAIL):
+            while kept and kept[-1].count < max(2 * count, TAIL) and _are_alike(kept[-1], like):
                 last = kept.pop()
                 path = segment_path(self.source_id, last)
                 parts.append(from_bytes(read_segment(self.storage, path)))
                 count += last.count
-            kept.append(self._written(np.unique(np.concatenate(parts)), up_to))
+            kept.append(self._written(np.unique(np.concatenate(parts)), like))
         names = {one.segment for one in kept}
         self._replaced += [one for one in listed if one.segment not in names]
         return tuple(kept)
@@ -81,11 +81,15 @@ class SeenRows:
         while self._replaced:
             self.storage.delete(segment_path(self.source_id, self._replaced.pop()))
 
-    def _written(self, digests: Digests, up_to: Stored) -> SeenSegment:
+    def _written(self, digests: Digests, like: SeenSegment) -> SeenSegment:
         change = Change((), digests, None, ())
         [segment] = processed_set.write(self.storage, self._folder, change, self.epoch).segments
-        return SeenSegment(segment.name, segment.count, up_to)
+        return replace(like, segment=segment.name, count=segment.count)
 
     @property
     def _folder(self) -> str:
         return StatePaths(self.source_id).seen
+
+
+def _are_alike(one: SeenSegment, other: SeenSegment) -> bool:
+    return (one.told_by, one.whole) == (other.told_by, other.whole)

@@ -156,8 +156,8 @@ class AskedSource:
         known = state.columns
         if known is None or known.window is None:
             raise StateError(f"{self._where}: has a batch and no window to read; restore it")
-        seen = tuple(segment_path(self._parts.id, one) for one in known.seen)
-        told = windows.recognition(self._asking, known.window, seen)
+        seen = [(segment_path(self._parts.id, one), one) for one in known.seen]
+        told = windows.recognition(self._asking, self._parts.ingest.fields, known.window, seen)
         tasks = {item_name(known.seq, task.name): task for task in known.tasks}
         with self._asking.connection.hold(self._asking.access) as access:
             yield Reading(access, {e.path: tasks[e.path] for e in batch.files}, told)
@@ -194,7 +194,7 @@ class AskedSource:
         bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
         for warning in bound.warnings:
             self._warn(warning)
-        kept = windows.planned(known, asking, bound, self._clock())
+        kept = windows.planned(known, asking, self._parts.ingest.fields, bound, self._clock())
         if kept is None:
             return known, 1
         tasks = asking.connection.tasks(windows.window_of(kept), asking.split)
@@ -236,11 +236,12 @@ class AskedSource:
         over = after.window is None
 
         def expired(segment: SeenSegment) -> bool:
-            return over and windows.is_expired(self._asking, kept, segment)
+            return over and windows.is_expired(kept, segment)
 
         staged = [mark.staged for mark in batch.marks]
-        seen = self._seen.adding(before.seen, staged, kept.up_to, expired)
-        noted = windows.noted(self._asking, before, kept) if over else before.seen_from
+        like = SeenSegment("", 1, kept.up_to, kept.told_by, kept.whole)
+        seen = self._seen.adding(before.seen, staged, like, expired)
+        noted = windows.noted(before, kept) if over else before.seen_from
         return replace(after, seen=seen, seen_from=noted)
 
 

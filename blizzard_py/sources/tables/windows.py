@@ -14,16 +14,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from blizzard_core.errors import WatermarkError
+from blizzard_core.errors import StateError, WatermarkError
 from blizzard_py.columns import advanced, deserialize, effective, serialize
 from blizzard_py.columns.compare import order
 from blizzard_py.columns.windows import window
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.protocol import Bound
-from blizzard_py.reading import ReadTask, Recognition, Window
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import ReadTask, Recognition, Told, Window
 from blizzard_py.state.column_state import ColumnState, SeenSegment, Stored, StoredWindow
 
 _TIES = frozenset({"max", "rows"})
+# Types whose values have the same digests.
+_ALIKE = {"int32": "integer", "int64": "integer", "float32": "float", "float64": "float"}
+# Where rows are lines, told by the whole line if there is no key.
+_OF_LINES = frozenset({"http", "json"})
 
 
 def to_stored(watermark: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,8 +42,10 @@ def from_stored(kept: Stored) -> dict[str, Any]:
     return deserialize(json.dumps(kept), strict=True)
 
 
-def planned(known: ColumnState, asking: Asking, bound: Bound, now: float) -> StoredWindow | None:
-    """The next window, None if nothing lies above the watermark yet.
+def planned(
+    known: ColumnState, asking: Asking, fields: Iterable[FieldSpec], bound: Bound, now: float
+) -> StoredWindow | None:
+    """The next window, None if nothing lies above the watermark yet. ``fields`` are declared.
 
     Raises `WatermarkError` where bound and watermark contradict each other.
     """
@@ -58,10 +65,13 @@ def planned(known: ColumnState, asking: Asking, bound: Bound, now: float) -> Sto
         up_to=to_stored(found.up_to),
         low=to_stored(low),
         above=to_stored(above),
-        # A value that was set by hand has no digests of the rows at it: they count as published.
-        inclusive=found.inclusive and known.at_known,
+        # Rows may join the value of a bound that was one of these, whatever the bound is by now. A
+        # value that was set by hand has no digests of the rows at it: they count as published.
+        inclusive=known.at_known and bool(found.after),
         nulls_first=found.nulls_first,
         planned_ts=now,
+        told_by=told_by(asking, fields),
+        whole=not asking.key,
     )
 
 
@@ -83,17 +93,69 @@ def opened(
     return replace(known, names=asking.columns, window=kept, tasks=tuple(tasks), done=())
 
 
-def recognition(asking: Asking, kept: StoredWindow, seen: tuple[str, ...]) -> Recognition:
-    """How the window's tasks tell rows; ``seen`` are the paths of the segments that are kept."""
-    if asking.new_only:
-        values = from_stored(kept.above)
-        return Recognition(asking.columns, asking.key, "above", values, seen)
-    if kept.kind in _TIES:
+def recognition(
+    asking: Asking,
+    fields: Iterable[FieldSpec],
+    kept: StoredWindow,
+    seen: Iterable[tuple[str, SeenSegment]],
+) -> Recognition:
+    """How the window's tasks tell rows: as it was planned, whatever is configured by now.
+
+    ``seen`` are the segments that are kept and their paths. Raises `StateError` where their
+    digests were made of what is not read any more.
+    """
+    held, now = _held_by(asking, fields), _told(kept)
+    if kept.above:
+        before = _told_before(asking, held, seen)
+        return Recognition(now, "above", from_stored(kept.above), before)
+    if kept.kind in _TIES or kept.inclusive:
         # Rows beside the boundary were never published, whatever they hold.
-        values = from_stored(kept.up_to)
-        told = seen if kept.inclusive else ()
-        return Recognition(asking.columns, asking.key, "at", values, told)
+        before = _told_before(asking, held, seen) if kept.inclusive else ()
+        return Recognition(now, "at", from_stored(kept.up_to), before)
     return Recognition()
+
+
+def told_by(asking: Asking, fields: Iterable[FieldSpec]) -> dict[str, str]:
+    """The columns that rows are told by as it is configured now, with what they hold."""
+    held = _held_by(asking, fields)
+    return {c: held[c] for c in sorted({*asking.key, *asking.columns} if asking.key else held)}
+
+
+def _held_by(asking: Asking, fields: Iterable[FieldSpec]) -> dict[str, str]:
+    """All columns that are read, with what they hold."""
+    undeclared = dict.fromkeys((*asking.key, *asking.columns), "")
+    return undeclared | {field.name: _held(field) for field in fields}
+
+
+def _held(field: FieldSpec) -> str:
+    """What a column's values are as far as digests differ: not by width, digits or scale."""
+    word = _ALIKE.get(field.type, field.type)
+    if field.type == "timestamp" and field.unit != "iso":
+        word += f" {field.unit}"
+    inner = ", ".join(f"{child.name} {_held(child)}" for child in field.children)
+    return f"{word}({inner})" if inner else word
+
+
+def _told(of: SeenSegment | StoredWindow) -> Told:
+    return Told(tuple(sorted(of.told_by)), of.whole)
+
+
+def _told_before(
+    asking: Asking, held: Mapping[str, str], seen: Iterable[tuple[str, SeenSegment]]
+) -> tuple[tuple[str, Told], ...]:
+    found = tuple(seen)
+    for _, segment in found:
+        if segment.whole and asking.access.driver in _OF_LINES:
+            continue
+        for name, was in segment.told_by.items():
+            if held.get(name) != was:
+                now = "not read any more" if name not in held else held[name] or "not declared"
+                raise StateError(
+                    f"rows that were published are told by column {name!r} ({was or 'not declared'}"
+                    f" then), which is {now}: some would come twice. Set it back, or go on above"
+                    " the watermark with `blizzard checkpoint set --column`"
+                )
+    return tuple((path, _told(segment)) for path, segment in found)
 
 
 def done(known: ColumnState, names: Iterable[str]) -> ColumnState:
@@ -117,20 +179,20 @@ def done(known: ColumnState, names: Iterable[str]) -> ColumnState:
     )
 
 
-def noted(asking: Asking, known: ColumnState, kept: StoredWindow) -> Stored | None:
+def noted(known: ColumnState, kept: StoredWindow) -> Stored | None:
     """From where on the digests that are kept know all rows, once the window is over."""
-    if not asking.new_only:
+    if not kept.above:
         return None
     return to_stored(_not_below(from_stored(kept.above), _seen_from(known)))
 
 
-def is_expired(asking: Asking, kept: StoredWindow, segment: SeenSegment) -> bool:
+def is_expired(kept: StoredWindow, segment: SeenSegment) -> bool:
     """Whether no later window reads a row of the segment again."""
-    if not asking.new_only:
+    if not kept.above:
         return segment.up_to != kept.up_to
     above = from_stored(kept.above)
     return all(
-        column in above and order(column, value, above[column]) <= 0
+        column in above and order(column, value, above[column]) < 0
         for column, value in from_stored(segment.up_to).items()
     )
 

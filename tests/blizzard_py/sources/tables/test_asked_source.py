@@ -394,3 +394,82 @@ def test_who_was_replaced_anywhere_takes_nothing_from_its_successor() -> None:
         put(world, (3, "tie"), (4, "f"))
         world.settle()
         assert world.texts() == sorted([*"abcdef", "tie"]), pauses
+
+
+CHANGES = [
+    ({}, {"backward": {"hours": 5}, "new_only": True}),
+    ({"backward": {"hours": 5}, "new_only": True}, {}),
+    ({"backward": {"hours": 5}, "new_only": True}, {"key": ("text",)}),
+    ({"key": ("text",), "backward": {"hours": 5}, "new_only": True}, {}),
+    ({"key": ("text",)}, {"backward": {"hours": 5}, "new_only": True}),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), CHANGES)
+def test_death_and_another_configuration_neither_lose_nor_double_a_row(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    for at in count():
+        world = timed(**before)
+        world.table.kind = "max"
+        hours(world, (1, "a"), (2, "b"))
+        world.drain()
+        hours(world, (3, "c"), (2, "tie"))
+        dying = Dying(world.sink, world.dlq)
+        dying.arm(at)
+        with contextlib.suppress(Died, BlizzardError):
+            world.drain()
+        died = dying.countdown == -1
+        dying.arm(-1)
+        world.asking = after
+        for hour, text in ((4, "d"), (5, "e")):
+            world.settle()
+            hours(world, (hour, text))
+        world.settle()
+        assert world.texts() == ["a", "b", "c", "d", "e", "tie"], at
+        if not died:
+            assert at > 8
+            return
+
+
+def test_a_tie_comes_also_where_the_bound_is_another_by_now() -> None:
+    world = numbers()
+    put(world, (1, "a"), (2, "b"))
+    world.drain()
+    put(world, (2, "tie"))
+    world.table.kind, world.table.top = "clock", 3
+    world.drain()
+    put(world, (3, "below the bound of before"), (4, "c"))
+    world.table.top = 5
+    world.drain()
+    assert world.texts() == ["a", "b", "c", "tie"]
+
+
+def test_rows_at_the_end_of_a_look_back_from_the_highest_value_come_once() -> None:
+    world = timed(backward={"hours": 5}, new_only=True)
+    world.table.kind = "max"
+    for hour, text in ((5, "a"), (10, "b"), (11, "c"), (15, "d"), (15, "e"), (16, "f")):
+        hours(world, (hour, text))
+        world.drain()
+    assert world.texts() == ["a", "b", "c", "d", "e", "f"]
+    world = numbers(backward={"hours": 5}, new_only=True)
+    put(world, (1, "a"), (2, "b"))
+    world.drain()
+    put(world, (2, "tie"), (3, "c"))
+    world.drain()
+    assert world.texts() == ["a", "b", "c", "tie"]
+
+
+def test_a_field_that_joins_doubles_nothing_and_one_that_goes_stops() -> None:
+    world = numbers()
+    put(world, (1, "a"), (2, "b"))
+    world.drain()
+    world.fields = (*FIELDS, FieldSpec("more", "string", nullable=True))
+    world.table.schema = NUMBERED.append(pa.field("more", pa.string()))
+    put(world, (2, "tie"), (3, "c"))
+    world.drain()
+    assert world.texts() == ["a", "b", "c", "tie"]
+    world.fields = FIELDS
+    put(world, (4, "d"))
+    with pytest.raises(StateError, match="told by column 'more'"):
+        world.drain()

@@ -109,8 +109,8 @@ def _rises(column: str, after: Any, reached: Any, kind: BoundKind) -> bool:
     raise WatermarkError(
         f"column {column}: the source ends at {shown(reached)}, below the stored watermark "
         f"{shown(after)}. Was it restored or emptied? Rows written since are below the "
-        "watermark: set it back with `blizzard checkpoint set --column`, which says how many "
-        "rows that reads again"
+        "watermark: set it back with `blizzard checkpoint set --column`; its --dry-run shows what "
+        "that reads again"
     )
 
 

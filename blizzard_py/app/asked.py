@@ -23,7 +23,6 @@ from blizzard_py.app.asked_http import http_source
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.drivers import connect
 from blizzard_py.connections.http import reader as http_reader
-from blizzard_py.connections.jdbc.connection import JdbcConnection
 from blizzard_py.connections.protocol import Connection, Selection, Split
 from blizzard_py.reading import Access
 from blizzard_py.schema.types import field_spec
@@ -69,6 +68,9 @@ def asking_of(config: Config, pipeline: PipelineSettings, source: Asked, ask: As
 
 def _connection(access: Access, selection: Selection, ask: Asks) -> Connection:
     if access.driver == "jdbc":
+        # Databases' connections load what files have no need of.
+        from blizzard_py.connections.jdbc.connection import JdbcConnection  # noqa: PLC0415  # see above
+
         return JdbcConnection(access, selection, partial(ask, access))
     return connect(access, selection)
 

@@ -13,7 +13,6 @@ from blizzard_core.errors import ConfigError, StorageError
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_source, problems_of
 from blizzard_core.text import printable
-from blizzard_py.commands import starter_asked
 from blizzard_py.commands.starter_config import Sample, columns_told, configuration, sample
 from blizzard_py.commands.starter_target import LAKES, Wanted, target
 from blizzard_py.commands.yaml_text import secrets_in
@@ -106,6 +105,9 @@ def _from_connection(path: Path, wanted: Wanted, table_uri: str | None) -> int:
     chosen = target(wanted, os.environ)
     place = table_uri or f"./lake/{chosen.pipeline}"
     _check_places({"--table-uri": place})
+    # Databases' connections load what no other command has need of.
+    from blizzard_py.commands import starter_asked  # noqa: PLC0415  # see above
+
     found = starter_asked.look(chosen, wanted.since, wanted.column)
     secrets = secrets_in(chosen.connection) + secrets_in(chosen.source)
     text = starter_asked.configuration(chosen, place, found, wanted.since)

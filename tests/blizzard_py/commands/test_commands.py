@@ -173,7 +173,7 @@ def test_errors_are_one_line_and_verbose_adds_the_trace(
             assert done.stderr.startswith(f"error: {missing}: 1 problem")
             assert ("Traceback" in done.stderr) == ("--verbose" in arguments)
 
-    def broken(_config: object) -> Any:
+    def broken(*_: object, **_more: object) -> Any:
         raise TypeError(f"oops {HOSTILE}")
 
     monkeypatch.setattr("blizzard_py.app.inspection.plan", broken)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from blizzard_core.daemon import Loop, run, stop_on_signals
+from blizzard_core.errors import WatermarkError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.wiring import NoEngine, parts_of, source_pipeline, spark_engine
 from blizzard_py.columns.compare import order
@@ -22,6 +23,7 @@ from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.tables.backfill import (
     BackfillSource,
     ends_of,
+    fitting,
     last_of,
     parsed_value,
     pieces_of,
@@ -69,9 +71,11 @@ def backfill_worker(
     [column] = live.asked.columns
     field = next((each for each in live.ingest.fields if each.name == column), None)
     first, last = (parsed_value(text, field) for text in ends)
+    pieces_of(first, last, chunk)
+    _check_others(live, ends, lambda text: parsed_value(text, field), column)
+    first, last = _within_bound(live, (first, last), column)
     pieces = pieces_of(first, last, chunk)
     ends_with = last_of(live.asked, last)
-    _check_others(live, ends, lambda text: parsed_value(text, field), column)
     state = read_state(live.stores.sink, live.id) or SourceState()
     if save and state == SourceState(source=state.source, last_update_ts=state.last_update_ts):
         _claim(live, {column: ends_with}, column)
@@ -92,6 +96,31 @@ def _claim(live: Parts, watermark: dict[str, object], column: str) -> None:
     checkpoint_edit.change(
         found, seen, lambda state: checkpoint_edit.set_columns(state, kept, (column,)), time.time()
     )
+
+
+def _within_bound(live: Parts, ends: tuple[Any, Any], column: str) -> tuple[Any, Any]:
+    """The ends as the column's own values are: times have a zone where those have one.
+
+    Raises `RangeRefused` for a range that ends above what is settled, since rows that come into it
+    later would be nobody's, and for one that the column's values cannot be compared with.
+    """
+    assert live.asked is not None  # noqa: S101  # the caller has looked
+    connection = live.asked.connection
+    with closing(connection):
+        reached = connection.bound(live.asked.bound_kind, live.asked.settle_secs).value.get(column)
+    if reached is None:
+        raise RangeRefused(f"{live.name}: there is nothing to read by {column} yet")
+    first, last = (fitting(end, reached) for end in ends)
+    try:
+        beyond = order(column, last_of(live.asked, last), reached) > 0
+    except WatermarkError as error:
+        raise RangeRefused(f"{live.name}: --from and --to are of another kind: {error}") from error
+    if beyond:
+        raise RangeRefused(
+            f"{live.name}: {column} is settled up to {reached} by now; rows that come below --to"
+            " later would be read by nobody, so give a --to that is not beyond it"
+        )
+    return first, last
 
 
 def _check_others(

@@ -82,6 +82,14 @@ def parsed_value(text: str, field: FieldSpec | None) -> Any:
     raise ConfigError("--from, --to", [f"a backfill needs times, dates or integers, not {kind}"])
 
 
+def fitting(end: Any, value: Any) -> Any:
+    """An end in the way of a column's ``value``: a time without a zone where that has none."""
+    times = isinstance(end, dt.datetime) and isinstance(value, dt.datetime)
+    if times and end.tzinfo is not None and value.tzinfo is None:
+        return end.astimezone(dt.UTC).replace(tzinfo=None)
+    return end
+
+
 def last_of(asking: Asking, end: Any) -> Any:
     """What a window that is to leave ``end`` out ends with."""
     if asking.ends_before:

@@ -282,3 +282,27 @@ def test_a_row_is_told_whatever_came_with_it(shop: Shop) -> None:
     shop.run()
     assert ids(shop) == [5, 5, 6]
     assert sorted(row["amount"] for row in shop.rows()) == [7, 8, 9]
+
+
+def test_a_range_that_ends_above_what_there_is_is_refused(shop: Shop) -> None:
+    with pytest.raises(RangeRefused, match="nothing to read by id yet"):
+        filled(shop, "1", "9", save=True)
+    shop.execute("INSERT INTO orders VALUES (1, '1', ''), (2, '2', '')")
+    with pytest.raises(RangeRefused, match="settled up to 2 by now"):
+        filled(shop, "1", "9", save=True)
+    filled(shop, "1", "3", save=True)
+    shop.execute("INSERT INTO orders VALUES (3, '3', '')")
+    shop.run()
+    assert ids(shop) == [1, 2, 3]
+
+
+def test_a_range_of_times_is_not_compared_with_text(shop: Shop) -> None:
+    shop.document["pipelines"]["orders"]["schema"]["fields"].append(
+        {"name": "at", "type": "timestamp"}
+    )
+    shop.source["watermark"] = {"columns": ["at"], "bound": "max"}
+    shop.execute("INSERT INTO orders VALUES (1, '1', '2026-05-31T12:00:00Z')")
+    with pytest.raises(RangeRefused, match="of another kind: column at"):
+        filled(shop, "2026-05-01", "2026-05-20", save=True)
+    shop.run()
+    assert ids(shop) == [1]

@@ -551,8 +551,8 @@ EXAMPLES = sorted((Path(__file__).parents[3] / "configs").glob("*.yaml"))
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_the_shipped_examples_are_valid(path: Path) -> None:
-    environment = {"BUCKET": "s3://example", "DEMO_DIR": "/demo"}
-    assert load_config(path, environment).pipelines
+    demo = {"DEMO_DIR": "/demo", "DEMO_PORT": "5432", "DEMO_PASSWORD": "x"}
+    assert load_config(path, {"BUCKET": "s3://example", **demo}).pipelines
 
 
 def test_deduplication_keys_are_fields_and_a_transform_may_rename_what_partitions(

@@ -68,11 +68,16 @@ def planned(
         # Rows may join the value of a bound that was one of these, whatever the bound is by now. A
         # value that was set by hand has no digests of the rows at it: they count as published.
         inclusive=known.at_known and bool(found.after),
-        nulls_first=found.nulls_first,
+        nulls_first=asking.nulls == "first" and _is_first(known),
         planned_ts=now,
         told_by=told_by(asking, fields),
         whole=not asking.key,
     )
+
+
+def _is_first(known: ColumnState) -> bool:
+    """Whether nothing was published yet, also where somebody has said from where to read."""
+    return not known.watermark or known.watermark == known.origin
 
 
 def window_of(kept: StoredWindow) -> Window:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import random
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -19,9 +20,11 @@ from blizzard_core.errors import (
     Unavailable,
     WatermarkError,
 )
+from blizzard_py.connections.protocol import Bound
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_edit import EditRefused
 from blizzard_py.job import FieldSpec, PartitionRule
+from blizzard_py.sources.tables import windows
 from blizzard_py.state import seen_rows
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.source_state import SourceState
@@ -260,6 +263,25 @@ def test_a_watermark_that_was_set_doubles_no_row_at_it() -> None:
     world.drain()
     assert world.texts() == ["a", "b", "c", "c"]
     assert world.known()["seq"] == 3
+
+
+def test_rows_without_a_value_are_in_the_first_window_wherever_it_begins() -> None:
+    world = numbers()
+    put(world, (1, "a"), (3, "c"))
+    asking = world.parts().asked
+    assert asking is not None
+
+    def first(known: ColumnState) -> bool:
+        kept = windows.planned(known, asking, FIELDS, Bound("max", {"n": 3}), world.now)
+        assert kept is not None
+        return kept.nulls_first
+
+    begun_at = checkpoint_edit.set_columns(SourceState(), {"n": 2}, ("n",)).columns
+    assert begun_at is not None
+    assert first(ColumnState())
+    assert first(begun_at)
+    assert not first(replace(begun_at, watermark={"n": 2.5}))
+    assert not first(ColumnState(watermark={"n": 2}))
 
 
 def test_a_watermark_is_set_on_the_configured_columns_only() -> None:

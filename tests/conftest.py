@@ -17,6 +17,8 @@ from tests.support.penguin_world import WORLDS, unsound
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.table_bench import Bench, copied, tables_below
 
+JDBC_JAR = Path("/usr/share/java/postgresql.jar")
+
 # A shared machine is slow at times; no test may fail for that.
 hypothesis.settings.register_profile("no-deadline", deadline=None)
 hypothesis.settings.load_profile("no-deadline")
@@ -78,7 +80,8 @@ def azurite() -> Iterator[AzuriteServer]:
 @pytest.fixture(scope="session")
 def spark_engine(bench: Bench) -> Iterator[SparkEngine]:
     """One real Spark session for the whole run; it starts with the first job."""
-    engine = SparkEngine("local[2]")
+    # Spark takes jars at its start only; the setup brings this one.
+    engine = SparkEngine("local[2]", {"spark.jars": str(JDBC_JAR)} if JDBC_JAR.exists() else {})
     yield engine
     try:
         bench.take_by_spark(engine.session())

@@ -21,6 +21,7 @@ from blizzard_core.storage.protocol import is_hidden
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import (
+    Engine,
     FieldSpec,
     FinishedFile,
     IngestJob,
@@ -99,7 +100,7 @@ class LineEngine:
 
 
 @contextmanager
-def overtaking(engine: LineEngine, does: Callable[[], object]) -> Iterator[None]:
+def overtaking(engine: Engine, does: Callable[[], object]) -> Iterator[None]:
     """While the next job runs, another process does something; the job then goes on."""
     ingest = engine.ingest
 
@@ -174,7 +175,7 @@ class World:
         """Rows by file, of everything a committer would see."""
         return {
             path: data.decode().splitlines()
-            for path, (data, _) in self.sink.objects.items()
+            for path, (data, _) in [*self.sink.objects.items()]
             if path.endswith(".parquet") and not is_hidden(path)
         }
 
@@ -184,7 +185,7 @@ class World:
     def letters(self) -> list[dict[str, Any]]:
         return [
             json.loads(line)
-            for path, (data, _) in self.dlq.objects.items()
+            for path, (data, _) in [*self.dlq.objects.items()]
             if ".records." not in path
             for line in data.decode().splitlines()
         ]
@@ -193,7 +194,7 @@ class World:
         """Paths and lines of the bad records in each object of the dead-letter queue."""
         return [
             [(record["path"], record["raw"]) for record in map(json.loads, data.splitlines())]
-            for path, (data, _) in sorted(self.dlq.objects.items())
+            for path, (data, _) in sorted([*self.dlq.objects.items()])
             if path.endswith(".records.ndjson")
         ]
 

@@ -103,7 +103,7 @@ def test_the_declared_types_reach_parquet(
     fields = tuple(column.field for column in connection.columns())
     (batch,) = everything(access, Selection(table="t", fields=fields))
     pq.write_table(pa.Table.from_batches([declared(batch, fields)]), tmp_path / "out.parquet")
-    (row,) = duckdb.sql(f"SELECT * FROM '{tmp_path}/out.parquet'").fetchall()
+    (row,) = duckdb.connect().sql(f"SELECT * FROM '{tmp_path}/out.parquet'").fetchall()
     assert row == (Decimal("1.000000000000000001"), Decimal(18446744073709551615),
                    date(2024, 2, 29), datetime(2024, 1, 1, 10, tzinfo=UTC), b"\x00")  # fmt: skip
 

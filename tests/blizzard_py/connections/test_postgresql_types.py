@@ -123,7 +123,9 @@ def test_the_declared_types_reach_parquet(typed: Access, tmp_path: Path) -> None
     connection.close()
     (batch,) = everything(typed, Selection(table="typed", fields=tuple(fields)))
     pq.write_table(pa.Table.from_batches([declared(batch, fields)]), tmp_path / "out.parquet")
-    (row, _) = duckdb.sql(f"SELECT c6, c7, c10, c39 FROM '{tmp_path}/out.parquet'").fetchall()
+    (row, _) = (
+        duckdb.connect().sql(f"SELECT c6, c7, c10, c39 FROM '{tmp_path}/out.parquet'").fetchall()
+    )
     assert row == (Decimal("12345678901234567890.123456789012345678"), Decimal("-0.01"), "12300",
                    4294967295)  # fmt: skip
 

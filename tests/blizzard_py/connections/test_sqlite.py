@@ -145,7 +145,7 @@ def test_the_declared_types_reach_parquet(
     )
     (batch,) = everything(access, Selection(table="t", fields=fields))
     pq.write_table(pa.Table.from_batches([declared(batch, fields)]), tmp_path / "out.parquet")
-    (row,) = duckdb.sql(f"SELECT * FROM '{tmp_path}/out.parquet'").fetchall()
+    (row,) = duckdb.connect().sql(f"SELECT * FROM '{tmp_path}/out.parquet'").fetchall()
     assert row == (1, Decimal("1234567890.1"), date(2024, 2, 29),
                    datetime(2024, 1, 1, 10, tzinfo=UTC), True)  # fmt: skip
 

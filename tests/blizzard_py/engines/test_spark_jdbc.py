@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +15,6 @@ from blizzard_py.reading import Access
 from tests.support.database_reading import next_window
 from tests.support.own_process import free_port
 from tests.support.postgresql_server import PASSWORD, PostgresqlServer, postgresql_server
-
-JAR = Path("/usr/share/java/postgresql.jar")
 
 
 @pytest.fixture(scope="module")
@@ -32,15 +29,6 @@ def server() -> Iterator[PostgresqlServer]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkEngine]:
-    if not JAR.exists():
-        pytest.skip(f"{JAR} is missing; `make setup` installs it")
-    engine = SparkEngine("local[2]", {"spark.jars": str(JAR)})
-    yield engine
-    engine.stop()
-
-
 def access_to(server: PostgresqlServer, password: str = PASSWORD) -> Access:
     return Access(
         "jdbc",
@@ -50,10 +38,10 @@ def access_to(server: PostgresqlServer, password: str = PASSWORD) -> Access:
 
 
 def test_windows_are_planned_and_read_through_spark(
-    server: PostgresqlServer, spark: SparkEngine
+    server: PostgresqlServer, spark_engine: SparkEngine
 ) -> None:
     access = access_to(server)
-    session = spark.session()
+    session = spark_engine.session()
     connection = JdbcConnection(
         access, Selection(table="orders", columns=("at",)), query(session, access)
     )
@@ -73,8 +61,10 @@ def test_windows_are_planned_and_read_through_spark(
     assert connection.tasks(next_window(connection, dict(window.up_to)) or window, Split()) == ()
 
 
-def test_faults_are_told_without_secrets(server: PostgresqlServer, spark: SparkEngine) -> None:
-    session = spark.session()
+def test_faults_are_told_without_secrets(
+    server: PostgresqlServer, spark_engine: SparkEngine
+) -> None:
+    session = spark_engine.session()
     gone = Access(
         "jdbc",
         f"jdbc:postgresql://127.0.0.1:{free_port()}/shop?user=u&password=hunter22",

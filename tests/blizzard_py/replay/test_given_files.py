@@ -356,7 +356,7 @@ def test_of_two_at_once_one_is_fenced_and_the_file_comes_once() -> None:
 
     def overtaken(worker: SourcePipeline) -> int:
         with (
-            overtaking(world.engine, lambda: world.ingest(f"{DAY}/3.json")),
+            overtaking(worker.parts.engine, lambda: world.ingest(f"{DAY}/3.json")),
             pytest.raises(FencedError),
         ):
             worker.cycle(threading.Event())

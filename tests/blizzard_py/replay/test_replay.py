@@ -479,7 +479,7 @@ def test_two_replays_at_once_fence_each_other() -> None:
     def overtaken(worker: SourcePipeline) -> int:
         reports = []
         with (
-            overtaking(world.engine, lambda: reports.append(world.run())),
+            overtaking(worker.parts.engine, lambda: reports.append(world.run())),
             pytest.raises(FencedError),
         ):
             worker.cycle(threading.Event())

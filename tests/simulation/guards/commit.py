@@ -13,7 +13,7 @@ from blizzard_core.storage.protocol import join
 from blizzard_core.watermark import progress as watermark
 from blizzard_py.ingest import batch_runner, publish, source_pipeline
 from blizzard_py.ingest.batch_runner import BatchRunner
-from blizzard_py.sources.files import marks
+from blizzard_py.sources.files import advance
 from blizzard_py.state.source_state import PlannedOutput
 from blizzard_py.state.state_paths import StatePaths
 from tests.simulation.guards.registry import guard, nothing
@@ -120,7 +120,7 @@ def running_batches_run_again(_world: World) -> Iterator[None]:
             state,
             in_flight=tuple(b for b in state.in_flight if b.batch != found.batch),
             progress=watermark.finished(
-                state.progress, [e.path for e in found.files], found.seen_ts, marks.hold_all
+                state.progress, [e.path for e in found.files], found.seen_ts, advance.hold_all
             ),
         )
         return self._save(done)

@@ -14,9 +14,8 @@ from blizzard_core.watermark.lookback import lookback_floor
 from blizzard_core.watermark.progress import Scanned
 from blizzard_py.ingest import source_pipeline
 from blizzard_py.ingest.batch_runner import BatchRunner
-from blizzard_py.sources.files import discovery, late_files, marks, sweep
+from blizzard_py.sources.files import advance, discovery, late_files, sweep, watermark_files
 from blizzard_py.sources.files import source as files
-from blizzard_py.sources.files import watermark as watermark_files
 from blizzard_py.state.ledger import Ledger
 from tests.simulation.guards.registry import always, guard, never, nothing
 from tests.simulation.world import World
@@ -41,7 +40,7 @@ def grace_by_scans(_world: World) -> Iterator[None]:
 
 @guard("names of files with an old modification time need no grace")
 def modification_times_mean_nothing(_world: World) -> Iterator[None]:
-    real = marks.finish_batch
+    real = advance.finish_batch
 
     def advanced(state: Any, found: Any, lowest: Any, now: float) -> Any:
         after = real(state, found, lowest, now)
@@ -83,13 +82,13 @@ def scans_count_from_their_beginning(_world: World) -> Iterator[None]:
     def settled(before: Any, scanned: Scanned, grace: float, lowest: Any) -> Any:
         return real(before, replace(scanned, began=scanned.ended), grace, lowest)
 
-    with mock.patch.object(marks, "settled_progress", settled):
+    with mock.patch.object(advance, "settled_progress", settled):
         yield
 
 
 @guard("files that wait do not hold scan starts back")
 def pending_files_hold(_world: World) -> Iterator[None]:
-    with mock.patch.object(marks, "held_by", lambda _paths, _depth, lowest: lowest):
+    with mock.patch.object(advance, "held_by", lambda _paths, _depth, lowest: lowest):
         yield
 
 
@@ -184,7 +183,7 @@ def wrong_times_are_cut(_world: World) -> Iterator[None]:
 def floor_below_pending(_world: World) -> Iterator[None]:
     real = floor.raised
     with mock.patch.object(
-        marks,
+        advance,
         "raised",
         lambda moved, limit, lookback, _pending, now, _until: real(moved, limit, lookback, (), now),
     ):

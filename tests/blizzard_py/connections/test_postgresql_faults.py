@@ -58,9 +58,9 @@ def failed(call: Callable[[], object], *secrets: str) -> BlizzardError:
 
 
 def test_a_wrong_password_waits_and_is_not_shown(postgresql: PostgresqlServer) -> None:
-    access = Access("postgresql", postgresql.uri(password="hunter22 @/:#?%41"))
+    access = Access("postgresql", postgresql.uri(password="hunter22 @/:#?%41z"))
     connection = PostgresqlConnection(access, ORDERS)
-    error = failed(connection.columns, "hunter22", "41")
+    error = failed(connection.columns, "hunter22", "41z")
     assert isinstance(error, AccessDenied)
     assert "password authentication failed" in str(error)
 

@@ -53,15 +53,7 @@ def rows_of(folder: Path, staged: list[str]) -> list[int]:
     return sorted(row["id"] for table in tables for row in table.to_pylist())
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkEngine]:
-    conf = {"spark.jars": str(JAR)} if JAR.exists() else {}
-    engine = SparkEngine("local[2]", conf)
-    yield engine
-    engine.stop()
-
-
-def test_tasks_read_by_a_connections_reader(spark: SparkEngine, tmp_path: Path) -> None:
+def test_tasks_read_by_a_connections_reader(spark_engine: SparkEngine, tmp_path: Path) -> None:
     base = tmp_path / "shop.db"
     with contextlib.closing(sqlite3.connect(base)) as shop, shop:
         shop.execute("CREATE TABLE orders (id INTEGER, amount TEXT)")
@@ -70,7 +62,7 @@ def test_tasks_read_by_a_connections_reader(spark: SparkEngine, tmp_path: Path) 
     access = Access("sqlite", str(base))
     with contextlib.closing(SqliteConnection(access, SELECTION)) as connection:
         tasks = named(connection.tasks(Window(up_to={"id": 50}), Split("id", 2)))
-    result = spark.ingest(job(tmp_path, Reading(access, tasks)))
+    result = spark_engine.ingest(job(tmp_path, Reading(access, tasks)))
     assert {file.outcome for file in result.files} == {"ingested"}
     assert [sum(f.rows for f in result.files), sum(f.bad_rows for f in result.files)] == [50, 1]
     assert result.tasks == len(tasks) == 2
@@ -78,10 +70,10 @@ def test_tasks_read_by_a_connections_reader(spark: SparkEngine, tmp_path: Path) 
     assert len(result.letters) == 1
     gone = FieldSpec("gone", "string", nullable=True)
     with pytest.raises(SourceError, match="no column 'gone' any more"):
-        spark.ingest(job(tmp_path, Reading(access, tasks), *FIELDS, gone))
+        spark_engine.ingest(job(tmp_path, Reading(access, tasks), *FIELDS, gone))
     nowhere = Access("sqlite", str(tmp_path / "not there.db"))
     with pytest.raises(Unavailable, match="is not there"):
-        spark.ingest(job(tmp_path, Reading(nowhere, tasks)))
+        spark_engine.ingest(job(tmp_path, Reading(nowhere, tasks)))
 
 
 @pytest.fixture(scope="module")
@@ -96,17 +88,17 @@ def server() -> Iterator[PostgresqlServer]:
 
 @pytest.mark.skipif(not JAR.exists(), reason="`make setup` installs the driver")
 def test_tasks_read_by_spark_itself(
-    spark: SparkEngine, server: PostgresqlServer, tmp_path: Path
+    spark_engine: SparkEngine, server: PostgresqlServer, tmp_path: Path
 ) -> None:
     url = f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"
     options = {"user": "postgres", "password": PASSWORD, "driver": "org.postgresql.Driver"}
     access = Access("jdbc", url, options)
-    connection = JdbcConnection(access, SELECTION, lambda text: spark.ask(access, text))
+    connection = JdbcConnection(access, SELECTION, lambda text: spark_engine.ask(access, text))
     bound = connection.bound("max", 0)
     assert bound.value == {"id": 100}
     tasks = connection.tasks(Window(up_to=bound.value), Split("id", 3))
     assert len(tasks) > 1
-    result = spark.ingest(job(tmp_path, Reading(access, named(tasks))))
+    result = spark_engine.ingest(job(tmp_path, Reading(access, named(tasks))))
     assert sum(file.rows for file in result.files) == 100
     assert rows_of(tmp_path, [o.staged for o in result.outputs]) == list(range(1, 101))
 

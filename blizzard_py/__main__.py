@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
-import yaml
 
 from blizzard_core.cli import (
     CONTEXT,
@@ -21,9 +18,7 @@ from blizzard_core.cli import (
     json_option,
     log_level_option,
     once_option,
-    print_error,
     print_json,
-    print_table,
     verbose_option,
 )
 from blizzard_core.settings.load import load_config
@@ -34,7 +29,8 @@ from blizzard_py.app.asked_backfill import backfill_asked
 from blizzard_py.app.asked_validate import validate_asked
 from blizzard_py.app.operations import is_asked
 from blizzard_py.commands import checkpoint, dlq, ingest, init, rename
-from blizzard_py.commands.options import compact, source_options
+from blizzard_py.commands.options import source_options
+from blizzard_py.commands.printing import print_plan, print_schema, print_status
 from blizzard_py.explain import lines
 from blizzard_py.planning.ranges import Range
 
@@ -140,7 +136,7 @@ def plan(config: Path, moment: dt.datetime | None, offline: bool, as_json: bool)
     if moment is not None and moment.tzinfo is None:
         moment = moment.replace(tzinfo=dt.UTC)
     found = inspection.plan(load_config(config), now=moment, offline=offline)
-    return answer(found, _print_plan, as_json=as_json)
+    return answer(found, print_plan, as_json=as_json)
 
 
 @main.command(
@@ -160,7 +156,7 @@ def status(config: Path, as_json: bool) -> int:
     Works from any machine that reaches the stores, whether the daemon runs or not.
     A + behind a number says that there is more than was looked at.
     """
-    return answer(inspection.status(load_config(config)), _print_status, as_json=as_json)
+    return answer(inspection.status(load_config(config)), print_status, as_json=as_json)
 
 
 @main.command(
@@ -179,7 +175,7 @@ def schema(config: Path, as_json: bool) -> int:
 
     What is printed is YAML for schema.fields. Writes nothing.
     """
-    return answer(inspection.schema(load_config(config)), _print_schema, as_json=as_json)
+    return answer(inspection.schema(load_config(config)), print_schema, as_json=as_json)
 
 
 @main.command(
@@ -282,145 +278,6 @@ main.add_command(checkpoint)
 main.add_command(rename)
 main.add_command(init)
 main.add_command(completion_of(main, "blizzard"))
-
-
-def _print_plan(document: dict[str, Any]) -> None:
-    sources = [
-        (f"{pipeline}/{source}", found)
-        for pipeline, block in document["pipelines"].items()
-        for source, found in block["sources"].items()
-    ]
-    files = [(name, found) for name, found in sources if "kind" not in found]
-    if files or not sources:
-        _print_files(files)
-    for name, found in sources:
-        if "kind" in found:
-            _print_window(name, found)
-
-
-def _print_window(name: str, found: dict[str, Any]) -> None:
-    """What a table or an API would be asked, a line for each thing."""
-    bound = found["bound"]
-    held = f", held by {bound['held_by']}" if bound["held_by"] else ""
-    click.echo(printable(f"{name}: {found['state']}, watermark {compact(found['watermark'])}"))
-    click.echo(printable(f"  bound    {bound['kind']} {compact(bound['value'])}{held}"))
-    if found["window"] is None:
-        click.echo("  nothing to read")
-    for task in found["tasks"]:
-        click.echo(printable(f"  task {task['name']}   {task['where']}"))
-    if found["window"] is not None and not found["tasks"]:
-        click.echo(printable(f"  would be {found['query'] or compact(found['request'])}"))
-    for warning in found["warnings"]:
-        click.echo(printable(f"  note     {warning}"))
-
-
-def _print_files(sources: Sequence[tuple[str, dict[str, Any]]]) -> None:
-    print_table(
-        ("source", "state", "watermark", "new files", "bytes", "LISTs", "keys"),
-        (
-            [
-                name,
-                found["state"],
-                found["watermark"],
-                f"{len(found['files']):,}",
-                f"{sum(f['size'] for f in found['files']):,}",
-                str(found["list_requests"]),
-                f"{found['keys_listed']:,}",
-            ]
-            for name, found in sources
-        ),
-    )
-
-
-_ORIGINS = {
-    "declared": "as declared in the configuration",
-    "inferred": "as inferred and kept beside the checkpoint",
-    "sample": "as it would be inferred now",
-    "unknown": "nothing to infer the rest from yet: the sources have no new files",
-}
-
-
-def _print_schema(document: dict[str, Any]) -> None:
-    for pipeline, found in document["pipelines"].items():
-        click.echo(f"# {pipeline}: {_ORIGINS[found['origin']]}")
-        if found["sample"]:
-            sample = found["sample"]
-            click.echo(
-                f"# from {sample['records']:,} records of {len(sample['files']):,} files,"
-                f" {sample['skipped_lines']:,} lines skipped"
-            )
-        for name, reason in found["left_out"].items():
-            click.echo(f"# left out: {printable(name)!r}: {printable(reason)}")
-        click.echo("fields:" if found["fields"] else "fields: []")
-        for field in found["fields"]:
-            click.echo(f"  - {_flow(field)}")
-
-
-def _flow(value: Any) -> str:
-    """YAML on one line; what a terminal would obey is escaped."""
-    for readable in (True, False):
-        text = yaml.safe_dump(
-            value,
-            default_flow_style=True,
-            sort_keys=False,
-            allow_unicode=readable,
-            width=float("inf"),
-        ).strip()
-        if text.isprintable():
-            break
-    return text
-
-
-def _print_status(document: dict[str, Any]) -> None:
-    print_table(
-        (
-            "source",
-            "state",
-            "watermark",
-            "lag",
-            "waiting",
-            "dead letters",
-            "updated (UTC)",
-            "in flight",
-            "files",
-            "rows",
-        ),
-        (
-            _status_row(f"{pipeline}/{source}", found)
-            for pipeline, block in document["pipelines"].items()
-            for source, found in block["sources"].items()
-        ),
-    )
-    for pipeline, block in document["pipelines"].items():
-        for source, found in block["sources"].items():
-            if found["lag"]["error"]:
-                print_error(f"{pipeline}/{source}: lag is not known: {found['lag']['error']}")
-
-
-def _waiting(lag: Mapping[str, Any]) -> str | None:
-    if lag["files"] is None:
-        return None
-    apart = f" (+{lag['apart']['files']:,} apart)" if lag["apart"]["files"] else ""
-    return f"{lag['files']:,}{'' if lag['complete'] else '+'}{apart}"
-
-
-def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
-    updated, lag, dead, totals = (
-        found[key] for key in ("last_update_ts", "lag", "dead_letters", "totals")
-    )
-    return [
-        name,
-        found["state"],
-        compact(found["watermark"]) if "kind" in found else found["watermark"],
-        None if lag["secs"] is None else f"{dt.timedelta(seconds=round(lag['secs']))}",
-        _waiting(lag),
-        f"{dead['objects']:,}{'' if dead['complete'] else '+'}",
-        f"{dt.datetime.fromtimestamp(updated, dt.UTC):%F %T}" if updated else None,
-        ", ".join(batch["phase"] for batch in found["in_flight"]),
-        f"{totals['files']:,}"
-        + (f" (+{totals['quarantined']:,} quarantined)" if totals["quarantined"] else ""),
-        f"{totals['rows']:,}" + (f" (+{totals['bad_rows']:,} bad)" if totals["bad_rows"] else ""),
-    ]
 
 
 if __name__ == "__main__":

@@ -16,17 +16,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from demo.stage import DemoFailedError
+
 MODULES = {"blizzard": "blizzard_py", "penguin": "penguin_py"}
-
-
-class DaemonFailedError(Exception):
-    """A daemon's process ended with something other than 0; the message holds its last lines."""
 
 
 def run_once(daemon: str, config: Path, log: Path) -> float:
     """Run ``DAEMON run CONFIG --once`` to its end; seconds it took. Its output goes to ``log``.
 
-    Raises `DaemonFailedError` if it exits with anything but 0.
+    Raises `DemoFailedError` if it exits with anything but 0.
     """
     start = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +50,7 @@ class Running:
         self._log = log
 
     def told(self, event: str) -> list[dict[str, Any]]:
-        """What it has logged of one kind. Raises `DaemonFailedError` if it has ended."""
+        """What it has logged of one kind. Raises `DemoFailedError` if it has ended."""
         if (code := self._process.poll()) is not None:
             raise _failed(self._daemon, code, self._log)
         whole, _, _ = self._log.read_text().rpartition("\n")
@@ -64,7 +62,7 @@ class Running:
 def running(daemon: str, config: Path, log: Path) -> Iterator[Running]:
     """Start ``DAEMON run CONFIG`` and end it by SIGTERM, which has to end it with 0.
 
-    Raises `DaemonFailedError` at the end if it does not. Its output goes to ``log``.
+    Raises `DemoFailedError` at the end if it does not. Its output goes to ``log``.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
@@ -86,18 +84,18 @@ def running(daemon: str, config: Path, log: Path) -> Iterator[Running]:
 
 
 def status(daemon: str, config: Path) -> Any:
-    """What ``DAEMON status CONFIG --json`` prints. Raises `DaemonFailedError` as `run_once`."""
+    """What ``DAEMON status CONFIG --json`` prints. Raises `DemoFailedError` as `run_once`."""
     return _asked(daemon, "status", config)
 
 
 def plan(config: Path) -> Any:
-    """What ``blizzard plan CONFIG --json`` prints. Raises `DaemonFailedError` as `run_once`."""
+    """What ``blizzard plan CONFIG --json`` prints. Raises `DemoFailedError` as `run_once`."""
     return _asked("blizzard", "plan", config)
 
 
-def _failed(daemon: str, code: int, log: Path) -> DaemonFailedError:
+def _failed(daemon: str, code: int, log: Path) -> DemoFailedError:
     tail = log.read_text(errors="replace").splitlines()[-20:]
-    return DaemonFailedError("\n".join([f"{daemon} exited with {code}; {log} ends:", *tail]))
+    return DemoFailedError("\n".join([f"{daemon} exited with {code}; {log} ends:", *tail]))
 
 
 def _asked(daemon: str, command: str, config: Path) -> Any:
@@ -109,5 +107,5 @@ def _asked(daemon: str, command: str, config: Path) -> Any:
         check=False,
     )
     if done.returncode != 0:
-        raise DaemonFailedError(f"{daemon} {command} exited with {done.returncode}:\n{done.stderr}")
+        raise DemoFailedError(f"{daemon} {command} exited with {done.returncode}:\n{done.stderr}")
     return json.loads(done.stdout)

@@ -22,12 +22,10 @@ from typing import Any
 
 import adbc_driver_postgresql.dbapi as adbc
 
+from demo.stage import DemoFailedError
+
 _WATCHED = '"$@" & server=$!; cat >/dev/null; kill -INT $server; wait $server'
 _START_SECS = 60
-
-
-class ServerFailedError(Exception):
-    """PostgreSQL is missing or does not start; the message says what it said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class Server:
 
 @contextmanager
 def running() -> Iterator[Server]:
-    """Make a server, start it, stop and remove it at the end. Raises `ServerFailedError`."""
+    """Make a server, start it, stop and remove it at the end. Raises `DemoFailedError`."""
     # Not below the demo's folder, which the server's user may not be able to enter.
     place = Path(tempfile.mkdtemp(prefix="demo-pg-"))
     try:
@@ -87,7 +85,7 @@ def _make_cluster(place: Path, user: int | None, password: str) -> None:
         command, user=user, cwd=place, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise ServerFailedError(f"initdb failed: {done.stdout}{done.stderr}")
+        raise DemoFailedError(f"initdb failed: {done.stdout}{done.stderr}")
 
 
 @contextmanager
@@ -125,7 +123,7 @@ def _wait_for(server: Server, process: subprocess.Popen[bytes], log: Path) -> No
         except adbc.Error:
             if process.poll() is not None or time.monotonic() > deadline:
                 tail = log.read_text(errors="replace")[-2000:]
-                raise ServerFailedError(f"PostgreSQL does not start: {tail}") from None
+                raise DemoFailedError(f"PostgreSQL does not start: {tail}") from None
             time.sleep(0.05)  # it says nowhere else that it takes connections
         else:
             return
@@ -140,7 +138,7 @@ def _user() -> int | None:
             return pwd.getpwnam(name).pw_uid
         except KeyError:
             continue
-    raise ServerFailedError("there is no user but root to start PostgreSQL as")
+    raise DemoFailedError("there is no user but root to start PostgreSQL as")
 
 
 def _program(name: str) -> str:
@@ -150,7 +148,7 @@ def _program(name: str) -> str:
         return found
     places = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
     if not places:
-        raise ServerFailedError(f"{name} is missing; `make setup` installs it")
+        raise DemoFailedError(f"{name} is missing; `make setup` installs it")
     return str(places[-1])
 
 

@@ -10,20 +10,19 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from demo.daemons import DaemonFailedError, run_once, status
+from demo.daemons import run_once, status
 from demo.report import Round, measure, show_check, show_rounds, table_size
 from demo.split import ArrivingFile, split
+from demo.stage import staged, step
 
 SAMPLE = Path(__file__).parent / "data" / "wikiticker-2015-09-12-sampled.json.gz"
 CONFIG = Path("configs/demo.yaml")
-MARKER = "made-by-the-demo"
 
 
 class Demo:
@@ -31,18 +30,11 @@ class Demo:
 
     def __init__(self, place: Path, console: Console) -> None:
         self.console = console
+        self.step = partial(step, console)
         self.waiting = place / "waiting"
         self.raw = place / "raw"
         self.table = place / "lake" / "wikipedia"
         self.logs = place / "logs"
-
-    @contextmanager
-    def step(self, text: str) -> Iterator[None]:
-        """Show what is running (a spinner on a terminal), and how long it took."""
-        start = time.monotonic()
-        with self.console.status(f"{text} ..."):
-            yield
-        self.console.print(f"{text} [dim]({time.monotonic() - start:.1f} s)[/dim]")
 
     def arrive(self, files: Sequence[ArrivingFile]) -> None:
         """Let the files appear in the source, each whole, in the order of their paths."""
@@ -83,16 +75,6 @@ class Demo:
         return show_check(self.console, found)
 
 
-def fresh(place: Path) -> None:
-    """Make the working directory anew. Refuses one that an earlier demo did not make."""
-    if place.exists() and any(place.iterdir()):
-        if not (place / MARKER).exists():
-            raise DaemonFailedError(f"{place} holds something else; give another DEMO_DIR")
-        shutil.rmtree(place)
-    place.mkdir(parents=True, exist_ok=True)
-    (place / MARKER).touch()
-
-
 def farewell(console: Console, place: Path) -> None:
     """What to try next, on what the demo left behind."""
     variable = f"DEMO_DIR={place} " if "DEMO_DIR" in os.environ else ""
@@ -106,27 +88,23 @@ def farewell(console: Console, place: Path) -> None:
         console.print(f"  {variable}.venv/bin/{command:<42} [dim]# {note}[/dim]", soft_wrap=True)
 
 
+def run(place: Path, console: Console) -> bool:
+    """The demo in its folder."""
+    return Demo(place, console).run()
+
+
 def main() -> int:
     """Run the demo; the process's exit code."""
     console = Console(highlight=False)
-    start = time.monotonic()
-    place = Path(os.environ.get("DEMO_DIR") or ".demo")
-    try:
-        fresh(place)
-        good = Demo(place, console).run()
-    except DaemonFailedError as error:
-        console.print(f"\ndemo: {error}", style="red", markup=False, soft_wrap=True)
-        return 1
-    except KeyboardInterrupt:
-        console.print("\ndemo: interrupted")
-        return 130
-    seconds = time.monotonic() - start
-    if not good:
-        console.print(f"demo: the table is not what it should be ({seconds:.0f} s)", style="red")
-        return 1
-    console.print(f"{39_244:,} rows, each exactly once, in {seconds:.0f} s.", style="green")
-    farewell(console, place)
-    return 0
+    code, place = staged(
+        ".demo",
+        lambda place, console: Demo(place, console).run(),
+        "table",
+        f"{39_244:,} rows, each exactly once",
+    )
+    if code == 0:
+        farewell(console, place)
+    return code
 
 
 if __name__ == "__main__":

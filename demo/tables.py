@@ -8,20 +8,19 @@ the lake does not hold each version of each row once.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from demo import postgresql, shop
-from demo.daemons import DaemonFailedError, Running, plan, running
+from demo.daemons import Running, plan, running
 from demo.report import table_size
-from demo.run import fresh
+from demo.stage import DemoFailedError, staged, step
 from demo.tables_report import show_check, show_windows
 
 CONFIG = Path("configs/demo-tables.yaml")
@@ -36,17 +35,10 @@ class Demo:
         self, place: Path, console: Console, server: postgresql.Server, blizzard: Running
     ) -> None:
         self.console = console
+        self.step = partial(step, console)
         self.server = server
         self.blizzard = blizzard
         self.lake = place / "lake" / "orders"
-
-    @contextmanager
-    def step(self, text: str) -> Iterator[None]:
-        """Show what is running (a spinner on a terminal), and how long it took."""
-        start = time.monotonic()
-        with self.console.status(f"{text} ..."):
-            yield
-        self.console.print(f"{text} [dim]({time.monotonic() - start:.1f} s)[/dim]")
 
     def windows(self) -> list[dict[str, Any]]:
         """What was published, window by window."""
@@ -58,11 +50,11 @@ class Demo:
         self.until(lambda: sum(batch["rows"] for batch in self.windows()) >= expected)
 
     def until(self, reached: Callable[[], bool]) -> None:
-        """Look every so often; raises `DaemonFailedError` when it takes too long."""
+        """Look every so often; raises `DemoFailedError` when it takes too long."""
         deadline = time.monotonic() + _PATIENCE_SECS
         while not reached():
             if time.monotonic() > deadline:
-                raise DaemonFailedError(f"nothing more came for {_PATIENCE_SECS} s")
+                raise DemoFailedError(f"nothing more came for {_PATIENCE_SECS} s")
             time.sleep(0.1)
 
     def change(self, text: str, *statements: str) -> None:
@@ -133,27 +125,11 @@ def run(place: Path, console: Console) -> bool:
 
 def main() -> int:
     """Run the demo; the process's exit code."""
-    console = Console(highlight=False)
-    start = time.monotonic()
-    place = Path(os.environ.get("DEMO_DIR") or ".demo-tables")
-    # As by Ctrl-C: daemons and server end with the demo.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        fresh(place)
-        good = run(place, console)
-    except (DaemonFailedError, postgresql.ServerFailedError) as error:
-        console.print(f"\ndemo: {error}", style="red", markup=False, soft_wrap=True)
-        return 1
-    except KeyboardInterrupt:
-        console.print("\ndemo: interrupted")
-        return 130
-    seconds = time.monotonic() - start
-    if not good:
-        console.print(f"demo: the lake is not what it should be ({seconds:.0f} s)", style="red")
-        return 1
-    console.print(f"Each version of each row, once, in {seconds:.0f} s.", style="green")
-    console.print(f"The server is gone; the lake stays in {place}/lake/orders.", soft_wrap=True)
-    return 0
+    code, place = staged(".demo-tables", run, "lake", "Each version of each row, once")
+    if code == 0:
+        console = Console(highlight=False)
+        console.print(f"The server is gone; the lake stays in {place}/lake/orders.", soft_wrap=True)
+    return code
 
 
 if __name__ == "__main__":

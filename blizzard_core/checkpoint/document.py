@@ -128,14 +128,6 @@ class ProgressDocument:
     recent: dict[str, RecentDocument] | None = None
 
 
-def progress_from_json(document: Any, where: str) -> Progress:
-    """The progress in a document, whatever else is in it; ``where`` names the file in errors.
-
-    Raises `StateError`.
-    """
-    return progress_of(progress_document(document, where), where)
-
-
 def progress_document(document: Any, where: str) -> ProgressDocument:
     """The part of a document that a progress is made of. Raises `StateError`."""
     check_version(document, where, PROGRESS_VERSIONS)

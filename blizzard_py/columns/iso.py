@@ -84,7 +84,7 @@ class IsoText:
         try:
             wall = moment.replace(tzinfo=None) + self.offset
         except OverflowError:
-            wall = datetime.min  # noqa: DTZ901 — a wall time has no zone
+            wall = datetime.min  # noqa: DTZ901  # a wall time has no zone
         digits = len(self.fraction)
         fraction = f".{wall.microsecond:06d}000"[:digits] if digits else ""
         other = IsoText(wall, self.separator, self.clock, fraction, self.zone)

@@ -22,7 +22,7 @@ _PREFIX = "backward_"
 
 # Nothing is moved before this: a day behind the first there is, so that it is a moment in
 # every zone.
-_BEGIN = datetime(1, 1, 2)  # noqa: DTZ001 — takes the zone of what is moved
+_BEGIN = datetime(1, 1, 2)  # noqa: DTZ001  # takes the zone of what is moved
 
 Backward = Mapping[str, Any]
 
@@ -53,7 +53,7 @@ def shift(v: Any, b: Backward | None) -> Any:
     if isinstance(v, datetime):
         return _moved(v, amounts)
     if isinstance(v, date):
-        return _moved(datetime(v.year, v.month, v.day), amounts).date()  # noqa: DTZ001 — cut again
+        return _moved(datetime(v.year, v.month, v.day), amounts).date()  # noqa: DTZ001  # cut again
     form = IsoText.of(v) if isinstance(v, str) else None
     return v if form is None else form.at_wall(_moved(form.wall, amounts))
 

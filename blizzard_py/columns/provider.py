@@ -16,14 +16,14 @@ from blizzard_py.columns.notation import serialize, stored
 class Provider(Protocol):
     """Keeps one text for each id."""
 
-    def get_watermark(self, id: str, /) -> str | None:  # noqa: A002 — the reference's name
+    def get_watermark(self, id: str, /) -> str | None:  # noqa: A002  # the reference's name
         """The text that was kept; None if there is none."""
 
-    def update_watermark(self, id: str, text: str, /, **ids: Any) -> Any:  # noqa: A002 — as above
+    def update_watermark(self, id: str, text: str, /, **ids: Any) -> Any:  # noqa: A002  # as above
         """Keep the text. ``ids`` tell what wrote it."""
 
 
-def load(provider: Provider, id: str) -> dict[str, Any] | None:  # noqa: A002 — the documented name
+def load(provider: Provider, id: str) -> dict[str, Any] | None:  # noqa: A002  # the documented name
     """The stored watermark; None if nothing is stored.
 
     Raises `WatermarkError` for whatever the provider raises, and if the text cannot be read.
@@ -36,7 +36,7 @@ def load(provider: Provider, id: str) -> dict[str, Any] | None:  # noqa: A002 �
         raise WatermarkError(f"Failed to load watermark {id!r}: {error}") from error
 
 
-def save(provider: Provider, id: str, wm: Watermark | None, **ids: Any) -> None:  # noqa: A002 — as above
+def save(provider: Provider, id: str, wm: Watermark | None, **ids: Any) -> None:  # noqa: A002  # as above
     """Have the provider keep the watermark. ``ids`` are handed on to it.
 
     Raises `WatermarkError` for whatever the provider raises, and, before it is asked, if the

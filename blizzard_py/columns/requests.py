@@ -30,7 +30,7 @@ _INCLUSIVE = {
 }
 
 
-def param(v: Any, format: str = "iso") -> str:  # noqa: A002 — the documented name
+def param(v: Any, format: str = "iso") -> str:  # noqa: A002  # the documented name
     """A time as the API takes it.
 
     `iso` keeps the zone (``2026-05-04T11:59:58.120000+00:00``; a date stays one). In UTC and
@@ -50,7 +50,7 @@ def param(v: Any, format: str = "iso") -> str:  # noqa: A002 — the documented 
 def params(
     mapping: Mapping[str, str],
     wm: Watermark | None,
-    format: str = "iso",  # noqa: A002 — the documented name
+    format: str = "iso",  # noqa: A002  # the documented name
 ) -> dict[str, str]:
     """The parameters for a watermark: ``mapping`` is column → parameter.
 
@@ -146,5 +146,5 @@ def _in_zone(form: IsoText) -> datetime:
 
 def _naive_utc(value: date) -> datetime:
     if not isinstance(value, datetime):
-        return datetime(value.year, value.month, value.day)  # noqa: DTZ001 — UTC, told by the caller
+        return datetime(value.year, value.month, value.day)  # noqa: DTZ001  # UTC, told by the caller
     return in_utc(value).replace(tzinfo=None)

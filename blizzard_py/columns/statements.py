@@ -32,7 +32,7 @@ def where(
     lower_op: str = ">",
     upper_op: str = "<",
     dialect: str = "",
-    filter: str | None = None,  # noqa: A002 — the documented name
+    filter: str | None = None,  # noqa: A002  # the documented name
 ) -> str:
     """The condition "some column lies within its bounds", and the filter; empty if there is none.
 
@@ -60,7 +60,7 @@ def query(
     lower_op: str = ">",
     upper_op: str = "<",
     dialect: str = "",
-    filter: str | None = None,  # noqa: A002 — the documented name
+    filter: str | None = None,  # noqa: A002  # the documented name
 ) -> str | None:
     """The statement for table or query; None for a whole table, which needs no statement.
 
@@ -84,7 +84,7 @@ def window_where(
     window: Window,
     columns: Iterable[str],
     dialect: str = "",
-    filter: str | None = None,  # noqa: A002 — as above
+    filter: str | None = None,  # noqa: A002  # as above
     named: Named = column_name,
 ) -> str:
     """The condition for all of a planned window; empty if there is no column.
@@ -108,7 +108,7 @@ def window_where(
 
 
 def _selected(origin: str, condition: str) -> str:
-    return f"SELECT * FROM {origin} WHERE {condition}"  # noqa: S608 — the operator's own SQL
+    return f"SELECT * FROM {origin} WHERE {condition}"  # noqa: S608  # the operator's own SQL
 
 
 def _given(bounds: Bounds) -> dict[str, Any]:

@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from blizzard_core.checkpoint.document import progress_from_json
 from blizzard_core.storage.protocol import is_hidden
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import gaps
 from tests.simulation import adaptor
 from tests.simulation.plan import source_uri
 from tests.simulation.world import SINK, World
+from tests.support.stored_progress import progress_from_json
 
 
 def violations(world: World) -> list[str]:

@@ -54,7 +54,7 @@ class MysqlConnection(SqlConnection):
     def key(self) -> Sequence[str]:
         where = f"{self._named_table()} AND index_name = 'PRIMARY'"
         answer = self._ask(
-            "SELECT column_name AS name FROM information_schema.statistics"  # noqa: S608 — literals
+            "SELECT column_name AS name FROM information_schema.statistics"  # noqa: S608  # literals
             f" WHERE {where} ORDER BY seq_in_index"
         )
         return [str(name) for name in answer.column("name").to_pylist()]
@@ -103,14 +103,14 @@ class MysqlConnection(SqlConnection):
     def _is_indexed(self, column: SourceColumn) -> bool:
         where = f"{self._named_table()} AND seq_in_index = 1"
         answer = self._ask(
-            f"SELECT COUNT(*) AS found FROM information_schema.statistics WHERE {where}"  # noqa: S608 — literals
+            f"SELECT COUNT(*) AS found FROM information_schema.statistics WHERE {where}"  # noqa: S608  # literals
             f" AND column_name = {literal(column.name, self.dialect)}"
         )
         return bool(answer.column("found")[0].as_py())
 
     def _estimate(self) -> int:
         answer = self._ask(
-            "SELECT CAST(COALESCE(MAX(table_rows), 0) AS SIGNED) AS rows_ FROM"  # noqa: S608 — literals
+            "SELECT CAST(COALESCE(MAX(table_rows), 0) AS SIGNED) AS rows_ FROM"  # noqa: S608  # literals
             f" information_schema.tables WHERE {self._named_table()}"
         )
         return int(answer.column("rows_")[0].as_py())

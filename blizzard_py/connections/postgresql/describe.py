@@ -96,9 +96,9 @@ def types_question(names: Sequence[str], source: str) -> str:
     For a driver that does not tell them; a null has a type, too.
     """
     asked = [
-        "(SELECT typname::text FROM pg_type WHERE oid ="  # noqa: S608 — names are quoted
+        "(SELECT typname::text FROM pg_type WHERE oid ="  # noqa: S608  # names are quoted
         f" pg_typeof({identifier(name, 'postgresql')})) AS c{number}"
         for number, name in enumerate(names)
     ]
     nothing = f"(SELECT 1) one LEFT JOIN {source} ON false"
-    return f"SELECT {', '.join(asked)} FROM {nothing}"  # noqa: S608 — likewise
+    return f"SELECT {', '.join(asked)} FROM {nothing}"  # noqa: S608  # likewise

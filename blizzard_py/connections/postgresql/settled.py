@@ -45,7 +45,7 @@ LEFT JOIN LATERAL (
   SELECT gid, prepared FROM pg_prepared_xacts
   WHERE NOT begun.never AND database = current_database()
   ORDER BY prepared LIMIT 1) prepared ON true
-"""  # noqa: S608 — constants only
+"""  # noqa: S608  # constants only
 
 NOT_A_MEMBER = (
     "this user does not see others' transactions, so those that are open for longer than"

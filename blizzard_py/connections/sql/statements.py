@@ -90,7 +90,7 @@ def select(expressions: Sequence[str], source: str, *conditions: str) -> str:
     kept = [condition for condition in conditions if condition != TRUE]
     both = " AND ".join(f"({condition})" for condition in kept) if len(kept) > 1 else "".join(kept)
     where = f" WHERE {both}" if kept else ""
-    return f"SELECT {', '.join(expressions)} FROM {source}{where}"  # noqa: S608 — see the module
+    return f"SELECT {', '.join(expressions)} FROM {source}{where}"  # noqa: S608  # see the module
 
 
 def for_people(expressions: Sequence[str], source: str, *conditions: str) -> str:

@@ -83,7 +83,7 @@ class SqliteConnection(SqlConnection):
     def _table_info(self, which: str) -> list[dict[str, Any]]:
         quoted = literal(self._table_name(), self.dialect)
         found: list[dict[str, Any]] = self._ask(
-            'SELECT name, type, "notnull" AS required'  # noqa: S608 — a literal
+            'SELECT name, type, "notnull" AS required'  # noqa: S608  # a literal
             f" FROM pragma_table_xinfo({quoted}) WHERE {which}"
         ).to_pylist()
         return found

@@ -54,7 +54,7 @@ def _opened(session: Any, statement: str, rows: int) -> Any:
 
 
 def _rows_of_a_batch(session: Any, statement: str) -> int:
-    few = f"SELECT * FROM ({statement}) LIMIT {_SAMPLE_ROWS}"  # noqa: S608 — the task's own
+    few = f"SELECT * FROM ({statement}) LIMIT {_SAMPLE_ROWS}"  # noqa: S608  # the task's own
     cursor = _opened(session, few, _SAMPLE_ROWS)
     with cursor:
         sample = cursor.fetch_arrow_table()

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blizzard_core.checkpoint.document import FLOORS_VERSION, progress_from_json, progress_to_json
+from blizzard_core.checkpoint.document import FLOORS_VERSION, progress_to_json
 from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.floor import IN_USE_SECS, raised
@@ -26,6 +26,7 @@ from blizzard_py.state.source_state import SourceState, state_from_json, state_t
 from tests.blizzard_core.watermark.test_progress import GRACE, Model, Rounds, check_promise, rounds
 from tests.support.blizzard_world import World
 from tests.support.memory_store import MemoryStorage
+from tests.support.stored_progress import progress_from_json
 from tests.support.watermarks import nothing_waits, passed
 
 WEEK = IN_USE_SECS

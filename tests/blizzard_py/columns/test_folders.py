@@ -1,6 +1,6 @@
 """Date folders: none is left out that could hold something newer."""
 
-# ruff: noqa: DTZ001 — times without a zone are a part of what is tested
+# ruff: noqa: DTZ001  # times without a zone are a part of what is tested
 
 from __future__ import annotations
 

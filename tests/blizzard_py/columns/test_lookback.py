@@ -1,6 +1,6 @@
 """Look-backs: which settings count, and how far each kind of value moves."""
 
-# ruff: noqa: DTZ001 — times without a zone are a part of what is tested
+# ruff: noqa: DTZ001  # times without a zone are a part of what is tested
 
 from __future__ import annotations
 

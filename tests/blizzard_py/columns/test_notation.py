@@ -1,6 +1,6 @@
 """Watermarks as text: what is written comes back, and what could not is refused."""
 
-# ruff: noqa: DTZ001 — times without a zone are a part of what is tested
+# ruff: noqa: DTZ001  # times without a zone are a part of what is tested
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Chunks, ranges and what of them is sent: half-open, without gap or overlap."""
 
-# ruff: noqa: DTZ001, DTZ901 — times without a zone are a part of what is tested
+# ruff: noqa: DTZ001, DTZ901  # times without a zone are a part of what is tested
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Windows as SQL, run by real engines; and the same windows over rows in memory."""
 
-# ruff: noqa: DTZ001 — times without a zone are a part of what is tested
+# ruff: noqa: DTZ001  # times without a zone are a part of what is tested
 
 from __future__ import annotations
 

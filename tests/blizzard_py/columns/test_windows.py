@@ -1,6 +1,6 @@
 """What is read next, and what is refused before anything is read."""
 
-# ruff: noqa: DTZ001 — times without a zone are a part of what is tested
+# ruff: noqa: DTZ001  # times without a zone are a part of what is tested
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ SCHEMA = pa.schema(
     [("ID", pa.decimal128(38, 0)), ("AT", pa.timestamp("us")), ("D", pa.date32()),
      ("N", pa.string()), ("X", pa.list_(pa.int32()))]
 )  # fmt: skip
-NOW = datetime(2024, 5, 4, 12)  # noqa: DTZ001 — as Spark gives a time without a zone
+NOW = datetime(2024, 5, 4, 12)  # noqa: DTZ001  # as Spark gives a time without a zone
 
 
 class Server:

@@ -40,7 +40,7 @@ ROWS: list[tuple[str, str, str, Any]] = [
     ("bytea", "'\\x00ff'", "binary", b"\x00\xff"),
     ("date", "'2024-02-29'", "date", date(2024, 2, 29)),
     ("timestamp", "'2024-02-29 23:59:59.999999'", "timestamp",
-     datetime(2024, 2, 29, 23, 59, 59, 999999)),  # noqa: DTZ001 — it has none
+     datetime(2024, 2, 29, 23, 59, 59, 999999)),  # noqa: DTZ001  # it has none
     ("timestamptz", "'2024-02-29 23:59:59.999999-05'", "timestamp",
      datetime(2024, 3, 1, 4, 59, 59, 999999, tzinfo=UTC)),
     ("timestamptz", "'0001-01-01 00:00+00'", "timestamp", datetime(1, 1, 1, tzinfo=UTC)),

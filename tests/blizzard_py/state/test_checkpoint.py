@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blizzard_core.checkpoint import document as checkpoint
-from blizzard_core.checkpoint.document import progress_from_json, progress_to_json
+from blizzard_core.checkpoint.document import progress_to_json
 from blizzard_core.errors import StateError
 from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_core.storage.local import LocalStorage
@@ -41,6 +41,7 @@ from blizzard_py.state.source_state import (
     state_to_json,
 )
 from tests.support.blizzard_world import World
+from tests.support.stored_progress import progress_from_json
 from tests.support.watermarks import nothing_waits, passed
 
 REFERENCE = {

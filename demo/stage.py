@@ -1,0 +1,67 @@
+"""How a demo is played: in a folder of its own, to an exit code that tells how it went."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+MARKER = "made-by-the-demo"
+
+
+class DemoFailedError(Exception):
+    """What the demo runs did not do what it should; the message says which, and its last lines."""
+
+
+def staged(
+    folder: str, scenes: Callable[[Path, Console], bool], kept: str, success: str
+) -> tuple[int, Path]:
+    """Play ``scenes`` in a fresh ``folder`` (or ``$DEMO_DIR``); the exit code, and the folder.
+
+    0 where they found in ``kept`` what should be there, 1 where they did not or something
+    failed, 130 by Ctrl-C, and by SIGTERM, too, so that nothing goes on behind the demo.
+    """
+    console = Console(highlight=False)
+    start = time.monotonic()
+    place = Path(os.environ.get("DEMO_DIR") or folder)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        fresh(place)
+        good = scenes(place, console)
+    except DemoFailedError as error:
+        console.print(f"\ndemo: {error}", style="red", markup=False, soft_wrap=True)
+        return 1, place
+    except KeyboardInterrupt:
+        console.print("\ndemo: interrupted")
+        return 130, place
+    seconds = time.monotonic() - start
+    if not good:
+        console.print(f"demo: the {kept} is not what it should be ({seconds:.0f} s)", style="red")
+        return 1, place
+    console.print(f"{success}, in {seconds:.0f} s.", style="green")
+    return 0, place
+
+
+@contextmanager
+def step(console: Console, text: str) -> Iterator[None]:
+    """Show what is running (a spinner on a terminal), and how long it took."""
+    start = time.monotonic()
+    with console.status(f"{text} ..."):
+        yield
+    console.print(f"{text} [dim]({time.monotonic() - start:.1f} s)[/dim]")
+
+
+def fresh(place: Path) -> None:
+    """Make the working directory anew. Refuses one that an earlier demo did not make."""
+    if place.exists() and any(place.iterdir()):
+        if not (place / MARKER).exists():
+            raise DemoFailedError(f"{place} holds something else; give another DEMO_DIR")
+        shutil.rmtree(place)
+    place.mkdir(parents=True, exist_ok=True)
+    (place / MARKER).touch()

@@ -7,7 +7,7 @@ Contenders take turns within a round and begin with another one in each, so a sl
 machine hits them all; what each wrote is compared. Figures are medians over the rounds, peaks the
 highest; compare ratios of one run. CPU is that of the Python process that reads (for Spark: of
 its workers), without imports, and that of the JVM apart. Spark's workers serve all who run
-through it, so a peak may hold what another left. psycopg is in no lock file and takes no part.
+through it, so a peak may hold what another left.
 Prints Markdown on stdout, progress on stderr.
 """
 
@@ -30,7 +30,7 @@ import duckdb
 
 from benchmarks import worker_memory
 from benchmarks.tables_poll import polled
-from benchmarks.tables_reading import CONTENDERS, Order, as_json
+from benchmarks.tables_reading import Order, as_json, contenders
 from benchmarks.tables_report import Measured, Turn, report
 from benchmarks.tables_shapes import fill_postgresql, fill_sqlite
 from benchmarks.tables_spark import (
@@ -67,7 +67,7 @@ class Bench:
         """All rounds. Exits if one reads other rows than another."""
         statement = statement_of(driver, uri)
         spark = self._through.contenders(driver)
-        names = [*CONTENDERS, *spark]
+        names = [*contenders(driver), *spark]
         turns: dict[str, list[Turn]] = {contender: [] for contender in names}
         facts: dict[str, Facts] = {}
         for turn in range(-1, self._rounds):  # the first one warms Spark up
@@ -157,7 +157,7 @@ def main() -> None:
         f"{cores} cores, load {load:.1f} to {os.getloadavg()[0]:.1f}, {platform.machine()}", end=""
     )
     print(f", Python {platform.python_version()}", end="")
-    for package in ("pyspark", "pyarrow", "adbc-driver-postgresql", "connectorx"):
+    for package in ("pyspark", "pyarrow", "adbc-driver-postgresql", "connectorx", "psycopg"):
         print(f", {package} {importlib.metadata.version(package)}", end="")
     print(f"; medians of {options.rounds}\n\n{report(measured, statements, saved)}", end="")
 

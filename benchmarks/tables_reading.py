@@ -28,7 +28,7 @@ from blizzard_py.kernels.process import prepare_process
 from blizzard_py.kernels.read_task import ReadingTask, run_read_task
 from blizzard_py.reading import Access, ReadTask, Recognition
 
-ADBC, CONNECTORX, OURS = "bare ADBC", "connectorx", "ours, bare process"
+ADBC, CONNECTORX, PSYCOPG, OURS = "bare ADBC", "connectorx", "psycopg", "ours, bare process"
 _STATEMENT = f"SELECT {COLUMNS} FROM orders"  # our own names
 _BATCH_ROWS = 65_536
 
@@ -85,6 +85,25 @@ def read_by_connectorx(order: Order) -> int:
     return _written(order, reader)
 
 
+def read_by_psycopg(order: Order) -> int:
+    """Likewise, by rows of a server's cursor, as one would do it without Arrow."""
+    import psycopg  # noqa: PLC0415  # likewise
+
+    with psycopg.connect(order.uri) as session, session.cursor("orders") as cursor:
+        cursor.itersize = _BATCH_ROWS
+        cursor.execute(_STATEMENT)
+        return _written(order, _batches(cursor))
+
+
+def _batches(cursor: Any) -> Iterator[pa.RecordBatch]:
+    while rows := cursor.fetchmany(_BATCH_ROWS):
+        columns = zip(*rows, strict=True)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)],
+            schema=SCHEMA,
+        )
+
+
 def read_by_us(order: Order) -> int:
     """The product's task without Spark: its reader, its kernel, its outputs."""
     access = Access(order.driver, order.uri)
@@ -98,8 +117,14 @@ def read_by_us(order: Order) -> int:
 CONTENDERS: Mapping[str, Callable[[Order], int]] = {
     ADBC: read_by_adbc,
     CONNECTORX: read_by_connectorx,
+    PSYCOPG: read_by_psycopg,
     OURS: read_by_us,
 }
+
+
+def contenders(driver: str) -> list[str]:
+    """Who of them can read that database."""
+    return [name for name in CONTENDERS if name != PSYCOPG or driver == "postgresql"]
 
 
 def _written(order: Order, batches: Iterator[pa.RecordBatch]) -> int:
@@ -124,6 +149,8 @@ def _prepare(order: Order) -> None:
     prepare_process()
     if order.contender == CONNECTORX:
         import connectorx  # noqa: F401, PLC0415  # this is what it is for
+    elif order.contender == PSYCOPG:
+        import psycopg  # noqa: F401, PLC0415  # likewise
     else:
         _adbc(order)
         reader_of(order.driver)

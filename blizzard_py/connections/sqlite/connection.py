@@ -124,7 +124,7 @@ class SqliteConnection(SqlConnection):
             raise SourceError("the query holds more than one statement")
 
     def _expression(self, column: SourceColumn, field: FieldSpec) -> str:
-        return types.fitting(identifier(column.name, self.dialect), types.storage(field))
+        return types.cast_to(identifier(column.name, self.dialect), types.storage(field))
 
     def _now(self) -> datetime:
         answer = self._one("SELECT strftime('%Y-%m-%d %H:%M:%f', 'now') AS now")

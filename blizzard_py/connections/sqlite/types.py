@@ -1,10 +1,10 @@
 """SQLite's types, which belong to values and not to columns.
 
 ADBC takes a column's type from its first rows and fails where a later value has another; a
-cast would make 0 of text. So each column is asked for in the storage class that its declared
-field needs, null where a value is of another class, and one more column, `MISFITS`, tells what
-those values were, as JSON by the column's place, ``''`` in rows without any. A first row of
-ours fixes the types, whatever the table begins with.
+cast makes 0 of text. So each column is cast to the storage class that its declared field
+needs, and one more column, `MISFITS`, tells the values that were of another class, as JSON by
+the column's place, ``''`` in rows without any: these are put where the cast has lost them. A
+first row of ours fixes the types, whatever the table begins with.
 """
 
 from __future__ import annotations
@@ -80,15 +80,9 @@ def first(kind: Storage) -> str:
     return _FIRST[kind]
 
 
-def fitting(quoted: str, kind: Storage) -> str:
-    """The values of that class, null for others."""
-    if kind == "text":
-        return f"CASE WHEN {_misfit(quoted, kind)} THEN NULL ELSE CAST({quoted} AS TEXT) END"
-    if kind == "real":
-        return f"CASE WHEN {_misfit(quoted, kind)} THEN NULL ELSE CAST({quoted} AS REAL) END"
-    if kind == "blob":
-        return f"CASE WHEN {_misfit(quoted, kind)} THEN NULL ELSE CAST({quoted} AS BLOB) END"
-    return f"CASE typeof({quoted}) WHEN 'integer' THEN {quoted} END"
+def cast_to(quoted: str, kind: Storage) -> str:
+    """The values as that class; of one of another class `MISFITS` tells, and this says nothing."""
+    return f"CAST({quoted} AS {kind.upper()})"
 
 
 def _misfit(quoted: str, kind: Storage) -> str:

@@ -86,15 +86,20 @@ def cast_to(quoted: str, kind: Storage) -> str:
 
 
 def _misfit(quoted: str, kind: Storage) -> str:
+    """Whether a value is of another class; not true of null.
+
+    Values of any class compare: numbers lie below all text, text below all blobs. That costs
+    half of a call of ``typeof``.
+    """
     match kind:
         case "integer":
             return f"typeof({quoted}) NOT IN ('integer', 'null')"
         case "real":
-            return f"typeof({quoted}) NOT IN ('real', 'integer', 'null')"
+            return f"{quoted} >= ''"
         case "blob":
-            return f"typeof({quoted}) IN ('integer', 'real')"
+            return f"{quoted} < ''"
         case "text":
-            return f"typeof({quoted}) = 'blob'"
+            return f"{quoted} >= x''"
 
 
 def misfits(columns: Sequence[tuple[str, Storage]]) -> str:

@@ -37,8 +37,11 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
     A row that is larger than a piece may be is one alone. Text that is no UTF-8 (SQLite
     checks nothing) makes its column one of bytes.
+
+    The pieces are copies: a driver's buffers are freed together, so that one column of a batch
+    that waits to be written would keep all the others of it in memory.
     """
-    for part in sliced(batch):
+    for part in sliced(batch.copy_to(pa.default_cpu_memory_manager())):
         columns = [_storage(column) for column in part.columns]
         plain = pa.RecordBatch.from_arrays(columns, names=part.schema.names)
         odd = {

@@ -42,6 +42,7 @@ class PostgresqlServer:
             program("postgres", _BINARIES), "-D", str(self.place / "data"),
             "-p", str(self.port), "-k", str(self.place), "-h", "127.0.0.1",
             "-c", "fsync=off", "-c", "max_prepared_transactions=4", "-c", "shared_buffers=32MB",
+            "-c", "wal_level=logical",
         ]  # fmt: skip
         self.process = start_as_user(command, self.place, self.place / "log", "INT")
         deadline = time.monotonic() + 60
@@ -74,6 +75,17 @@ class PostgresqlServer:
         with self.connect(database) as session, session.cursor() as cursor:
             cursor.execute(statement)
             return cursor.fetchall()
+
+    def send(self, message: str, database: str = "postgres") -> None:
+        """Send statements in one message, as scripts do; ADBC would take them apart."""
+        one = message.replace(";", "\\;") + "SELECT 1;"
+        subprocess.run(
+            [program("psql", _BINARIES), "--no-psqlrc", "--quiet", self.uri(database)],
+            input=one,
+            text=True,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
 
     def new_database(self) -> str:
         """The name of a fresh database, so that tests share the server and nothing else."""

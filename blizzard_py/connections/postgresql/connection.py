@@ -51,6 +51,7 @@ class PostgresqlConnection(SqlConnection):
         self._place = address(access).place
         self._types: Mapping[str, types.PgType] = {}
         self._facts = Facts()
+        self._transactions = settled.Transactions()
 
     @property
     def default_bound(self) -> BoundKind | None:
@@ -129,11 +130,24 @@ class PostgresqlConnection(SqlConnection):
         answer = self._one(settled.STATEMENT)
         if answer["standby"]:
             return self._on_standby(columns, answer, settle_secs)
-        if not answer["sees_all"]:
+        if why := self._unseen(answer):
             instant = answer["now"] - timedelta(seconds=settle_secs)
-            return self._ending(columns, "clock", instant, None, settled.NOT_A_MEMBER)
-        instant, holder = settled.until(answer)
-        return self._ending(columns, "settled", instant, holder)
+            return self._ending(columns, "clock", instant, None, why)
+        until, holder = self._transactions.until(answer)
+        for _ in range(settled.MORE_LOOKS):
+            if until is None:
+                until, holder = self._transactions.until(self._one(settled.STATEMENT))
+        if until is None:
+            return Bound("settled", {}, holder)
+        return self._ending(columns, "settled", until, holder)
+
+    def _unseen(self, answer: Mapping[str, Any]) -> str | None:
+        """Why the transactions that write the table cannot be seen; None if they can."""
+        if not answer["sees_all"]:
+            return settled.NOT_A_MEMBER
+        if answer["hidden"]:
+            return settled.HIDDEN
+        return settled.FOREIGN if self._facts.relkind == "f" else None
 
     def _on_standby(
         self, columns: Sequence[SourceColumn], answer: Mapping[str, Any], settle_secs: float

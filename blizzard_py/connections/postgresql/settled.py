@@ -2,15 +2,22 @@
 
 A writer takes ``now()`` from the start of its transaction, so whatever is still open may bring
 rows with any time from its start on, and nothing from before the oldest start can come. Idle
-transactions count, and so do prepared ones. Transactions of other databases cannot write here,
-and our own sessions never write: they are left out.
+transactions count, so do workers that apply what is replicated, and prepared ones. Transactions
+of other databases cannot write here, and our own sessions never write: they are left out.
 
 Others' transactions are visible to members of ``pg_read_all_stats`` only; to anybody else their
-start is null, without an error. That is asked for in the same statement.
+start is null, without an error. That is asked for in the same statement. Two things the server
+does not tell, and both would let rows be missed:
+
+* **When a prepared transaction began**: it tells when that was prepared. So it is taken from the
+  looks before: what is prepared now, and was not then, was open then, or began later.
+* **When the next transaction of one message began**: all of them begin with the message, and
+  between two of them none is open. A look that meets a session there is repeated.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,6 +28,11 @@ from blizzard_py.connections.postgresql.session import PLANS, READS
 # which is when this statement began, is taken first and transactions are looked at later.
 _PAUSE_SECS = 0.02
 
+# How often it is looked again where a look cannot tell: both pass in a moment, as a rule.
+MORE_LOOKS = 10
+
+# Each part refers to the one before, so they are run in this order: a transaction that is prepared
+# meanwhile is seen by the first look or by the second.
 STATEMENT = f"""
 WITH begun AS MATERIALIZED (
   SELECT now() AS at, pg_sleep({_PAUSE_SECS}) IS NULL AS never)
@@ -32,40 +44,76 @@ SELECT begun.at AS now,
               AND EXISTS (SELECT 1 FROM pg_stat_wal_receiver) THEN 0
          ELSE extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp())
        END::float8 END AS replay_lag,
-       open.pid, open.xact_start AS open_since,
-       prepared.gid::text AS prepared, prepared.prepared AS prepared_at
-FROM begun
-LEFT JOIN LATERAL (
-  SELECT pid, xact_start FROM pg_stat_activity
-  WHERE NOT begun.never AND backend_type = 'client backend' AND pid <> pg_backend_pid()
-    AND xact_start IS NOT NULL AND datname = current_database()
-    AND NOT (application_name IN ('{PLANS}', '{READS}') AND usename = current_user)
-  ORDER BY xact_start LIMIT 1) open ON true
-LEFT JOIN LATERAL (
-  SELECT gid, prepared FROM pg_prepared_xacts
-  WHERE NOT begun.never AND database = current_database()
-  ORDER BY prepared LIMIT 1) prepared ON true
+       open.pid, open.since AS open_since, open.between,
+       open.hidden OR NOT current_setting('track_activities')::bool AS hidden, two_phase.prepared
+FROM begun,
+LATERAL (
+  SELECT min(xact_start) AS since, (array_agg(pid ORDER BY xact_start))[1] AS pid,
+         min(pid) FILTER (WHERE xact_start IS NULL AND state = 'active'
+                                AND backend_type = 'client backend') AS between,
+         count(*) FILTER (WHERE state = 'disabled') > 0 AS hidden
+  FROM pg_stat_activity
+  WHERE NOT begun.never AND datname = current_database() AND pid <> pg_backend_pid()
+    AND backend_type NOT IN ('autovacuum worker', 'parallel worker', 'walsender')
+    AND NOT (application_name IN ('{PLANS}', '{READS}') AND usename = current_user)) open,
+LATERAL (
+  SELECT coalesce(json_object_agg(transaction::text, gid), '{{}}')::text AS prepared
+  FROM pg_prepared_xacts WHERE open.hidden IS NOT NULL AND database = current_database()) two_phase
 """  # noqa: S608  # constants only
 
 NOT_A_MEMBER = (
     "this user does not see others' transactions, so those that are open for longer than"
     " settle_secs can be missed; as a superuser, run: GRANT pg_read_all_stats TO the user"
 )
+HIDDEN = (
+    "track_activities is off, here or in some session, which hides when transactions began, so"
+    " those that are open for longer than settle_secs can be missed; switch it on"
+)
+FOREIGN = (
+    "this is a foreign table, whose rows are written by transactions of another server, so those"
+    " that are open for longer than settle_secs can be missed; read it there"
+)
 STANDBY = "this is a standby, which does not tell which transactions are open on the primary"
 
 
-def until(answer: Mapping[str, Any]) -> tuple[datetime, str | None]:
-    """Below which instant everything is settled, and who holds it back if somebody does."""
-    now: datetime = answer["now"]
-    held: list[tuple[datetime, str]] = []
-    if answer["open_since"] is not None:
-        held.append((answer["open_since"], f"pid {answer['pid']}, transaction"))
-    if answer["prepared_at"] is not None:
-        held.append((answer["prepared_at"], f"prepared transaction {answer['prepared']!r}"))
-    if not held:
-        return now, None
-    since, who = min(held)
-    if since >= now:
-        return now, None
-    seconds = (now - since) / timedelta(seconds=1)
-    return since, f"{who} since {since.isoformat(timespec='seconds')} ({seconds:.0f} s)"
+class Transactions:
+    """What looks at one server's transactions have told so far."""
+
+    def __init__(self) -> None:
+        # Below this no transaction began that was not prepared at the last look.
+        self._free: datetime | None = None
+        # By the number of each transaction that is prepared: it did not begin below this.
+        self._begun: dict[str, datetime | None] = {}
+
+    def until(self, answer: Mapping[str, Any]) -> tuple[datetime | None, str | None]:
+        """Below which instant everything is settled, and who holds it back if somebody does.
+
+        None for the instant if this look cannot tell.
+        """
+        if answer["between"] is not None:
+            return None, f"pid {answer['between']}, between two transactions of one message"
+        now: datetime = answer["now"]
+        prepared: Mapping[str, str] = json.loads(answer["prepared"])
+        self._begun = {number: self._begun.get(number, self._free) for number in prepared}
+        held = [
+            (since, f"prepared transaction {prepared[number]!r}")
+            for number, since in self._begun.items()
+        ]
+        if answer["open_since"] is not None:
+            held.append((answer["open_since"], f"pid {answer['pid']}, transaction"))
+        self._free = min(now, answer["open_since"] or now)
+        return _earliest(now, held)
+
+
+def _earliest(
+    now: datetime, held: list[tuple[datetime | None, str]]
+) -> tuple[datetime | None, str | None]:
+    since, told = now, None
+    for began, who in held:
+        if began is None:
+            return None, f"{who}, of which nobody knows when it began"
+        if began < since:
+            seconds = (now - began) / timedelta(seconds=1)
+            since = began
+            told = f"{who} since {began.isoformat(timespec='seconds')} ({seconds:.0f} s)"
+    return since, told

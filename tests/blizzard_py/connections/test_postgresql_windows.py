@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -74,31 +76,116 @@ def test_settled_ends_below_the_oldest_open_transaction(
     assert orders.bound("settled", 0).held_by is None
 
 
-def test_a_prepared_transaction_holds_the_bound_too(
+def test_a_prepared_transaction_holds_the_bound_from_its_beginning(
     postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
 ) -> None:
+    assert orders.bound("settled", 0).value  # before it begins
     with writer(postgresql, access) as session, session.cursor() as cursor:
         cursor.execute("BEGIN")
         cursor.execute("INSERT INTO orders VALUES (3000)")
         cursor.execute("SELECT now()")
         (began,) = cursor.fetchone()
+        run(postgresql, access, "INSERT INTO orders VALUES (3001)")
         cursor.execute("PREPARE TRANSACTION 'two phases'")
     try:
+        unknown = PostgresqlConnection(access, ORDERS)
+        assert unknown.bound("settled", 0).value == {}  # it may have begun at any time
+        unknown.close()
         bound = orders.bound("settled", 0)
         assert bound.held_by is not None
         assert "prepared transaction 'two phases'" in bound.held_by
-        assert bound.value["updated_at"] < datetime.now(UTC)
+        assert bound.value["updated_at"] < began
+        assert orders.bound("settled", 0).value == bound.value
         window = next_window(orders)
         assert window is not None
+        first = rows_of(access, orders.tasks(window, Split()))
     finally:
         run(postgresql, access, "COMMIT PREPARED 'two phases'")
-    assert window.up_to["updated_at"] < began + timedelta(minutes=1)
     again = next_window(orders, dict(window.up_to))
     assert again is not None
-    read = rows_of(access, orders.tasks(window, Split())) + rows_of(
-        access, orders.tasks(again, Split())
-    )
-    assert sorted(row["id"] for row in read if row["id"] >= 3000) == [3000]
+    read = first + rows_of(access, orders.tasks(again, Split()))
+    assert sorted(row["id"] for row in read if row["id"] >= 3000) == [3000, 3001]
+
+
+def test_transactions_of_one_message_come_once_though_all_have_its_time(
+    postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
+) -> None:
+    database = access.uri.rpartition("/")[2]
+    run(postgresql, access, "TRUNCATE orders")
+    message = "".join(f"BEGIN; INSERT INTO orders VALUES ({n}); COMMIT; " for n in range(10_000))
+    sent = threading.Thread(target=postgresql.send, args=(message, database))
+    sent.start()
+    read: list[int] = []
+    watermark: dict[str, Any] = {}
+    going = True
+    while going:
+        going = sent.is_alive()
+        window = next_window(orders, watermark)
+        tasks = orders.tasks(window, Split()) if window else ()
+        if window and tasks:
+            read += [row["id"] for row in rows_of(access, tasks)]
+            watermark = dict(window.up_to)
+    assert sorted(read) == list(range(10_000))
+
+
+def test_what_is_replicated_holds_the_bound_while_it_is_applied(
+    postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
+) -> None:
+    origin, database = postgresql.new_database(), access.uri.rpartition("/")[2]
+    slot = f"s_{database}"
+    postgresql.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY)", "CREATE PUBLICATION p FOR TABLE orders",
+        f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')", database=origin,
+    )  # fmt: skip
+    secret = PASSWORD.replace("'", "''")
+    run(postgresql, access,
+        "CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NEW; END'",
+        "CREATE TRIGGER w BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION waits()",
+        "ALTER TABLE orders ENABLE REPLICA TRIGGER w",
+        f"CREATE SUBSCRIPTION {slot} CONNECTION 'host=127.0.0.1 port={postgresql.port}"
+        f" user=postgres password=''{secret}'' dbname={origin}' PUBLICATION p"
+        f" WITH (create_slot = false, slot_name = '{slot}', copy_data = false)")  # fmt: skip
+    try:
+        with writer(postgresql, access) as holder, holder.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(7)")
+            postgresql.execute("INSERT INTO orders VALUES (4000)", database=origin)
+            deadline = time.monotonic() + 60
+            while not (held := orders.bound("settled", 0)).held_by:
+                assert time.monotonic() < deadline
+            run(postgresql, access, "INSERT INTO orders VALUES (4001)")
+            window = next_window(orders)
+            assert window is not None
+            assert window.up_to == held.value
+            cursor.execute("SELECT pg_advisory_unlock(7)")
+        rows = "SELECT updated_at FROM orders WHERE id = 4000"
+        while not (found := postgresql.rows(rows, database)):
+            assert time.monotonic() < deadline
+        assert found[0][0] > window.up_to["updated_at"]
+    finally:
+        run(postgresql, access, f"DROP SUBSCRIPTION {slot}")
+
+
+def test_who_hides_transactions_gets_the_clock_and_a_warning(
+    postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
+) -> None:
+    with writer(postgresql, access) as hidden, hidden.cursor() as cursor:
+        cursor.execute("SET track_activities = off")
+        bound = orders.bound("settled", 60)
+    assert (bound.kind, "track_activities" in bound.warnings[0]) == ("clock", True)
+
+
+def test_a_foreign_tables_transactions_are_not_seen_here(
+    postgresql: PostgresqlServer, access: Access
+) -> None:
+    run(postgresql, access, "CREATE EXTENSION file_fdw",
+        "CREATE SERVER files FOREIGN DATA WRAPPER file_fdw",
+        "CREATE FOREIGN TABLE far (id int, updated_at timestamptz) SERVER files"
+        " OPTIONS (filename '/dev/null')")  # fmt: skip
+    far = PostgresqlConnection(access, Selection(table="far", columns=("updated_at",)))
+    bound = far.bound("settled", 60)
+    assert (bound.kind, "foreign table" in bound.warnings[0]) == ("clock", True)
+    far.close()
 
 
 def test_transactions_of_other_databases_and_our_own_hold_nothing(

@@ -72,7 +72,10 @@ def backfill_worker(
     field = next((each for each in live.ingest.fields if each.name == column), None)
     first, last = (parsed_value(text, field) for text in ends)
     pieces_of(first, last, chunk)
-    _check_others(live, ends, lambda text: parsed_value(text, field), column)
+    check_others = partial(
+        _check_others, live, ends, lambda text: parsed_value(text, field), column
+    )
+    check_others()
     first, last = _within_bound(live, (first, last), column)
     pieces = pieces_of(first, last, chunk)
     ends_with = last_of(live.asked, last)
@@ -85,7 +88,8 @@ def backfill_worker(
         raise RangeRefused(f"{live.name}: {why}")
     parts = parts_of(config, where, engine, suffix=f"{BACKFILL}{slug_of(*ends)}")
     assert parts.asked is not None  # noqa: S101  # of the same source
-    return SourcePipeline(parts, partial(BackfillSource, asking=parts.asked, pieces=pieces))
+    source = partial(BackfillSource, asking=parts.asked, pieces=pieces, check_others=check_others)
+    return SourcePipeline(parts, source)
 
 
 def _claim(live: Parts, watermark: dict[str, object], column: str) -> None:

@@ -7,12 +7,15 @@ passed over.
 **What may be read.** Until rows that were published can be replaced, only what nobody has read
 and nobody will: below the ``origin`` of the live source, which is where its watermark was set
 before it published anything. `refusal` says why not.
+
+Backfills of one source see each other by their checkpoints. Two that begin at the same moment look
+before either has one, so each looks again once it has: one of them at least sees the other.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, unquote
@@ -22,11 +25,13 @@ from blizzard_py.columns import chunks
 from blizzard_py.columns.compare import order
 from blizzard_py.connections.asking import Asking
 from blizzard_py.job import FieldSpec
+from blizzard_py.planning.ranges import RangeRefused
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Upkeep
 from blizzard_py.sources.tables import windows
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.state.column_state import ColumnState, StoredWindow
+from blizzard_py.state.source_state import SourceState, checkpoint_path
 
 _TICK = dt.timedelta(microseconds=1)
 
@@ -37,12 +42,33 @@ class BackfillSource(AskedSource):
     again = True
 
     def __init__(
-        self, parts: Parts, upkeep: Upkeep, asking: Asking, pieces: Sequence[tuple[Any, Any]]
+        self,
+        parts: Parts,
+        upkeep: Upkeep,
+        asking: Asking,
+        pieces: Sequence[tuple[Any, Any]],
+        check_others: Callable[[], None],
     ) -> None:
-        """``pieces`` are half-open pairs of the one watermark column's values, in order."""
+        """``pieces`` are half-open pairs of the one watermark column's values, in order.
+
+        ``check_others`` raises `RangeRefused` where another backfill has rows of them.
+        """
         super().__init__(parts, upkeep, replace(asking, backward={}, new_only=False))
         [self._column] = asking.columns
         self._pieces = pieces
+        self._check_others = check_others
+
+    def recover(self, state: SourceState, epoch: int) -> SourceState:
+        """Raises `RangeRefused`, and leaves nothing, if another has begun at the same moment."""
+        found = super().recover(state, epoch)
+        if state.columns is None and not state.in_flight:
+            try:
+                self._check_others()
+            except RangeRefused:
+                # Or it would be in the way of whoever tries again.
+                self._parts.stores.sink.delete(checkpoint_path(self._parts.id))
+                raise
+        return found
 
     def _planned(self, known: ColumnState) -> tuple[ColumnState, int]:
         cost = 0

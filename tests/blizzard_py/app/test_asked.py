@@ -237,6 +237,21 @@ def test_a_first_load_in_chunks_and_the_live_source_begins_at_its_end(shop: Shop
             filled(shop, first, last)
 
 
+def test_two_backfills_that_begin_at_the_same_moment_do_not_both_read(shop: Shop) -> None:
+    values = ", ".join(f"({n}, '1', '')" for n in range(1, 60))
+    shop.execute(f"INSERT INTO orders VALUES {values}")
+    first, second = (
+        backfill_worker(shop.config(), WHERE, ends, "", DirectEngine(), save=True)
+        for ends in (("1", "50"), ("20", "50"))
+    )
+    worked_off(first)
+    with pytest.raises(RangeRefused, match="the backfill from 1 to 50 has rows of it"):
+        worked_off(second)
+    shop.run()
+    filled(shop, "1", "50")  # what was refused is in nobody's way
+    assert ids(shop) == list(range(1, 60))
+
+
 def test_a_range_that_would_double_rows_is_refused(shop: Shop) -> None:
     shop.execute("INSERT INTO orders VALUES (1, '1', ''), (2, '2', '')")
     shop.run()

@@ -113,8 +113,10 @@ def _equal(name: str, column: pa.Array, value: Any) -> pa.BooleanArray:
     try:
         if pa.types.is_timestamp(column.type):
             return pc.equal(column, pa.scalar(value, pa.timestamp("us", column.type.tz)))
-        return pc.equal(column, pa.scalar(value))
-    except (pa.ArrowException, TypeError, ValueError) as error:
+        # A number above the signed range has a type only beside its column's.
+        kind = column.type if pa.types.is_uint64(column.type) else None
+        return pc.equal(column, pa.scalar(value, kind))
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise WatermarkError(
             f"column {name} ({column.type}) cannot be compared with {shown(value)}: {error}"
         ) from error

@@ -91,8 +91,8 @@ class RowFilter:
                 return at_bound(batch, values)
             if values:
                 return _above(batch, values)
-        except (KeyError, ValueError, WatermarkError, pa.ArrowNotImplementedError):
-            pass  # a column that is not read, or is read as text
+        except (KeyError, OverflowError, ValueError, WatermarkError, pa.ArrowNotImplementedError):
+            pass  # a column that is not read, or is read as text; a number beyond Arrow's
         return pa.array(np.ones(batch.num_rows, np.bool_))
 
 

@@ -120,6 +120,8 @@ class MysqlConnection(SqlConnection):
         return types.expression(identifier(column.name, self.dialect), self._types[column.name])
 
     def _exact(self, column: SourceColumn, expression: str) -> str:
+        if self._types[column.name].name == "bit":
+            return f"CAST({expression} AS UNSIGNED)"
         cast = column.kind in ("time", "date") or self._types[column.name].name == "decimal"
         return f"CAST({expression} AS CHAR)" if cast else expression
 

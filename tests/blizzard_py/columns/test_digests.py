@@ -200,6 +200,15 @@ def test_a_bound_that_cannot_be_compared_is_an_error() -> None:
             at_bound(batch, wrong)
 
 
+def test_a_bound_above_the_signed_range_is_compared_with_its_column() -> None:
+    most = 2**64 - 1
+    batch = pa.RecordBatch.from_pydict({"id": pa.array([most, 1], pa.uint64())})
+    assert at_bound(batch, {"id": most}).to_pylist() == [True, False]
+    signed = pa.RecordBatch.from_pydict({"id": pa.array([1], pa.int64())})
+    with pytest.raises(WatermarkError):
+        at_bound(signed, {"id": most})
+
+
 def test_versions_of_a_key_are_apart_and_doubles_of_a_batch_are_one() -> None:
     seen = digests(_events((1, AT)), ["id", "at"])
     again = _events((1, AT), (1, AT + timedelta(1)), (1, AT + timedelta(1)))

@@ -19,9 +19,11 @@ from blizzard_py.connections.mysql.reader import read
 from blizzard_py.connections.mysql.session import judge
 from blizzard_py.connections.protocol import Selection, Split
 from blizzard_py.connections.sql.faults import Place
-from blizzard_py.reading import Access, Window
-from tests.support.database_reading import declared, everything, next_window, rows_of
+from blizzard_py.kernels.read_rows import RowFilter
+from blizzard_py.reading import Access, Recognition, Told, Window
+from tests.support.database_reading import batches, declared, everything, next_window, rows_of
 from tests.support.mariadb_server import PASSWORD, MariadbServer
+from tests.support.memory_store import MemoryStorage
 from tests.support.own_process import free_port
 
 # Type, a value as SQL, what is proposed, what the reader gives.
@@ -168,6 +170,28 @@ def test_numbers_text_and_ranges(mariadb: MariadbServer, database: str, access: 
         assert sorted(row["id"] for row in rows_of(access, tasks)) == list(range(1, 1002))
     assert connection.tasks(Window(up_to={"id": 0, "price": Decimal(0), "note": ""}), Split()) == ()
     assert len(connection.warnings()) == 3
+
+
+def test_numbers_of_64_bits_are_read_to_their_end(
+    mariadb: MariadbServer, database: str, access: Access
+) -> None:
+    mariadb.execute(
+        "CREATE TABLE t (id bigint unsigned, flags bit(64))",
+        "INSERT INTO t VALUES (1, b'1'), (18446744073709551615, x'ffffffffffffffff')",
+        database=database,
+    )
+    most = 2**64 - 1
+    for column in ("id", "flags"):
+        connection = MysqlConnection(access, Selection(table="t", columns=(column,)))
+        window = next_window(connection)
+        assert window is not None
+        assert window.up_to == {column: most}
+        (batch,) = batches(access, connection.tasks(window, Split()))
+        kept = RowFilter(Recognition(Told(("id",)), "at", window.up_to), MemoryStorage())
+        assert kept.fresh(batch).all()
+        marks = kept.marks("item", lambda data: f"{len(data)} bytes")
+        assert marks is not None
+        assert (column, marks.staged) == (column, "16 bytes")
 
 
 def test_a_query_is_wrapped_and_described(

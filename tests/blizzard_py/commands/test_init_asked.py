@@ -26,6 +26,9 @@ from blizzard_py.connections.protocol import ColumnKind, Selection, SourceColumn
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 from tests.support.api_server import ApiServer, api_server, reply, shop
+from tests.support.iceberg_catalog import FolderCatalog
+from tests.support.mariadb_server import PASSWORD as MARIADB_PASSWORD
+from tests.support.mariadb_server import mariadb_server
 from tests.support.postgresql_server import PASSWORD, PostgresqlServer, postgresql_server
 
 
@@ -226,6 +229,38 @@ def test_a_table_that_is_not_there_and_a_file_that_is_there_are_told(base: Path)
     assert "there is no column 'seen'; there are: id, modifiedAt, odd_name" in odd.stderr
 
 
+def test_a_mariadb_table_runs_unchanged_and_its_password_stays_outside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with mariadb_server() as server:
+        server.execute(
+            "CREATE TABLE orders (id bigint unsigned PRIMARY KEY, amount decimal(12,2) NOT NULL,"
+            " paid tinyint(1), kind enum('a','b'), updated_at timestamp(6) NULL, day datetime,"
+            " KEY (updated_at))",
+            "INSERT INTO orders VALUES (18446744073709551615, 2.5, 1, 'b', '2026-05-04', now())",
+        )
+        done = init("--connection", server.uri(), "--table", "orders")
+        assert "Set MYSQL_PWD in the environment first." in done.output
+        for text in (written(), done.output):
+            assert MARIADB_PASSWORD not in text
+            assert "open" not in text  # nor in any other dress
+        assert 'password: "${MYSQL_PWD}"' in written()
+        monkeypatch.setenv("MYSQL_PWD", MARIADB_PASSWORD)
+        source = table_source()
+        assert (source.watermark.columns, source.watermark.bound) == (["updated_at"], "clock")
+        assert field_types() == {
+            "id": "decimal(20,0)",
+            "amount": "decimal(12,2)",
+            "paid": "int32",
+            "kind": "string",
+            "updated_at": "timestamp",
+            "day": "timestamp",
+        }
+        found = planned()
+        assert list(found["window"]["up_to"]) == ["updated_at"]
+        assert len(found["tasks"]) == 1
+
+
 # -- lakes -----------------------------------------------------------------------
 
 
@@ -236,6 +271,24 @@ def test_a_delta_table_is_told_by_its_versions(here: Path) -> None:
     assert "its versions tell new rows" in done.output
     assert table_source().watermark.columns == []
     assert planned()["window"]["up_to"]["version"] == 0
+
+
+def test_an_iceberg_table_is_told_by_its_versions(here: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    table = FolderCatalog("default", warehouse=str(here / "in")).create_table("db.events", schema)
+    table.append(pa.table({"id": [1], "at": pa.array([1], schema.field("at").type)}, schema))
+    metadata = Path(table.refresh().metadata_location.removeprefix("file://"))
+    (metadata.parent / "version-hint.text").write_text(metadata.name, encoding="utf-8")
+    done = init("--connection", str(here / "in"), "--driver", "iceberg", "--table", "db.events")
+    assert "its versions tell new rows" in done.output
+    source = table_source()
+    assert (source.watermark.columns, source.id) == ([], "in-events")
+    assert field_types() == {"id": "int64", "at": "timestamp"}
+    assert planned()["window"]["up_to"]["version"] == 1
+    init("--connection", str(here / "in"), "--driver", "iceberg", "--table", "db.events",
+         "--column", "at", "--force")  # fmt: skip
+    assert (table_source().watermark.columns, table_source().watermark.bound) == (["at"], "max")
+    assert list(planned()["window"]["up_to"]) == ["at"]
 
 
 def test_parquet_files_are_told_by_a_time(here: Path) -> None:

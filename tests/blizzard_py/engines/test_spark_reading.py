@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import deltalake
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from blizzard_core.errors import PipelineStopped, SourceError, Unavailable
+from blizzard_core.settings.load import load_config
+from blizzard_py.app.wiring import parts_of, source_pipeline
 from blizzard_py.connections.jdbc.connection import JdbcConnection
 from blizzard_py.connections.protocol import Selection, Split
 from blizzard_py.connections.sqlite.connection import SqliteConnection
@@ -18,6 +27,8 @@ from blizzard_py.engines.spark import SparkEngine
 from blizzard_py.engines.spark.failures import error_of_reading
 from blizzard_py.job import FieldSpec, IngestJob, IngestSettings, JobFile, Place
 from blizzard_py.reading import Access, Reading, ReadTask, Window
+from tests.support.mariadb_server import PASSWORD as MARIADB_PASSWORD
+from tests.support.mariadb_server import mariadb_server
 from tests.support.postgresql_server import PASSWORD, PostgresqlServer, postgresql_server
 
 JAR = Path("/usr/share/java/postgresql.jar")
@@ -101,6 +112,101 @@ def test_tasks_read_by_spark_itself(
     result = spark_engine.ingest(job(tmp_path, Reading(access, named(tasks))))
     assert sum(file.rows for file in result.files) == 100
     assert rows_of(tmp_path, [o.staged for o in result.outputs]) == list(range(1, 101))
+
+
+def polled(
+    engine: SparkEngine,
+    folder: Path,
+    connection: dict[str, Any],
+    source: dict[str, Any],
+    fields: dict[str, str],
+) -> list[dict[str, Any]]:
+    """All rows that there are once the source, configured so, has been polled."""
+    document = {
+        "connections": {"shop": connection},
+        "pipelines": {
+            "orders": {
+                "sources": {"erp": {"kind": "table", "connection": "shop", **source}},
+                "sink": {"table_uri": str(folder / "lake")},
+                "schema": {"fields": [{"name": n, "type": kind} for n, kind in fields.items()]},
+            }
+        },
+    }  # fmt: skip
+    (folder / "config.yaml").write_text(yaml.safe_dump(document))
+    config = load_config(folder / "config.yaml", {})
+    with contextlib.closing(source_pipeline(parts_of(config, ("orders", "erp"), engine))) as worker:
+        while worker.cycle(threading.Event()):
+            pass
+    files = sorted((folder / "lake").glob("*.parquet"))
+    return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+
+
+def test_windows_of_mariadb_come_once_through_spark(
+    spark_engine: SparkEngine, tmp_path: Path
+) -> None:
+    with mariadb_server() as server:
+        server.execute(
+            "CREATE TABLE orders (id bigint unsigned PRIMARY KEY, amount decimal(20,12),"
+            " at timestamp(6) NULL, KEY (at))",
+            "INSERT INTO orders SELECT 18446744073709551615 - seq, seq * 0.000000000001,"
+            " '2026-05-04 07:00:00.25' + INTERVAL seq SECOND FROM seq_1_to_100",
+        )
+        where = {
+            "driver": "mysql",
+            "uri": f"mysql://reader@127.0.0.1:{server.port}/test",
+            "password": MARIADB_PASSWORD,
+        }
+        source = {
+            "table": "orders",
+            "watermark": {"columns": ["at"], "settle_secs": 0},
+            "split": {"by": "at", "tasks": 3},
+        }
+        fields = {"id": "decimal(20,0)", "amount": "decimal(20,12)", "at": "timestamp"}
+        rows = polled(spark_engine, tmp_path, where, source, fields)
+        assert len(rows) == 100
+        first = min(rows, key=lambda row: row["at"])
+        assert first == {
+            "id": Decimal(18446744073709551614),
+            "amount": Decimal("0.000000000001"),
+            "at": dt.datetime(2026, 5, 4, 12, 0, 1, 250000, tzinfo=dt.UTC),  # written in UTC-5
+        }
+        server.execute(
+            "UPDATE orders SET amount = 7, at = now(6) WHERE id = 18446744073709551614",
+            "INSERT INTO orders VALUES (1, -1.5, now(6))",
+        )
+        again = polled(spark_engine, tmp_path, where, source, fields)
+        assert len(again) == len(polled(spark_engine, tmp_path, where, source, fields)) == 102
+        changed = {row["amount"] for row in again if row["at"].date() > first["at"].date()}
+        assert changed == {Decimal(7), Decimal("-1.5")}
+
+
+def test_versions_of_a_delta_table_come_once_through_spark(
+    spark_engine: SparkEngine, tmp_path: Path
+) -> None:
+    table = str(tmp_path / "in" / "events")
+
+    def append(first: int, last: int) -> None:
+        rows = pa.table({"n": range(first, last), "day": [f"d{n % 2}" for n in range(first, last)]})
+        deltalake.write_deltalake(table, rows, mode="append", partition_by=["day"])
+
+    def numbers() -> list[int]:
+        where = {"driver": "delta", "uri": str(tmp_path / "in")}
+        source = {"table": "events", "watermark": {}}
+        fields = {"n": "int64", "day": "string"}
+        rows = polled(spark_engine, tmp_path, where, source, fields)
+        assert all(row["day"] == f"d{row['n'] % 2}" for row in rows)
+        return sorted(row["n"] for row in rows)
+
+    append(0, 10)
+    append(10, 20)
+    assert numbers() == list(range(20))
+    append(20, 30)
+    deltalake.DeltaTable(table).optimize.compact()
+    append(30, 40)
+    assert numbers() == list(range(40))
+    deltalake.DeltaTable(table).delete("n = 3")
+    with pytest.raises(SourceError, match="deletes or changes rows"):
+        numbers()
 
 
 def trace(kind: str, message: str) -> Exception:

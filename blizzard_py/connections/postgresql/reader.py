@@ -14,6 +14,7 @@ from blizzard_py.connections.postgresql import fallback
 from blizzard_py.connections.postgresql.session import (
     READS,
     batch_options,
+    check_whole,
     connect,
     join_snapshot,
     judge,
@@ -46,6 +47,8 @@ def read(
         finally:
             with suppress(Exception):  # what matters has been raised already
                 cursor.close()
+        if access.session:
+            guarded(lambda: check_whole(session, address(access).place), judged)
     finally:
         with suppress(Exception):  # likewise
             session.close()

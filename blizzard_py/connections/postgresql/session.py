@@ -147,6 +147,28 @@ def join_snapshot(session: Any, name: str) -> None:
         cursor.execute(f"SET TRANSACTION SNAPSHOT '{quoted}'")
 
 
+# Of the tables that this transaction has read: pg_class tells where their rows were when its
+# snapshot was taken, the function where they are.
+_REWRITTEN = """
+SELECT c.oid::regclass::text FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND c.relkind IN ('r', 'm')
+  AND c.relfilenode <> 0 AND c.relfilenode <> pg_relation_filenode(c.oid) LIMIT 1
+"""
+
+
+def check_whole(session: Any, place: Place) -> None:
+    """Raise `Unavailable` if a table was rewritten between the joined snapshot and its reading.
+
+    PostgreSQL shows such a table (ALTER TABLE … TYPE, TRUNCATE) as empty then, without an error.
+    From its reading on, the transaction's lock keeps it as it is.
+    """
+    with session.cursor() as cursor:
+        cursor.execute(_REWRITTEN)
+        found = cursor.fetchone()
+    if found is not None:
+        raise place.error("unavailable", f"{found[0]} was rewritten while it was to be read")
+
+
 def batch_options(size: int) -> Mapping[str, str]:
     """What bounds a batch of the COPY stream, in bytes."""
     return {"adbc.postgresql.batch_size_hint_bytes": str(size)}

@@ -304,6 +304,27 @@ def test_a_snapshot_that_died_fails_for_now(access: Access, orders: PostgresqlCo
         rows_of(held, tasks)
 
 
+@pytest.mark.parametrize("table", ["orders", "seen"])
+def test_a_table_that_is_rewritten_before_its_reading_is_not_taken_for_empty(
+    postgresql: PostgresqlServer, access: Access, table: str
+) -> None:
+    run(postgresql, access, "CREATE VIEW seen AS SELECT id, updated_at FROM orders",
+        "CREATE TABLE other (id int)")  # fmt: skip
+    connection = PostgresqlConnection(access, Selection(table=table, columns=("updated_at",)))
+    window = next_window(connection)
+    assert window is not None
+    tasks = connection.tasks(window, Split("id", 2))
+    with connection.hold(access) as held:
+        run(postgresql, access, "ALTER TABLE orders ALTER note TYPE varchar USING note || 'x'",
+            "ALTER TABLE orders ALTER second TYPE timestamptz(1)", "TRUNCATE other")  # fmt: skip
+        with pytest.raises(Unavailable, match="orders was rewritten while it was to be read"):
+            rows_of(held, tasks)
+    with connection.hold(access) as held:
+        run(postgresql, access, "TRUNCATE other")  # what is not read may change
+        assert len(rows_of(held, tasks)) == 1000
+    connection.close()
+
+
 def test_a_poll_without_rows_costs_two_statements(
     postgresql: PostgresqlServer,
     access: Access,

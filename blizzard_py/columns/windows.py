@@ -41,7 +41,8 @@ def window(
 
     Raises `WatermarkError` if the bound lies below the stored value (a restored database, by
     more than an hour for times of a clock), and for values that no watermark can hold: they
-    are refused here and not after the rows were written.
+    are refused here and not after the rows were written. A version that is lower, or another
+    table's, is the connection's to refuse: it knows what has become of the table.
     """
     after = {column: value for column, value in (stored or {}).items() if value is not None}
     reached = {column: value for column, value in bound.items() if value is not None}
@@ -100,10 +101,10 @@ def _tick(word: str) -> timedelta:
 
 
 def _rises(column: str, after: Any, reached: Any, kind: BoundKind) -> bool:
-    """Whether the bound lies above what is stored. Raises if it lies below."""
+    """Whether there is anything to read up to the bound. Raises if it lies below what is stored."""
     side = order(column, reached, after)
-    if side >= 0:
-        return side > 0
+    if side >= 0 or kind == "version":
+        return side != 0
     if kind in {"settled", "clock"} and _fell_little(after, reached):
         return False
     raise WatermarkError(

@@ -113,8 +113,8 @@ class PostgresqlConnection(SqlConnection):
 
     def _exact(self, column: SourceColumn, expression: str) -> str:
         kind = self._types[column.name].name
-        return f"({expression})::{'text' if kind == 'numeric' else 'bigint'}" if kind in (
-            "numeric", "oid") else expression  # fmt: skip
+        word = {"numeric": "text", "citext": "text", "oid": "bigint"}.get(kind)
+        return f"({expression})::{word}" if word else expression
 
     def _zoned(self, column: SourceColumn) -> bool:
         return self._types[column.name].name == "timestamptz"

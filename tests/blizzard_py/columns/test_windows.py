@@ -75,7 +75,16 @@ def test_ties_are_read_again_where_rows_may_join_the_bound(
     assert not first.inclusive
 
 
-@pytest.mark.parametrize("kind", ["settled", "clock", "version", "max", "rows"])
+def test_a_version_that_is_lower_or_of_another_table_is_left_to_its_connection() -> None:
+    stored = {"version": 5, "table": "m"}
+    assert window(stored, stored, None, NOW, "version") is None
+    for bound in ({"version": 4}, {"table": "a"}, {"table": "z"}):
+        found = window(stored, stored | bound, None, NOW, "version")
+        assert found is not None
+        assert found.up_to == stored | bound
+
+
+@pytest.mark.parametrize("kind", ["settled", "clock", "max", "rows"])
 def test_a_bound_below_the_stored_value_stops_and_names_both(kind: BoundKind) -> None:
     stored, bound = ({"id": 50}, {"id": 7})
     with pytest.raises(WatermarkError, match=r"7, below .* 50.*checkpoint set"):

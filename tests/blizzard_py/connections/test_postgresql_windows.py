@@ -244,6 +244,16 @@ def test_max_is_the_highest_value_and_nothing_for_an_empty_table(
     both.close()
 
 
+def test_text_that_an_extension_brings_is_a_watermark(
+    postgresql: PostgresqlServer, access: Access
+) -> None:
+    run(postgresql, access, "CREATE EXTENSION citext", "CREATE TABLE named (code citext)",
+        "INSERT INTO named VALUES ('a'), ('B')")  # fmt: skip
+    connection = PostgresqlConnection(access, Selection(table="named", columns=("code",)))
+    assert connection.bound("max", 0).value == {"code": "B"}
+    connection.close()
+
+
 def test_an_infinite_watermark_is_refused(postgresql: PostgresqlServer, access: Access) -> None:
     run(postgresql, access, "INSERT INTO orders VALUES (0, 'infinity')")
     connection = PostgresqlConnection(access, ORDERS)

@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from blizzard_core.errors import SourceError
+from blizzard_py.columns.windows import window
 from blizzard_py.connections.lakes.delta import DeltaConnection
 from blizzard_py.connections.lakes.rows import read
 from blizzard_py.connections.protocol import Selection, Split
@@ -226,6 +227,27 @@ def test_a_table_that_was_made_anew_is_told_at_any_version(tmp_path: Path) -> No
     source.stored["version"] = 17
     with pytest.raises(SourceError, match=r"is at version 3, the stored watermark at 17"):
         source.poll()
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        ({"version": 0, "table": "0"}, "made anew"),
+        ({"version": 0, "table": "z"}, "made anew"),
+        ({"version": 9, "table": "z"}, "made anew"),
+        ({"version": 9}, "rolled back or recreated"),
+    ],
+)
+def test_what_became_of_a_table_is_told_whichever_is_the_later(
+    tmp_path: Path, stored: dict[str, Any], told: str
+) -> None:
+    append(tmp_path, [{"id": 1}])
+    connection = DeltaConnection(access_to(tmp_path), Selection())
+    bound = connection.bound("version", 0)
+    found = window({**bound.value, **stored}, bound.value, None, START, bound.kind)
+    assert found is not None
+    with pytest.raises(SourceError, match=f"{told}.*checkpoint reset"):
+        connection.tasks(found, Split())
 
 
 def test_an_entry_of_the_log_that_is_cut_is_told(tmp_path: Path) -> None:

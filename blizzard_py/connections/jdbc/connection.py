@@ -100,6 +100,10 @@ class JdbcConnection(SqlConnection):
             return f"{quoted}::text"  # Spark takes no more than 38 digits, 18 behind the point
         return quoted
 
+    def _tick(self, column: SourceColumn) -> str:
+        # Spark makes microseconds of Oracle's DATE and of everything else that keeps seconds.
+        return "datetime" if column.kind == "time" else column.type
+
     def _zoned(self, column: SourceColumn) -> bool:
         return getattr(self._kinds[column.name], "tz", None) is not None
 

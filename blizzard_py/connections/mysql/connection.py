@@ -39,9 +39,9 @@ class MysqlConnection(SqlConnection):
     def warnings(self) -> Sequence[str]:
         found = []
         for column in self._watermark_columns():
-            if self._types[column.name].name == "datetime":
+            if (kind := self._types[column.name].name) in ("datetime", "date"):
                 found.append(
-                    f"{column.name} is a datetime, which has no zone, and its times are taken for"
+                    f"{column.name} is a {kind}, which has no zone, and its values are taken for"
                     " UTC: rows of writers in zones west of that would be missed"
                 )
             if self._selection.table and not self._is_indexed(column):

@@ -202,11 +202,16 @@ class PostgresqlConnection(SqlConnection):
     def _type_warnings(self, columns: Sequence[SourceColumn]) -> Iterator[str]:
         if self._facts.relkind == "v":
             yield f"{self._selection.table} is a view: its query runs for each window"
+        if self._facts.relkind == "m":
+            yield (
+                f"{self._selection.table} is a materialized view: a refresh brings rows with times"
+                " of before, and those below the watermark would be missed; read what it is made of"
+            )
         for column in columns:
-            if self._types[column.name].name == "timestamp":
+            if self._types[column.name].name in ("timestamp", "date"):
                 yield (
-                    f"{column.name} is a timestamp without time zone, and its times are taken for"
-                    " UTC: rows of writers in zones west of that would be missed"
+                    f"{column.name} is a {column.type}, which has no zone, and its values are"
+                    " taken for UTC: rows of writers in zones west of that would be missed"
                 )
 
     def _index_warning(self, column: SourceColumn) -> str | None:

@@ -39,7 +39,8 @@ def test_oracle_is_asked_in_its_own_words() -> None:
     assert [c.kind for c in connection.columns()] == ["number", "time", "date", "text", "other"]
     bound = connection.bound("clock", 60)
     assert server.asked[-1] == "SELECT SYS_EXTRACT_UTC(SYSTIMESTAMP) AS now_ FROM DUAL"
-    assert bound.value == {"AT": datetime(2024, 5, 4, 11, 58, 59, 999999)}  # noqa: DTZ001
+    # A DATE keeps whole seconds, and this one's may still be written to.
+    assert bound.value == {"AT": datetime(2024, 5, 4, 11, 58, 58)}  # noqa: DTZ001
     window = Window({}, {"AT": NOW}, {"AT": datetime(2024, 1, 1)})  # noqa: DTZ001
     (task,) = connection.tasks(window, Split())
     (whether,) = [statement for statement in server.asked if "EXISTS" in statement]

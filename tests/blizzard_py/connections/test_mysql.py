@@ -140,6 +140,8 @@ def test_windows_of_timestamps_datetimes_and_dates(
     for column, count in (("at", 9), ("plain", 9), ("day", 9)):
         connection = MysqlConnection(access, Selection(table="t", columns=(column,)))
         assert connection.default_bound == "clock"
+        zoneless = any("has no zone" in warning for warning in connection.warnings())
+        assert (column, zoneless) == (column, column != "at")
         window = next_window(connection, settle_secs=30)
         assert window is not None
         rows = rows_of(access, connection.tasks(window, Split()))

@@ -304,6 +304,17 @@ def test_pages_are_cut_for_first_reads_of_plain_tables_only(
     view.close()
 
 
+def test_what_would_be_missed_is_told_beforehand(
+    postgresql: PostgresqlServer, access: Access
+) -> None:
+    run(postgresql, access, "CREATE MATERIALIZED VIEW seen AS SELECT day, updated_at FROM orders")
+    connection = PostgresqlConnection(access, Selection(table="seen", columns=("day",)))
+    told = list(connection.warnings())
+    connection.close()
+    assert any("a refresh brings rows with times of before" in warning for warning in told)
+    assert any("day is a date, which has no zone" in warning for warning in told)
+
+
 def test_a_snapshot_that_died_fails_for_now(access: Access, orders: PostgresqlConnection) -> None:
     window = next_window(orders)
     assert window is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ from blizzard_core.errors import SourceError
 from blizzard_py.columns.literals import literal
 from blizzard_py.connections.mysql import types
 from blizzard_py.connections.mysql.session import ask
-from blizzard_py.connections.protocol import Selection, SourceColumn
+from blizzard_py.connections.protocol import Bound, Selection, SourceColumn
 from blizzard_py.connections.sql.connection import SqlConnection
 from blizzard_py.connections.sql.statements import identifier, select
 from blizzard_py.connections.sql.values import endless
@@ -25,6 +26,12 @@ _COLUMNS = """SELECT column_name AS name, CAST(data_type AS CHAR) AS type,
  CAST(datetime_precision AS SIGNED) AS digits
  FROM information_schema.columns WHERE {where} ORDER BY ordinal_position"""
 
+# Whether a server is a replica, and how far behind, is told to who may monitor replication only.
+_REPLICA = (
+    "this server is read-only, as replicas are: rows that are replicated later than settle_secs"
+    " after their time are missed, so set settle_secs above its greatest lag, or ask the primary"
+)
+
 
 class MysqlConnection(SqlConnection):
     """One table or query. connectorx keeps no connection, so none is kept here."""
@@ -35,9 +42,11 @@ class MysqlConnection(SqlConnection):
         super().__init__(selection)
         self._access = access
         self._types: Mapping[str, types.MyType] = {}
+        self._read_only = False
 
     def warnings(self) -> Sequence[str]:
-        found = []
+        self._now()
+        found = [_REPLICA] if self._read_only else []
         for column in self._watermark_columns():
             if (kind := self._types[column.name].name) in ("datetime", "date"):
                 found.append(
@@ -141,6 +150,14 @@ class MysqlConnection(SqlConnection):
     def _zoned(self, column: SourceColumn) -> bool:
         return self._types[column.name].name == "timestamp"
 
+    def _clock(self, settle_secs: float) -> Bound:
+        bound = super()._clock(settle_secs)
+        return replace(bound, warnings=(_REPLICA,)) if self._read_only else bound
+
     def _now(self) -> datetime:
-        now: datetime = self._one("SELECT UTC_TIMESTAMP(6) AS now")["now"]
+        answer = self._one(
+            "SELECT UTC_TIMESTAMP(6) AS now, CAST(@@GLOBAL.read_only AS SIGNED) AS locked"
+        )
+        self._read_only = bool(answer["locked"])
+        now: datetime = answer["now"]
         return now.replace(tzinfo=UTC)

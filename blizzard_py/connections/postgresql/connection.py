@@ -68,8 +68,9 @@ class PostgresqlConnection(SqlConnection):
 
     def warnings(self) -> Sequence[str]:
         columns = self._watermark_columns()
+        fed = [describe.IS_FED] if self._is_fed() else []
         costs = [self._index_warning(column) for column in columns]
-        return [*self._type_warnings(columns), *(cost for cost in costs if cost)]
+        return [*fed, *self._type_warnings(columns), *(cost for cost in costs if cost)]
 
     def key(self) -> Sequence[str]:
         table = literal(self._selection.table, self.dialect)
@@ -213,6 +214,12 @@ class PostgresqlConnection(SqlConnection):
                     f"{column.name} is a {column.type}, which has no zone, and its values are"
                     " taken for UTC: rows of writers in zones west of that would be missed"
                 )
+
+    def _is_fed(self) -> bool:
+        if not self._selection.table:
+            return False
+        table = literal(self._selection.table, self.dialect)
+        return bool(self._one(describe.FED.format(table=table))["fed"])
 
     def _index_warning(self, column: SourceColumn) -> str | None:
         """What a window on the column costs, if no index gives its order."""

@@ -37,6 +37,15 @@ WHERE i.indrelid = {table}::regclass AND i.indisprimary
 ORDER BY array_position(i.indkey::int2[], a.attnum)
 """
 
+# Whether a subscription writes the table.
+FED = """
+SELECT EXISTS (SELECT 1 FROM pg_subscription_rel WHERE srrelid = {table}::regclass) AS fed
+"""
+IS_FED = (
+    "a subscription writes this table: times that are replicated, and not set here, may arrive"
+    " below the watermark and be missed; set a column here (DEFAULT now()), or ask the publisher"
+)
+
 
 @dataclass(frozen=True)
 class Facts:

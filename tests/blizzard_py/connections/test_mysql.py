@@ -155,6 +155,20 @@ def test_windows_of_timestamps_datetimes_and_dates(
     assert abs(datetime.now(UTC) - highest) < timedelta(minutes=1)
 
 
+def test_a_server_that_may_be_a_replica_is_told(
+    mariadb: MariadbServer, database: str, access: Access
+) -> None:
+    mariadb.execute("CREATE TABLE t (at timestamp(6) NULL, KEY (at))", database=database)
+    connection = MysqlConnection(access, Selection(table="t", columns=("at",)))
+    assert (connection.bound("clock", 60).warnings, connection.warnings()) == ((), [])
+    mariadb.execute("SET GLOBAL read_only = 1")
+    try:
+        for told in (connection.bound("clock", 60).warnings, connection.warnings()):
+            assert any("settle_secs above its greatest lag" in warning for warning in told)
+    finally:
+        mariadb.execute("SET GLOBAL read_only = 0")
+
+
 def test_numbers_text_and_ranges(mariadb: MariadbServer, database: str, access: Access) -> None:
     mariadb.execute(
         "CREATE TABLE t (id int, price decimal(30,10), note text)",

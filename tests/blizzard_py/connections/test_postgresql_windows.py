@@ -147,6 +147,7 @@ def test_what_is_replicated_holds_the_bound_while_it_is_applied(
         f" user=postgres password=''{secret}'' dbname={origin}' PUBLICATION p"
         f" WITH (create_slot = false, slot_name = '{slot}', copy_data = false)")  # fmt: skip
     try:
+        assert any("a subscription writes this table" in w for w in orders.warnings())
         with writer(postgresql, access) as holder, holder.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_lock(7)")
             postgresql.execute("INSERT INTO orders VALUES (4000)", database=origin)

@@ -1,0 +1,108 @@
+"""Groups: outputs that are committed together and replace what was published before. Pure.
+
+Blizzard publishes a source that reads again what it has read (work units, snapshots) by groups
+alone: the outputs are renamed to ``unit-….parquet`` anywhere in the table, and then the group's
+manifest is put at `group_path`, under the next number of its source, only if there is none. A
+name that begins with `UNIT_FILE_PREFIX` is never found by listing, so the manifest is what makes
+it known. Penguin takes the manifests of a source in the order of their numbers, one Delta commit
+each: the files in, and every row out whose `UNIT_COLUMN` lies in a replaced range.
+
+**Order is the promise**: an older reading never arrives after the one that replaces it, because
+no number is passed over, also where its group has no files. Numbers begin at 1 and never begin
+again; the last manifest of a source is never removed, so that who lost everything else finds
+out here how far they went.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+
+from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.errors import StateError
+
+# The column that says which unit's slice a row is of. Text order is what ranges go by.
+UNIT_COLUMN = "_unit"
+# How the base name of a file begins that travels by manifest.
+UNIT_FILE_PREFIX = "unit-"
+GROUPS_FOLDER = "_blizzard/groups"
+
+_VERSION = 1
+_NAME = re.compile(r"(\d{20})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFile:
+    """One file of a group: its path in the table, its size in bytes, its rows, who wrote it."""
+
+    path: str
+    size: Annotated[int, msgspec.Meta(ge=0)]
+    rows: Annotated[int, msgspec.Meta(ge=0)]
+    output_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What one batch publishes. ``replace`` are half-open ranges of `UNIT_COLUMN`: [first, behind).
+
+    ``epoch`` is that of the checkpoint of who wrote it; ``batch`` names the batch.
+    """
+
+    source: str
+    seq: Annotated[int, msgspec.Meta(ge=1)]
+    epoch: Annotated[int, msgspec.Meta(ge=0)]
+    batch: str
+    files: tuple[GroupFile, ...]
+    replace: tuple[tuple[str, str], ...]
+
+
+def group_path(source_id: str, seq: int) -> str:
+    """Where the manifest of that number lies, relative to the table."""
+    return f"{GROUPS_FOLDER}/{source_id}/{seq:020d}.json"
+
+
+def seq_of(path: str) -> int | None:
+    """The number of the manifest at ``path``; None if that is none."""
+    found = _NAME.fullmatch(path.rpartition("/")[2])
+    return int(found[1]) if found else None
+
+
+def encode_group(group: Group) -> bytes:
+    """The manifest's content; the same group gives the same bytes."""
+    return json.dumps({"v": _VERSION, **msgspec.to_builtins(group)}, ensure_ascii=False).encode()
+
+
+def decode_group(data: bytes, where: str, source_id: str, seq: int) -> Group:
+    """The group in a manifest that lies where that source's of that number belongs.
+
+    Raises `StateError` naming ``where`` if it is not understood, or is another's.
+    """
+    try:
+        document: Any = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise StateError(f"{where}: is not JSON: {error}; restore it") from error
+    version = document.pop("v", None) if isinstance(document, dict) else None
+    if version != _VERSION or version is True:
+        raise StateError(
+            f"{where}: is a manifest of version {version!r}, and this release knows {_VERSION};"
+            " run the release that wrote it"
+        )
+    group = decoded(Group, document, where)
+    if (group.source, group.seq) != (source_id, seq):
+        raise StateError(f"{where}: is number {group.seq} of {group.source!r}; restore it")
+    wrong = [path for path in (file.path for file in group.files) if not _is_unit_file(path)]
+    if wrong:
+        raise StateError(f"{where}: names {wrong[0]!r}, which is no file of a group; restore it")
+    odd = [first for first, behind in group.replace if not first < behind]
+    if odd:
+        raise StateError(f"{where}: the range that begins at {odd[0]!r} is empty; restore it")
+    return group
+
+
+def _is_unit_file(path: str) -> bool:
+    parts = path.split("/")
+    return parts[-1].startswith(UNIT_FILE_PREFIX) and not any(p in {"", ".", ".."} for p in parts)

@@ -5,6 +5,7 @@ loop decides by type and never by text::
 
     BlizzardError
     ├── ConfigError         the configuration is wrong; all problems at once; exit 2
+    │   └── UnitError       what work units are made of, or planned from, makes no sense
     ├── FencedError         another daemon has taken the pipeline over; exit 3
     ├── StateError          a checkpoint or table state that cannot be trusted
     ├── ColdStartRefused    no checkpoint, but traces of earlier work; exit 2
@@ -64,6 +65,16 @@ class ConfigError(BlizzardError):
 
     def __reduce__(self) -> tuple[type[ConfigError], tuple[str, tuple[str, ...]]]:
         return type(self), (self.source, self.problems)
+
+
+class UnitError(ConfigError):
+    """What work units are made of, or planned from, cannot be used (`blizzard_py.units`)."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("work units", problems)
+
+    def __reduce__(self) -> tuple[type[UnitError], tuple[str, ...]]:  # type: ignore[override]  # it is made of problems alone
+        return type(self), self.problems
 
 
 class StateError(BlizzardError):

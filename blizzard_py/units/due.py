@@ -35,8 +35,10 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """``units`` by partition and value, ``start`` widened to where a slice begins; ``closed`` are
-    counted. ``retired`` are names that the state knows and the configuration no longer has.
+    """What is due: ``units`` by partition and value, each ``start`` where a slice begins.
+
+    ``closed`` are those that were only counted. ``retired`` are names that the state knows and
+    the configuration no longer has.
     """
 
     cut_off: datetime | None

@@ -5,20 +5,26 @@ Units that are closed and stay so are counted and not looked at, so planning cos
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from blizzard_py.units.outcomes import Pair, UnitReading
-from blizzard_py.units.planner import PlannedUnit
-from blizzard_py.units.state import UnitsState
+from blizzard_py.units.instants import in_utc, stamp
+from blizzard_py.units.limits import enough
+from blizzard_py.units.outcomes import UnitReading
+from blizzard_py.units.planner import PlannedUnit, Verdict, limited, moved, verdict
+from blizzard_py.units.schemes import Pair
+from blizzard_py.units.slices import cut, widened
+from blizzard_py.units.state import UnitsState, highest, key_parts, stored_moment, unit_key, unit_of
+from blizzard_py.units.values import LONE, unit_name
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
     """How units are read: ``grace`` and ``abstinent``, the ``limit`` of a run, ``min_units``.
 
-    ``everything`` also lists the closed units, which are only counted else.
+    ``everything`` also looks at the closed units, which are only counted else.
     """
 
     grace: timedelta = timedelta(0)
@@ -47,6 +53,17 @@ class Due:
     retired: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What all units of one plan have in common."""
+
+    state: UnitsState
+    marks: frozenset[str]
+    cut_off: datetime | None
+    shift: timedelta
+    now: str
+
+
 def due(
     state: UnitsState,
     partitions: Sequence[Pair],
@@ -54,13 +71,84 @@ def due(
     terms: Terms,
     now: datetime,
 ) -> Due:
-    """What becomes of each unit now. ``values`` of None is one unit ``{}``, an empty list none.
+    """What becomes of each unit now. ``values`` of None is one unit ``{}``; an empty list none.
 
-    Raises `UnitError` where there are fewer values than ``min_units``.
+    ``partitions`` rise. Raises `UnitError` where there are fewer values than ``min_units``.
     """
-    raise NotImplementedError
+    enough(None if values is None else len(values), terms.min_units)
+    named = {LONE: {}} if values is None else {unit_name(one): one for one in values}
+    top = highest(state)
+    cut_off = None if top is None else moved(top, terms.shift)
+    here = stamp(in_utc(now, "now"))
+    asked = _Asked(state, frozenset(state.redo), cut_off, terms.shift, here)
+    places = _places(asked, partitions, list(named), everything=terms.everything)
+    texts: dict[int, str] = {}
+    found = []
+    rows = list(named.items())
+    last = len(partitions) - 1
+    for at, column in places:
+        name, chosen = rows[column]
+        begin = texts.get(at)
+        if begin is None:
+            begin = texts[at] = stamp(partitions[at][0])
+        found.append(_planned(asked, partitions[at], f"{begin}/{name}", chosen, at == last))
+    known = dict.fromkeys([*state.closed_to, *(key.partition("/")[2] for key in state.open)])
+    return Due(
+        cut_off,
+        tuple(limited(found, terms.limit)),
+        len(partitions) * len(named) - len(places),
+        tuple(name for name in known if name not in named),
+    )
 
 
 def reading_of(unit: PlannedUnit, terms: Terms) -> UnitReading:
-    """What is saved of a unit that is executed."""
-    raise NotImplementedError
+    """What is saved of a unit that is executed, before it is read."""
+    begin, end = unit.partition
+    slices = tuple(stamp(low) for low in cut(unit.start, unit.end, terms.shift))
+    return UnitReading(unit_key(begin, unit.name), stamp(end), slices, stamp(unit.end))
+
+
+def _places(
+    asked: _Asked, partitions: Sequence[Pair], names: Sequence[str], *, everything: bool
+) -> list[tuple[int, int]]:
+    """Which units are looked at, as partition and value: those that may be open, in order."""
+    if not partitions:
+        return []
+    ends = [end for _, end in partitions]
+    columns = {name: column for column, name in enumerate(names)}
+    firsts = []
+    for name in names:
+        reached = asked.state.closed_to.get(name)
+        first = 0
+        if reached is not None and asked.cut_off is not None and not everything:
+            passed = min(stored_moment(reached, name), asked.cut_off)
+            # The last one is always looked at: it may have shrunk.
+            first = min(bisect_right(ends, passed), len(ends) - 1)
+        firsts.append(first)
+    found = {(at, column) for column, first in enumerate(firsts) for at in range(first, len(ends))}
+    begins = [begin for begin, _ in partitions]
+    for key in (*asked.state.open, *asked.marks):
+        begin, name = key_parts(key)
+        at = bisect_left(begins, begin)
+        if name in columns and at < len(begins) and begins[at] == begin:
+            found.add((at, columns[name]))
+    return sorted(found)
+
+
+def _planned(
+    asked: _Asked, partition: Pair, key: str, values: Mapping[str, str], is_last: bool
+) -> PlannedUnit:
+    begin, end = partition
+    known = unit_of(asked.state, key, stamp(end), is_last=is_last)
+    high = None if known.high is None else stored_moment(known.high, key)
+    found = verdict(partition, high, asked.cut_off, asked.shift)
+    if known.next_try is not None and known.next_try > asked.now:
+        found = Verdict(False, found.low, "waiting")
+    elif key in asked.marks and found.reason != "new" and high is not None and high <= end:
+        found = Verdict(True, begin, "redo")
+    low = found.low
+    if found.execute:
+        slices = [stored_moment(text, key) for text in known.slices]
+        low = widened(low, begin, high, slices)
+    name = key.partition("/")[2]
+    return PlannedUnit(values, name, partition, low, end, high, found.execute, found.reason)

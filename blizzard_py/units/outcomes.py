@@ -1,28 +1,47 @@
 """What follows from a reading, and from what an operator asks, for the units' state. Pure.
 
 A success moves a unit's high watermark and its slices, a failure counts and pauses; nothing
-else changes either. Units that are complete and out of grace are folded into ``closed_to``
-(`closed`), so that the state is as large as what is going on, not as what has been.
+else changes either. Stored times are compared as text, which is of fixed width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from blizzard_py.units.slices import Range
-from blizzard_py.units.state import Stamp, UnitKey, UnitsState
+from blizzard_core.errors import StateError, UnitError
+from blizzard_core.text import one_line, printable, shortened
+from blizzard_py.units.instants import in_utc, shown, stamp
+from blizzard_py.units.schemes import Pair
+from blizzard_py.units.slices import Range, unit_range, unit_slice
+from blizzard_py.units.state import (
+    OpenUnit,
+    Stamp,
+    UnitKey,
+    UnitsState,
+    key_parts,
+    stored_moment,
+    unit_of,
+)
 
-Pair = tuple[datetime, datetime]
+# After a failure a unit waits this many seconds, twice as long after each further one, up to a
+# day: one that never works must not spend what an API allows.
+PAUSE_SECS = (60, 86_400)
+
+# So many slices are known of a unit, beside its first: a partition that is read every minute
+# would else grow for ever. Whoever needs an older one reads from the partition's beginning.
+KEPT_SLICES = 32
+
+MOST_MARKS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class UnitReading:
     """A unit's reading of [``slices[0]``, ``to``), as it is saved before it begins.
 
-    ``slices`` are where they begin; each goes to requests and files of its own. ``part_to`` is
-    where the partition ended when it was planned.
+    ``slices`` are where they begin, at least one; each goes to requests and files of its own.
+    ``part_to`` is where the partition ended when it was planned.
     """
 
     key: UnitKey
@@ -34,54 +53,102 @@ class UnitReading:
 def succeeded(state: UnitsState, reading: UnitReading) -> UnitsState:
     """After a reading that is published: its end is the high watermark, its slices are known.
 
-    Never lower, failures are forgotten, a mark to read it again is taken off. Raises `StateError`
-    for a reading that would leave rows twice: it begins within a slice.
+    Never lower; failures are forgotten, and a mark to read it again is taken off. Raises
+    `StateError` for a reading that begins within a slice: it leaves rows twice.
     """
-    raise NotImplementedError
+    known = unit_of(state, reading.key, reading.part_to)
+    begin = reading.key.partition("/")[0]
+    low = reading.slices[0]
+    if known.high is not None and begin < low < known.high and low not in known.slices:
+        raise StateError(
+            f"{shown(reading.key)}: was read from {low}, within a slice that stays in the table;"
+            " restore the checkpoint"
+        )
+    older = [text for text in known.slices if text < low]
+    if not older and begin < low:
+        older = [begin]
+    slices = [*older, *reading.slices]
+    if len(slices) > KEPT_SLICES + 1:
+        slices = [slices[0], *slices[-KEPT_SLICES:]]
+    high = reading.to if known.high is None else max(known.high, reading.to)
+    read = OpenUnit(high=high, slices=tuple(slices))
+    marks = tuple(key for key in state.redo if key != reading.key)
+    return replace(state, open={**state.open, reading.key: read}, redo=marks)
 
 
-def failed(state: UnitsState, key: str, now: datetime, error: str) -> UnitsState:
+def failed(state: UnitsState, reading: UnitReading, now: datetime, error: str) -> UnitsState:
     """After a reading that failed: one more failure, and a pause, doubled each time up to a day.
 
-    High watermark, slices and marks stay. ``error`` is shown, shortened.
+    High watermark, slices and marks stay. ``error`` is kept on one line, shortened.
     """
-    raise NotImplementedError
-
-
-def closed(
-    state: UnitsState, partitions: Sequence[Pair], names: Iterable[str], shift: timedelta
-) -> UnitsState:
-    """The same knowledge in less room: ``closed_to`` of each name moved as far as it goes.
-
-    Over partitions that are complete, out of grace, not marked and not failing; never the last,
-    which may grow. Units before the first partition, and all that is known about them, go where a
-    moving start has left them behind. ``shift`` is abstinence less grace, as it is now.
-    """
-    raise NotImplementedError
+    known = unit_of(state, reading.key, reading.part_to)
+    failures = known.failures + 1
+    first, longest = PAUSE_SECS
+    pause = timedelta(seconds=min(longest, first * 2 ** min(failures - 1, 30)))
+    why = shortened(printable(one_line(error)), 500)
+    next_try = stamp(in_utc(now, "now") + pause)
+    waits = replace(known, failures=failures, next_try=next_try, error=why)
+    return replace(state, open={**state.open, reading.key: waits})
 
 
 def marked(state: UnitsState, keys: Iterable[str]) -> UnitsState:
-    """The units are read again from their beginning, and their rows replaced.
+    """The units are read again from their beginning at once, and their rows replaced.
 
-    Raises `UnitError` for more than 20,000 marks.
+    Raises `UnitError` for more than 20,000 marks, `StateError` for what is no unit.
     """
-    raise NotImplementedError
+    marks = dict.fromkeys([*state.redo, *keys])
+    if len(marks) > MOST_MARKS:
+        raise UnitError(
+            f"{len(marks):,} units would be read again, and {MOST_MARKS:,} can be marked; take a"
+            " shorter range, and the next when that is read"
+        )
+    open_ = dict(state.open)
+    for key in marks:
+        key_parts(key)
+        if key in open_ and key not in state.redo:
+            open_[key] = replace(open_[key], next_try=None)
+    return replace(state, open=open_, redo=tuple(marks))
 
 
 def with_high(state: UnitsState, key: str, partition: Pair, high: datetime | None) -> UnitsState:
-    """The unit as if read up to ``high``; None forgets it, so it is new.
+    """The unit as if read up to ``high``; None forgets it, so it is new, and replaced as a whole.
 
-    A lower one is lowered further to where a slice begins: what lies above is read again, and
-    replaced as a whole. Raises `UnitError` for one that is not within the partition.
+    A lower one than before is lowered to where a slice begins, or forgets the unit if none is
+    known there: what lies above is read again, and slices are replaced as a whole. Raises
+    `UnitError` for one that is not within the partition.
     """
-    raise NotImplementedError
+    begin, end = partition
+    known = unit_of(state, key, stamp(end))
+    if key_parts(key)[0] != begin:
+        raise UnitError(f"{shown(key)} does not begin at {stamp(begin)}")
+    if high is None:
+        return replace(state, open={**state.open, key: OpenUnit()})
+    wanted = in_utc(high, "high")
+    if not begin < wanted <= end:
+        raise UnitError(f"{stamp(wanted)} is not within {stamp(begin)} to {stamp(end)}")
+    told = stamp(wanted)
+    if known.high is None:
+        read = OpenUnit(told, (stamp(begin),))
+    elif told >= known.high:
+        # What is above is taken for published: a slice of its own that begins there.
+        grown = (*known.slices, known.high) if told > known.high and known.slices else known.slices
+        read = OpenUnit(told, grown)
+    else:
+        lower = max((text for text in known.slices if text <= told), default=stamp(begin))
+        kept = tuple(text for text in known.slices if text < lower)
+        read = OpenUnit(lower, kept) if kept else OpenUnit()
+    return replace(state, open={**state.open, key: read})
 
 
 def replaced(source_id: str, reading: UnitReading) -> Range:
     """The range of `_unit` that the reading replaces."""
-    raise NotImplementedError
+    begin, name = key_parts(reading.key)
+    low = stored_moment(reading.slices[0], reading.key)
+    return unit_range(source_id, begin, name, low)
 
 
 def slice_texts(source_id: str, reading: UnitReading) -> tuple[str, ...]:
     """What `_unit` holds in the rows of each of the reading's slices, in their order."""
-    raise NotImplementedError
+    begin, name = key_parts(reading.key)
+    lows = (stored_moment(text, reading.key) for text in reading.slices)
+    return tuple(unit_slice(source_id, begin, name, low) for low in lows)

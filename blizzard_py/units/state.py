@@ -84,6 +84,29 @@ def stored_moment(text: str, where: str) -> datetime:
         raise StateError(f"{where}: there is no {shown(text)}; restore it") from error
 
 
+def unit_of(state: UnitsState, key: str, part_to: str, *, is_last: bool = False) -> OpenUnit:
+    """What is known of a unit whose partition ends at ``part_to``, closed or not.
+
+    The last partition of a range may end before where it was closed, when the range's end went
+    back; its high watermark then is above its end, which the planner must see.
+    """
+    found = state.open.get(key)
+    if found is not None:
+        return found
+    begin, _, name = key.partition("/")
+    reached = state.closed_to.get(name)
+    if reached is None or reached <= begin:
+        return OpenUnit()
+    return OpenUnit(high=reached if is_last else min(reached, part_to))
+
+
+def highest(state: UnitsState) -> datetime | None:
+    """The highest of all high watermarks, also of values that are no longer configured."""
+    highs = (unit.high for unit in state.open.values() if unit.high is not None)
+    top = max([*highs, *state.closed_to.values()], default=None)
+    return None if top is None else stored_moment(top, "units")
+
+
 def units_to_json(state: UnitsState) -> dict[str, Any]:
     """What the checkpoint has under ``units``."""
     document: dict[str, Any] = msgspec.to_builtins(state)

@@ -20,6 +20,7 @@ from blizzard_py.units.state import (
     UnitsState,
     highest,
     key_parts,
+    owes,
     stored_moment,
     unit_key,
 )
@@ -32,8 +33,8 @@ def closed(
 ) -> UnitsState:
     """The same knowledge in less room: ``closed_to`` of each name moved as far as it goes.
 
-    Over partitions that are complete, out of grace, not marked and not failing; never the last,
-    which may grow. What lies before the first partition goes: a moving start has left it
+    Over partitions that are complete, read since their grace was over, and not marked; never
+    the last, which may grow. What lies before the first partition goes: a moving start has left it
     behind. ``shift`` is abstinence less grace, as it is now.
     """
     top = highest(state)
@@ -44,8 +45,9 @@ def closed(
     open_ = dict(state.open)
 
     def is_over(key: str, unit: OpenUnit, end: datetime) -> bool:
-        done = unit.high == stamp(end) and end <= cut_off
-        return done and not unit.failures and key not in marks
+        if unit.high != stamp(end) or end > cut_off or key in marks:
+            return False
+        return not owes(unit, end, shift)
 
     closed_to = dict(state.closed_to)
     for name in names:

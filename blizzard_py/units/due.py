@@ -1,6 +1,11 @@
 """What a source reads next, from its state: the planner with pauses, marks and slices. Pure.
 
 Units that are closed and stay so are counted and not looked at, so planning costs what is open.
+
+Two things the planner cannot know that has high watermarks alone. A complete unit is due until
+it was read *after* its grace: where its last reading failed, or was beyond the limit, the
+cut-off has moved past it meanwhile. And where the limit binds, whoever was read longest ago has
+its turn: units in grace, which are read each time, would else keep all others waiting.
 """
 
 from __future__ import annotations
@@ -16,7 +21,16 @@ from blizzard_py.units.outcomes import UnitReading
 from blizzard_py.units.planner import PlannedUnit, Verdict, limited, moved, verdict
 from blizzard_py.units.schemes import Pair
 from blizzard_py.units.slices import cut, widened
-from blizzard_py.units.state import UnitsState, highest, key_parts, stored_moment, unit_key, unit_of
+from blizzard_py.units.state import (
+    OpenUnit,
+    UnitsState,
+    highest,
+    key_parts,
+    owes,
+    stored_moment,
+    unit_key,
+    unit_of,
+)
 from blizzard_py.units.values import LONE, unit_name
 
 
@@ -61,7 +75,7 @@ class _Asked:
     marks: frozenset[str]
     cut_off: datetime | None
     shift: timedelta
-    now: str
+    now: datetime
 
 
 def due(
@@ -79,11 +93,10 @@ def due(
     named = {LONE: {}} if values is None else {unit_name(one): one for one in values}
     top = highest(state)
     cut_off = None if top is None else moved(top, terms.shift)
-    here = stamp(in_utc(now, "now"))
-    asked = _Asked(state, frozenset(state.redo), cut_off, terms.shift, here)
+    asked = _Asked(state, frozenset(state.redo), cut_off, terms.shift, in_utc(now, "now"))
     places = _places(asked, partitions, list(named), everything=terms.everything)
     texts: dict[int, str] = {}
-    found = []
+    found, turns = [], []
     rows = list(named.items())
     last = len(partitions) - 1
     for at, column in places:
@@ -91,21 +104,26 @@ def due(
         begin = texts.get(at)
         if begin is None:
             begin = texts[at] = stamp(partitions[at][0])
-        found.append(_planned(asked, partitions[at], f"{begin}/{name}", chosen, at == last))
-    known = dict.fromkeys([*state.closed_to, *(key.partition("/")[2] for key in state.open)])
+        key = f"{begin}/{name}"
+        known = unit_of(state, key, stamp(partitions[at][1]), is_last=at == last)
+        found.append(_planned(asked, partitions[at], key, chosen, known))
+        turns.append(known.read_at or begin)
+    names = dict.fromkeys([*state.closed_to, *(key.partition("/")[2] for key in state.open)])
     return Due(
         cut_off,
-        tuple(limited(found, terms.limit)),
+        tuple(limited(found, terms.limit, turns)),
         len(partitions) * len(named) - len(places),
-        tuple(name for name in known if name not in named),
+        tuple(name for name in names if name not in named),
     )
 
 
-def reading_of(unit: PlannedUnit, terms: Terms) -> UnitReading:
-    """What is saved of a unit that is executed, before it is read."""
+def reading_of(unit: PlannedUnit, terms: Terms, now: datetime) -> UnitReading:
+    """What is saved of a unit that is executed, before it is read; ``now`` is that of `due`."""
     begin, end = unit.partition
     slices = tuple(stamp(low) for low in cut(unit.start, unit.end, terms.shift))
-    return UnitReading(unit_key(begin, unit.name), stamp(end), slices, stamp(unit.end))
+    return UnitReading(
+        unit_key(begin, unit.name), stamp(end), slices, stamp(unit.end), stamp(in_utc(now, "now"))
+    )
 
 
 def _places(
@@ -136,16 +154,17 @@ def _places(
 
 
 def _planned(
-    asked: _Asked, partition: Pair, key: str, values: Mapping[str, str], is_last: bool
+    asked: _Asked, partition: Pair, key: str, values: Mapping[str, str], known: OpenUnit
 ) -> PlannedUnit:
     begin, end = partition
-    known = unit_of(asked.state, key, stamp(end), is_last=is_last)
     high = None if known.high is None else stored_moment(known.high, key)
     found = verdict(partition, high, asked.cut_off, asked.shift)
-    if known.next_try is not None and known.next_try > asked.now:
+    if known.next_try is not None and stored_moment(known.next_try, key) > asked.now:
         found = Verdict(False, found.low, "waiting")
     elif key in asked.marks and found.reason != "new" and high is not None and high <= end:
         found = Verdict(True, begin, "redo")
+    elif found.reason == "done" and found.low < end <= asked.now and owes(known, end, asked.shift):
+        found = Verdict(True, found.low, "grace")
     low = found.low
     if found.execute:
         slices = [stored_moment(text, key) for text in known.slices]

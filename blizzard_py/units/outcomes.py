@@ -41,13 +41,14 @@ class UnitReading:
     """A unit's reading of [``slices[0]``, ``to``), as it is saved before it begins.
 
     ``slices`` are where they begin, at least one; each goes to requests and files of its own.
-    ``part_to`` is where the partition ended when it was planned.
+    ``part_to`` is where the partition ended when it was planned, ``at`` when that was.
     """
 
     key: UnitKey
     part_to: Stamp
     slices: tuple[Stamp, ...]
     to: Stamp
+    at: Stamp
 
 
 def succeeded(state: UnitsState, reading: UnitReading) -> UnitsState:
@@ -71,7 +72,7 @@ def succeeded(state: UnitsState, reading: UnitReading) -> UnitsState:
     if len(slices) > KEPT_SLICES + 1:
         slices = [slices[0], *slices[-KEPT_SLICES:]]
     high = reading.to if known.high is None else max(known.high, reading.to)
-    read = OpenUnit(high=high, slices=tuple(slices))
+    read = OpenUnit(high=high, slices=tuple(slices), read_at=reading.at)
     marks = tuple(key for key in state.redo if key != reading.key)
     return replace(state, open={**state.open, reading.key: read}, redo=marks)
 
@@ -128,15 +129,15 @@ def with_high(state: UnitsState, key: str, partition: Pair, high: datetime | Non
         raise UnitError(f"{stamp(wanted)} is not within {stamp(begin)} to {stamp(end)}")
     told = stamp(wanted)
     if known.high is None:
-        read = OpenUnit(told, (stamp(begin),))
+        read = OpenUnit(told, (stamp(begin),), known.read_at)
     elif told >= known.high:
         # What is above is taken for published: a slice of its own that begins there.
         grown = (*known.slices, known.high) if told > known.high and known.slices else known.slices
-        read = OpenUnit(told, grown)
+        read = OpenUnit(told, grown, known.read_at)
     else:
         lower = max((text for text in known.slices if text <= told), default=stamp(begin))
         kept = tuple(text for text in known.slices if text < lower)
-        read = OpenUnit(lower, kept) if kept else OpenUnit()
+        read = OpenUnit(lower, kept, known.read_at) if kept else OpenUnit()
     return replace(state, open={**state.open, key: read})
 
 

@@ -156,15 +156,21 @@ def planned(
     return PlannedUnit(values, name, partition, low, partition[1], high, execute, reason)
 
 
-def limited(units: Sequence[PlannedUnit], most: int | None) -> list[PlannedUnit]:
-    """The units with the first ``most`` that are executed, the others not."""
-    if most is None:
+def limited(
+    units: Sequence[PlannedUnit], most: int | None, turns: Sequence[str] = ()
+) -> list[PlannedUnit]:
+    """The units with the first ``most`` that are executed, the others not.
+
+    By their ``turns`` where there are any, the lowest first, then as they stand.
+    """
+    chosen = [at for at, unit in enumerate(units) if unit.execute]
+    if most is None or len(chosen) <= most:
         return list(units)
-    found, left = [], most
-    for unit in units:
-        if unit.execute:
-            left -= 1
-        found.append(replace(unit, execute=False) if unit.execute and left < 0 else unit)
+    if turns:
+        chosen.sort(key=lambda at: turns[at])
+    found = list(units)
+    for at in chosen[most:]:
+        found[at] = replace(found[at], execute=False)
     return found
 
 

@@ -7,7 +7,7 @@
      "closed_to": {"id1": "2020-02-01T00:00:00.000Z"},
      "open": {"2020-02-01T00:00:00.000Z/id1": {"high": "2020-02-21T00:00:00.000Z",
          "slices": ["2020-02-01T00:00:00.000Z", "2020-02-18T00:00:00.000Z"],
-         "failures": 0, "next_try": null, "error": null}},
+         "read_at": "2020-02-21T09:30:00.000Z", "failures": 0, "next_try": null, "error": null}},
      "redo": [], "seq": 17}
 
 Times are `blizzard_py.units.instants.stamp` s. A **unit's key** is where its partition begins,
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import msgspec
@@ -42,11 +42,13 @@ UnitKey = Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\
 class OpenUnit:
     """One unit's state. ``slices`` are where those begin that are known, rising.
 
-    ``failures`` count since the last success; until ``next_try`` it waits; ``error`` is why.
+    ``read_at`` is when the reading was planned that succeeded last: nothing that arrived later
+    is in the table. ``failures`` count since; until ``next_try`` it waits; ``error`` is why.
     """
 
     high: Stamp | None = None
     slices: tuple[Stamp, ...] = ()
+    read_at: Stamp | None = None
     failures: Annotated[int, msgspec.Meta(ge=0)] = 0
     next_try: Stamp | None = None
     error: str | None = None
@@ -100,6 +102,19 @@ def unit_of(state: UnitsState, key: str, part_to: str, *, is_last: bool = False)
     return OpenUnit(high=reached if is_last else min(reached, part_to))
 
 
+def owes(unit: OpenUnit, part_to: datetime, shift: timedelta) -> bool:
+    """Whether a unit has not been read since the grace of its partition was over.
+
+    ``shift`` is abstinence less grace. What is not known to be owed is not.
+    """
+    if unit.read_at is None or shift >= timedelta(0):
+        return False
+    try:
+        return unit.read_at < stamp(part_to - shift)
+    except OverflowError:
+        return True
+
+
 def highest(state: UnitsState) -> datetime | None:
     """The highest of all high watermarks, also of values that are no longer configured."""
     highs = (unit.high for unit in state.open.values() if unit.high is not None)
@@ -130,7 +145,7 @@ def checked(state: UnitsState, where: str) -> UnitsState:
     for key, unit in state.open.items():
         begin, _ = key_parts(key)
         at = f"{where}.open[{key!r}]"
-        for told in (unit.high, unit.next_try, *unit.slices):
+        for told in (unit.high, unit.read_at, unit.next_try, *unit.slices):
             if told is not None:
                 stored_moment(told, at)
         known = list(unit.slices)

@@ -1,0 +1,209 @@
+"""A source that is read as work units, and the table it is read into, as random histories.
+
+The table keeps, by the text in `_unit`, what stretch of time each slice holds and when it was
+read; a reading that succeeds takes away what lies in its range and adds its slices, and nothing
+else does. After each run every unit's slices must lie side by side from its beginning to its
+high watermark. `Wrong` says what does not hold.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from blizzard_py.units import partitions
+from blizzard_py.units.closing import closed
+from blizzard_py.units.due import Due, Terms, due, reading_of
+from blizzard_py.units.instants import moment, stamp
+from blizzard_py.units.outcomes import (
+    UnitReading,
+    failed,
+    marked,
+    replaced,
+    slice_texts,
+    succeeded,
+)
+from blizzard_py.units.schemes import Pair
+from blizzard_py.units.slices import unit_slice
+from blizzard_py.units.state import (
+    UnitsState,
+    unit_key,
+    unit_of,
+    units_from_json,
+    units_to_json,
+)
+
+ZONES = ("UTC", "Europe/Berlin", "America/Sao_Paulo", "Pacific/Apia", "Australia/Lord_Howe")
+
+# How much time passes between two runs, in hours, so that a history sees some partitions end.
+PACE = {"none": 20, "hourly": 1, "daily": 15, "weekly": 70, "monthly": 300, "yearly": 2500}
+
+SOURCE = "s"
+
+
+class Wrong(AssertionError):
+    """The table is not what was promised, or something was read that must not be."""
+
+
+@dataclass
+class World:
+    """One history. ``forgives`` leaves failed units out of their pauses."""
+
+    seed: int
+    forgives: bool = False
+    state: UnitsState = field(default_factory=UnitsState)
+    table: dict[str, tuple[datetime, datetime, datetime]] = field(default_factory=dict)
+    paused: dict[str, datetime] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.chance = chance = random.Random(self.seed)
+        self.by = chance.choice(list(PACE))
+        self.zone = chance.choice(ZONES)
+        self.pace = timedelta(hours=PACE[self.by])
+        self.start = datetime(2011, 1, 31, tzinfo=UTC) + timedelta(
+            days=chance.choice([0, 40, 240, 300]), hours=chance.choice([0, 0, 7])
+        )
+        self.now = self.latest = self.start
+        self.partial = chance.random() < 0.7
+        self.values = chance.choice([None, [{"id": "a"}], [{"id": "a"}, {"id": "a0"}]])
+        self.terms = Terms(limit=chance.choice([None, None, None, 1, 3]))
+        self.downloads = chance.random() < 0.1
+        self.shifts: list[timedelta] = []
+        self.regrace()
+
+    def regrace(self) -> None:
+        """Other settings: mostly grace; abstinence beyond it where files are downloaded."""
+        grace = self.pace * self.chance.choice([0, 0.5, 2, 5])
+        abstinent = grace * self.chance.choice([0, 0, 0, 0.5, 1])
+        if self.downloads:
+            grace, abstinent = timedelta(0), self.pace * self.chance.choice([0, 0.5, 2])
+        self.terms = replace(self.terms, grace=grace, abstinent=abstinent)
+        self.shifts.append(self.terms.shift)
+
+    @property
+    def names(self) -> list[str]:
+        return ["{}"] if self.values is None else [one["id"] for one in self.values]
+
+    def ranges(self) -> list[Pair]:
+        return partitions(self.start, self.now, self.by, self.partial, self.zone)
+
+    def live(self, runs: int) -> None:
+        """So many runs with failures, and three without: after them nothing may be missing."""
+        for _ in range(runs):
+            self.step()
+            self.run(failing=0.25)
+        self.terms = replace(self.terms, limit=None)
+        self.now = self.latest + timedelta(days=2)
+        for _ in range(3):
+            self.now += self.pace / 20
+            self.run(failing=0.0)
+        self.check_nothing_missing()
+
+    def step(self) -> None:
+        event = self.chance.random()
+        if event < 0.12:  # a clock that goes back, or another `to`
+            self.now = max(self.start, self.now - self.pace * self.chance.choice([0.3, 1, 4]))
+        else:
+            self.now += self.pace * self.chance.choice([0, 0.2, 0.5, 1, 1, 2.5])
+        self.latest = max(self.latest, self.now)
+        if self.chance.random() < 0.1:
+            self.regrace()
+        if self.chance.random() < 0.06 and self.ranges():
+            begin, _ = self.chance.choice(self.ranges())
+            key = unit_key(begin, self.chance.choice(self.names))
+            if key not in self.state.redo:
+                self.paused.pop(key, None)
+            self.state = marked(self.state, [key])
+
+    def run(self, failing: float) -> None:
+        ranges = self.ranges()
+        asked = self.without_pauses() if self.forgives else self.state
+        found = due(asked, ranges, self.values, self.terms, self.now)
+        for unit in found.units:
+            if unit.execute:
+                reading = reading_of(unit, self.terms, self.now)
+                self.check_reading(reading, unit.reason, found)
+                if self.chance.random() < failing:
+                    self.state = failed(self.state, reading, self.now, "no answer")
+                    self.paused[reading.key] = moment(self.state.open[reading.key].next_try or "")
+                else:
+                    self.publish(reading)
+        if self.chance.random() < 0.7:
+            self.state = closed(self.state, ranges, self.names, self.terms.shift)
+            # What is closed has nothing to wait for, until longer grace opens it again.
+            self.paused = {key: at for key, at in self.paused.items() if key in self.state.open}
+        if self.chance.random() < 0.2:
+            self.state = units_from_json(units_to_json(self.state), "units")
+        self.check_table(ranges)
+
+    def without_pauses(self) -> UnitsState:
+        eager = {key: replace(unit, next_try=None) for key, unit in self.state.open.items()}
+        return replace(self.state, open=eager)
+
+    def publish(self, reading: UnitReading) -> None:
+        self.paused.pop(reading.key, None)
+        first, behind = replaced(SOURCE, reading)
+        self.table = {key: it for key, it in self.table.items() if not first <= key < behind}
+        lows = [moment(text) for text in reading.slices]
+        texts = slice_texts(SOURCE, reading)
+        for text, low, high in zip(texts, lows, [*lows[1:], moment(reading.to)], strict=True):
+            if text in self.table:
+                raise Wrong(f"{text} is there already")
+            self.table[text] = (low, high, self.now)
+        self.state = succeeded(self.state, reading)
+
+    # -- what is promised ---------------------------------------------------------
+
+    def check_reading(self, reading: UnitReading, reason: str, found: Due) -> None:
+        if not reading.slices[0] < reading.to:
+            raise Wrong(f"{reading}: an empty range")
+        if self.paused.get(reading.key, self.now) > self.now:
+            raise Wrong(f"{reading}: its pause is not over")
+        if reason == "grace" and found.cut_off is not None:
+            read_at = self.state.open[reading.key].read_at if reading.key in self.state.open else ""
+            end = moment(reading.part_to)
+            is_owed = bool(read_at) and read_at < stamp(end - self.terms.shift)
+            if end <= found.cut_off and not is_owed:
+                raise Wrong(f"{reading}: read though its grace is over")
+
+    def check_table(self, ranges: list[Pair]) -> None:
+        """Side by side from the beginning to the high watermark; and no rows of anything else."""
+        seen = 0
+        for at, (begin, end) in enumerate(ranges):
+            for name in self.names:
+                prefix = unit_slice(SOURCE, begin, name, begin).removesuffix(stamp(begin))
+                mine = sorted(key for key in self.table if key.startswith(prefix))
+                seen += len(mine)
+                reached = begin
+                for key in mine:
+                    low, high, _ = self.table[key]
+                    if low < reached or (low > reached and not self.downloads):
+                        raise Wrong(f"{key}: {'a hole' if low > reached else 'twice'}: {reached}")
+                    reached = high
+                known = unit_of(
+                    self.state, unit_key(begin, name), stamp(end), is_last=at == len(ranges) - 1
+                )
+                is_last = at == len(ranges) - 1
+                claimed = moment(known.high) if known.high else begin
+                if claimed != reached and not (is_last and min(claimed, reached) >= end):
+                    raise Wrong(f"{prefix}: {reached} is read, {claimed} is known")
+        if seen > len(self.table):
+            raise Wrong("rows of more than one unit")
+
+    def check_nothing_missing(self) -> None:
+        """All is read that came within the shortest grace there was; downloads leave out some."""
+        if self.downloads:
+            return
+        grace = -max(self.shifts)
+        ranges = self.ranges()
+        for at, (begin, end) in enumerate(ranges):
+            for name in self.names:
+                prefix = unit_slice(SOURCE, begin, name, begin).removesuffix(stamp(begin))
+                mine = [it for key, it in self.table.items() if key.startswith(prefix)]
+                top = max((high for _, high, _ in mine), default=begin)
+                if top < end and at < len(ranges) - 1:
+                    raise Wrong(f"{prefix}: never reaches its end, {end}: {top}")
+                for low, high, read in mine:
+                    if read < min(self.latest, high + grace):
+                        raise Wrong(f"{prefix}: {low} to {high} was read at {read} last")

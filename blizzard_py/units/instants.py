@@ -155,7 +155,7 @@ def _jump(wall: datetime, zone: tzinfo) -> datetime:
 
 def stamp(moment: datetime) -> str:
     """An instant in UTC as text of fixed width, so that text order is that of time."""
-    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def moment(text: str) -> datetime:

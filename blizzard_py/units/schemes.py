@@ -62,7 +62,7 @@ def partitions(
     """
     begin, behind = in_utc(start, "start"), in_utc(end, "end")
     name, where = scheme(by), zone_of(zone)
-    return _cut(begin, behind, name, where, partial, MOST_PARTITIONS)
+    return _cut(begin, behind, name, where, partial)
 
 
 def composite(
@@ -87,7 +87,7 @@ def composite(
     waits = behind
     for name, part_from, part_to in _parts(parts):
         low, high = max(part_from, begin), min(part_to, behind)
-        cuts = _cut(low, high, name, where, partial, MOST_PARTITIONS - len(found))
+        cuts = _cut(low, high, name, where, partial, len(found))
         found += cuts
         if low < high == behind:
             waits = cuts[-1][1] if cuts else low
@@ -135,7 +135,7 @@ def _gaps(begin: datetime, behind: datetime, found: Sequence[Pair]) -> list[Pair
 
 
 def _cut(
-    start: datetime, end: datetime, name: str, zone: tzinfo, partial: bool, most: int
+    start: datetime, end: datetime, name: str, zone: tzinfo, partial: bool, before: int = 0
 ) -> list[Pair]:
     if start >= end:
         return []
@@ -143,10 +143,10 @@ def _cut(
         return [(start, end)]
     boundary = _boundary(start, _PERIODS[name], zone)
     count = _count(end, boundary)
-    if count > most:
+    if before + count > MOST_PARTITIONS:
         raise UnitError(
-            f"{name} from {stamp(start)} to {stamp(end)} is {count:,} partitions, and at most"
-            f" {most:,} can be planned; take longer ones, or a later start"
+            f"{name} from {stamp(start)} to {stamp(end)} makes {before + count:,} partitions, and"
+            f" at most {MOST_PARTITIONS:,} can be planned; take longer ones, or a later start"
         )
     found = list(pieces(start, end, boundary, UnitError))
     return found if partial or boundary(count) == end else found[:-1]
@@ -156,7 +156,10 @@ def _boundary(start: datetime, period: str, zone: tzinfo) -> Boundary:
     """The k-th boundary; None where the calendar ends."""
     if period == "hour":
         return lambda k: later(start, period, k)
-    origin = start.astimezone(zone).replace(tzinfo=None, fold=0)
+    try:
+        origin = start.astimezone(zone).replace(tzinfo=None, fold=0)
+    except OverflowError as error:
+        raise UnitError(f"{stamp(start)} is no time in {zone}") from error
 
     def boundary(k: int) -> datetime | None:
         wall = later(origin, period, k)

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from blizzard_core.errors import UnitError
 from blizzard_core.text import printable, shortened
 
+_STAMP_WIDTH = 24
 _SECOND = timedelta(seconds=1)
 
 _ZONE = r"Z|[+-]\d\d:?\d\d|[A-Za-z][A-Za-z0-9_+/-]*"
@@ -159,8 +160,11 @@ def stamp(moment: datetime) -> str:
 
 
 def moment(text: str) -> datetime:
-    """The instant of a `stamp`. Raises `ValueError` if there is no such day or time."""
-    return datetime.fromisoformat(text)
+    """The instant of a `stamp`. Raises `ValueError` if it is none, or there is no such time."""
+    found = datetime.fromisoformat(text)
+    if len(text) != _STAMP_WIDTH or found.tzinfo is not UTC:
+        raise ValueError(f"{text!r} is not written as {stamp(datetime(2020, 2, 1, tzinfo=UTC))}")
+    return found
 
 
 def shown(value: Any) -> str:

@@ -70,12 +70,12 @@ def unit_key(part_from: datetime, name: str) -> str:
     return f"{stamp(part_from)}/{name}"
 
 
-def key_parts(key: str) -> tuple[datetime, str]:
+def key_parts(key: str, where: str = "units") -> tuple[datetime, str]:
     """The partition's beginning and the name in a key. Raises `StateError` if it is none."""
     begin, slash, name = key.partition("/")
     if not slash:
-        raise StateError(f"{shown(key)} is no unit: 2020-02-01T00:00:00.000Z/NAME is one")
-    return stored_moment(begin, key), name
+        raise StateError(f"{where}: {shown(key)} is no unit: 2020-02-01T00:00:00.000Z/NAME is one")
+    return stored_moment(begin, where), name
 
 
 def stored_moment(text: str, where: str) -> datetime:
@@ -141,10 +141,10 @@ def checked(state: UnitsState, where: str) -> UnitsState:
     for name, text in state.closed_to.items():
         stored_moment(text, f"{where}.closed_to[{name!r}]")
     for key in state.redo:
-        key_parts(key)
+        key_parts(key, f"{where}.redo")
     for key, unit in state.open.items():
-        begin, _ = key_parts(key)
         at = f"{where}.open[{key!r}]"
+        begin, _ = key_parts(key, at)
         for told in (unit.high, unit.read_at, unit.next_try, *unit.slices):
             if told is not None:
                 stored_moment(told, at)

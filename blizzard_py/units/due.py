@@ -10,15 +10,15 @@ its turn: units in grace, which are read each time, would else keep all others w
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from blizzard_py.units.instants import in_utc, stamp
 from blizzard_py.units.limits import enough
 from blizzard_py.units.outcomes import UnitReading
-from blizzard_py.units.planner import PlannedUnit, Verdict, limited, moved, verdict
+from blizzard_py.units.planner import PlannedUnit, limited, moved, verdict
 from blizzard_py.units.schemes import Pair
 from blizzard_py.units.slices import cut, widened
 from blizzard_py.units.state import (
@@ -78,6 +78,16 @@ class _Asked:
     now: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A partition, and its ends as they are stored."""
+
+    partition: Pair
+    begin: str
+    end: str
+    is_last: bool
+
+
 def due(
     state: UnitsState,
     partitions: Sequence[Pair],
@@ -94,26 +104,23 @@ def due(
     top = highest(state)
     cut_off = None if top is None else moved(top, terms.shift)
     asked = _Asked(state, frozenset(state.redo), cut_off, terms.shift, in_utc(now, "now"))
-    places = _places(asked, partitions, list(named), everything=terms.everything)
-    texts: dict[int, str] = {}
+    names = list(named)
     found, turns = [], []
-    rows = list(named.items())
-    last = len(partitions) - 1
-    for at, column in places:
-        name, chosen = rows[column]
-        begin = texts.get(at)
-        if begin is None:
-            begin = texts[at] = stamp(partitions[at][0])
-        key = f"{begin}/{name}"
-        known = unit_of(state, key, stamp(partitions[at][1]), is_last=at == last)
-        found.append(_planned(asked, partitions[at], key, chosen, known))
-        turns.append(known.read_at or begin)
-    names = dict.fromkeys([*state.closed_to, *(key.partition("/")[2] for key in state.open)])
+    for at, columns in _places(asked, partitions, names, everything=terms.everything):
+        begin, end = partitions[at]
+        span = _Span(partitions[at], stamp(begin), stamp(end), at == len(partitions) - 1)
+        for column in columns:
+            name = names[column]
+            key = f"{span.begin}/{name}"
+            known = unit_of(state, key, span.end, is_last=span.is_last)
+            found.append(_planned(asked, span, name, named[name], known))
+            turns.append(known.read_at or span.begin)
+    heard = dict.fromkeys([*state.closed_to, *(key.partition("/")[2] for key in state.open)])
     return Due(
         cut_off,
         tuple(limited(found, terms.limit, turns)),
-        len(partitions) * len(named) - len(places),
-        tuple(name for name in names if name not in named),
+        len(partitions) * len(named) - len(found),
+        tuple(name for name in heard if name not in named),
     )
 
 
@@ -128,46 +135,57 @@ def reading_of(unit: PlannedUnit, terms: Terms, now: datetime) -> UnitReading:
 
 def _places(
     asked: _Asked, partitions: Sequence[Pair], names: Sequence[str], *, everything: bool
-) -> list[tuple[int, int]]:
-    """Which units are looked at, as partition and value: those that may be open, in order."""
+) -> Iterator[tuple[int, Sequence[int]]]:
+    """Which units are looked at: partitions in order, each with its values, by their numbers.
+
+    Those behind what is closed and out of grace; and before it, what has an entry of its own.
+    """
     if not partitions:
-        return []
+        return
     ends = [end for _, end in partitions]
-    columns = {name: column for column, name in enumerate(names)}
-    firsts = []
+    firsts: dict[str, int] = {}
     for name in names:
         reached = asked.state.closed_to.get(name)
-        first = 0
+        firsts[name] = 0
         if reached is not None and asked.cut_off is not None and not everything:
             passed = min(stored_moment(reached, name), asked.cut_off)
             # The last one is always looked at: it may have shrunk.
-            first = min(bisect_right(ends, passed), len(ends) - 1)
-        firsts.append(first)
-    found = {(at, column) for column, first in enumerate(firsts) for at in range(first, len(ends))}
-    begins = [begin for begin, _ in partitions]
+            firsts[name] = min(bisect_right(ends, passed), len(ends) - 1)
+    bounds = {name: stamp(partitions[first][0]) for name, first in firsts.items()}
+    columns = {name: column for column, name in enumerate(names)}
+    older: dict[int, set[int]] = {}
     for key in (*asked.state.open, *asked.marks):
-        begin, name = key_parts(key)
-        at = bisect_left(begins, begin)
-        if name in columns and at < len(begins) and begins[at] == begin:
-            found.add((at, columns[name]))
-    return sorted(found)
+        text, _, name = key.partition("/")
+        if name in bounds and text < bounds[name]:
+            begin, _ = key_parts(key)
+            at = bisect_right(ends, begin)
+            if partitions[at][0] == begin:
+                older.setdefault(at, set()).add(columns[name])
+    everyone = range(len(names))
+    common = max(firsts.values(), default=0)
+    for at in sorted({*older, *range(min(firsts.values(), default=len(ends)), common)}):
+        known = older.get(at, set())
+        yield at, [c for c in everyone if c in known or firsts[names[c]] <= at]
+    for at in range(common, len(ends)):
+        yield at, everyone
 
 
 def _planned(
-    asked: _Asked, partition: Pair, key: str, values: Mapping[str, str], known: OpenUnit
+    asked: _Asked, span: _Span, name: str, values: Mapping[str, str], known: OpenUnit
 ) -> PlannedUnit:
-    begin, end = partition
-    high = None if known.high is None else stored_moment(known.high, key)
-    found = verdict(partition, high, asked.cut_off, asked.shift)
+    begin, end = span.partition
+    key = f"{span.begin}/{name}"
+    high = None
+    if known.high is not None:
+        high = end if known.high == span.end else stored_moment(known.high, key)
+    execute, low, reason = verdict(span.partition, high, asked.cut_off, asked.shift)
     if known.next_try is not None and stored_moment(known.next_try, key) > asked.now:
-        found = Verdict(False, found.low, "waiting")
-    elif key in asked.marks and found.reason != "new" and high is not None and high <= end:
-        found = Verdict(True, begin, "redo")
-    elif found.reason == "done" and found.low < end <= asked.now and owes(known, end, asked.shift):
-        found = Verdict(True, found.low, "grace")
-    low = found.low
-    if found.execute:
+        execute, reason = False, "waiting"
+    elif key in asked.marks and reason != "new" and high is not None and high <= end:
+        execute, low, reason = True, begin, "redo"
+    elif reason == "done" and low < end <= asked.now and owes(known, end, asked.shift):
+        execute, reason = True, "grace"
+    if execute:
         slices = [stored_moment(text, key) for text in known.slices]
         low = widened(low, begin, high, slices)
-    name = key.partition("/")[2]
-    return PlannedUnit(values, name, partition, low, end, high, found.execute, found.reason)
+    return PlannedUnit(values, name, span.partition, low, end, high, execute, reason)

@@ -22,7 +22,7 @@ reason          reads       holds
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
@@ -39,12 +39,12 @@ _FIRST = datetime.min.replace(tzinfo=UTC)
 _LAST = datetime.max.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedUnit:
+class PlannedUnit(NamedTuple):
     """What becomes of one unit: [``start``, ``end``) is read if ``execute``.
 
     One that is not, although its reason is to read, is beyond the limit of the run. The reason
-    ``redo`` is that of a unit which an operator wants read again.
+    ``redo`` is that of a unit which an operator wants read again. A tuple, since a plan may
+    hold hundreds of thousands.
     """
 
     values: Mapping[str, Any]
@@ -100,12 +100,15 @@ def plan(
     shift = limits.days(abstinent, "abstinent") - limits.days(grace, "grace")
     most = None if limit is None else limits.limit(limit)
     highs = _highs(state)
-    cut_off = cut_off_of(highs.values(), shift)
-    found = [
-        planned(pair, name, values, highs.get((pair[0], name)), cut_off, shift)
-        for pair in pairs
-        for name, values in named.items()
-    ]
+    top = max((high for high in highs.values() if high is not None), default=None)
+    cut_off = None if top is None else moved(top, shift)
+    found = []
+    for pair in pairs:
+        begin, end = pair
+        for name, values in named.items():
+            high = highs.get((begin, name))
+            execute, low, reason = verdict(pair, high, cut_off, shift)
+            found.append(PlannedUnit(values, name, pair, low, end, high, execute, reason))
     return Plan(cut_off, limited(found, most))
 
 
@@ -143,19 +146,6 @@ def verdict(
     return Verdict(False, low, "done")
 
 
-def planned(
-    partition: Pair,
-    name: str,
-    values: Mapping[str, Any],
-    high: datetime | None,
-    cut_off: datetime | None,
-    shift: timedelta,
-) -> PlannedUnit:
-    """What becomes of one unit, as far as nothing but its high watermark says."""
-    execute, low, reason = verdict(partition, high, cut_off, shift)
-    return PlannedUnit(values, name, partition, low, partition[1], high, execute, reason)
-
-
 def limited(
     units: Sequence[PlannedUnit], most: int | None, turns: Sequence[str] = ()
 ) -> list[PlannedUnit]:
@@ -170,14 +160,8 @@ def limited(
         chosen.sort(key=lambda at: turns[at])
     found = list(units)
     for at in chosen[most:]:
-        found[at] = replace(found[at], execute=False)
+        found[at] = found[at]._replace(execute=False)
     return found
-
-
-def cut_off_of(highs: Iterable[datetime], shift: timedelta) -> datetime | None:
-    """The cut-off of units with these high watermarks; None if none has one."""
-    highest = max(highs, default=None)
-    return None if highest is None else moved(highest, shift)
 
 
 def moved(high: datetime, shift: timedelta) -> datetime:
@@ -218,13 +202,21 @@ def _named(units: Any) -> dict[str, Mapping[str, Any]]:
     return found
 
 
-def _highs(state: Any) -> dict[tuple[datetime, str], datetime]:
+def _highs(state: Any) -> Mapping[tuple[datetime, str], datetime | None]:
+    """The state, its times in UTC and names as `unit_name` has them; itself if it is that."""
     if not isinstance(state, Mapping):
         raise UnitError(f"{shown(state)} is no state: (start of the partition, unit) to a time")
-    found = {}
+    is_plain = True
     for key, high in state.items():
         if not isinstance(key, tuple) or len(key) != 2 or not isinstance(key[1], str | None):
             raise UnitError(f"{shown(key)} is no key: (start of the partition, unit)")
-        if high is not None:
-            found[in_utc(key[0], "state"), key[1] or LONE] = in_utc(high, "state")
-    return found
+        begin, name = key
+        until = None if high is None else in_utc(high, "state")
+        if in_utc(begin, "state") is not begin or until is not high or not name:
+            is_plain = False
+    if is_plain:  # the state of a large plan is not copied
+        return state
+    return {
+        (in_utc(begin, "state"), name or LONE): None if high is None else in_utc(high, "state")
+        for (begin, name), high in state.items()
+    }

@@ -15,7 +15,7 @@ from blizzard_py.units.schemes import Pair
 from tests.support.unit_world import World, Wrong
 
 HISTORIES = 3000
-RUNS = 8
+RUNS = 6
 
 Rule = Callable[[Pair, datetime | None, datetime | None, timedelta], Verdict]
 

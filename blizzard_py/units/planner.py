@@ -108,7 +108,8 @@ def plan(
         for name, values in named.items():
             high = highs.get((begin, name))
             execute, low, reason = verdict(pair, high, cut_off, shift)
-            found.append(PlannedUnit(values, name, pair, low, end, high, execute, reason))
+            unit = PlannedUnit(values, name, pair, low, end, high, execute, reason)
+            found.append(unit)
     return Plan(cut_off, limited(found, most))
 
 
@@ -134,8 +135,10 @@ def verdict(
     begin, end = partition
     if high is None or high <= begin:
         return Verdict(True, begin, "new")
-    low = max(moved(high, shift), begin)
-    if low >= end:
+    low = moved(high, shift)
+    if low < begin:
+        low = begin
+    elif low >= end:
         return Verdict(False, end, "abstinent" if high < end else "done")
     if high < end:
         return Verdict(True, low, "incomplete")

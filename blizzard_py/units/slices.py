@@ -134,11 +134,11 @@ def _ordered(value: Any) -> str:
 def _number(value: float | Decimal) -> str:
     """Sign, 39 digits, and what is behind the point, counted upwards below zero as well."""
     exact = Decimal(value)
-    if not exact.is_finite() or abs(exact) >= 10**_WIDTH:
+    if not exact.is_finite() or exact.copy_abs() >= 10**_WIDTH:  # abs() would round
         raise UnitError(f"a slice cannot begin at {shown(value)}")
     whole = math.floor(exact)
     digits = f"1{whole:0{_WIDTH}d}" if whole >= 0 else f"0{10**_WIDTH + whole:0{_WIDTH}d}"
-    numerator, denominator = (exact.as_integer_ratio()) if exact else (0, 1)
+    numerator, denominator = exact.as_integer_ratio()
     rest = numerator - whole * denominator
     if not rest:
         return digits

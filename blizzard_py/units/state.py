@@ -54,6 +54,9 @@ class OpenUnit:
     error: str | None = None
 
 
+_NEW = OpenUnit()
+
+
 @dataclass(frozen=True, slots=True)
 class UnitsState:
     """See above. ``UnitsState()`` is a cold start."""
@@ -98,7 +101,7 @@ def unit_of(state: UnitsState, key: str, part_to: str, *, is_last: bool = False)
     begin, _, name = key.partition("/")
     reached = state.closed_to.get(name)
     if reached is None or reached <= begin:
-        return OpenUnit()
+        return _NEW
     return OpenUnit(high=reached if is_last else min(reached, part_to))
 
 

@@ -121,6 +121,8 @@ def test_the_text_of_a_columns_slice_is_in_the_order_of_its_values(values: list[
 
 def test_the_text_of_a_columns_slice() -> None:
     assert column_slice("s", 42) == "s/1" + "0" * 37 + "42"
+    assert column_slice("s", 10**39 - 1) == "s/1" + "9" * 39
+    assert column_slice("s", Decimal(0)) == "s/1" + "0" * 39
     assert column_slice("s", -1) == "s/0" + "9" * 39
     assert column_slice("s", Decimal("1.50")) == "s/1" + "0" * 38 + "1.5"
     when = datetime(2020, 2, 1, 1, 0, 0, 5)  # noqa: DTZ001  # taken for UTC, as watermarks are

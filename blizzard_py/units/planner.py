@@ -76,7 +76,7 @@ class Verdict(NamedTuple):
 def plan(
     ranges: Iterable[Pair],
     units: Iterable[Mapping[str, Any]] | None,
-    state: Mapping[tuple[datetime, str], datetime | None],
+    state: Mapping[tuple[datetime, str], datetime | None] | None,
     grace: float | timedelta,
     abstinent: float | timedelta,
     limit: int | None = None,
@@ -99,7 +99,7 @@ def plan(
     named = given or {LONE: {}}
     shift = limits.days(abstinent, "abstinent") - limits.days(grace, "grace")
     most = None if limit is None else limits.limit(limit)
-    highs = _highs(state)
+    highs = _highs({} if state is None else state)
     top = max((high for high in highs.values() if high is not None), default=None)
     cut_off = None if top is None else moved(top, shift)
     found = []

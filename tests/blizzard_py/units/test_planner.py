@@ -168,6 +168,10 @@ def test_grace_beyond_the_calendar_reads_all_and_abstinence_nothing() -> None:
     assert (found.execute, found.reason) == (False, "abstinent")
 
 
+def test_no_state_is_a_first_run() -> None:
+    assert plan([(day(1), day(5))], None, None, 0, 0) == plan([(day(1), day(5))], None, {}, 0, 0)
+
+
 def test_no_ranges_are_no_units() -> None:
     found = plan([], [{"id": "a"}], {}, 3, 0)
     assert (found.cut_off, found.units) == (None, [])

@@ -82,13 +82,11 @@ def cancels_the_second_job(engine: SparkEngine, world: IngestWorld) -> None:
 
 def survives_a_killed_worker(engine: SparkEngine, world: IngestWorld) -> None:
     world.put("a.ndjson", lines(1, 2))
-    with ThreadPoolExecutor(1) as pool:
-        with Pipe(world, "b.ndjson") as pipe:
-            running = pool.submit(engine.ingest, world.job("b.ndjson"))
-            pipe.kill_reader(running)
-            pipe.wait_for_reader(running)
-            pipe.write(lines(3))
-        result = running.result()
+    with ThreadPoolExecutor(1) as pool, Pipe(world, "b.ndjson") as pipe:
+        running = pool.submit(engine.ingest, world.job("b.ndjson"))
+        pipe.kill_reader(running)
+        pipe.wait_for_reader(running)
+        result = pipe.feed(lines(3), running)
     assert world.ids(result) == [1, 2, 3]
     assert {file.outcome for file in result.files} == {"ingested"}
 

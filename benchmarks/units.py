@@ -1,7 +1,7 @@
 """Planning of work units: partitions, `plan`, what a source does each poll, and its state's size.
 
-    python benchmarks/units.py                  # 200,000 units
-    python benchmarks/units.py --units 50000
+    python -m benchmarks.units                  # 200,000 units
+    python -m benchmarks.units --units 50000
 
 Hourly partitions of two values. `plan` is given a high watermark of each; a source's poll is
 measured with all units open, which is the worst there is, and with all of them closed.
@@ -10,6 +10,7 @@ measured with all units open, which is the worst there is, and with all of them 
 from __future__ import annotations
 
 import argparse
+import statistics
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -31,14 +32,16 @@ Result = TypeVar("Result")
 
 
 def timed(what: str, call: Callable[[], Result], runs: int = 5) -> Result:
-    """The call's result; printed is the best of some runs, wall and processor."""
+    """The call's result; printed are the medians of some runs, wall and processor."""
     walls, cpus = [], []
     for _ in range(runs):
         wall, cpu = time.perf_counter(), time.process_time()
         found = call()
         walls.append(time.perf_counter() - wall)
         cpus.append(time.process_time() - cpu)
-    print(f"{what:52} {min(walls):7.3f} s  (processor {min(cpus):.3f} s)")
+    print(
+        f"{what:52} {statistics.median(walls):7.3f} s  (processor {statistics.median(cpus):.3f} s)"
+    )
     return found
 
 

@@ -156,7 +156,9 @@ class MysqlConnection(SqlConnection):
 
     def _now(self) -> datetime:
         answer = self._one(
-            "SELECT UTC_TIMESTAMP(6) AS now, CAST(@@GLOBAL.read_only AS SIGNED) AS locked"
+            # A number or a word, by server and release.
+            "SELECT UTC_TIMESTAMP(6) AS now,"
+            " CAST(@@GLOBAL.read_only NOT IN ('0', 'OFF') AS SIGNED) AS locked"
         )
         self._read_only = bool(answer["locked"])
         now: datetime = answer["now"]

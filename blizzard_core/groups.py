@@ -5,7 +5,9 @@ alone: the outputs are renamed to ``unit-….parquet`` anywhere in the table, an
 manifest is put at `group_path`, under the next number of its source, only if there is none. A
 name that begins with `UNIT_FILE_PREFIX` is never found by listing, so the manifest is what makes
 it known. Penguin takes the manifests of a source in the order of their numbers, one Delta commit
-each: the files in, and every row out whose `UNIT_COLUMN` lies in a replaced range.
+each: the files in, and out every row that was there before and is one of those to be replaced.
+Which these are is said in three ways, alone or together: by ranges of `UNIT_COLUMN`, by the
+source files that rows name in `SOURCE_FILE_COLUMN`, or by the output ids of files as a whole.
 
 **Order is the promise**: an older reading never arrives after the one that replaces it, because
 no number is passed over, also where its group has no files. Numbers begin at 1 and never begin
@@ -27,6 +29,8 @@ from blizzard_core.errors import StateError
 
 # The column that says which unit's slice a row is of. Text order is what ranges go by.
 UNIT_COLUMN = "_unit"
+# The column that says which source file a row is of, where a pipeline has it (`metadata_columns`).
+SOURCE_FILE_COLUMN = "_source_file"
 # How the base name of a file begins that travels by manifest.
 UNIT_FILE_PREFIX = "unit-"
 GROUPS_FOLDER = "_blizzard/groups"
@@ -47,9 +51,13 @@ class GroupFile:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What one batch publishes. ``replace`` are half-open ranges of `UNIT_COLUMN`: [first, behind).
+    """What one batch publishes, and what it replaces.
 
-    ``epoch`` is that of the checkpoint of who wrote it; ``batch`` names the batch.
+    ``replace`` are half-open ranges of `UNIT_COLUMN`: [first, behind). ``source_files`` are values
+    of `SOURCE_FILE_COLUMN`. ``outputs`` are output ids that published the same rows before: the
+    group waits until each of them is in the table or was, since one that came after it would
+    bring them again; and without ``source_files``, which say which rows of them go, they go as a
+    whole. ``epoch`` is that of the checkpoint of who wrote it; ``batch`` names the batch.
     """
 
     source: str
@@ -57,7 +65,9 @@ class Group:
     epoch: Annotated[int, msgspec.Meta(ge=0)]
     batch: str
     files: tuple[GroupFile, ...]
-    replace: tuple[tuple[str, str], ...]
+    replace: tuple[tuple[str, str], ...] = ()
+    source_files: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
 
 
 def group_path(source_id: str, seq: int) -> str:

@@ -158,7 +158,9 @@ class TablePipeline:
             return Findings((), (), (), ())
         now = self._clock()
         with self.activity.chore("reconcile"):
-            found = self._chores.sweep(snapshot.state, snapshot.memory, now)
+            found = self._chores.sweep(
+                snapshot.state, snapshot.memory, now, lambda: self._groups.pending(snapshot)
+            )
         self.activity.swept(len(found.orphans))
         if not dry_run:
             self._lower(snapshot.memory, found, now)

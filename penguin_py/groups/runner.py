@@ -92,9 +92,9 @@ class Groups:
 
     def turn(self) -> bool:
         """Apply the next group of each source that has one; True if any was applied."""
-        memory = self._view.remembered() or self._view.sync().memory
         if self._newest is None:
             self.look()
+        memory = self._view.remembered() or self._view.sync().memory
         last = {source: memory.groups.get(source, 0) for source in self._sources(memory)}
         if not last:
             return False

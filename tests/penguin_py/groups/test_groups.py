@@ -256,7 +256,7 @@ def test_numbers_outlive_the_mirror_and_the_log(tmp_path: Path, pool: Executor) 
     for number in range(3):
         source.group([rows("a", 0, [number])], replace=[reading(S, "a", 0)])
     world.run()
-    for number in range(110):  # ids go into a segment
+    for number in range(100):  # ids go into a segment
         world.put(f"{number:03d}.parquet", {"id": [1000 + number]}, output_id=f"p/n/{number}")
         world.run()
     delta = world.delta()

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blizzard_core import redact
+from blizzard_core.cli import print_error, print_json
 from blizzard_core.log import configure, get_logger
 from blizzard_core.redact import learn, redacted
 from blizzard_core.settings.load import load_config
@@ -193,3 +194,20 @@ def test_hostile_text_on_a_terminal_is_harmless(text: str) -> None:
     if "31m" in text:
         assert "\\x9b" in plain
     out.encode()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_on_stdout_is_harmless_and_reads_back(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_json({"path": [text]})
+    shown = capsys.readouterr().out
+    assert all(c.isprintable() or c == "\n" for c in shown)
+    assert json.loads(shown) == {"path": [text]}
+
+
+def test_errors_on_the_terminal_are_redacted(capsys: pytest.CaptureFixture[str]) -> None:
+    print_error(f"https://user:{SECRET}@store/x: no such\nhost")
+    shown = capsys.readouterr().err
+    assert SECRET not in shown
+    assert shown.startswith("error: https://***@store/x: no such\nhost")

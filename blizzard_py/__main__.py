@@ -21,7 +21,7 @@ from blizzard_core.cli import (
     print_json,
     verbose_option,
 )
-from blizzard_core.settings.load import load_config
+from blizzard_py.app.configuration import load_config
 from blizzard_core.text import printable
 from blizzard_py.app import daemon as app
 from blizzard_py.app import inspection

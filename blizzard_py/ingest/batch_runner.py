@@ -13,9 +13,11 @@ from typing import Any
 
 from blizzard_core.delta_json import delta_versions
 from blizzard_core.errors import BlizzardError, StateError
+from blizzard_core.groups import UNIT_FILE_PREFIX
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, join
 from blizzard_py.dead_letters.writer import DeadLetterWriter
+from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.ingest.publish import OutputNames, clear_older, publish, staging_of, unpublished
 from blizzard_py.ingest.tolerance import Tolerance
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile
@@ -30,6 +32,7 @@ from blizzard_py.state.transitions import (
     name_outputs,
     prepare_batch,
     rename_outputs,
+    renumbered,
     restart_batch,
 )
 
@@ -65,6 +68,7 @@ class BatchRunner:
         )
         self._settings = parts.ingest if parts.infer is None else None
         self._names = OutputNames()
+        self._groups = Groups(self._sink, parts.letters_id)
         self._tolerance = Tolerance(parts.name, parts.errors, source.is_gone)
         self._job: str | None = None
         self._thread = ThreadPoolExecutor(1, f"ingest {parts.name}")
@@ -115,6 +119,7 @@ class BatchRunner:
         self._tell(state, ready)
         left = [output for output in ready.outputs if output.staged in missing]
         publish(self._sink, left, self._parts.concurrency)
+        state, ready = self._grouped(state, ready)
         state = self._advance(state, ready, None)
         self._letters.tidy(ready)
         return state
@@ -191,10 +196,14 @@ class BatchRunner:
                     error=file.error,
                 )
         names = self._names.fresh(len(result.outputs), self._now())
-        outputs = name_outputs(result.outputs, names)
+        replaced = self._source.replaced(state, batch, finished)
+        prefix = "" if replaced is None else UNIT_FILE_PREFIX
+        outputs = name_outputs(result.outputs, names, prefix)
         log.info("batch_ingested", outputs=len(outputs), tasks=result.tasks)
         at = committed_at(self._now(), self.anew_ts)
-        ready = prepare_batch(state, batch, outputs, finished, result.letters, at, result.marks)
+        ready = prepare_batch(
+            state, batch, outputs, finished, result.letters, at, result.marks, replaced
+        )
         return (*ready, ingesting.started)
 
     def finish(
@@ -207,6 +216,7 @@ class BatchRunner:
         self._activity.batch_enters(ready, "publish")
         self._tell(state, ready)
         publish(self._sink, ready.outputs, self._parts.concurrency)
+        state, ready = self._grouped(state, ready)
         state = self._advance(state, ready, work)
         self._sink.delete_tree(staging_of(self._parts.id, self._epoch(), ready.batch))
         self._tolerance.passed()
@@ -239,6 +249,16 @@ class BatchRunner:
         records = self._letters.keep_records(batch, self._sink)
         if letters or records:
             self._log.info("dead_letters", batch=batch.batch, files=letters, records=records)
+
+    def _grouped(self, state: SourceState, batch: Batch) -> tuple[SourceState, Batch]:
+        """The batch's manifest is put; the state is saved again if its number was taken."""
+        while batch.group is not None:
+            free = self._groups.put(batch, self._epoch())
+            if free is None:
+                break
+            state, batch = renumbered(state, batch, free)
+            self._save(state)
+        return state, batch
 
     def _advance(self, state: SourceState, batch: Batch, work: Work | None) -> SourceState:
         self._activity.batch_enters(batch, "advance")

@@ -45,7 +45,7 @@ from blizzard_py.reading import Reading
 from blizzard_py.sources.activity import NONE_APART, Apart, SourceActivity
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.story import Story
-from blizzard_py.state.source_state import Batch, SourceState
+from blizzard_py.state.source_state import Batch, Replaced, SourceState
 
 # The stage of an item that was left to another run, as its outcome says.
 LEFT_STAGE = "left"
@@ -196,6 +196,16 @@ class Source(Protocol[W]):
         """How a connection reads the batch's items, while the job runs; None: they are files.
 
         Asked as `placed` is, after it.
+        """
+
+    def replaced(
+        self, state: SourceState, batch: Batch, finished: Sequence[FinishedFile]
+    ) -> Replaced | None:
+        """Which rows a batch takes the place of, given its outcomes; None: its outputs are added.
+
+        Asked before the commit point, by what is saved. Other than None makes the batch a group
+        (`blizzard_core.groups`), also where there is nothing to replace; a source whose order
+        counts answers so for each of its batches.
         """
 
     def is_gone(self, name: str) -> bool:

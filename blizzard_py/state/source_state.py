@@ -16,6 +16,7 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``letters``: dead-letter objects that a replay has taken and not put away yet;
 * ``anew_ts``: when an operator had it start over: what replays took before counts no more;
 * ``columns``: of a source that is asked for rows, what was read of it (`column_state`);
+* ``group_seq``: the number of the source's last group (`blizzard_core.groups`);
 * ``totals``: counts since the pipeline's first batch.
 
 **Names in grace** stand under ``recent`` while they are few. When there are more than
@@ -29,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -91,13 +92,31 @@ class PlannedOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class Replaced:
+    """Which rows a batch takes the place of, as `blizzard_core.groups.Group` says them."""
+
+    ranges: tuple[tuple[str, str], ...] = ()
+    source_files: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedGroup:
+    """The group that a committed batch is published by: its number, and what it replaces."""
+
+    seq: int
+    replaced: Replaced
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """One batch in flight. What has a default is set from ``publishing`` on.
 
     ``seen_ts`` is when the scan ended that found its files; a later time is safe.
     ``letters`` are the bad records of files that were ingested otherwise, staged.
     ``lettered``: an older release has committed it, which wrote its letters before. ``marks``
-    are what tasks told of the rows of a source that is asked for them.
+    are what tasks told of the rows of a source that is asked for them. With ``group`` its outputs
+    are made known by a manifest, and nobody finds them by listing.
     """
 
     batch: str
@@ -112,6 +131,7 @@ class Batch:
     committed_ts: float = 0.0
     lettered: bool = False
     marks: tuple[ReadMarks, ...] = ()
+    group: PlannedGroup | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +204,7 @@ class SourceState:
     source: Identity | None = None
     anew_ts: float = 0.0
     columns: ColumnState | None = None
+    group_seq: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +236,7 @@ class CheckpointDocument(ProgressDocument):
     letters: tuple[str, ...] | None = None
     anew_ts: float | None = None
     columns: ColumnState | None = None
+    group_seq: Annotated[int, msgspec.Meta(ge=0)] | None = None
     passed: dict[str, Any] | None = None
 
 
@@ -249,6 +271,7 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "origin": state.origin,
         "anew_ts": state.anew_ts or None,
         "columns": None if state.columns is None else columns_to_json(state.columns),
+        "group_seq": state.group_seq or None,
         "letters": list(state.letters) or None,
         "queue": msgspec.to_builtins(state.queue) or None,
         "sweep": sweep,
@@ -301,6 +324,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.source,
         found.anew_ts or 0.0,
         found.columns,
+        found.group_seq or 0,
     )
 
 
@@ -334,6 +358,8 @@ def _batch_to_json(batch: Batch) -> dict[str, Any]:
         del document["lettered"]
     if not batch.marks:
         del document["marks"]
+    if batch.group is None:
+        del document["group"]
     return document
 
 

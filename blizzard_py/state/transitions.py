@@ -13,13 +13,21 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from blizzard_core.groups import UNIT_FILE_PREFIX
 from blizzard_core.storage.protocol import Entry, join, order_key
 from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import cut, retimed, times_of
 from blizzard_py.job import FinishedFile, StagedBadRecords, StagedOutput
 from blizzard_py.reading import ReadMarks
 from blizzard_py.state.retries import RETRY_SECS, retried
-from blizzard_py.state.source_state import Batch, PlannedOutput, SourceState, Totals
+from blizzard_py.state.source_state import (
+    Batch,
+    PlannedGroup,
+    PlannedOutput,
+    Replaced,
+    SourceState,
+    Totals,
+)
 
 
 def begin_batch(state: SourceState, batch: Batch) -> SourceState:
@@ -34,14 +42,14 @@ def restart_batch(state: SourceState, batch: Batch) -> tuple[SourceState, Batch]
 
 
 def name_outputs(
-    outputs: Sequence[StagedOutput], names: Iterable[str]
+    outputs: Sequence[StagedOutput], names: Iterable[str], prefix: str = ""
 ) -> tuple[PlannedOutput, ...]:
-    """Final paths for staged files: ``names`` (increasing, unique) plus ``.parquet``."""
+    """Final paths for staged files: ``prefix``, ``names`` (increasing, unique) and ``.parquet``."""
     ordered = sorted(outputs, key=lambda o: (order_key(o.partition), order_key(o.staged)))
     return tuple(
         PlannedOutput(
             output.staged,
-            join(output.partition, f"{name}.parquet"),
+            join(output.partition, f"{prefix}{name}.parquet"),
             output.rows,
             output.size,
             output.output_id,
@@ -67,8 +75,16 @@ def prepare_batch(
     letters: tuple[StagedBadRecords, ...],
     now: float,
     marks: tuple[ReadMarks, ...] = (),
+    replaced: Replaced | None = None,
 ) -> tuple[SourceState, Batch]:
-    """Step 3, the commit point: from here on exactly these outputs and letters are published."""
+    """Step 3, the commit point: from here on exactly these outputs and letters are published.
+
+    With ``replaced`` they are a group, under the source's next number.
+    """
+    group = None
+    if replaced is not None:
+        group = PlannedGroup(state.group_seq + 1, replaced)
+        state = replace(state, group_seq=group.seq)
     ready = replace(
         batch,
         phase="publishing",
@@ -77,8 +93,16 @@ def prepare_batch(
         letters=letters,
         committed_ts=now,
         marks=marks,
+        group=group,
     )
     return _replaced(state, batch, ready), ready
+
+
+def renumbered(state: SourceState, batch: Batch, seq: int) -> tuple[SourceState, Batch]:
+    """Recovery of step 4: the batch's group gets the number ``seq``, since its own was taken."""
+    assert batch.group is not None  # noqa: S101  # only groups have numbers
+    again = replace(batch, group=replace(batch.group, seq=seq))
+    return _replaced(replace(state, group_seq=max(state.group_seq, seq)), batch, again), again
 
 
 def rename_outputs(
@@ -89,10 +113,11 @@ def rename_outputs(
     ``names`` maps staged paths to new base names. The old names may sort
     below what a committer has seen since, new ones cannot.
     """
+    prefix = "" if batch.group is None else UNIT_FILE_PREFIX
     outputs = tuple(
         replace(
             o,
-            final=join(o.final.rpartition("/")[0], f"{names[o.staged]}.parquet"),
+            final=join(o.final.rpartition("/")[0], f"{prefix}{names[o.staged]}.parquet"),
             earlier=o.finals,
         )
         if o.staged in names

@@ -22,7 +22,7 @@ from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
 from blizzard_py.sources.story import Compared, Passed, Standing, Story, Waiting
 from blizzard_py.state.retries import waiting
-from blizzard_py.state.source_state import Batch, SourceState, under_way
+from blizzard_py.state.source_state import Batch, Replaced, SourceState, under_way
 from blizzard_py.state.transitions import done_of
 
 # Rows that one window holds at most.
@@ -182,6 +182,14 @@ class RowSource:
         batch: Batch,  # noqa: ARG002  # the seam gives it
     ) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def replaced(
+        self,
+        state: SourceState,  # noqa: ARG002  # the seam gives it
+        batch: Batch,  # noqa: ARG002  # the seam gives it
+        finished: Sequence[FinishedFile],  # noqa: ARG002  # the seam gives it
+    ) -> Replaced | None:
+        return None
 
     def is_gone(self, name: str) -> bool:  # noqa: ARG002  # the seam gives it
         return False

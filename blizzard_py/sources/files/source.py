@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -24,7 +25,7 @@ from blizzard_py.sources.protocol import LEFT_STAGE, Backlog, Plan, Upkeep
 from blizzard_py.sources.story import Standing, Story
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.siblings import RECORDS_SUFFIX
-from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path, under_way
+from blizzard_py.state.source_state import Batch, Replaced, SourceState, checkpoint_path, under_way
 
 
 class FileSource(ABC):
@@ -142,6 +143,14 @@ class FileSource(ABC):
         batch: Batch,  # noqa: ARG002  # the seam gives it
     ) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
+
+    def replaced(
+        self,
+        state: SourceState,  # noqa: ARG002  # the seam gives it
+        batch: Batch,  # noqa: ARG002  # the seam gives it
+        finished: Sequence[FinishedFile],  # noqa: ARG002  # the seam gives it
+    ) -> Replaced | None:
+        return None
 
     def is_gone(self, name: str) -> bool:
         try:

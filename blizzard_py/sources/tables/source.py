@@ -15,7 +15,7 @@ two statements, for the bound and for the tasks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -38,7 +38,7 @@ from blizzard_py.sources.tables.work import TaskWork
 from blizzard_py.state.column_state import ColumnState, SeenSegment
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.seen_rows import SeenRows, segment_path
-from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
+from blizzard_py.state.source_state import Batch, Replaced, SourceState, checkpoint_path
 from blizzard_py.state.transitions import done_of
 
 # Statements of a look at a source whose window is not planned yet.
@@ -161,6 +161,14 @@ class AskedSource:
         tasks = {item_name(known.seq, task.name): task for task in known.tasks}
         with self._asking.connection.hold(self._asking.access) as access:
             yield Reading(access, {e.path: tasks[e.path] for e in batch.files}, told)
+
+    def replaced(
+        self,
+        state: SourceState,  # noqa: ARG002  # the seam gives it
+        batch: Batch,  # noqa: ARG002  # the seam gives it
+        finished: Sequence[FinishedFile],  # noqa: ARG002  # the seam gives it
+    ) -> Replaced | None:
+        return None
 
     def is_gone(self, name: str) -> bool:  # noqa: ARG002  # what was planned can be read again
         return False

@@ -44,7 +44,6 @@ DESIGNED = {
         }
     },
     "redo": [],
-    "seq": 17,
 }
 
 
@@ -62,8 +61,6 @@ def _with(**changes: Any) -> dict[str, Any]:
     "document",
     [
         [],
-        {"seq": -1},
-        {"seq": "1"},
         {"newer": 1},
         {"spec": {"from": 1}},
         {"closed_to": {"a": "2020-02-01"}},

@@ -1,0 +1,100 @@
+"""The manifest of a batch that replaces: put once its outputs are in place, before it leaves.
+
+It is put only if there is none. Who finds one of the same batch (a process that died, or was
+replaced, has put it) takes it as it is: all that it names was in place before it was put.
+
+**A number belongs to whom the store gave it.** Beside the daemon, a replay or a backfill of the
+same source publishes groups too, and a start over knows no number; so each put asks first what
+lies there at its number and above. Manifests that were applied are removed in time, but never the
+last one: a number that is free below another one was taken, and nobody would read it again.
+"""
+
+from __future__ import annotations
+
+from blizzard_core.errors import Conflict, NotFound
+from blizzard_core.groups import (
+    GROUPS_FOLDER,
+    Group,
+    GroupFile,
+    decode_group,
+    encode_group,
+    group_path,
+    seq_of,
+)
+from blizzard_core.storage.protocol import Storage, join
+from blizzard_py.state.source_state import Batch, PlannedOutput
+
+
+class Groups:
+    """The manifests of one source, whichever of its runs wrote them."""
+
+    def __init__(self, sink: Storage, source_id: str) -> None:
+        self._sink = sink
+        self._source_id = source_id
+
+    def put(self, batch: Batch, epoch: int) -> int | None:
+        """Make the batch's group known; None if it is, else the number to ask for next.
+
+        Raises `StateError` for a manifest at its number that is not understood.
+        """
+        assert batch.group is not None  # noqa: S101  # the caller has looked
+        seq = batch.group.seq
+        taken = self._from(seq)
+        if seq in taken and self._is_ours(batch, seq):
+            return None
+        if taken:
+            return max(taken) + 1
+        path = group_path(self._source_id, seq)
+        try:
+            self._sink.put_if(path, encode_group(self._group(batch, epoch)), None)
+        except Conflict:
+            # Another's, or our own whose answer was lost.
+            return None if self._is_ours(batch, seq) else seq + 1
+        return None
+
+    def _from(self, seq: int) -> set[int]:
+        """The numbers of this one and above that there are manifests of."""
+        folder = join(GROUPS_FOLDER, self._source_id)
+        before = group_path(self._source_id, seq).removesuffix(".json")
+        found: set[int] = set()
+        try:
+            for page in self._sink.list_range(before, f"{folder}0"):  # "0" follows "/"
+                for entry in page.entries:
+                    number = seq_of(entry.path)
+                    # Nothing that lies deeper, whatever put it there.
+                    if number is not None and entry.path == group_path(self._source_id, number):
+                        found.add(number)
+        except NotFound:  # a local table without any
+            return set()
+        return found
+
+    def _is_ours(self, batch: Batch, seq: int) -> bool:
+        path = group_path(self._source_id, seq)
+        data = self._sink.read(path)
+        where = f"{self._sink.uri}/{path}"
+        return decode_group(data, where, self._source_id, seq).batch == batch.batch
+
+    def _group(self, batch: Batch, epoch: int) -> Group:
+        assert batch.group is not None  # noqa: S101  # the caller has looked
+        replaced = batch.group.replaced
+        files = tuple(
+            GroupFile(self._place(output), output.size, output.rows, output.output_id)
+            for output in batch.outputs
+        )
+        return Group(
+            self._source_id,
+            batch.group.seq,
+            epoch,
+            batch.batch,
+            files,
+            replaced.ranges,
+            replaced.source_files,
+            replaced.outputs,
+        )
+
+    def _place(self, output: PlannedOutput) -> str:
+        """Where an output lies that two may have published, each under a name of its own."""
+        if not output.earlier:
+            return output.final
+        there = (path for path in output.finals if self._sink.stat(path) is not None)
+        return next(there, output.final)

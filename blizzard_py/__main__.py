@@ -21,12 +21,12 @@ from blizzard_core.cli import (
     print_json,
     verbose_option,
 )
-from blizzard_py.app.configuration import load_config
 from blizzard_core.text import printable
 from blizzard_py.app import daemon as app
 from blizzard_py.app import inspection
 from blizzard_py.app.asked_backfill import backfill_asked
 from blizzard_py.app.asked_validate import validate_asked
+from blizzard_py.app.configuration import load_config
 from blizzard_py.app.operations import is_asked
 from blizzard_py.commands import checkpoint, dlq, ingest, init, rename
 from blizzard_py.commands.options import source_options

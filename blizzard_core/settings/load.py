@@ -28,7 +28,6 @@ from blizzard_core.settings.query_checks import query_problems
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.yaml_file import Key, load_yaml
 
-
 # Further checks of a configuration whose parts are right by themselves.
 Checks: TypeAlias = Callable[[Config], Iterator[tuple[Key, str]]]
 

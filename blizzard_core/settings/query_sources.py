@@ -144,9 +144,7 @@ class TableSourceSettings(QuerySource):
     """Instead of `table`."""
     filter: str = Field(default="", examples=["status <> 'draft'"])
     """Only rows for which it holds."""
-    watermark: QueryWatermark | None = Field(
-        default=None, examples=[{"columns": ["updated_at"]}]
-    )
+    watermark: QueryWatermark | None = Field(default=None, examples=[{"columns": ["updated_at"]}])
     """What tells new rows."""
     split: SplitSettings = SplitSettings()
     """Into how many tasks a window is cut."""
@@ -337,9 +335,7 @@ class HttpSourceSettings(QuerySource):
     """Keys with dots between them; `""` is the root."""
     pages: PagesSettings = PagesSettings()
     """How there is more."""
-    watermark: HttpWatermark | None = Field(
-        default=None, examples=[{"columns": ["updated_at"]}]
-    )
+    watermark: HttpWatermark | None = Field(default=None, examples=[{"columns": ["updated_at"]}])
     """What tells new rows."""
 
     @model_validator(mode="after")

@@ -20,6 +20,7 @@ from blizzard_core.settings.query_checks import Asked, look_back
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.app.asked_http import http_source
+from blizzard_py.app.asked_units import units_of
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.drivers import connect
 from blizzard_py.connections.http import reader as http_reader
@@ -65,6 +66,9 @@ def asking_of(config: Config, pipeline: PipelineSettings, source: Asked, ask: As
         ends_before=isinstance(source, HttpSourceSettings)
         and source.watermark is not None
         and source.watermark.push.to is not None,
+        replaces=source.replaces,
+        snapshot=source.snapshot,
+        units=None if source.units is None else units_of(pipeline, source, source.units),
     )
 
 

@@ -20,8 +20,8 @@ from blizzard_core.cli import (
     print_json,
     print_table,
 )
-from blizzard_py.app.configuration import load_config
 from blizzard_core.text import printable
+from blizzard_py.app.configuration import load_config
 from blizzard_py.app.operations import asked_columns, pipeline_of, rebuild_of
 from blizzard_py.commands.options import compact, confirmed, source_options
 from blizzard_py.edits import checkpoint_edit

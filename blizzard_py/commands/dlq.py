@@ -20,9 +20,9 @@ from blizzard_core.cli import (
     print_json,
     print_table,
 )
-from blizzard_py.app.configuration import load_config
 from blizzard_core.text import printable
 from blizzard_py.app import operations
+from blizzard_py.app.configuration import load_config
 from blizzard_py.commands.options import source_options
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
 from blizzard_py.replay import Outcome, Report

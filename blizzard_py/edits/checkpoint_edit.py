@@ -23,7 +23,7 @@ from blizzard_core.storage.protocol import Entry, Storage, order_key
 from blizzard_core.watermark.paths import joined
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by, is_new
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.sources.tables.source import progress_of_text
+from blizzard_py.sources.tables.progress import progress_of_text
 from blizzard_py.sources.tables.windows import is_below, text_of
 from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.column_state import ColumnState

@@ -143,7 +143,7 @@ def _report(
 _Part: TypeAlias = tuple[UnitSlice, Iterable[pa.RecordBatch | bytes]]
 
 
-class _NotRead(Exception):  # noqa: N818  # no error of the task
+class _NotRead(Exception):  # no error of the task
     """The source has failed, and not the table that is written to."""
 
     def __init__(self, error: BlizzardError) -> None:
@@ -182,9 +182,7 @@ class _Run:
             unit_column=settings.unit_column,
         )
         self._form = output_format(settings, self._metadata.schema(self._schema.table))
-        self._names = OutputNames(
-            task.staging, task.output_prefix, f"{task.index:05d}", attempt_id
-        )
+        self._names = OutputNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
         self._slice = UnitSlice("", task.read)
         self._outputs = OutputSet(sink, self._names, self._form)
         self._begun: list[OutputSet] = []

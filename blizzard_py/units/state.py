@@ -8,7 +8,7 @@
      "open": {"2020-02-01T00:00:00.000Z/id1": {"high": "2020-02-21T00:00:00.000Z",
          "slices": ["2020-02-01T00:00:00.000Z", "2020-02-18T00:00:00.000Z"],
          "read_at": "2020-02-21T09:30:00.000Z", "failures": 0, "next_try": null, "error": null}},
-     "redo": []}
+     "redo": [], "anew": false}
 
 Times are `blizzard_py.units.instants.stamp` s. A **unit's key** is where its partition begins,
 ``/`` and its name (`blizzard_py.units.values.unit_name`), which is what it is told by
@@ -18,7 +18,8 @@ Up to ``closed_to`` every partition of the value is complete and out of grace: i
 is its end, and its slices are forgotten. An entry under ``open`` goes before it: of a unit that
 is younger, or older and failing or read again. ``high`` is null for one that never succeeded.
 ``redo`` are the units that are read again from their beginning, whatever they have. ``spec`` is
-what all partitions depend on.
+what all partitions depend on. ``anew``: nothing was read since a start from nothing, so what the
+source has published in its life is replaced as a whole by the first group.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class UnitsState:
     closed_to: Mapping[str, Stamp] = field(default_factory=dict)
     open: Mapping[str, OpenUnit] = field(default_factory=dict)
     redo: tuple[UnitKey, ...] = ()
+    anew: bool = False
 
 
 def unit_key(part_from: datetime, name: str) -> str:

@@ -341,9 +341,7 @@ def _read_apart(task: ReadingTask, access: Access, running: _Running) -> list[Ta
     return together(found)
 
 
-def _on_ids(
-    running: _Running, tasks: int, run: ArrowFunction, most: int = 0
-) -> list[TaskReport]:
+def _on_ids(running: _Running, tasks: int, run: ArrowFunction, most: int = 0) -> list[TaskReport]:
     """One call of ``run`` with the number of each task, ``most`` at a time; their reports."""
     parts = min(tasks, most or tasks)
     frame = running.session.spark.range(0, tasks, 1, parts).mapInArrow(run, REPORTS)

@@ -124,18 +124,22 @@ def validate(config: Path) -> int:
     help="Of tables and APIs: as it would be then (UTC, where it has no zone).",
 )
 @click.option("--offline", is_flag=True, help="Ask no table and no API: bounds are of --now.")
+@click.option("--all", "everything", is_flag=True, help="List work units that are closed, too.")
 @json_option
 @log_level_option
 @command
-def plan(config: Path, moment: dt.datetime | None, offline: bool, as_json: bool) -> int:
+def plan(
+    config: Path, moment: dt.datetime | None, offline: bool, everything: bool, as_json: bool
+) -> int:
     """Show what the next poll would ingest, and what finding it costs. Writes nothing.
 
     Of a table or an API: the window, where it ends and what that may miss, and the statement
-    or request. That asks it two questions; --offline asks nothing.
+    or request. That asks it two questions; --offline asks nothing. Of work units: each that is
+    open, whether it would be read, from where to where, and why.
     """
     if moment is not None and moment.tzinfo is None:
         moment = moment.replace(tzinfo=dt.UTC)
-    found = inspection.plan(load_config(config), now=moment, offline=offline)
+    found = inspection.plan(load_config(config), now=moment, offline=offline, everything=everything)
     return answer(found, print_plan, as_json=as_json)
 
 

@@ -8,7 +8,7 @@
      "open": {"2020-02-01T00:00:00.000Z/id1": {"high": "2020-02-21T00:00:00.000Z",
          "slices": ["2020-02-01T00:00:00.000Z", "2020-02-18T00:00:00.000Z"],
          "read_at": "2020-02-21T09:30:00.000Z", "failures": 0, "next_try": null, "error": null}},
-     "redo": [], "anew": false}
+     "redo": []}
 
 Times are `blizzard_py.units.instants.stamp` s. A **unit's key** is where its partition begins,
 ``/`` and its name (`blizzard_py.units.values.unit_name`), which is what it is told by
@@ -129,6 +129,8 @@ def highest(state: UnitsState) -> datetime | None:
 def units_to_json(state: UnitsState) -> dict[str, Any]:
     """What the checkpoint has under ``units``."""
     document: dict[str, Any] = msgspec.to_builtins(state)
+    if not state.anew:
+        del document["anew"]
     return document
 
 

@@ -152,6 +152,11 @@ class HttpConnection:
         asked = {"window": {}, "cut": {}, "request": packed(self._source.request)}
         return ReadTask("0", told, asked)
 
+    def unit_request(self, values: Values) -> dict[str, Any]:
+        """What a work unit's slice asks first, for `plan`, as `requests` tells it."""
+        source = with_request(self._template, filled(self._template.request, values))
+        return shown(begun(source.pages, first_call(source, {})), source)
+
     def requests(self, window: Window) -> Sequence[dict[str, Any]]:
         """What each task asks first, for `plan`: method, URL, params, body, without secrets."""
         source = self._source

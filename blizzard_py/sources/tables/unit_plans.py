@@ -123,3 +123,8 @@ def warnings_of(found: Looked) -> list[str]:
             " it ends behind that again"
         )
     return told
+
+
+def told_of(reading: UnitReading) -> dict[str, object]:
+    """A reading that is under way, for people."""
+    return {"from": reading.slices[0], "to": reading.to, "slices": list(reading.slices)}

@@ -23,7 +23,7 @@ from blizzard_core.cli import (
 )
 from blizzard_core.text import printable
 from blizzard_py.app import daemon as app
-from blizzard_py.app import inspection
+from blizzard_py.app import inspection, unit_operations
 from blizzard_py.app.asked_backfill import backfill_asked
 from blizzard_py.app.asked_validate import validate_asked
 from blizzard_py.app.configuration import load_config
@@ -237,6 +237,7 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
 )
 @click.option("--chunk", default="", metavar="UNIT=N", help="Of a table or an API: months=1.")
 @click.option("--save", is_flag=True, help="Of one that has not begun: it begins at --to.")
+@click.option("--values", default="", metavar="A,B", help="Of work units: of these values only.")
 @click.option("--replay", is_flag=True, help="Ingest again what the live daemon has done.")
 @click.option("--anew", is_flag=True, help="With --replay: again where a replay is finished.")
 @log_level_option
@@ -249,6 +250,7 @@ def backfill(
     last: str,
     chunk: str,
     save: bool,
+    values: str,
     replay: bool,
     anew: bool,
 ) -> int:
@@ -262,10 +264,22 @@ def backfill(
     Of a table or an API it reads from --from up to --to, which is not included, in chunks. Only
     what the live source neither has read nor will: below where its watermark was set before it
     began, or with --save before it has begun.
+
+    Of a source of work units all that have time from --from up to --to are marked: the daemon, once
+    started again, reads them from their beginning and replaces their rows.
     """
     if anew and not replay:
         raise click.UsageError("--anew goes with --replay")
     loaded = load_config(config)
+    if unit_operations.is_by_units(loaded, (pipeline, source)):
+        if replay or anew or save or chunk:
+            raise click.UsageError("work units take --from, --to and --values alone")
+        only = [name.strip() for name in values.split(",") if name.strip()]
+        marked = unit_operations.read_again(loaded, (pipeline, source), (first, last), only)
+        click.echo(f"{marked:,} units are read again from their beginning by the next poll.")
+        return 0
+    if values:
+        raise click.UsageError("--values is for sources of work units")
     if is_asked(loaded, (pipeline, source)):
         if replay or anew:
             raise click.UsageError("--replay and --anew are for sources of files")

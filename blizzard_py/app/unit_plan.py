@@ -43,6 +43,7 @@ def unit_plan_of(
     assert units is not None  # noqa: S101  # it has such
     units = replace(units, terms=replace(units.terms, everything=everything))
     values = _values(units, offline=offline)
+    units = replace(units, terms=replace(units.terms, min_units=0))  # `values_of` has looked
     found = unit_plans.looked(state.units, units, values, now, settings[0])
     told = _Telling(source.asking.connection, settings, units, now)
     due = found.due

@@ -29,6 +29,7 @@ from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import SourceState, state_from_json, state_to_json
+from blizzard_py.units.state import UnitsState
 
 
 class EditRefused(BlizzardError):
@@ -173,7 +174,8 @@ def over(state: SourceState) -> SourceState:
     if state.columns is not None:
         # Names of items are for ever, so windows go on being counted.
         columns = ColumnState(seq=state.columns.seq + 1)
-    return SourceState(totals=state.totals, source=state.source, columns=columns)
+    units = None if state.units is None else UnitsState(anew=True)
+    return SourceState(totals=state.totals, source=state.source, columns=columns, units=units)
 
 
 @dataclass(frozen=True, slots=True)

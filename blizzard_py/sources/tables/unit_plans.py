@@ -106,8 +106,8 @@ def asked_of(reading: UnitReading, units: Units) -> list[Values]:
 
 
 def without_limit(units: Units) -> Units:
-    """The units, all that are due at once."""
-    return replace(units, terms=replace(units.terms, limit=None))
+    """The units, all that are due at once; `values_of` has seen to it that there are enough."""
+    return replace(units, terms=replace(units.terms, limit=None, min_units=0))
 
 
 def warnings_of(found: Looked) -> list[str]:

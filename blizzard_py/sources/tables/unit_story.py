@@ -47,7 +47,8 @@ class UnitStanding:
 
     def is_new(self) -> bool:
         found = self.finds(self.state, self.name)
-        return isinstance(found, PlannedUnit) and found.execute
+        # One that was read before has an outcome, whatever comes of it next.
+        return isinstance(found, PlannedUnit) and found.execute and found.high is None
 
     def next_poll(self) -> Waiting:
         return Waiting("poll", f"{self._told()}; the next poll reads it")

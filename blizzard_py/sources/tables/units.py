@@ -56,6 +56,7 @@ class UnitSource:
         assert asking.units is not None  # noqa: S101  # who opens it has looked
         self._parts = parts
         self._asking = asking
+        self._configured: Units = asking.units
         self._units: Units = unit_plans.without_limit(asking.units)
         self._limit = asking.units.terms.limit
         self._clock = upkeep.clock
@@ -213,7 +214,7 @@ class UnitSource:
             close_letters(parts.stores.dlq, parts.letters_id, parts.stores.source.uri, known)
 
     def _looked(self, state: SourceState) -> Looked:
-        values = values_of(self._units)
+        values = values_of(self._configured)
         return unit_plans.looked(state.units, self._units, values, self._now(), self._where)
 
     def _now(self) -> datetime:

@@ -18,7 +18,7 @@ from blizzard_py.sources.parts import Parts
 from blizzard_py.units.due import Terms
 from blizzard_py.units.ranges import UnitRange
 from tests.support.asked_world import AskedWorld
-from tests.support.group_reader import groups_of, rows_of
+from tests.support.group_reader import rows_of
 from tests.support.memory_store import Died, Dying
 from tests.support.promise_world import is_running_batch, killed, overtaken
 from tests.support.toy_connection import ToyConnection, ToyTable

@@ -94,7 +94,7 @@ class Rename:
         if self._old != self._new and (state.units is not None or by_windows):
             raise RenameRefused(
                 f"{self._old} is in the table's rows: those that its source publishes by groups are"
-                f" told by it, and no other id could replace them; give the source `id: {self._old}`"
+                f" told by it, and no other id could replace them; give it `id: {self._old}`"
             )
         if target is None and self._old != self._new:
             self._check_free()

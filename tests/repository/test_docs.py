@@ -17,6 +17,7 @@ from blizzard_core.settings.load import models_in
 from blizzard_core.settings.partitioning import PartitionColumn
 from blizzard_core.settings.schema import FieldSettings, TypeSettings
 from blizzard_core.settings.tables import SortColumn
+from blizzard_core.settings.units import UnitSettings
 from tests.support.scenario import ROOT
 
 TESTS = ROOT / "tests"
@@ -83,6 +84,9 @@ def test_what_the_example_has_commented_out_is_understood_as_well() -> None:
         if not text.lstrip().startswith(("#", "columns:")):
             lines.append(text)
     document = yaml.safe_load("\n".join(lines).replace("${BUCKET:-", "").replace("}/", "/"))
+    for source in document["pipelines"]["events"]["sources"].values():
+        if "units" in source:  # instead of the watermark that is shown
+            assert UnitSettings.model_validate(source.pop("units")).range is not None
     config = Config.model_validate(document)
     assert config.tables["events"].vacuum is not None
     assert config.pipelines["events"].sources["main"].partition_depth == 2

@@ -75,7 +75,7 @@ def test_units_are_drawn_by_time_and_value_with_a_sign_and_a_word_each(
         for told in ("failing 1", "new 2", "incomplete 1", "done 24", "retired values 1"):
             assert told in legend
         assert page.locator(".axis").all_text_contents()[0].startswith("2019")
-        assert page.locator("summary", has_text="units failing").count() == 1
+        assert page.locator("summary", has_text="1 unit failing").count() == 1
 
 
 def test_a_unit_tells_of_itself_by_pointer_and_by_keyboard(

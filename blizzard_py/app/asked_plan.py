@@ -73,7 +73,7 @@ def plan_of(
         "query": _query(settings, kept),
         "request": _request(asking.connection, kept),
         "tasks": [{"name": task.name, "where": task.where} for task in tasks],
-        "reread": settings[1].watermark.reread,
+        "reread": settings[1].marks.reread,
         "replaces": [],
         "warnings": [f"{bound.kind}: {PROMISES[bound.kind]}", *bound.warnings],
     }
@@ -81,7 +81,7 @@ def plan_of(
 
 def _offline(source: Asked, fields: Sequence[FieldSpec], now: dt.datetime) -> Bound:
     """The bound as of ``now``, of columns that are times as far as the schema says."""
-    mark = source.watermark
+    mark = source.marks
     kinds = {field.name: field.type for field in fields}
     if mark.bound in {"max", "version", "rows"} or not mark.columns:
         raise SourceError(
@@ -116,7 +116,7 @@ def _query(settings: tuple[ConnectionSettings, Asked], kept: StoredWindow | None
         return None
     origin = f"({source.query}) t1" if source.query else source.table
     window: Window = windows.window_of(kept)
-    columns = source.watermark.columns
+    columns = source.marks.columns
     dialect = connection.driver if connection.driver in {"postgresql", "mysql", "sqlite"} else ""
     condition = window_where(window, columns, dialect, source.filter or None)
     return f"SELECT * FROM {origin}" + (f" WHERE {condition}" if condition else "")  # noqa: S608  # shown, not run

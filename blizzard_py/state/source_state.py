@@ -16,6 +16,8 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``letters``: dead-letter objects that a replay has taken and not put away yet;
 * ``anew_ts``: when an operator had it start over: what replays took before counts no more;
 * ``columns``: of a source that is asked for rows, what was read of it (`column_state`);
+* ``units``: of a source that is read by work units, what is known of each
+  (`blizzard_py.units.state`), and ``readings``: those of the batch that is under way;
 * ``group_seq``: the number of the source's last group (`blizzard_core.groups`);
 * ``totals``: counts since the pipeline's first batch.
 
@@ -52,6 +54,8 @@ from blizzard_py.state.column_state import ColumnState, columns_to_json
 from blizzard_py.state.lateness import Lateness
 from blizzard_py.state.processed_set import Segment, SegmentDocument, segments_of, segments_to_json
 from blizzard_py.state.state_paths import StatePaths
+from blizzard_py.units.outcomes import UnitReading
+from blizzard_py.units.state import UnitsState, checked, units_to_json
 
 Phase = Literal["running", "publishing"]
 
@@ -205,6 +209,8 @@ class SourceState:
     anew_ts: float = 0.0
     columns: ColumnState | None = None
     group_seq: int = 0
+    units: UnitsState | None = None
+    readings: tuple[UnitReading, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +243,8 @@ class CheckpointDocument(ProgressDocument):
     anew_ts: float | None = None
     columns: ColumnState | None = None
     group_seq: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    units: UnitsState | None = None
+    readings: tuple[UnitReading, ...] | None = None
     passed: dict[str, Any] | None = None
 
 
@@ -272,6 +280,8 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "anew_ts": state.anew_ts or None,
         "columns": None if state.columns is None else columns_to_json(state.columns),
         "group_seq": state.group_seq or None,
+        "units": None if state.units is None else units_to_json(state.units),
+        "readings": msgspec.to_builtins(state.readings) or None,
         "letters": list(state.letters) or None,
         "queue": msgspec.to_builtins(state.queue) or None,
         "sweep": sweep,
@@ -325,6 +335,8 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.anew_ts or 0.0,
         found.columns,
         found.group_seq or 0,
+        None if found.units is None else checked(found.units, f"{where}: units"),
+        found.readings or (),
     )
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from blizzard_core.errors import StateError
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.watermark.progress import PartitionProgress, Progress, Scanned, State
+from blizzard_core.watermark.progress import Scanned
 from blizzard_py.connections.asking import Asking
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading
@@ -33,6 +33,7 @@ from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import windows
 from blizzard_py.sources.tables.names import item_name, parsed_name
+from blizzard_py.sources.tables.progress import progress_of_text
 from blizzard_py.sources.tables.story import TaskStory
 from blizzard_py.sources.tables.work import TaskWork
 from blizzard_py.state.column_state import ColumnState, SeenSegment
@@ -262,8 +263,3 @@ def _shown(state: SourceState) -> SourceState:
     # A window is all that there was: a poll that finds nothing more has nothing to save.
     over = known is None or known.window is None
     return replace(state, progress=progress_of_text(text, "Idle" if over else "Active"))
-
-
-def progress_of_text(text: str, told: State = "Active") -> Progress:
-    """A progress that shows a watermark in text."""
-    return Progress(told, text, {"": PartitionProgress(text, text)}, 0)

@@ -43,6 +43,16 @@ STEPS = ("plan", "ingest", "prepare", "publish", "advance")
 _GRID_SECS = 60
 
 
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """A grid of units, of what, and when it was made."""
+
+    state: UnitsState
+    layout: Layout
+    at: float
+    document: dict[str, Any]
+
+
 class SourceActivity(Activity):
     """One source's live view."""
 
@@ -53,8 +63,9 @@ class SourceActivity(Activity):
         self._totals = Totals()
         self._saved: float | None = None
         self._apart = NONE_APART
-        self._units: tuple[UnitsState, Layout] | None = None
-        self._grid: tuple[tuple[UnitsState, Layout], float, dict[str, Any]] | None = None
+        self._units = UnitsState()
+        self._layout: Layout | None = None
+        self._grid: _Grid | None = None
         metrics.PENDING_FILES.labels(name).set_function(self.pending)
         metrics.LAG_SECS.labels(name).set_function(self.lag)
         metrics.UTILIZATION.labels(name).set_function(self.utilization)
@@ -117,13 +128,14 @@ class SourceActivity(Activity):
         with self._lock:
             self._progress = state.progress
             self._totals = state.totals
+            self._units = state.units or UnitsState()
             if self._saved is None and state.last_update_ts is not None:
                 self._saved = float(state.last_update_ts)
 
-    def units_planned(self, state: UnitsState, layout: Layout) -> None:
+    def units_planned(self, layout: Layout) -> None:
         """A poll has laid out its units; the grid of them is made when somebody looks."""
         with self._lock:
-            self._units = (state, layout)
+            self._layout = layout
 
     def saved(self, state: SourceState) -> None:
         """The checkpoint was saved."""
@@ -215,17 +227,18 @@ class SourceActivity(Activity):
     def _grid_of_units(self) -> dict[str, Any] | None:
         """The grid of what is known now, made anew where something has changed."""
         with self._lock:
-            units, made, now = self._units, self._grid, self.clock()
-        if units is None:
+            state, layout, made, now = self._units, self._layout, self._grid, self.clock()
+        if layout is None:
             return None
-        if made is not None and made[0] is units and age(now, made[1]) < _GRID_SECS:
-            return made[2]
+        is_same = made is not None and made.state is state and made.layout is layout
+        if made is not None and is_same and age(now, made.at) < _GRID_SECS:
+            return made.document
         try:
-            found = grid(*units, datetime.fromtimestamp(now, UTC))
+            found = grid(state, layout, datetime.fromtimestamp(now, UTC))
         except BlizzardError:  # what cannot be planned ends the cycle as well, and is told there
             return None
         with self._lock:
-            self._grid = (units, now, found)
+            self._grid = _Grid(state, layout, now, found)
         return found
 
     def to_json(self) -> dict[str, Any]:

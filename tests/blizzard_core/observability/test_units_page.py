@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, expect
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import Server
 from blizzard_py.sources.activity import SourceActivity
+from blizzard_py.state.source_state import SourceState
 from blizzard_py.units import partitions, unit_list
 from blizzard_py.units.due import Terms
 from blizzard_py.units.grid import Layout
@@ -52,8 +53,14 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def activity() -> SourceActivity:
     found = SourceActivity("surveys/answers", "https://api.example", NOW.timestamp)
-    found.units_planned(STATE, LAYOUT)
+    units_of(found, STATE, LAYOUT)
     return found
+
+
+def units_of(activity: SourceActivity, state: UnitsState, layout: Layout) -> None:
+    """As a poll tells it."""
+    activity.knows(SourceState(units=state))
+    activity.units_planned(layout)
 
 
 def panel(*activities: SourceActivity) -> Panel:
@@ -112,7 +119,7 @@ def test_who_moves_in_the_grid_keeps_place_and_focus_when_it_is_drawn_anew(
         told = visit.page.locator(".told")
         expect(told).to_contain_text(f"incomplete {FEBRUARY}/one")
         over = OpenUnit(high="2020-02-22T09:30:00.000Z")
-        activity.units_planned(replace(STATE, open={**STATE.open, f"{FEBRUARY}/one": over}), LAYOUT)
+        units_of(activity, replace(STATE, open={**STATE.open, f"{FEBRUARY}/one": over}), LAYOUT)
         expect(told).to_contain_text(f"grace {FEBRUARY}/one · read up to", timeout=60_000)
         expect(frame).to_be_focused()
 
@@ -124,7 +131,7 @@ def test_a_grid_of_thousands_is_light_and_scrolls_within_itself_on_a_phone(
     activity = SourceActivity("surveys/answers", "https://api.example", NOW.timestamp)
     days = partitions(datetime(2019, 3, 1, tzinfo=UTC), NOW, "daily")
     names = [f"{'long-name-' * 9}{number}" for number in range(5000)]
-    activity.units_planned(UnitsState(), Layout(days, unit_list("id", names), TERMS))
+    units_of(activity, UnitsState(), Layout(days, unit_list("id", names), TERMS))
     text = json.dumps(panel(activity).to_json())
     assert len(text) < 200_000
     phone = {"viewport": {"width": 375, "height": 812}, "color_scheme": scheme}
@@ -150,7 +157,7 @@ def test_hostile_names_and_errors_are_shown_as_text(browser: Browser) -> None:
         open={f"{FEBRUARY}/{name}": OpenUnit(failures=1, error=name[:200]) for name in names}
     )
     values = [{"id": name} for name in names]
-    activity.units_planned(state, Layout(MONTHS, values, TERMS))
+    units_of(activity, state, Layout(MONTHS, values, TERMS))
     with Server("127.0.0.1:0", panel(activity)) as server, visited(browser, server.port) as visit:
         assert visit.page.locator(".names div").count() == len(names)
         assert visit.page.locator("#targets script, #targets img").count() == 0
@@ -168,7 +175,7 @@ def test_sources_without_units_have_no_grid(browser: Browser) -> None:
 def test_the_grid_is_made_when_somebody_looks_and_something_has_changed() -> None:
     now = NOW.timestamp()
     activity = SourceActivity("surveys/answers", "https://api.example", lambda: now)
-    activity.units_planned(STATE, LAYOUT)
+    units_of(activity, STATE, LAYOUT)
     first = activity.to_json()["units"]
     now += 59
     assert activity.to_json()["units"] is first

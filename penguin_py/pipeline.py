@@ -21,6 +21,8 @@ from blizzard_core.watermark.progress import Progress, mark_idle
 from penguin_py.activity import TableActivity
 from penguin_py.committer import Committer
 from penguin_py.delta.table import DeltaLog
+from penguin_py.groups.runner import Groups
+from penguin_py.groups.standing import Standing
 from penguin_py.intake.footers import accepts
 from penguin_py.intake.naming import lowered
 from penguin_py.intake.ownership import Owners
@@ -71,6 +73,7 @@ class TablePipeline:
         self._committer = Committer(
             table, log, self._view, self._poll, self._quarantine, judge, clock, self.activity
         )
+        self._groups = Groups(table, storage, log, pool, self._view, clock, self.activity)
         # When the sweep was made whose stragglers are in the queue.
         self._swept: float | None = None
 
@@ -88,7 +91,7 @@ class TablePipeline:
         """Nothing to do: a cycle is one commit, which is short and is finished."""
 
     def cycle(self, stop: StopEvent) -> bool:
-        """Find new files if none are waiting, and commit one batch of them.
+        """Find new files if none are waiting, commit one batch of them, and what groups are due.
 
         True if there was anything. Raises `StateError`, `CommitError` and
         `StorageError`; after any of them the next call starts from the log.
@@ -96,7 +99,11 @@ class TablePipeline:
         try:
             if not self._is_prepared:
                 self._prepared()
-            return not stop.is_set() and self._cycle()
+            if stop.is_set():
+                return False
+            did = self._cycle()
+            # After the first poll: until then it is not certain which old files are done.
+            return (not stop.is_set() and self._groups.turn()) or did
         except BaseException:
             self._forget()
             raise
@@ -125,6 +132,10 @@ class TablePipeline:
         found = self.reconcile(dry_run=True)
         overdue = {entry.path for entry in found.overdue}
         return found, self._committer.forecast(self.snapshot(), found.due, overdue)
+
+    def groups(self, snapshot: Snapshot) -> dict[str, Standing]:
+        """How far the groups of each source are, and what holds them up. Writes nothing."""
+        return self._groups.outlook(snapshot)
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -155,6 +166,7 @@ class TablePipeline:
             if found.committed:
                 self._quarantine.release(found.committed)
             self._chores.tidy_log(now)
+            self._groups.look()
             # Not before its stragglers are committed: whoever dies before sweeps again.
             self._swept = now
             if not self._committer:
@@ -245,5 +257,6 @@ class TablePipeline:
 
     def _forget(self) -> None:
         self._view.forget()
+        self._groups.forget()
         self._committer.clear()
         self._swept = None

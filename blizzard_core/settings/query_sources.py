@@ -80,7 +80,11 @@ class QuerySource(CommonSource):
     @classmethod
     def _polls_less(cls, data: Any) -> Any:
         """What is read again at each poll is read once an hour, where nothing else is said."""
-        again = isinstance(data, dict) and (data.get("units") or data.get("snapshot") is True)
+        if not isinstance(data, dict):
+            return data
+        mark = data.get("watermark")
+        again = isinstance(mark, dict) and mark.get("reread") == "replace"
+        again = again or data.get("units") or data.get("snapshot") is True
         return {"poll_interval_secs": REREAD_SECS, **data} if again else data
 
     @model_validator(mode="after")

@@ -118,6 +118,11 @@ class SourceActivity(Activity):
             self._apart = apart
         self._polled(Poll(now, secs, len(files), requests, keys), [*files, *young])
 
+    def units(self, counts: Mapping[str, int]) -> None:
+        """How many work units there are, by what becomes of them; all states each time."""
+        for state, count in counts.items():
+            metrics.UNITS.labels(self.name, state).set(count)
+
     def late(self, partitions_behind: int) -> None:
         """The sweep found a late file."""
         metrics.LATE_FILES.labels(self.name).inc()

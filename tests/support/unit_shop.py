@@ -18,6 +18,7 @@ from blizzard_py.app.configuration import load_config
 from blizzard_py.app.wiring import parts_of, source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine
+from blizzard_py.state.source_state import checkpoint_path
 from tests.support.direct_engine import DirectEngine
 from tests.support.group_reader import rows_of
 
@@ -117,6 +118,6 @@ class UnitShop:
         return sorted(row["text"] for row in rows_of(self.lake))
 
     def checkpoint(self) -> dict[str, Any]:
-        path = self.lake / "_blizzard" / "checkpoints" / f"{ID}.json"
+        path = self.lake / checkpoint_path(ID)
         found: dict[str, Any] = json.loads(path.read_text())
         return found

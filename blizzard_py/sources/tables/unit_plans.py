@@ -118,12 +118,17 @@ def without_limit(units: Units) -> Units:
     return replace(units, terms=replace(units.terms, limit=None, min_units=0))
 
 
+def gaps_of(laid: LaidOut) -> list[str]:
+    """A warning for each stretch of the range that no partition has."""
+    return [
+        f"nothing reads {stamp(low)} to {stamp(high)}, which no partition has"
+        for low, high in laid.gaps
+    ]
+
+
 def warnings_of(found: Looked) -> list[str]:
     """What people should know: time that nothing reads, an end that went back."""
-    told = [
-        f"nothing reads {stamp(low)} to {stamp(high)}, which no partition has"
-        for low, high in found.laid.gaps
-    ]
+    told = gaps_of(found.laid)
     ahead = sum(unit.reason == "ahead" for unit in found.due.units)
     if ahead:
         told.append(

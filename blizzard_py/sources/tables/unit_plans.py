@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import get_args
 
 from blizzard_py.connections.asking import Units
 from blizzard_py.connections.placeholders import FROM, TO, Values, unit_placeholder
@@ -18,7 +19,7 @@ from blizzard_py.units.due import Due, due, reading_of
 from blizzard_py.units.grid import Layout
 from blizzard_py.units.instants import moment, stamp
 from blizzard_py.units.outcomes import UnitReading
-from blizzard_py.units.planner import PlannedUnit, limited
+from blizzard_py.units.planner import PlannedUnit, Reason, limited
 from blizzard_py.units.ranges import LaidOut, laid_out, spec_of
 from blizzard_py.units.state import UnitsState, guarded, key_parts, unit_key, unit_of
 from blizzard_py.units.values import LONE, unit_name, values_named
@@ -116,6 +117,15 @@ def asked_of(reading: UnitReading, units: Units) -> list[Values]:
 def without_limit(units: Units) -> Units:
     """The units, all that are due at once; `values_of` has seen to it that there are enough."""
     return replace(units, terms=replace(units.terms, limit=None, min_units=0))
+
+
+def counts_of(found: Looked) -> dict[str, int]:
+    """How many units there are by what becomes of them, those that are closed as done."""
+    counts = dict.fromkeys(get_args(Reason), 0)
+    for unit in found.due.units:
+        counts[unit.reason] += 1
+    counts["done"] += found.due.closed
+    return counts
 
 
 def gaps_of(laid: LaidOut) -> list[str]:

@@ -61,6 +61,7 @@ class UnitSource:
         self._limit = asking.units.terms.limit
         self._activity = upkeep.activity
         self._clock = upkeep.clock
+        self._activity = upkeep.activity
         self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
         self._run: Run | None = None
         self._bound: dict[str, tuple[UnitSlice, ...]] = {}
@@ -132,6 +133,7 @@ class UnitSource:
         found = self._looked(state)
         self._activity.units_planned(unit_plans.layout_of(found, self._units))
         self._warn(found)
+        self._activity.units(unit_plans.counts_of(found))
         left = unit_plans.to_read(found, run, waiting(state, began))
         units = left[: unit_plans.batch_size(self._units)]
         entries = self._found(units, began, again=len(left) > len(units))

@@ -61,6 +61,7 @@ def test_a_look_back_replaces_whole_slices(tmp_path: Path) -> None:
     assert first.replace == ((f"{ID}/", f"{ID}0"),)
     assert second.replace == ((f"{ID}/2020-01-07", f"{ID}0"),)
     assert shop.checkpoint()["columns"]["boundaries"] == ["", "2020-01-07", "2020-01-09"]
+    shop.put(("2020-01-13", "s", "more"))
     found, errors = inspection.plan(shop.config())
     assert not errors
     planned = found["pipelines"]["p"]["sources"]["answers"]

@@ -332,7 +332,7 @@ def _read_apart(task: ReadingTask, access: Access, running: _Running) -> list[Ta
             run = functools.partial(run_frame, [only])
             found += _collected(running, frame.mapInArrow(run, REPORTS))
     except _Failure as error:
-        told = error_of_reading(error)
+        told = error_of_reading(error) or jdbc.said_by_database(access, error)
         if running.cancelled.is_set() or not isinstance(told, SourceError | StorageError):
             raise
         return [unread(task, told)]

@@ -73,11 +73,16 @@ def layout_of(found: Looked, units: Units) -> Layout:
 
 
 def to_read(found: Looked, run: Run, waiting: Collection[str]) -> list[PlannedUnit]:
-    """The units of a look without limit that the run has still to read, those whose turn it is."""
+    """The units of a look without limit that the run has still to read, those whose turn it is.
+
+    ``waiting`` are those that could not be read with all others of their batch; whoever failed
+    alone has a pause of its own.
+    """
     chosen = []
+    alone = {key for key, unit in found.state.open.items() if unit.failures}
     for unit in found.due.units:
         key = unit_key(unit.partition[0], unit.name)
-        if unit.execute and key not in run.done and key not in waiting:
+        if unit.execute and key not in run.done and (key in alone or key not in waiting):
             chosen.append(unit)
     if run.left is None or len(chosen) <= run.left:
         return chosen

@@ -158,7 +158,9 @@ class TablePipeline:
             return Findings((), (), (), ())
         now = self._clock()
         with self.activity.chore("reconcile"):
-            found = self._chores.sweep(snapshot.state, snapshot.memory, now)
+            found = self._chores.sweep(
+                snapshot.state, snapshot.memory, now, lambda: self._groups.pending(snapshot)
+            )
         self.activity.swept(len(found.orphans))
         if not dry_run:
             self._lower(snapshot.memory, found, now)
@@ -166,11 +168,11 @@ class TablePipeline:
             if found.committed:
                 self._quarantine.release(found.committed)
             self._chores.tidy_log(now)
-            self._groups.look()
             # Not before its stragglers are committed: whoever dies before sweeps again.
             self._swept = now
             if not self._committer:
                 self._mark_swept(snapshot.memory)
+            self._groups.look()
         return found
 
     def _prepared(self) -> None:

@@ -67,16 +67,17 @@ def rewrite(
         sink = _Counted(storage.open_output(target), f"{storage.uri}/{target}")
         collected: list[pq.FileMetaData] = []
         try:
-            with _writer(sink, file, collected) as writer:
+            schema = _taken(file.schema_arrow)
+            with _writer(sink, file, schema, collected) as writer:
                 for number in range(file.num_row_groups):
-                    rows = file.read_row_group(number)
+                    rows = file.read_row_group(number).cast(schema)
                     stay = rows.filter(pc.invert(_leaving(rows, wanted)))
                     if stay.num_rows:
                         writer.write_table(stay, row_group_size=stay.num_rows)
         finally:
             sink.close()
         storage.sync(target)
-        return Rewritten(target, sink.written, collected[0], file.schema_arrow)
+        return Rewritten(target, sink.written, collected[0], schema)
 
 
 def _leaving(rows: pa.Table, wanted: Mapping[str, Ranges]) -> Any:
@@ -102,8 +103,33 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
+def _taken(schema: pa.Schema) -> pa.Schema:
+    """The schema without views, which delta-rs notes and Arrow has no filter for."""
+    fields = [field.with_type(_without_views(field.type)) for field in schema]
+    return pa.schema(fields, schema.metadata)
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        item = kind.item_field
+        return pa.map_(_without_views(kind.key_type), item.with_type(_without_views(item.type)))
+    if pa.types.is_list(kind):
+        element = kind.value_field
+        return pa.list_(element.with_type(_without_views(element.type)))
+    return kind
+
+
 def _writer(
-    sink: io.RawIOBase, file: pq.ParquetFile, collected: list[pq.FileMetaData]
+    sink: io.RawIOBase,
+    file: pq.ParquetFile,
+    schema: pa.Schema,
+    collected: list[pq.FileMetaData],
 ) -> pq.ParquetWriter:
     """A writer of files like the one that is read."""
     group = file.metadata.row_group(0)
@@ -112,7 +138,7 @@ def _writer(
     codec = max(set(codecs), key=codecs.count) if codecs else "ZSTD"
     return pq.ParquetWriter(
         sink,
-        file.schema_arrow,
+        schema,
         compression=_CODECS.get(codec, codec.lower()),
         use_dictionary=[c.path_in_schema for c in columns if c.has_dictionary_page],
         sorting_columns=group.sorting_columns or None,

@@ -92,9 +92,9 @@ class Groups:
 
     def turn(self) -> bool:
         """Apply the next group of each source that has one; True if any was applied."""
-        memory = self._view.remembered() or self._view.sync().memory
         if self._newest is None:
             self.look()
+        memory = self._view.remembered() or self._view.sync().memory
         last = {source: memory.groups.get(source, 0) for source in self._sources(memory)}
         if not last:
             return False
@@ -148,6 +148,21 @@ class Groups:
             )
             if count:
                 self._log.info("rewritten_files_cleared", files=count)
+
+    def pending(self, snapshot: Snapshot) -> set[str] | None:
+        """The files that manifests name which are not applied; None if one is not understood."""
+        memory, known = snapshot.memory, self._view.output_ids(snapshot.memory)
+        found: set[str] = set()
+        for source, listed in self._manifests.listed().items():
+            last = last_of(source, memory.groups, known)
+            for seq in [seq for seq in listed if seq > last]:
+                data = self._manifests.read({source: seq}).get(source)
+                try:
+                    group = None if data is None else self._decoded(source, seq, data)
+                except StateError:
+                    return None
+                found.update(() if group is None else (file.path for file in group.files))
+        return found
 
     def outlook(self, snapshot: Snapshot) -> dict[str, Standing]:
         """How far each source is and whether its next group can be applied. Writes nothing."""
@@ -302,7 +317,7 @@ class Groups:
         if commit.marks:
             self._activity.replaced(commit.going.rows, rewritten)
         self._log.info(
-            "group_committed" if commit.marks else "columns_committed",
+            "group_committed",
             groups=list(commit.marks),
             files=len(files),
             removed_files=len(plan.removes),

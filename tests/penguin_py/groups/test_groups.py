@@ -248,3 +248,26 @@ def test_tables_from_which_nothing_may_be_removed_take_no_group(
     world.run()
     assert told in standing(world)[S]["blocked"]
     assert world.delta().version() == 0
+
+
+def test_numbers_outlive_the_mirror_and_the_log(tmp_path: Path, pool: Executor) -> None:
+    world = World(str(tmp_path / "table"), pool)
+    source = Publisher(world)
+    for number in range(3):
+        source.group([rows("a", 0, [number])], replace=[reading(S, "a", 0)])
+    world.run()
+    for number in range(100):  # ids go into a segment
+        world.put(f"{number:03d}.parquet", {"id": [1000 + number]}, output_id=f"p/n/{number}")
+        world.run()
+    delta = world.delta()
+    delta.create_checkpoint()
+    for version in range(delta.version()):
+        Path(world.uri, f"_delta_log/{version:020d}.json").unlink()
+    write_deltalake(world.delta(), pa.table({"id": [1]}), mode="append", schema_mode="merge")
+    Path(world.uri, f"_delta_log/{delta.version():020d}.json").unlink()
+    world.storage.delete("_penguin/events_checkpoint.json")
+    world.tampered = True
+    source.group([rows("a", 0, [7])], replace=[reading(S, "a", 0)])
+    world.run()
+    assert [number for number in ids(world) if number < 1000 and number != 1] == [7]
+    assert standing(world)[S] == {"last": 4, "blocked": None}

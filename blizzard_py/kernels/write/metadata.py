@@ -47,7 +47,8 @@ class Metadata:
         for name in self._columns:
             schema = schema.append(pa.field(name, _TYPES[name], nullable=False))
         if self._unit_column:
-            schema = schema.append(pa.field(UNIT_COLUMN, pa.string(), nullable=False))
+            # Rows of the table's other writers have none.
+            schema = schema.append(pa.field(UNIT_COLUMN, pa.string(), nullable=True))
         return schema
 
     def added(

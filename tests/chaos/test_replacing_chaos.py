@@ -12,9 +12,12 @@ from penguin_py.delta import writer
 from penguin_py.groups.verdict import Going, GroupJudge
 from penguin_py.model import TableState
 from tests.chaos.replacing.run import run
+from tests.support.penguin_world import WORLDS
 
 
-@pytest.mark.parametrize("seed", range(6))
+# Arrow closes in destructors what a death leaves open, and nobody can catch what that raises.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("seed", range(3))
 def test_each_version_holds_each_unit_as_of_one_reading(tmp_path: Path, seed: int) -> None:
     found = run(tmp_path, seed)
     assert found["versions"] > 20
@@ -26,7 +29,9 @@ def test_it_is_the_zero_retries_that_hold_it_up(
 ) -> None:
     monkeypatch.setattr(writer, "RETRIES", None)
     with pytest.raises(AssertionError):
-        run(tmp_path, 0)
+        run(tmp_path, 0, rate=0, between=0.9)
+    for world in WORLDS:  # its log removes what is not active, against the protocol
+        world.tampered = True
 
 
 def test_it_is_the_rewriting_that_holds_it_up(

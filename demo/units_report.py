@@ -94,8 +94,12 @@ def show_months(console: Console, days: Sequence[Day]) -> None:
         month.sent += day.sent
         month.rows = day.rows
         month.differ += not day.same
-    table = Table(title="Each day a run; the lake beside the API at its end", title_justify="left")
-    names = ("month", "days", "new", "late", "edited", "gone", "asked", "read", "in lake", "")
+    table = Table(
+        title="Each day a run; the lake beside the API at its end",
+        title_justify="left",
+        padding=(0, 0, 0, 1),
+    )
+    names = ("month", "days", "new", "late", "edited", "gone", "asked", "read", "lake", "")
     for name in names:
         table.add_column(name, justify="left" if name in {"month", ""} else "right", no_wrap=True)
     for name, month in months.items():
@@ -109,7 +113,11 @@ def show_months(console: Console, days: Sequence[Day]) -> None:
             name, *(f"{n:,}" for n in numbers), differs if month.differ else "[green]ok[/green]"
         )
     console.print(table)
-    console.print("late: of the new ones, for days before; asked: requests; read: answers in them")
+    console.print(
+        "late: of the new ones, for days before; asked: requests; read: answers in them; lake: its"
+        " rows at the month's end",
+        soft_wrap=True,
+    )
 
 
 def show_cost(console: Console, days: Sequence[Day]) -> None:

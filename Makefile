@@ -21,7 +21,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo demo-tables test check bench-ingest bench-discovery bench-penguin bench-tables chaos chaos-groups simulate soak image image-test docs lock clean
+.PHONY: help setup demo demo-tables demo-units test check bench-ingest bench-discovery bench-penguin bench-tables bench-units chaos chaos-groups simulate soak image image-test docs lock clean
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -37,6 +37,9 @@ demo: ## real events through both daemons, in two rounds, into a Delta table
 
 demo-tables: ## a PostgreSQL table that changes while both daemons run, into a Delta table
 	$(DEV) python -m demo.tables
+
+demo-units: ## thirteen months of an API that corrects its past, a day a run (ARGS="--days 40")
+	$(DEV) python -m demo.units $(ARGS)
 
 test: ## the whole test suite, in random order, by two processes
 	$(DEV) pytest -n 2 --dist worksteal $(ARGS)
@@ -59,6 +62,9 @@ bench-penguin: ## what a commit and an idle poll cost, beside delta-rs alone
 
 bench-tables: ## PostgreSQL and SQLite into Parquet, beside ADBC, connectorx and Spark's JDBC
 	$(DEV) python -m benchmarks.tables $(ARGS)
+
+bench-units: ## planning units, replacing and rewriting beside appending and copying, idle polls
+	$(DEV) python -m benchmarks.units $(ARGS)
 
 chaos: ## deaths, pauses, lost answers, rivals: MINUTES around a source, 200 rounds around a table
 	$(DEV) python -m tests.chaos.blizzard --minutes $(MINUTES) $(ARGS)
@@ -95,7 +101,7 @@ docs: ## write docs/configuration.md and configs/example.yaml from the settings
 	$(DEV) python -m blizzard_core.settings.reference
 
 clean: ## remove .venv and everything generated
-	rm -rf .venv .tools .demo .demo-tables .bench .build-requires.in build dist spark-warehouse artifacts .coverage
+	rm -rf .venv .tools .demo .demo-tables .demo-units .bench .build-requires.in build dist spark-warehouse artifacts .coverage
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis ./*.egg-info
 	rm -rf tests/azurite/node_modules
 	find $(CODE) -name __pycache__ -prune -exec rm -rf {} +

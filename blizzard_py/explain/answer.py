@@ -164,9 +164,13 @@ def _journaled(
     again = _given(parts, path, anew_ts)
     if again is not None:
         return again
+    sink = parts.stores.sink
+    if not parts.has_files:  # what is asked for may be read again, under the same name
+        last = last_journaled(sink, parts.id, path, parts.concurrency, anew_ts)
+        if last is not None:
+            return last
     since = entry.modified - CLOCK_SLACK_SECS if entry else 0.0
     spans = [(since, None), (0.0, since)] if thorough and since > 0 else [(since, None)]
-    sink = parts.stores.sink
     for start, end in spans:
         for source_id in (parts.id, *backfills):
             anew = anew_ts if source_id == parts.id else 0.0

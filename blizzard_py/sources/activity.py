@@ -10,14 +10,18 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Literal
 
+from blizzard_core.errors import BlizzardError
 from blizzard_core.observability.activity import Activity, Finished, Letter, Poll, Running, age
 from blizzard_core.observability.health import job_secs
 from blizzard_core.storage.protocol import Entry
 from blizzard_py import metrics
 from blizzard_py.job import FinishedFile
 from blizzard_py.state.source_state import Batch, SourceState, Totals
+from blizzard_py.units.grid import Layout, grid
+from blizzard_py.units.state import UnitsState
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,19 @@ Step = Literal["ingest", "prepare", "publish", "advance"]
 OUTCOMES = ("ingested", "quarantined", "retry")
 STEPS = ("plan", "ingest", "prepare", "publish", "advance")
 
+# A grid of very many units takes a second to make; pauses of units end meanwhile.
+_GRID_SECS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """A grid of units, of what, and when it was made."""
+
+    state: UnitsState
+    layout: Layout
+    at: float
+    document: dict[str, Any]
+
 
 class SourceActivity(Activity):
     """One source's live view."""
@@ -46,6 +63,9 @@ class SourceActivity(Activity):
         self._totals = Totals()
         self._saved: float | None = None
         self._apart = NONE_APART
+        self._units = UnitsState()
+        self._layout: Layout | None = None
+        self._grid: _Grid | None = None
         metrics.PENDING_FILES.labels(name).set_function(self.pending)
         metrics.LAG_SECS.labels(name).set_function(self.lag)
         metrics.UTILIZATION.labels(name).set_function(self.utilization)
@@ -113,8 +133,14 @@ class SourceActivity(Activity):
         with self._lock:
             self._progress = state.progress
             self._totals = state.totals
+            self._units = state.units or UnitsState()
             if self._saved is None and state.last_update_ts is not None:
                 self._saved = float(state.last_update_ts)
+
+    def units_planned(self, layout: Layout) -> None:
+        """A poll has laid out its units; the grid of them is made when somebody looks."""
+        with self._lock:
+            self._layout = layout
 
     def saved(self, state: SourceState) -> None:
         """The checkpoint was saved."""
@@ -203,12 +229,34 @@ class SourceActivity(Activity):
         with self._lock:
             return math.nan if self._saved is None else age(self.clock(), self._saved)
 
+    def _grid_of_units(self) -> dict[str, Any] | None:
+        """The grid of what is known now, made anew where something has changed."""
+        with self._lock:
+            state, layout, made, now = self._units, self._layout, self._grid, self.clock()
+        if layout is None:
+            return None
+        is_same = made is not None and made.state is state and made.layout is layout
+        if made is not None and is_same and age(now, made.at) < _GRID_SECS:
+            return made.document
+        try:
+            found = grid(state, layout, datetime.fromtimestamp(now, UTC))
+        except BlizzardError:  # what cannot be planned ends the cycle as well, and is told there
+            return None
+        with self._lock:
+            self._grid = _Grid(state, layout, now, found)
+        return found
+
     def to_json(self) -> dict[str, Any]:
-        """As `Activity`, with the totals since the first batch and what polls left apart."""
+        """As `Activity`, with the totals since the first batch and what polls left apart.
+
+        ``units`` is the grid of a source that is read by work units (`blizzard_py.units.grid`).
+        """
+        units = self._grid_of_units()
         with self._lock:
             return {
                 **super().to_json(),
                 "totals": asdict(self._totals),
                 "saved_at": self._saved,
                 "apart": asdict(self._apart),
+                "units": units,
             }

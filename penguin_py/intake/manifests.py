@@ -54,6 +54,7 @@ class Manifests:
 
     def _read(self, number: tuple[str, int]) -> bytes | None:
         try:
-            return self._storage.read(group_path(*number))
+            # One request also where there is nothing: `read` asks S3 twice then.
+            return self._storage.read_versioned(group_path(*number))[0]
         except NotFound:
             return None

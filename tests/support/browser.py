@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 ARGUMENTS = (
     "--headless",
@@ -28,3 +29,35 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=path, args=[*ARGUMENTS])
         yield browser
         browser.close()
+
+
+class Visit:
+    """A page with everything it said and asked for."""
+
+    def __init__(self, page: Page, port: int) -> None:
+        self.page = page
+        self.origin = f"http://127.0.0.1:{port}"
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
+        page.goto(f"{self.origin}/")
+        expect(page.locator(".card").first).to_be_visible(timeout=60_000)
+
+    def behaved(self) -> None:
+        assert self.complaints == []
+        outside = [u for u in self.requests if not u.startswith((f"{self.origin}/", "data:"))]
+        assert outside == []
+
+    def text(self) -> str:
+        return self.page.inner_text("body")
+
+
+@contextmanager
+def visited(browser: Browser, port: int, **context: Any) -> Iterator[Visit]:
+    with browser.new_context(**context) as opened:
+        visit = Visit(opened.new_page(), port)
+        yield visit
+        visit.behaved()

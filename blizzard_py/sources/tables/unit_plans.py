@@ -16,6 +16,7 @@ from blizzard_py.connections.asking import Units
 from blizzard_py.connections.placeholders import FROM, TO, Values, unit_placeholder
 from blizzard_py.units.closing import closed
 from blizzard_py.units.due import Due, due, reading_of
+from blizzard_py.units.grid import Layout
 from blizzard_py.units.instants import moment, stamp
 from blizzard_py.units.outcomes import UnitReading
 from blizzard_py.units.planner import PlannedUnit, Reason, limited
@@ -42,6 +43,7 @@ class Looked:
 
     state: UnitsState
     laid: LaidOut
+    values: Sequence[Mapping[str, str]] | None
     due: Due
 
 
@@ -61,7 +63,13 @@ def looked(
     laid = laid_out(units.range, now)
     names = [LONE] if values is None else [unit_name(one) for one in values]
     state = closed(state, laid.partitions, names, units.terms.shift)
-    return Looked(state, laid, due(state, laid.partitions, values, units.terms, now))
+    found = due(state, laid.partitions, values, units.terms, now)
+    return Looked(state, laid, values, found)
+
+
+def layout_of(found: Looked, units: Units) -> Layout:
+    """By what the units of a look are drawn."""
+    return Layout(found.laid.partitions, found.values, units.terms, units.range.zone)
 
 
 def to_read(found: Looked, run: Run, waiting: Collection[str]) -> list[PlannedUnit]:

@@ -59,6 +59,7 @@ class UnitSource:
         self._configured: Units = asking.units
         self._units: Units = unit_plans.without_limit(asking.units)
         self._limit = asking.units.terms.limit
+        self._activity = upkeep.activity
         self._clock = upkeep.clock
         self._activity = upkeep.activity
         self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
@@ -130,6 +131,7 @@ class UnitSource:
         began = self._clock()
         run = self._run_at(began)
         found = self._looked(state)
+        self._activity.units_planned(unit_plans.layout_of(found, self._units))
         self._warn(found)
         self._activity.units(unit_plans.counts_of(found))
         left = unit_plans.to_read(found, run, waiting(state, began))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 from prometheus_client.parser import text_string_to_metric_families
 
 from blizzard_core.daemon import Loop, run_worker
@@ -30,7 +30,7 @@ from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FinishedFile
 from tests.blizzard_core.test_redact import HOSTILE
 from tests.support.blizzard_world import World
-from tests.support.browser import chromium
+from tests.support.browser import Visit, chromium, visited
 from tests.support.penguin_world import World as Lake
 from tests.support.penguin_world import footer_pool
 
@@ -303,38 +303,6 @@ def test_no_credentials_in_the_status_document(world: World) -> None:
 def browser() -> Iterator[Browser]:
     with chromium() as found:
         yield found
-
-
-class Visit:
-    """A page with everything it said and asked for."""
-
-    def __init__(self, page: Page, port: int) -> None:
-        self.page = page
-        self.origin = f"http://127.0.0.1:{port}"
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
-        page.on("request", lambda request: self.requests.append(request.url))
-        page.on("console", lambda message: self.complaints.append(message.text))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
-        page.goto(f"{self.origin}/")
-        expect(page.locator(".card").first).to_be_visible(timeout=60_000)
-
-    def behaved(self) -> None:
-        assert self.complaints == []
-        outside = [u for u in self.requests if not u.startswith((f"{self.origin}/", "data:"))]
-        assert outside == []
-
-    def text(self) -> str:
-        return self.page.inner_text("body")
-
-
-@contextmanager
-def visited(browser: Browser, port: int, **context: Any) -> Iterator[Visit]:
-    with browser.new_context(**context) as opened:
-        visit = Visit(opened.new_page(), port)
-        yield visit
-        visit.behaved()
 
 
 def test_the_page_shows_a_source_that_is_well(browser: Browser, world: World) -> None:

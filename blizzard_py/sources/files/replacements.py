@@ -30,6 +30,11 @@ from blizzard_py.state.source_state import Batch, Replaced, SourceState
 # whose rows name them; the other keys are those of files that go together.
 _PLAIN, _NAMED = "\0plain", ""
 
+_CUT = (
+    "the journal no longer holds the batches that it was ingested in; see `blizzard backfill"
+    " --replace`, which takes it with --insist"
+)
+
 
 class Replacements:
     """Those of one run of a source."""
@@ -76,13 +81,16 @@ class Replacements:
             }
         }
         known = {each.batch for each in found}
+        without = [path for path in paths if not (earlier[path].batches or path in vouched)]
+        cut = {path for path in paths if not known.issuperset(asked[path].batches)}
+        cut.update(self._batches.cut(without, found) if without else ())
         moved = {
             path: why
             for path in paths
             if (
-                why := "the journal was cut since it was chosen; run the same again"
-                if not known.issuperset(asked[path].batches)
-                else _company(earlier[path], asked[path].together, bool(lacking.files))
+                why := _CUT
+                if path in cut
+                else _company(earlier[path], asked[path].together, lacking=bool(lacking.files))
             )
         }
         if moved and asked[paths[0]].together:
@@ -113,7 +121,7 @@ class Replacements:
         return replace(state, replacing=left)
 
 
-def _company(earlier: Earlier, together: str, lacking: bool) -> str:
+def _company(earlier: Earlier, together: str, *, lacking: bool) -> str:
     """Why a file cannot go alone, or with those that it was to go with; empty if it can."""
     if bool(earlier.together) == bool(together) and not (together and lacking):
         return ""

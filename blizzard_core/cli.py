@@ -27,9 +27,10 @@ from rich.text import Text
 
 from blizzard_core import log
 from blizzard_core.errors import BlizzardError, StorageError
+from blizzard_core.redact import redacted
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import StorageOptions
-from blizzard_core.text import printable, printable_lines
+from blizzard_core.text import json_safe, printable, printable_lines
 
 P = ParamSpec("P")
 
@@ -143,7 +144,7 @@ def command(function: Callable[P, int]) -> Callable[P, None]:
             print_error(str(error))
             code = error.exit_code
             if verbose:
-                click.echo(printable_lines(traceback.format_exc()), err=True)
+                click.echo(printable_lines(redacted(traceback.format_exc())), err=True)
         except (click.exceptions.Exit, click.Abort, click.ClickException, BrokenPipeError):
             raise
         except Exception as error:
@@ -153,7 +154,7 @@ def command(function: Callable[P, int]) -> Callable[P, None]:
             )
             code = 1
             if verbose:
-                click.echo(printable_lines(traceback.format_exc()), err=True)
+                click.echo(printable_lines(redacted(traceback.format_exc())), err=True)
         sys.exit(code)
 
     return verbose_option(wrapped)
@@ -178,8 +179,8 @@ def fencing_notes(places: Iterable[tuple[str, StorageOptions]]) -> Iterator[str]
 
 
 def print_error(text: str) -> None:
-    """An error on stderr, with whatever a terminal would obey escaped."""
-    click.echo(f"error: {printable_lines(text)}", err=True)
+    """An error on stderr, without credentials, and whatever a terminal would obey escaped."""
+    click.echo(f"error: {printable_lines(redacted(text))}", err=True)
 
 
 def answer(
@@ -225,12 +226,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) ->
 
 
 def print_json(document: Any) -> None:
-    """JSON on stdout, readable and without escaping other scripts.
-
-    Local names need not be UTF-8; what cannot be printed of them is escaped.
-    """
-    text = json.dumps(document, ensure_ascii=False, indent=2)
-    click.echo(text.encode("utf-8", "backslashreplace").decode())
+    """JSON on stdout, readable: other scripts as they are, what cannot be printed escaped."""
+    click.echo(json_safe(json.dumps(document, ensure_ascii=False, indent=2)))
 
 
 def completion_of(main: click.Group, program: str) -> click.Command:

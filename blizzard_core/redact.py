@@ -17,7 +17,7 @@ MASK = "***"
 
 # Names whose values are secret, as keys of logged facts and as storage options.
 SECRET_NAME = re.compile(
-    r"secret|token|password|passwd|passphrase|account[._-]?key|access[._-]?key|api[._-]?key"
+    r"secret|token|password|passwd|pwd|passphrase|account[._-]?key|access[._-]?key|api[._-]?key"
     r"|sas|credential|private[._-]?key|authorization|signature",
     re.IGNORECASE,
 )
@@ -26,11 +26,25 @@ _PLACE_NAME = re.compile(r"credentials$|(path|file|provider|type|url|uri)$", re.
 # Shorter values are as likely a word of the message as a secret.
 _MIN_LEARNT = 8
 
+_NAMES = ("secret", "pass", "pwd", "key", "token")
+_TELLING = (
+    r"(?<![A-Za-z])[\w.-]{0,40}(?:secret|password|passwd|(?<![A-Za-z])pwd|passphrase"
+    r"|account[._-]?key|access[._-]?key|api[._-]?key|private[._-]?key|sas[._-]?token"
+    r"|session[._-]?token|security[._-]?token|auth[._-]?token)[\w.-]{0,40}"
+)
+
 # What to look for, in lower case, before a pattern is tried: most texts have none of it.
 # Then the pattern, and what takes its place.
 _PATTERNS = (
-    # user:password@ of a URI; the user may be the secret.
-    (("@",), re.compile(r"(?<=://)[^/@\s]+@"), f"{MASK}@"),
+    # user:password@ of a URI; the user may be the secret, and the password have a slash in it.
+    (
+        ("@",),
+        re.compile(
+            r"(?<=://)(?:[^/@\s:]{0,256}:(?!\d{1,5}(?:[/?#\s]|$))[^@\s]{0,256}|[^/@\s]{1,512})@"
+            r"|(?<=:thin:)[^@\s]{1,512}@"
+        ),
+        f"{MASK}@",
+    ),
     (
         ("private key",),
         re.compile(
@@ -45,6 +59,14 @@ _PATTERNS = (
         re.compile(r"\b(Bearer|Basic|SharedKey(?:Lite)?)\s+[\w.~+/:=-]{16,}", re.IGNORECASE),
         rf"\1 {MASK}",
     ),
+    (
+        ("authorization",),
+        re.compile(
+            r"\b(Authorization[\"']?\s*[:=]\s*[\"']?[A-Za-z]+)\s+(?!\*\*\*)[^\s\"',=]{8,}",
+            re.IGNORECASE,
+        ),
+        rf"\1 {MASK}",
+    ),
     # Parts of presigned URLs, alone or percent-encoded inside another URL.
     (
         ("sig", "credential", "token", "accesskeyid", "accessid"),
@@ -56,16 +78,50 @@ _PATTERNS = (
         ),
         rf"\1\2{MASK}",
     ),
-    # name=value and "name": "value" with a telling name.
+    # name=value, "name": "value" and 'name', 'value' with a telling name; a value in quotes whole.
     (
-        ("secret", "passw", "passphrase", "key", "token"),
+        _NAMES,
         re.compile(
-            r"(?<![A-Za-z])([\w.-]{0,40}(?:secret|password|passwd|passphrase|account_?key"
-            r"|access_?key|api_?key|private_?key|sas_?token|session_?token|security_?token"
-            r"|auth_?token)[\w.-]{0,40}[\"']?\s*[:=]\s*[\"']?)(?!\*\*\*)[^\s\"'&,;<>)}\]]+",
+            rf"({_TELLING}[\"']?\s*(?:[:=]|,(?=\s*[\"']))\s*[\"']?)(?!\*\*\*)"
+            r"(?:(?<=\")[^\"]+|(?<=')[^']+|(?:[^\s\"'&,;<>(){}\[\]]|&(?![\w.-]+=))+)",
             re.IGNORECASE,
         ),
         rf"\1{MASK}",
+    ),
+    # {"name": {…}}: whatever is in it.
+    (
+        _NAMES,
+        re.compile(rf"({_TELLING}[\"']\s*:\s*\{{)[^{{}}]*(?=\}})", re.IGNORECASE),
+        rf"\1{MASK}",
+    ),
+    # As somebody would say it; what is no word, with letters and digits.
+    (
+        ("password", "passphrase", "secret"),
+        re.compile(
+            r"\b((?:password|passphrase|secret)(?:\s+is)?\s+[\"']?)"
+            r"(?=[^\s\"']*\d)(?=[^\s\"']*[A-Za-z])[^\s\"']{8,}",
+            re.IGNORECASE,
+        ),
+        rf"\1{MASK}",
+    ),
+    # A token by a name that parsers use, too: only what is long and no word.
+    (
+        ("token",),
+        re.compile(
+            r"(?<![A-Za-z])(token[\"']?\s*[:=]\s*[\"']?)(?=[^\s\"'&,;]*\d)"
+            r"[^\s\"'&,;<>(){}\[\]]{12,}",
+            re.IGNORECASE,
+        ),
+        rf"\1{MASK}",
+    ),
+    # Tokens that are known by their beginning: JSON web tokens, Google's, GitHub's, GitLab's.
+    (
+        ("eyj", "ya29.", "gh", "glpat-"),
+        re.compile(
+            r"\beyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?|\bya29\.[\w-]{8,}"
+            r"|\bgh[pousr]_\w{20,}|\bglpat-[\w-]{16,}"
+        ),
+        MASK,
     ),
     (
         ("stringtosign", "sessiontoken", "accesskey"),

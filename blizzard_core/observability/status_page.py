@@ -21,6 +21,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
+from ipaddress import ip_address
 from typing import Any
 
 from aiohttp import web
@@ -28,10 +29,12 @@ from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
 from blizzard_core.errors import BlizzardError
+from blizzard_core.observability.connections import SERVER
 from blizzard_core.observability.health import Verdict
 from blizzard_core.observability.status import Panel
 
 _POLICY = "Content-Security-Policy"
+_PORT = re.compile(r":\d*$")
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -47,8 +50,12 @@ HEADERS = {
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def application(panel: Panel) -> web.Application:
-    """The five paths, each answer with strict headers."""
+def application(panel: Panel, hosts: frozenset[str] | None = None) -> web.Application:
+    """The five paths, each answer with strict headers.
+
+    With ``hosts`` only who asks for one of these names or for an address is answered: a page
+    somewhere may have its own name lead to this machine, and would read what is shown here.
+    """
     body, policy = page()
 
     async def show_page(_request: web.Request) -> web.StreamResponse:
@@ -68,7 +75,13 @@ def application(panel: Panel) -> web.Application:
     async def show_ready(_request: web.Request) -> web.StreamResponse:
         return _judged(panel.ready())
 
-    found = web.Application(client_max_size=1024)
+    @web.middleware
+    async def for_us(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if hosts is None or _named(request.headers.get("Host", ""), hosts):
+            return await handler(request)
+        return web.Response(status=421, text="this server has another name; ask for its address")
+
+    found = web.Application(client_max_size=1024, middlewares=[for_us])
     found.on_response_prepare.append(_harden)
     handlers: dict[str, Handler] = {
         "/": show_page,
@@ -85,7 +98,19 @@ def application(panel: Panel) -> web.Application:
 async def _harden(_request: web.Request, response: web.StreamResponse) -> None:
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
-    response.headers["Server"] = "blizzard-penguin"
+    response.headers["Server"] = SERVER
+
+
+def _named(host: str, hosts: frozenset[str]) -> bool:
+    """Whether a request's ``Host`` is one of these names, or an address."""
+    name = _PORT.sub("", host).lower()
+    if name in hosts:
+        return True
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _judged(verdict: Verdict) -> web.Response:

@@ -1,7 +1,8 @@
 """The web server on ``metrics.address``: aiohttp in a thread of its own.
 
-A slow client holds a connection and nothing else, and work in the pipelines never
-waits for the server. The address is bound before the thread starts, so that one that
+A slow client holds a connection and nothing else, of which there are so many at most
+(`blizzard_core.observability.connections`), and work in the pipelines never waits for the server.
+ The address is bound before the thread starts, so that one that
 is taken is told at once; aiohttp is imported in the thread, so that the first poll
 does not wait for it. `blizzard_core.observability.status_page` says what is served.
 """
@@ -13,6 +14,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from typing import Self
 
 from blizzard_core.errors import ConfigError
@@ -40,6 +42,7 @@ class Server:
     def __init__(self, address: str, panel: Panel) -> None:
         self._panel = panel
         host, _, port = address.rpartition(":")
+        self._hosts = frozenset({"localhost", host.lower()})
         try:
             self._socket = socket.create_server((host, int(port)), backlog=128)
         except (OSError, OverflowError) as error:
@@ -68,18 +71,24 @@ class Server:
     async def _serve(self) -> None:
         from aiohttp import web  # noqa: PLC0415  # see the module's docstring
 
-        from blizzard_core.observability.status_page import application  # noqa: PLC0415  # it imports aiohttp, too
+        from blizzard_core.observability.connections import Connection, Crowd  # noqa: PLC0415  # it imports aiohttp, too
+        from blizzard_core.observability.status_page import application  # noqa: PLC0415  # the same
 
+        own = ip_address(self._socket.getsockname()[0]).is_loopback
         runner = web.AppRunner(
-            application(self._panel),
-            access_log=None,
-            keepalive_timeout=KEEPALIVE_SECS,
-            shutdown_timeout=1.0,
+            application(self._panel, hosts=self._hosts if own else None), shutdown_timeout=1.0
         )
         await runner.setup()
+        crowd = Crowd()
+
+        def connected() -> Connection:
+            assert runner.server is not None  # noqa: S101  # it is set up
+            options = {"access_log": None, "keepalive_timeout": KEEPALIVE_SECS}
+            return Connection(runner.server, crowd, self._loop, **options)
+
         try:
-            await web.SockSite(runner, self._socket).start()
-            await self._stop.wait()
+            async with await self._loop.create_server(connected, sock=self._socket, backlog=128):
+                await self._stop.wait()
         finally:
             await runner.cleanup()
             self._socket.close()

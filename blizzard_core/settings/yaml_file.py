@@ -7,6 +7,9 @@ names the path of the value in the file and its line.
 
 Substitution happens after parsing, so a value from the environment can never
 change the structure of the document.
+
+A file may be somebody else's: one that is large, nested deeply, or grows by aliases is refused
+before anything is made of it.
 """
 
 from __future__ import annotations
@@ -24,6 +27,10 @@ from blizzard_core.errors import ConfigError
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 Key = tuple[str | int, ...]
+
+# A configuration of 300 sources has 200 KB and 30,000 values.
+MAX_BYTES = 4 << 20
+MAX_VALUES = 250_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,8 @@ def load_yaml(path: Path, environment: Mapping[str, str]) -> Document:
     """Read, parse and fill in. Raises `ConfigError` if there is no document to speak of."""
     source = str(path)
     try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ConfigError(source, [f"is larger than {MAX_BYTES >> 20} MiB; split it"])
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(source, ["no such file; `blizzard init` writes a first one"]) from None
@@ -64,9 +73,12 @@ def load_yaml(path: Path, environment: Mapping[str, str]) -> Document:
         raise ConfigError(source, [f"cannot be read: {error}"]) from error
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
+        _check_size(source, root)
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ConfigError(source, [f"is not YAML: {_told(error, text)}"]) from error
+    except RecursionError:
+        raise ConfigError(source, ["is nested too deeply to be a configuration"]) from None
     if not isinstance(data, dict):
         raise ConfigError(source, ["must be a mapping with at least `pipelines` or `tables`"])
     lines: dict[Key, int] = {}
@@ -75,6 +87,33 @@ def load_yaml(path: Path, environment: Mapping[str, str]) -> Document:
     document = Document(source, data, (), lines)
     filled = _fill(data, (), environment, document, problems)
     return Document(source, filled, tuple(problems), lines)
+
+
+def _check_size(source: str, root: yaml.Node | None) -> None:
+    """Raise `ConfigError` for a document that aliases make endless, or larger than it may be."""
+    sizes: dict[int, int | None] = {}
+
+    def measured(node: yaml.Node) -> int:
+        known = sizes.get(id(node), 0)
+        if known is None:
+            line = node.start_mark.line + 1
+            raise ConfigError(source, [f"line {line}: holds itself by an alias; write it out"])
+        if known:
+            return known
+        sizes[id(node)] = None
+        inner: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            inner = [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            inner = node.value
+        # A sum is whole before it is looked at: it has as many digits as there are levels.
+        sizes[id(node)] = size = 1 + sum(map(measured, inner))
+        return size
+
+    if root is not None and measured(root) > MAX_VALUES:
+        raise ConfigError(
+            source, [f"has more than {MAX_VALUES:,} values, aliases counted; split it"]
+        )
 
 
 def _told(error: yaml.YAMLError, text: str) -> str:

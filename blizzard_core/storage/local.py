@@ -14,7 +14,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from errno import ELOOP
+from errno import EISDIR, ELOOP, ENOENT
 from itertools import accumulate
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
@@ -29,8 +29,12 @@ class LocalStorage:
     """A directory as a `Storage`. The directory is made by the first write.
 
     Without ``follow`` what lies below a directory that is a link is not there: the same
-    file would come under two names. With it a link that leads back to where it is met is
-    not followed: two of them are 2⁴⁰ directories. The root may be a link.
+    file would come under two names. Nor is a file that a link leads out of the root to: whoever
+    may write there could have anything read that this process can read. With it a link that
+    leads back to where it is met is not followed: two of them are 2⁴⁰ directories. The root
+    may be a link.
+
+    Only regular files are opened, and none is waited for: a pipe would block for ever.
     """
 
     def __init__(self, root: str, *, follow: bool = True) -> None:
@@ -79,6 +83,9 @@ class LocalStorage:
                 entries, requests, keys = [], 0, 0
                 yield from self._walk(path, low, high)
             elif key > low:
+                if child.is_symlink() and not self._is_inside(path):
+                    self._tell(path)
+                    continue
                 entry = self._entry(path, child)
                 if entry is not None:
                     entries.append(entry)
@@ -111,8 +118,8 @@ class LocalStorage:
                 "links_not_followed",
                 uri=self.uri,
                 first=path,
-                remedy="links to directories are not followed; move the files here, or mount"
-                " their directory, or give it a source of its own",
+                remedy="links to directories and out of the source are not followed; move the"
+                " files here, or mount their directory, or give it a source of its own",
             )
 
     def _entry(self, path: str, child: os.DirEntry[str]) -> Entry | None:
@@ -125,9 +132,9 @@ class LocalStorage:
     def stat(self, path: str) -> Entry | None:
         """Size and modification time, or None; only regular files are objects."""
         try:
-            if not self._follow and self._behind_link(path):
+            if not self._follow and (self._behind_link(path) or not self._is_inside(path)):
                 return None
-            status = _status_of(self._root / path)
+            status = _status_of(self._at(path))
         except OSError as error:
             raise _wrapped(self.uri, path, error) from error
         return _regular(path, status)
@@ -135,6 +142,24 @@ class LocalStorage:
     def _behind_link(self, path: str) -> bool:
         folders = accumulate(path.split("/")[:-1], "{}/{}".format)
         return any((self._root / folder).is_symlink() for folder in folders)
+
+    def _at(self, path: str) -> Path:
+        """Where a path lies. Raises `AccessDenied` for one that leads out by its own text.
+
+        Paths stand in letters, manifests and tables, which others may write.
+        """
+        if path.startswith("/") or ".." in path.split("/"):
+            raise AccessDenied(f"{self.uri}/{path}: leads out of {self.uri}, and is not followed")
+        return self._root / path
+
+    def _is_inside(self, path: str, status: os.stat_result | None = None) -> bool:
+        """Whether a path leads to below the root, and with ``status`` to the file that has it."""
+        if self._follow:
+            return True
+        real = os.path.realpath(self._root / path)
+        if not real.startswith(f"{os.path.realpath(self._root).rstrip('/')}/"):
+            return False
+        return status is None or os.path.samestat(os.lstat(real), status)
 
     def read(self, path: str) -> bytes:
         """The whole file."""
@@ -145,7 +170,7 @@ class LocalStorage:
         """Bytes ``start`` to ``end`` (exclusive)."""
         # Without a stream around it: thousands of footers are read this way.
         try:
-            descriptor = os.open(f"{self._root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = self._open(path)
             try:
                 return os.pread(descriptor, end - start, start)
             finally:
@@ -156,13 +181,34 @@ class LocalStorage:
     def open_input(self, path: str) -> BinaryIO:
         """The file, opened for reading."""
         try:
-            return (self._root / path).open("rb")
+            return os.fdopen(self._open(path), "rb")
         except OSError as error:
             raise _wrapped(self.uri, path, error) from error
 
+    def _open(self, path: str) -> int:
+        """The regular file at ``path``, opened; it is looked at once it cannot change any more."""
+        # What does not block (a pipe without a writer) is no regular file, or makes no difference.
+        descriptor = os.open(
+            self._at(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+        )
+        try:
+            self._check_regular(path, os.fstat(descriptor))
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _check_regular(self, path: str, status: os.stat_result) -> None:
+        if S_ISDIR(status.st_mode):
+            raise IsADirectoryError(EISDIR, "is a directory")
+        if not S_ISREG(status.st_mode):
+            raise FileNotFoundError(ENOENT, "is no regular file")
+        if not self._is_inside(path, status):
+            raise FileNotFoundError(ENOENT, "a link leads out of the source, and is not followed")
+
     def open_output(self, path: str) -> BinaryIO:
         """The file, opened for writing; directories are made."""
-        target = self._root / path
+        target = self._at(path)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             return target.open("wb")
@@ -171,7 +217,7 @@ class LocalStorage:
 
     def put_atomic(self, path: str, data: bytes) -> None:
         """Temporary file beside the target, fsync, ``os.replace``, directory fsync."""
-        target = self._root / path
+        target = self._at(path)
         temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -211,7 +257,8 @@ class LocalStorage:
 
     @contextlib.contextmanager
     def _locked(self, path: str) -> Iterator[None]:
-        lock = self._root / f"{path}.lock"
+        target = self._at(path)
+        lock = target.with_name(f"{target.name}.lock")
         try:
             lock.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -225,10 +272,10 @@ class LocalStorage:
 
     def rename(self, source: str, target: str) -> None:
         """``os.replace`` and an fsync of the directory it went to."""
-        final = self._root / target
+        final = self._at(target)
         try:
             final.parent.mkdir(parents=True, exist_ok=True)
-            (self._root / source).replace(final)
+            self._at(source).replace(final)
             _sync_directory(final.parent)
         except OSError as error:
             raise _wrapped(self.uri, source, error) from error
@@ -236,7 +283,7 @@ class LocalStorage:
     def sync(self, path: str) -> None:
         """Fsync the file."""
         try:
-            with (self._root / path).open("rb") as stream:
+            with self._at(path).open("rb") as stream:
                 os.fsync(stream.fileno())
         except OSError as error:
             raise _wrapped(self.uri, path, error) from error
@@ -244,13 +291,13 @@ class LocalStorage:
     def delete(self, path: str) -> None:
         """Remove the file, if it is there."""
         try:
-            (self._root / path).unlink(missing_ok=True)
+            self._at(path).unlink(missing_ok=True)
         except OSError as error:
             raise _wrapped(self.uri, path, error) from error
 
     def delete_tree(self, prefix: str) -> int:
         """Remove the directory and all below it."""
-        folder = self._root / prefix
+        folder = self._at(prefix)
         count = sum(len(files) for _, _, files in os.walk(folder))
         try:
             shutil.rmtree(folder)

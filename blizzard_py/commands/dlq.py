@@ -21,7 +21,7 @@ from blizzard_core.cli import (
     print_table,
 )
 from blizzard_core.settings.load import load_config
-from blizzard_core.text import printable
+from blizzard_core.text import json_safe, printable
 from blizzard_py.app import operations
 from blizzard_py.app.replacing import replace_letters
 from blizzard_py.commands.options import source_options
@@ -127,7 +127,7 @@ def _stream(found: Iterable[Listed], broken: list[str], *, as_json: bool) -> Non
     for name, where, letter in _sound(found, broken):
         if as_json:
             text = json.dumps({"source": name, **letter.to_json(where)}, ensure_ascii=False)
-            click.echo(text.encode("utf-8", "backslashreplace").decode())
+            click.echo(json_safe(text))
         else:
             click.echo("\t".join(printable(text) or "-" for text in _row((name, where, letter))))
 

@@ -109,7 +109,13 @@ class DeadLetterFiles:
                 " run `blizzard rename` with --moved-from again, which rewrites letters; else bring"
                 " the file to the source under a new name and move the letter away"
             )
-        return letter.uri.removeprefix(root)
+        path = letter.uri.removeprefix(root)
+        if not {".", ".."}.isdisjoint(path.split("/")):
+            raise ReplayRefused(
+                f"{letter.uri} leads elsewhere by its dots, so no daemon of ours wrote this letter;"
+                " look who did, and remove it"
+            )
+        return path
 
     def _record_files(self, found: DeadLetterObject) -> Iterator[Candidate]:
         """The records of an object as files, one per source file, in bounded pieces."""

@@ -12,6 +12,9 @@
 | arrays | ``list`` of whatever the elements have in common |
 | anything else: a conflict | ``string`` with ``coerce: true``, which takes all of it |
 
+What a hostile line could make of it is bounded: columns beyond `MAX_COLUMNS` are left out, and
+objects and arrays within `MAX_DEPTH` others are ``json``.
+
 With coercion off a conflict is `SchemaConflict`, and a field that is always null
 is a plain string; with it on that field takes anything, since nothing is known.
 """
@@ -32,6 +35,10 @@ from blizzard_py.job import FieldSpec
 # An object with more names than this is a mapping of data, not a record.
 MAX_STRUCT_FIELDS = 256
 MAX_DECIMAL_DIGITS = 38
+# More is no table: one line of a megabyte has room for 60,000 names.
+MAX_COLUMNS = 1000
+# What readers of Parquet go down without trouble.
+MAX_DEPTH = 32
 
 # What Delta tables cannot have in a column's name without column mapping.
 _ODD_NAME = re.compile(r"[ ,;{}()\n\t=]")
@@ -90,20 +97,22 @@ class _Seen:
     members: dict[str, _Seen] = field(default_factory=dict)
     elements: _Seen | None = None
 
-    def add(self, value: Any, where: str) -> None:
+    def add(self, value: Any, where: str, depth: int = 1) -> None:
         if value is None:
             return
         kind = _kind(value)
         self.kinds.setdefault(kind, where)
+        if depth > MAX_DEPTH:
+            return
         if kind == "object":
             for name, member in value.items():
                 if name not in self.members and len(self.members) > MAX_STRUCT_FIELDS:
                     continue  # too many already; memory stays bounded
-                self.members.setdefault(name, _Seen()).add(member, where)
+                self.members.setdefault(name, _Seen()).add(member, where, depth + 1)
         elif kind == "array":
             self.elements = self.elements or _Seen()
             for element in value:
-                self.elements.add(element, where)
+                self.elements.add(element, where, depth + 1)
 
 
 class Inference:
@@ -112,6 +121,7 @@ class Inference:
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._columns: dict[str, _Seen] = {}
+        self._beyond: set[str] = set()
         self._records = 0
         self._skipped = 0
 
@@ -128,13 +138,20 @@ class Inference:
             return
         self._records += 1
         for name, value in record.items():
-            if name.lower() not in self._rules.taken:
+            if name.lower() in self._rules.taken:
+                continue
+            if name in self._columns or len(self._columns) < MAX_COLUMNS:
                 self._columns.setdefault(name, _Seen()).add(value, where)
+            elif len(self._beyond) < MAX_COLUMNS:  # so many are told
+                self._beyond.add(name)
 
     def result(self) -> Inferred:
         """The columns so far. Raises `SchemaConflict`."""
         fields: list[FieldSpec] = []
-        left_out: dict[str, str] = {}
+        left_out = dict.fromkeys(
+            sorted(self._beyond),
+            f"it came after {MAX_COLUMNS:,} others; declare what is wanted under schema.fields",
+        )
         taken: dict[str, str] = {}
         for name, seen in self._columns.items():
             other = taken.setdefault(name.lower(), name)
@@ -154,15 +171,19 @@ class Inference:
             return _spec(name, "string", coerce=True)  # no number type has so many digits
         if kinds == {"object"}:
             return self._struct(name, seen, path)
-        if seen.elements is not None and kinds == {"array"}:
-            element = self._field("element", seen.elements, f"{path}[]")
-            return _spec(name, "list", children=(element,))
+        if kinds == {"array"}:
+            return self._list(name, seen, path)
         for common, kind in _COMMON:
             if kinds <= common and (kind != "timestamp" or self._rules.timestamps):
                 return _spec(name, kind, precision=MAX_DECIMAL_DIGITS if kind == "decimal" else 0)
         if not self._rules.coerce_conflicts:
             raise SchemaConflict(_conflict(path, seen))
         return _spec(name, "string", coerce=True)
+
+    def _list(self, name: str, seen: _Seen, path: str) -> FieldSpec:
+        if seen.elements is None:
+            return _spec(name, "json")  # too deep
+        return _spec(name, "list", children=(self._field("element", seen.elements, f"{path}[]"),))
 
     def _struct(self, name: str, seen: _Seen, path: str) -> FieldSpec:
         names = seen.members.keys()
@@ -197,12 +218,8 @@ def _is_timestamp(text: str) -> bool:
 
 
 def _is_odd(name: str) -> bool:
-    return not name or _ODD_NAME.search(name) is not None or not _is_unicode(name)
-
-
-def _is_unicode(name: str) -> bool:
-    """Whether UTF-8 can hold it: JSON may escape half of a surrogate pair."""
-    return not any("\ud800" <= c <= "\udfff" for c in name)
+    """Also what no text editor shows: line ends of all kinds, marks, halves of surrogate pairs."""
+    return not name or _ODD_NAME.search(name) is not None or not name.isprintable()
 
 
 def _conflict(path: str, seen: _Seen) -> str:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blizzard_core import redact
+from blizzard_core.cli import print_error, print_json
 from blizzard_core.log import configure, get_logger
 from blizzard_core.redact import learn, redacted
 from blizzard_core.settings.load import load_config
@@ -61,6 +62,23 @@ def unlearnt() -> Iterator[None]:
         f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n-----END PRIVATE KEY-----",
         f"<Error><StringToSign>{SECRET}</StringToSign></Error>",
         f"redirected to https%3A%2F%2Fx%3Fsig%3D{SECRET}",
+        f"DB_PWD={SECRET}",
+        f"pwd={SECRET}",
+        f"https://user:pa/{SECRET}@host/x",
+        f"jdbc:oracle:thin:scott/{SECRET}@//h:1521/x",
+        f"'x-api-key': '{SECRET}'",
+        f"Authorization: Token {SECRET}",
+        f"the passphrase {SECRET} is wrong",
+        f"password is {SECRET}",
+        f"token: {SECRET}",
+        f"sc://h:15002/;token={SECRET}",
+        f"fs.azure.account.key.x.dfs.core.windows.net={SECRET}",
+        f"['--conf', 'spark.authenticate.secret', '{SECRET}']",
+        f'{{"secret": {{"value": "{SECRET}"}}}}',
+        f'client_secret="a b {SECRET}"',
+        f"password=a&b{SECRET}",
+        f"ya29.{SECRET}",
+        f"eyJhbGciOiJSUzI1NiJ9.eyJ{SECRET}.{SECRET}",
     ],
 )
 def test_credentials_in_messages_are_masked(text: str) -> None:
@@ -81,6 +99,11 @@ def test_credentials_in_messages_are_masked(text: str) -> None:
         "Basic authentication is not possible",
         "partition_by key 'date' is also a field",
         "abfss://container/path: signature=no",
+        "http://store:9000/bucket/2024@x.json: timed out",
+        "unexpected token: 'abc' at line 3",
+        "line 3: field password is required",
+        "token: identifier",
+        "PWD is /home/x",
     ],
 )
 def test_what_is_no_credential_stays(text: str) -> None:
@@ -171,3 +194,20 @@ def test_hostile_text_on_a_terminal_is_harmless(text: str) -> None:
     if "31m" in text:
         assert "\\x9b" in plain
     out.encode()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_on_stdout_is_harmless_and_reads_back(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_json({"path": [text]})
+    shown = capsys.readouterr().out
+    assert all(c.isprintable() or c == "\n" for c in shown)
+    assert json.loads(shown) == {"path": [text]}
+
+
+def test_errors_on_the_terminal_are_redacted(capsys: pytest.CaptureFixture[str]) -> None:
+    print_error(f"https://user:{SECRET}@store/x: no such\nhost")
+    shown = capsys.readouterr().err
+    assert SECRET not in shown
+    assert shown.startswith("error: https://***@store/x: no such\nhost")

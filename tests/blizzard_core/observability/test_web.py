@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import re
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from blizzard_core.daemon import Loop, run_worker
 from blizzard_core.errors import ConfigError, FencedError, Unavailable
+from blizzard_core.observability.connections import MAX_CONNECTIONS
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.status_page import page as page_and_policy
 from blizzard_core.observability.web import Server, served
@@ -153,6 +156,72 @@ def test_a_client_that_says_nothing_keeps_nobody_waiting(world: World) -> None:
         finally:
             for connection in silent:
                 connection.close()
+
+
+def test_more_connections_than_there_may_be_cut_off_who_was_heard_of_least_lately(
+    world: World,
+) -> None:
+    with serving(world) as (server, _):
+        first = socket.create_connection(("127.0.0.1", server.port))
+        answered = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        others = []
+        try:
+            for number in range(MAX_CONNECTIONS * 3):
+                others.append(socket.create_connection(("127.0.0.1", server.port)))
+                if number % 16 == 0:  # who goes on asking is kept
+                    answered.request("GET", "/health")
+                    assert answered.getresponse().read()
+            first.settimeout(60)
+            with contextlib.suppress(ConnectionResetError):
+                assert first.recv(1) == b""
+            assert Answer(server.port, "/health").status == 200
+            assert open_connections(server.port) <= MAX_CONNECTIONS
+        finally:
+            for connection in (first, *others):
+                connection.close()
+            answered.close()
+
+
+def open_connections(port: int) -> int:
+    """How many the server holds open, as the system counts its own end."""
+    lines = Path("/proc/self/net/tcp").read_text().splitlines()[1:]
+    established = (line.split()[1] for line in lines if line.split()[3] == "01")
+    return sum(int(place.rpartition(":")[2], 16) == port for place in established)
+
+
+def test_what_is_no_request_learns_nothing_of_the_server(world: World) -> None:
+    with serving(world) as (server, _):
+        for text in (b"\x16\x03\x01\r\n\r\n", b"GET / HTTP/1.1\r\na b: c\r\n\r\n", b"X\r\n\r\n"):
+            with socket.create_connection(("127.0.0.1", server.port)) as wire:
+                wire.settimeout(60)
+                wire.sendall(text)
+                answer = wire.makefile("rb").read().decode()
+            assert answer.startswith("HTTP/1.")
+            assert " 400 " in answer
+            assert re.findall(r"(?m)^Server: (.*?)\r$", answer) == ["blizzard-penguin"]
+            assert not re.search("aiohttp|python", answer, re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:9090", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:9090", 200),
+        ("evil.example", 421),
+        ("evil.example:80", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("", 421),
+    ],
+)
+def test_on_this_machine_alone_other_names_are_refused(
+    world: World, host: str, status: int
+) -> None:
+    with serving(world) as (server, _):
+        assert Answer(server.port, "/status.json", Host=host).status == status
+    panel = Panel("blizzard", [], lambda: world.now)
+    with Server("0.0.0.0:0", panel) as server:  # who is reachable has names of all kinds
+        assert Answer(server.port, "/status.json", Host=host).status == 200
 
 
 def test_an_address_that_is_taken_is_told_at_once_and_a_free_one_is_given_back(

@@ -13,7 +13,7 @@ import multiprocessing
 import os
 import socket
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from blizzard_core.errors import Conflict, NotFound, Unavailable, UnreadableName
+from blizzard_core.errors import AccessDenied, Conflict, NotFound, Unavailable, UnreadableName
 from blizzard_core.log import configure
 from blizzard_core.storage import azure
 from blizzard_core.storage import gcs as store_gcs
@@ -494,6 +494,70 @@ def test_links_to_directories_of_a_local_source_are_not_followed_and_told_once(
     assert (told["event"], told["first"]) == ("links_not_followed", "date=1/again/")
     paths = ("2.json", "date=1/1.json", "latest/1.json", "date=1/again/1.json")
     assert [path for path in paths if source.stat(path)] == ["2.json", "date=1/1.json"]
+
+
+def test_links_out_of_a_local_source_are_no_files_and_are_never_read(tmp_path: Path) -> None:
+    source = open_source(str(tmp_path / "raw"), {})
+    (tmp_path / "raw/d").mkdir(parents=True)
+    (tmp_path / "raw2").mkdir()
+    for secret in (tmp_path / "secret", tmp_path / "raw2/secret"):
+        secret.write_bytes(b"secret")
+    places = {
+        "1.json": "/proc/self/environ",
+        "2.json": "/etc/passwd",
+        "3.json": tmp_path / "secret",
+        "d/4.json": "../../secret",
+        "5.json": tmp_path / "raw2/secret",
+        "6.json": "3.json",
+    }
+    for path, place in places.items():
+        (tmp_path / "raw" / path).symlink_to(place)
+    (tmp_path / "raw/7.json").write_bytes(b"x")
+    (tmp_path / "raw/8.json").symlink_to("d/../7.json")
+    assert listed(source) == ["7.json", "8.json"]
+    for path in places:
+        assert source.stat(path) is None
+        for read in (source.read, source.open_input, lambda path: source.read_range(path, 0, 9)):
+            with pytest.raises(NotFound, match="a link leads out of the source"):
+                read(path)
+    assert source.read("8.json") == b"x"
+
+
+def test_a_pipe_that_took_a_files_place_is_not_waited_for(tmp_path: Path) -> None:
+    source = open_source(str(tmp_path), {})
+    os.mkfifo(tmp_path / "1.json")
+    with pytest.raises(NotFound, match="is no regular file"):
+        source.open_input("1.json")
+    with pytest.raises(NotFound, match="is no regular file"):
+        source.read_range("1.json", 0, 4)
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "a/.."])
+def test_paths_that_lead_out_of_a_local_root_by_their_text_are_refused(
+    tmp_path: Path, path: str
+) -> None:
+    (tmp_path / "x").write_bytes(b"theirs")
+    storage = open_storage(str(tmp_path / "root"), {})
+    storage.put_atomic("a/b", b"ours")
+    actions: list[Callable[[], object]] = [
+        lambda: storage.stat(path),
+        lambda: storage.read(path),
+        lambda: storage.read_range(path, 0, 1),
+        lambda: storage.open_input(path),
+        lambda: storage.open_output(path),
+        lambda: storage.put_atomic(path, b"ours"),
+        lambda: storage.put_if(path, b"ours", None),
+        lambda: storage.rename("a/b", path),
+        lambda: storage.rename(path, "c"),
+        lambda: storage.sync(path),
+        lambda: storage.delete(path),
+        lambda: storage.delete_tree(path),
+    ]
+    for action in actions:
+        with pytest.raises(AccessDenied, match="leads out of"):
+            action()
+    assert (tmp_path / "x").read_bytes() == b"theirs"
+    assert listed(storage) == ["a/b"]
 
 
 def test_a_tables_directories_on_a_local_disk_may_be_links(tmp_path: Path) -> None:

@@ -125,6 +125,25 @@ def mend(world: World) -> None:
     world.put("date=2024-01-02/2.json", "d")
 
 
+@pytest.mark.parametrize("kind", ["file", "record"])
+def test_a_letter_that_leads_elsewhere_by_its_dots_is_refused(kind: str) -> None:
+    world = ReplayWorld()
+    world.put("date=2024-01-01/1.json", "a")
+    world.drain()
+    uri = f"{world.source.uri}/../other/salaries.json"
+    if kind == "record":
+        world.put_records({"path": uri, "line": 1, "raw": "b"})
+    else:
+        told = {"path": uri, "error": "bad", "stage": "parse", "retry_count": 0}
+        letter = {**told, "timestamp": "1970-01-12T13:46:40+00:00"}
+        world.dlq.put_atomic(f"events_main/{BATCH}.ndjson", json.dumps(letter).encode() + b"\n")
+    report = world.run()
+    assert [outcome.state for outcome in report.outcomes] == ["refused"]
+    assert "leads elsewhere by its dots" in report.outcomes[0].error
+    assert world.rows() == ["a"]
+    assert not [path for path in world.records.objects if "salaries" in path]
+
+
 def test_mended_files_are_ingested_once_into_their_own_partitions() -> None:
     world = quarantined()
     live = world.checkpoint()

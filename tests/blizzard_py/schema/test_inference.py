@@ -17,7 +17,14 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import LineParser
-from blizzard_py.schema.inference import MAX_STRUCT_FIELDS, Inference, Inferred, Rules
+from blizzard_py.schema.inference import (
+    MAX_COLUMNS,
+    MAX_DEPTH,
+    MAX_STRUCT_FIELDS,
+    Inference,
+    Inferred,
+    Rules,
+)
 from blizzard_py.schema.types import field_document, field_spec
 from blizzard_py.sources.files.sampling import chosen, first_lines
 from tests.support.memory_store import MemoryStorage
@@ -189,6 +196,49 @@ def test_what_was_inferred_from_takes_all_of_it(
     for spec in fields:
         nulls = [record.get(spec.name) is None for record in records]
         assert [value is None for value in table.column(spec.name).to_pylist()] == nulls
+
+
+@pytest.mark.parametrize(("opening", "closing"), [('{"a":', "}"), ("[", "]"), ('[{"b":', "}]")])
+@pytest.mark.parametrize("depth", [MAX_DEPTH // 2, MAX_DEPTH, 200, 400, 900])
+def test_what_is_nested_deeply_is_json_from_some_depth_on(
+    opening: str, closing: str, depth: int
+) -> None:
+    line = f'{{"x":{opening * depth}1{closing * depth}}}'
+    found = inferred(line)
+    if found.skipped_lines:
+        assert depth >= 400  # the library does not go so deep
+        return
+    [column] = found.fields
+    levels, kinds = [column], []
+    while levels:
+        spec = levels.pop()
+        kinds.append(spec.type)
+        levels.extend(spec.children)
+    assert len(kinds) <= MAX_DEPTH + 2
+    assert kinds[-1] == ("json" if depth * len(closing) > MAX_DEPTH else "int64")
+    parser = LineParser(RecordSchema(found.fields), tolerant=True)
+    assert not parser.parse(line.encode() + b"\n").bad
+
+
+def test_columns_beyond_what_a_table_has_are_left_out_and_told() -> None:
+    line = json.dumps({f"k{n}": n for n in range(60_000)})
+    found = inferred('{"first":1}', line, '{"k1":1.5,"last":1}')
+    names = [column.name for column in found.fields]
+    assert names == ["first", *(f"k{n}" for n in range(MAX_COLUMNS - 1))]
+    assert found.fields[2].type == "float64"
+    assert len(found.left_out) == MAX_COLUMNS
+    assert set(found.left_out.values()) == {
+        "it came after 1,000 others; declare what is wanted under schema.fields"
+    }
+
+
+@pytest.mark.parametrize("name", ["x\u2028Join y", "\u202eevil", "a\x85b", "\x07", "a\u00a0b"])
+def test_names_that_no_editor_shows_are_left_out(name: str) -> None:
+    found = inferred(json.dumps({"id": 1, name: 2}))
+    assert [column.name for column in found.fields] == ["id"]
+    assert found.left_out == {name: "a column cannot have this name"}
+    [column] = inferred(json.dumps({"s": {name: 2}})).fields
+    assert column.type == "json"
 
 
 def entries(count: int) -> list[Entry]:

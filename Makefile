@@ -21,7 +21,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo demo-tables test check bench-ingest bench-discovery bench-penguin bench-tables chaos simulate soak image image-test docs lock clean
+.PHONY: help setup demo demo-tables test check bench-ingest bench-discovery bench-penguin bench-tables chaos chaos-groups simulate soak image image-test docs lock clean
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -63,6 +63,9 @@ bench-tables: ## PostgreSQL and SQLite into Parquet, beside ADBC, connectorx and
 chaos: ## deaths, pauses, lost answers, rivals: MINUTES around a source, 200 rounds around a table
 	$(DEV) python -m tests.chaos.blizzard --minutes $(MINUTES) $(ARGS)
 	$(DEV) python -m tests.chaos.penguin --rounds 200 $(ARGS)
+
+chaos-groups: ## groups that replace: 150 random histories of a table, with deaths at every request
+	$(DEV) python -m tests.chaos.replacing --histories 150 $(ARGS)
 
 simulate: ## both daemons against an adversary, seed by seed (ARGS="--seeds 10000", ARGS="--guards")
 	$(DEV) python -m tests.simulation $(ARGS)

@@ -150,6 +150,17 @@ def _print_plan(document: dict[str, Any]) -> None:
             text = f"{name}: {left_out['count']:,} files left out, such as {left_out['example']}"
             click.echo(printable(f"{text}: {left_out['remedy']}"))
         _print_refusals(name, found)
+        for source, group in found["groups"].items():
+            if group["due"] is not None:
+                click.echo(f"{name}: group {group['due']:,} of {source} is due")
+        _print_blocked(name, found)
+
+
+def _print_blocked(name: str, found: dict[str, Any]) -> None:
+    """A line for each source whose next group cannot be applied."""
+    for source, group in found["groups"].items():
+        if group["blocked"] is not None:
+            click.echo(printable(f"{name}: blocked: groups of {source}: {group['blocked']}"))
 
 
 def _print_refusals(name: str, found: dict[str, Any]) -> None:
@@ -176,6 +187,7 @@ def _print_status(document: dict[str, Any]) -> None:
         if newest is not None:
             text = f"{name}: newest in quarantine: {newest['path']}: {newest['error']}"
             click.echo(printable(text))
+        _print_blocked(name, found)
 
 
 def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:

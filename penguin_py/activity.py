@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,10 +30,13 @@ class TableActivity(Activity):
         self._version: int | None = None
         self._committed: float | None = None
         self._orphans: int | None = None
+        # None: not looked at yet.
+        self.groups: Mapping[str, Mapping[str, Any]] | None = None
         metrics.PENDING_FILES.labels(name).set_function(self.pending)
         metrics.LAG_SECS.labels(name).set_function(self.lag)
         metrics.COMMIT_AGE.labels(name).set_function(self._commit_age)
         metrics.TABLE_VERSION.labels(name).set_function(lambda: _or_nan(self._version))
+        metrics.BLOCKED_GROUPS.labels(name).set_function(self.blocked)
         metrics.ORPHAN_FILES.labels(name).set_function(lambda: _or_nan(self._orphans))
         # Series that exist from the start let a rule see the first event.
         for status in ("landed", "failed"):
@@ -52,6 +55,9 @@ class TableActivity(Activity):
             metrics.RECORDS_COMMITTED,
             metrics.BYTES_COMMITTED,
             metrics.SCHEMA_EVOLUTIONS,
+            metrics.GROUPS_APPLIED,
+            metrics.ROWS_REPLACED,
+            metrics.BYTES_REWRITTEN,
         ):
             metric.labels(name)
 
@@ -109,6 +115,22 @@ class TableActivity(Activity):
             self._version = 0 if self._version is None else self._version + 1
             self._did(Finished(now, str(self._version), len(files), rows, size, secs))
 
+    def replaced(self, rows: int, rewritten_bytes: int) -> None:
+        """A group was applied: so many rows left the table, and so much was rewritten for it."""
+        metrics.GROUPS_APPLIED.labels(self.name).inc()
+        metrics.ROWS_REPLACED.labels(self.name).inc(rows)
+        metrics.BYTES_REWRITTEN.labels(self.name).inc(rewritten_bytes)
+
+    def stands(self, groups: Mapping[str, Mapping[str, Any]]) -> None:
+        """How far the groups of each source are, as commands show it."""
+        with self._lock:
+            self.groups = groups
+
+    def blocked(self) -> float:
+        """How many sources have a group that waits."""
+        with self._lock:
+            return sum(group["blocked"] is not None for group in (self.groups or {}).values())
+
     def quarantined(self, rejections: Sequence[Rejection]) -> None:
         """Files that are on record as refused."""
         now = self.clock()
@@ -145,6 +167,7 @@ class TableActivity(Activity):
                 "version": self._version,
                 "orphans": self._orphans,
                 "committed_at": self._committed,
+                "groups": self.groups or {},
             }
 
 

@@ -141,6 +141,10 @@ def _plan_table(pipeline: TablePipeline) -> dict[str, Any]:
         "watermark": snapshot.memory.progress.value,
         "files": [entry.path for entry in found],
         **_told(forecast),
+        "groups": {
+            source: {**found.to_json(), "due": found.due}
+            for source, found in pipeline.groups(snapshot).items()
+        },
         "left_out": {
             "count": len(pipeline.left_out),
             "example": pipeline.left_out[0] if pipeline.left_out else None,
@@ -164,6 +168,7 @@ def _status_of(pipeline: TablePipeline) -> dict[str, Any]:
         },
         "last_update_ts": snapshot.memory.updated,
         "quarantine": _quarantine_of(pipeline),
+        "groups": {s: found.to_json() for s, found in pipeline.groups(snapshot).items()},
     }
 
 

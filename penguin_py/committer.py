@@ -234,8 +234,17 @@ class Committer:
         commit_id = str(uuid.uuid4())
         txn_version = memory.txn_version + 1
         ids = [add.output_id for add in plan.adds if add.output_id is not None]
-        slim = self._view.stored(progress)
-        document = commit_document(self._table.app_id, slim, commit_id, ids, now)
+        recent = merged_ids(memory.output_ids, ids)
+        after = replace(
+            memory,
+            progress=progress,
+            txn_version=txn_version,
+            commit_id=commit_id,
+            output_ids=recent,
+            updated=int(now),
+        )
+        slim = replace(after, progress=self._view.stored(progress))
+        document = commit_document(self._table.app_id, slim, now, ids)
         self._delta.commit(plan, Marks(txn_version, commit_id, document), now)
         self._log.info(
             "committed",
@@ -244,5 +253,4 @@ class Committer:
             watermark=progress.value,
             new_columns=list(plan.changed),
         )
-        recent = merged_ids(memory.output_ids, ids)
-        return Memory(progress, txn_version, commit_id, recent, int(now), memory.chores)
+        return after

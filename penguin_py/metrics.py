@@ -72,3 +72,15 @@ ORPHAN_FILES = Gauge(
 CHORES = Counter(
     "penguin_chores_total", "Chores of the table, by how they ended.", ["target", "chore", "status"]
 )
+GROUPS_APPLIED = Counter("penguin_groups_applied_total", "Groups that were committed.", ["target"])
+ROWS_REPLACED = Counter(
+    "penguin_rows_replaced_total", "Rows that groups took out of the table.", ["target"]
+)
+BYTES_REWRITTEN = Counter(
+    "penguin_bytes_rewritten_total",
+    "Bytes of files that were written anew for the rows beside those that a group replaced.",
+    ["target"],
+)
+BLOCKED_GROUPS = Gauge(
+    "penguin_blocked_groups", "Sources whose next group cannot be applied.", ["target"]
+)

@@ -127,11 +127,21 @@ class Add:
 
 
 @dataclass(frozen=True, slots=True)
+class Remove:
+    """One ``remove`` action to be: raw path, size and partition values as the ``add`` has them."""
+
+    path: str
+    size: int
+    partition_values: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
 class CommitPlan:
     """What one commit does.
 
     ``schema`` is the whole table schema that the adds need; ``changed`` names its
-    top-level columns that the table lacks or has in a smaller form.
+    top-level columns that the table lacks or has in a smaller form. One that ``replaces``
+    lands on the version that it was planned on or not at all.
     """
 
     adds: tuple[Add, ...]
@@ -139,6 +149,8 @@ class CommitPlan:
     schema: pa.Schema
     changed: tuple[str, ...]
     partition_columns: tuple[str, ...]
+    removes: tuple[Remove, ...] = ()
+    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)

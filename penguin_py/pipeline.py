@@ -21,6 +21,8 @@ from blizzard_core.watermark.progress import Progress, mark_idle
 from penguin_py.activity import TableActivity
 from penguin_py.committer import Committer
 from penguin_py.delta.table import DeltaLog
+from penguin_py.groups.runner import Groups
+from penguin_py.groups.standing import Standing
 from penguin_py.intake.footers import accepts
 from penguin_py.intake.naming import lowered
 from penguin_py.intake.ownership import Owners
@@ -71,6 +73,7 @@ class TablePipeline:
         self._committer = Committer(
             table, log, self._view, self._poll, self._quarantine, judge, clock, self.activity
         )
+        self._groups = Groups(table, storage, log, pool, self._view, clock, self.activity)
         # When the sweep was made whose stragglers are in the queue.
         self._swept: float | None = None
 
@@ -88,7 +91,7 @@ class TablePipeline:
         """Nothing to do: a cycle is one commit, which is short and is finished."""
 
     def cycle(self, stop: StopEvent) -> bool:
-        """Find new files if none are waiting, and commit one batch of them.
+        """Find new files if none are waiting, commit one batch of them, and what groups are due.
 
         True if there was anything. Raises `StateError`, `CommitError` and
         `StorageError`; after any of them the next call starts from the log.
@@ -96,7 +99,11 @@ class TablePipeline:
         try:
             if not self._is_prepared:
                 self._prepared()
-            return not stop.is_set() and self._cycle()
+            if stop.is_set():
+                return False
+            did = self._cycle()
+            # After the first poll: until then it is not certain which old files are done.
+            return (not stop.is_set() and self._groups.turn()) or did
         except BaseException:
             self._forget()
             raise
@@ -126,6 +133,10 @@ class TablePipeline:
         overdue = {entry.path for entry in found.overdue}
         return found, self._committer.forecast(self.snapshot(), found.due, overdue)
 
+    def groups(self, snapshot: Snapshot) -> dict[str, Standing]:
+        """How far the groups of each source are, and what holds them up. Writes nothing."""
+        return self._groups.outlook(snapshot)
+
     @property
     def left_out(self) -> tuple[str, ...]:
         """Parquet files that the last look met and ``file_pattern`` does not take."""
@@ -147,7 +158,9 @@ class TablePipeline:
             return Findings((), (), (), ())
         now = self._clock()
         with self.activity.chore("reconcile"):
-            found = self._chores.sweep(snapshot.state, snapshot.memory, now)
+            found = self._chores.sweep(
+                snapshot.state, snapshot.memory, now, lambda: self._groups.pending(snapshot)
+            )
         self.activity.swept(len(found.orphans))
         if not dry_run:
             self._lower(snapshot.memory, found, now)
@@ -159,6 +172,7 @@ class TablePipeline:
             self._swept = now
             if not self._committer:
                 self._mark_swept(snapshot.memory)
+            self._groups.look()
         return found
 
     def _prepared(self) -> None:
@@ -245,5 +259,6 @@ class TablePipeline:
 
     def _forget(self) -> None:
         self._view.forget()
+        self._groups.forget()
         self._committer.clear()
         self._swept = None

@@ -19,7 +19,7 @@ from blizzard_core.watermark.progress import Progress, Scanned, clamped, lowest_
 from blizzard_core.watermark.scan import Scan, scan
 from penguin_py.activity import TableActivity
 from penguin_py.intake.footers import REMEDY, Names
-from penguin_py.intake.naming import movers
+from penguin_py.intake.naming import behind_grouped, movers
 from penguin_py.memory.state import Snapshot
 from penguin_py.planning.partition_values import is_text
 from penguin_py.settings import Table
@@ -68,7 +68,7 @@ class Poll:
         names = Names(self._accept)
         progress = snapshot.memory.progress
         try:
-            found = scan(self._storage, progress, names, LIST_CONCURRENCY)
+            found = scan(self._storage, progress, names, LIST_CONCURRENCY, behind=behind_grouped)
         except NotFound:
             if not self._table.is_local:
                 raise

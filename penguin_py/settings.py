@@ -10,7 +10,7 @@ Storage options may hold secrets: their ``repr`` is empty.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from blizzard_core.settings.document import Config, PipelineSettings
@@ -27,6 +27,7 @@ class Table:
 
     ``partition_types`` is None where the configuration does not say: then the
     table's own partitioning counts or, for a new table, the first file's path.
+    ``source_ids`` name the sources of this configuration that feed the table, in its order.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Table:
     foreign_min_age_secs: float | None = 3600
     strict_types: bool = False
     max_new_columns: int = 1000
+    source_ids: tuple[str, ...] = ()
     storage_options: StorageOptions = field(default_factory=dict, repr=False)
 
     @property
@@ -78,13 +80,20 @@ def tables_of(config: Config) -> tuple[Table, ...]:
     feeding = {
         normalize_uri(pipeline.sink.table_uri): pipeline for pipeline in config.pipelines.values()
     }
+    sources: dict[str, list[str]] = {}
+    for pipeline_name, pipeline in config.pipelines.items():
+        sources.setdefault(normalize_uri(pipeline.sink.table_uri), []).extend(
+            source.id or f"{pipeline_name}_{source_name}"
+            for source_name, source in pipeline.sources.items()
+        )
     chosen = config.tables or {
         name: TableSettings(table_uri=pipeline.sink.table_uri)
         for name, pipeline in config.pipelines.items()
     }
     return tuple(
-        _table(name, table, feeding.get(normalize_uri(table.table_uri)))
+        replace(_table(name, table, feeding.get(uri)), source_ids=tuple(sources.get(uri, ())))
         for name, table in chosen.items()
+        for uri in [normalize_uri(table.table_uri)]
     )
 
 

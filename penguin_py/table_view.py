@@ -20,6 +20,7 @@ from penguin_py.delta.log import COMMON_APP_ID
 from penguin_py.delta.output_ids import OutputIds
 from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import COMMON_VERSION
+from penguin_py.intake.naming import is_grouped
 from penguin_py.intake.reconcile import beyond, came_since, copied_at, safe_horizon
 from penguin_py.memory.recovery import check_no_state, check_partitioning, gathered, recover
 from penguin_py.memory.state import (
@@ -217,6 +218,10 @@ class TableView:
         self._transactions.setdefault(self._table.live_app_id, 0)
         self._transactions[COMMON_APP_ID] = COMMON_VERSION
 
+    def remembered(self) -> Memory | None:
+        """The memory as of the last look; None if everything is to be read again."""
+        return self._memory
+
     def remember(self, memory: Memory) -> None:
         """Go on from this memory, which need not be in storage yet."""
         self._memory = memory
@@ -251,7 +256,8 @@ class TableView:
         except StateError:
             # Cleaned up past what was seen; what is left of the log is read as a whole.
             return self._found(state)
-        self._known.update(news.paths)
+        # Files of groups are never found by listing, so they need not be told from what is.
+        self._known.update(path for path in news.paths if not is_grouped(path))
         self._transactions.update(news.transactions)
         return replace(memory, output_ids=merged_ids(memory.output_ids, news.output_ids))
 
@@ -297,6 +303,8 @@ class TableView:
             if entry.told_by != "removal":
                 keep = heappush if len(self._sample) < SAMPLED else heappushpop
                 keep(self._sample, (entry.told_by == "data", entry.modified, entry.path))
+            if is_grouped(entry.path):
+                continue
             if entry.path in self._late or is_new(memory.progress, entry.path):
                 fresh.append(entry)
         if state is not None:

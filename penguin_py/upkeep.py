@@ -7,7 +7,7 @@ chore that fails is logged and is due again after its interval.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import replace
 
 from blizzard_core.errors import BlizzardError, NotFound
@@ -19,6 +19,7 @@ from blizzard_core.watermark.scan import scan
 from penguin_py.activity import TableActivity
 from penguin_py.delta import log as deltalog
 from penguin_py.delta.table import DeltaLog
+from penguin_py.intake.naming import is_grouped
 from penguin_py.intake.quarantine import Quarantine, spelled
 from penguin_py.intake.reconcile import Findings, came_since, compare, copied_at, safe_horizon
 from penguin_py.memory.state import Memory
@@ -28,6 +29,9 @@ from penguin_py.settings import Table
 
 # A commit takes seconds; what was staged for one so long ago belongs to a dead process.
 LEFTOVER_SECS = 3600.0
+# A file of a group waits for its manifest as long as Blizzard is down, and for the groups
+# before it as long as these are blocked.
+UNNAMED_SECS = 7 * 86_400.0
 # How many orphans a log line names.
 ORPHANS_NAMED = 10
 
@@ -70,23 +74,35 @@ class Upkeep:
             if interval and not 0 <= now - done.get(name, -math.inf) < interval
         ]
 
-    def sweep(self, state: TableState, memory: Memory, now: float) -> Findings:
+    def sweep(
+        self,
+        state: TableState,
+        memory: Memory,
+        now: float,
+        pending: Callable[[], Container[str] | None],
+    ) -> Findings:
         """Compare everything listed with everything the log knows. Writes nothing.
 
-        Files above the watermarks are left out: the next poll has them. Costs a
-        full listing (from the lookback's beginning on) and a full read of the
-        log. Raises `StateError` and `StorageError`.
+        Files above the watermarks are left out: the next poll has them. Files of groups are
+        told as orphans only, once they are old and not ``pending``: named by a manifest that
+        is still to be applied, which None says that nobody can tell. Costs a full listing
+        (from the lookback's beginning on) and a full read of the log. Raises `StateError`
+        and `StorageError`.
         """
         progress = memory.progress
         floor = lookback_floor(self._table.partition_filter, now)
         everything = Progress(depth=progress.depth, floor=floor)
         try:
-            listed = scan(self._storage, everything, self._accept, self._list_concurrency).entries
+            listed = scan(self._storage, everything, self._looks, self._list_concurrency).entries
         except NotFound:
             if not self._table.is_local:
                 raise
             listed = ()
-        unknown = {e.path: e for e in listed if is_text(e.path) and not is_new(progress, e.path)}
+        unknown = {
+            e.path: e
+            for e in listed
+            if is_text(e.path) and (is_grouped(e.path) or not is_new(progress, e.path))
+        }
         pairs: list[tuple[Entry, Known]] = []
         records = self._quarantine.records()
         committed = []
@@ -96,11 +112,15 @@ class Upkeep:
             lying = unknown.pop(entry.path, None)
             if lying is not None:
                 pairs.append((lying, entry))
+        grouped = [unknown.pop(path) for path in list(unknown) if is_grouped(path)]
         horizon = safe_horizon(self._table.reconcile_horizon_secs, state.removed_kept_secs)
         copied = copied_at(pairs, now)
         oldest, since = max(now - horizon, copied), came_since(memory.chores, copied)
         found = compare(unknown.values(), records, oldest, since)
-        found = replace(found, committed=tuple(committed))
+        old = [entry for entry in grouped if entry.modified < now - UNNAMED_SECS]
+        named = pending() if old else None
+        lost = () if named is None else tuple(e for e in old if e.path not in named)
+        found = replace(found, committed=tuple(committed), orphans=(*found.orphans, *lost))
         if found.due:
             self._log.info(
                 "stragglers_found",
@@ -117,6 +137,9 @@ class Upkeep:
                 " copying them to new names",
             )
         return found
+
+    def _looks(self, path: str) -> bool:
+        return self._accept(path) or is_grouped(path)
 
     def tidy_log(self, now: float) -> None:
         """Remove what killed writers left in a local log; object stores have no such thing."""

@@ -20,7 +20,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from blizzard_core.storage.protocol import Entry, Storage, is_hidden, order_key
+from blizzard_core.storage.protocol import (
+    FIRST_PAGE_KEYS,
+    Entry,
+    Page,
+    Storage,
+    is_hidden,
+    order_key,
+)
 from blizzard_core.watermark.paths import depth_of
 from blizzard_core.watermark.progress import Gap, Progress, gaps, is_new
 
@@ -28,6 +35,8 @@ from blizzard_core.watermark.progress import Gap, Progress, gaps, is_new
 # whether they are new or done. Up to there the root is listed whole, so that the first
 # directory decides the depth.
 FLAT_KEYS = 1000
+# Where the names end that are left out together with a path; None: it is not left out.
+Behind = Callable[[str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +60,15 @@ def scan(
     concurrency: int,
     within: Gap | None = None,
     limit: int | None = None,
+    behind: Behind | None = None,
 ) -> Scan:
     """Everything above the watermarks that ``accept`` takes. Raises `StorageError`.
 
     A cold start settles the partition depth from what it finds; the returned
     ``progress`` has it. ``within`` bounds the listing to a range, ``limit`` the
-    number of new files; at least one is found if there is any.
+    number of new files; at least one is found if there is any. ``behind`` tells for a path
+    that is never taken where the names end that begin as it does: a long listing
+    that meets one goes on from there.
     """
     ranges = gaps(progress)
     if within is not None:
@@ -72,7 +84,7 @@ def scan(
             files.add(entry.path)
         return is_new(progress, entry.path)
 
-    listed = _listed(storage, ranges, concurrency, wanted, limit)
+    listed = _listed(storage, ranges, concurrency, wanted, _Bounds(limit, behind))
     if progress.depth is None:
         depth = depth_of(path for part in listed for path in part.entries)
         if depth is None and len(files) > FLAT_KEYS:
@@ -104,6 +116,24 @@ def _clipped(ranges: tuple[Gap, ...], within: Gap) -> Iterator[Gap]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Where a listing stops, and which names it leaves out."""
+
+    limit: int | None
+    behind: Behind | None
+
+    def jump(self, page: Page) -> str | None:
+        """Where to go on instead of right after this page; None to go on."""
+        if not page.entries:
+            return None
+        last = page.entries[-1].path
+        hidden = _past_hidden(last)
+        if hidden is not None or self.behind is None or page.keys < FIRST_PAGE_KEYS:
+            return hidden  # a short page is the last one, and to ask again would cost a request
+        return self.behind(last)
+
+
+@dataclass(frozen=True, slots=True)
 class _Listed:
     entries: dict[str, Entry]
     requests: int
@@ -116,11 +146,12 @@ def _listed(
     ranges: Sequence[Gap],
     concurrency: int,
     wanted: Callable[[Entry], bool],
-    limit: int | None,
+    bounds: _Bounds,
 ) -> list[_Listed]:
     """The ranges in their order, up to the one in which ``limit`` is reached."""
     if len(ranges) <= 1:
-        return [_list_gap(storage, gap, wanted, limit) for gap in ranges]
+        return [_list_gap(storage, gap, wanted, bounds) for gap in ranges]
+    limit = bounds.limit
     parts: list[_Listed] = []
     count = 0
     with ThreadPoolExecutor(max_workers=min(concurrency, len(ranges))) as pool:
@@ -128,7 +159,7 @@ def _listed(
             some = ranges[start : start + concurrency]
             for gap, part in zip(
                 some,
-                pool.map(lambda gap: _list_gap(storage, gap, wanted, limit), some),
+                pool.map(lambda gap: _list_gap(storage, gap, wanted, bounds), some),
                 strict=True,
             ):
                 count += len(part.entries)
@@ -142,8 +173,9 @@ def _listed(
 
 
 def _list_gap(
-    storage: Storage, gap: Gap, wanted: Callable[[Entry], bool], limit: int | None
+    storage: Storage, gap: Gap, wanted: Callable[[Entry], bool], bounds: _Bounds
 ) -> _Listed:
+    limit = bounds.limit
     entries: dict[str, Entry] = {}
     requests = keys = 0
     after: str | None = gap.after
@@ -155,7 +187,7 @@ def _list_gap(
             entries |= {entry.path: entry for entry in page.entries if wanted(entry)}
             if limit is not None and len(entries) >= limit:
                 return _Listed(entries, requests, keys, page.entries[-1].path)
-            jump = _past_hidden(page.entries[-1].path) if page.entries else None
+            jump = bounds.jump(page)
             if jump is not None and order_key(jump) > order_key(start):
                 if gap.until is None or order_key(jump) < order_key(gap.until):
                     after = jump

@@ -38,7 +38,7 @@ def create(
     create_table_with_add_actions(
         table.uri,
         Schema.from_arrow(plan.schema),
-        [_action(add) for add in plan.adds],
+        [action_of(add) for add in plan.adds],
         mode="error",
         partition_by=list(plan.partition_columns),
         name=table.name,
@@ -58,7 +58,7 @@ def append(
     if plan.changed:
         _admit_types(handle, plan)
     handle.create_write_transaction(
-        [_action(add) for add in plan.adds],
+        [action_of(add) for add in plan.adds],
         # "overwrite" is the call that takes a new schema in the same log entry. What
         # it overwrites is what the filter finds, which is nothing.
         mode="overwrite" if plan.changed else "append",
@@ -111,7 +111,8 @@ def _has_plain_timestamp(kind: pa.DataType) -> bool:
     return False
 
 
-def _action(add: Add) -> AddAction:
+def action_of(add: Add) -> AddAction:
+    """What delta-rs makes an ``add`` of; it percent-encodes the path."""
     return AddAction(
         path=add.entry.path,
         size=add.entry.size,

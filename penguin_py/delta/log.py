@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
@@ -130,7 +130,7 @@ def known_paths(
     """
     after = -1
     seen: dict[str, int] = {} if transactions is None else transactions
-    found = _newest_checkpoint(storage, version)
+    found = newest_checkpoint(storage, version)
     if found is not None:
         after, parts = found
         for part in parts:
@@ -208,6 +208,28 @@ def recent_output_ids(storage: Storage, after: int, version: int, pool: Executor
     wanted = range(first, version + 1)
     groups = pool.map(lambda number: _output_ids_of(storage, number), wanted)
     return [name for group in groups for name in group]
+
+
+def paths_of(storage: Storage, wanted: Collection[str], version: int, pool: Executor) -> list[str]:
+    """What the commits add that brought these output ids, and more of the same commits.
+
+    Among the newest `COMMITS_SEARCHED` and as far as the log goes.
+    """
+    missing = set(wanted)
+    found: list[str] = []
+    first = max(0, version + 1 - COMMITS_SEARCHED)
+    for start in range(version, first - 1, -SEARCHED_AT_ONCE[-1]):
+        numbers = range(start, max(first - 1, start - SEARCHED_AT_ONCE[-1]), -1)
+        ids = pool.map(lambda number: _output_ids_of(storage, number), numbers)
+        for number, brought in zip(numbers, ids, strict=True):
+            if missing.intersection(brought):
+                missing.difference_update(brought)
+                actions = read_commit(storage, number) or []
+                paths = _commit_paths(actions, storage.uri)
+                found += [known.path for known in paths if known.told_by == "data"]
+        if not missing:
+            break
+    return found
 
 
 def _output_ids_of(storage: Storage, version: int) -> list[str]:
@@ -305,7 +327,7 @@ def _known(path: str, millis: Any, told: Telling, root: str) -> Iterator[Known]:
         yield Known(plain, 0, millis / 1000 if isinstance(millis, int) else 0.0, told)
 
 
-def _newest_checkpoint(storage: Storage, version: int) -> tuple[int, list[str]] | None:
+def newest_checkpoint(storage: Storage, version: int) -> tuple[int, list[str]] | None:
     """Version and files of the newest whole checkpoint at or before ``version``.
 
     ``_last_checkpoint`` may name one that is not read here; an older one does as well.

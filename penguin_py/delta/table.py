@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
@@ -31,8 +31,15 @@ from blizzard_core.log import get_logger
 from blizzard_core.storage.opening import delta_options
 from blizzard_core.storage.protocol import Storage
 from penguin_py.delta import log as deltalog
+from penguin_py.delta.active_files import active_files, lacking
+from penguin_py.delta.logged_bounds import LoggedBounds
 from penguin_py.delta.messages import interval_secs, is_passing, is_unsupported, told_by
-from penguin_py.delta.table_contract import Declared, feature_objections, objections
+from penguin_py.delta.table_contract import (
+    Declared,
+    feature_objections,
+    objections,
+    replace_objections,
+)
 from penguin_py.delta.writer import LogWriter, Marks
 from penguin_py.model import (
     CommitConflict,
@@ -42,6 +49,7 @@ from penguin_py.model import (
     OwnCommit,
     TableState,
 )
+from penguin_py.planning.replacing import ActiveFiles
 from penguin_py.settings import Table
 
 # The class of what delta-rs throws where it gave up on itself; it has no import, and is no
@@ -63,6 +71,8 @@ class DeltaLog:
         self._current: TableState | None = None
         # Tells the commit that `_current` is of from another one of the same version.
         self._stamp: bytes | None = None
+        # Bounds that delta-rs does not have, by column.
+        self._logged: dict[str, LoggedBounds] = {}
 
     def refresh(self) -> TableState | None:
         """The table as it is now, None if there is none.
@@ -126,6 +136,10 @@ class DeltaLog:
         """See `deltalog.recent_output_ids`."""
         return deltalog.recent_output_ids(self._storage, after, version, self._pool)
 
+    def paths_of(self, output_ids: Collection[str], version: int) -> list[str]:
+        """See `deltalog.paths_of`."""
+        return deltalog.paths_of(self._storage, output_ids, version, self._pool)
+
     def own_commit(
         self, txn_version: int, version: int, hint: int | None = None
     ) -> OwnCommit | None:
@@ -139,6 +153,27 @@ class DeltaLog:
     def has_commit(self, version: int) -> bool:
         """Whether the log has the entry of this version as such, and not in a checkpoint only."""
         return deltalog.has_commit(self._storage, version)
+
+    def active_files(self) -> ActiveFiles:
+        """The files of the table as of the last `refresh`. Raises `StateError`, `StorageError`."""
+        handle, state = self._opened()
+        found = self._guarded(lambda: pa.table(handle.get_add_actions(flatten=True)))
+        lacks = lacking(found, state.schema, state.partition_columns)
+        for column in lacks:
+            if column not in self._logged:
+                self._logged[column] = LoggedBounds(self._storage, self._pool, column)
+        logged = {column: self._logged[column].at(state.version) for column in lacks}
+        return active_files(found, state.schema, state.partition_columns, logged)
+
+    def replace_objections(self) -> list[str]:
+        """What speaks against removing files from this table, as of the last `refresh`."""
+        handle, _state = self._opened()
+        return replace_objections(self._guarded(lambda: _declared(handle)))
+
+    def _opened(self) -> tuple[DeltaTable, TableState]:
+        if self._handle is None or self._current is None:
+            raise CommitError(f"{self._table.uri}: there is no table yet")
+        return self._handle, self._current
 
     def optimize(self, target_bytes: int) -> dict[str, Any]:
         """Compact small files; what delta-rs says of it. Raises `CommitError`."""

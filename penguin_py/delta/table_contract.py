@@ -128,6 +128,19 @@ def objections(declared: Declared) -> list[str]:
     ]
 
 
+def replace_objections(declared: Declared) -> list[str]:
+    """Everything that speaks against taking rows out of this table, each with what to do."""
+    found = []
+    if declared.properties.get("delta.appendOnly", "false").lower() == "true":
+        found.append("delta.appendOnly is set, and a group replaces rows; unset it")
+    if "deletionVectors" in declared.features:
+        found.append(
+            "it has deletion vectors, which rewriting would undo; purge them and drop the"
+            " feature (ALTER TABLE … DROP FEATURE deletionVectors)"
+        )
+    return found
+
+
 def _versions(declared: Declared) -> Iterator[str]:
     for kind, version, known in (
         ("reader", declared.reader_version, READER_VERSIONS),

@@ -13,6 +13,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 
 from penguin_py.delta import log as deltalog
 from penguin_py.delta.entry import append, create
+from penguin_py.delta.replace_entry import RETRIES, replace
 from penguin_py.model import CommitPlan
 from penguin_py.settings import Table
 
@@ -46,12 +47,14 @@ class LogWriter:
             custom_metadata={deltalog.OUR_KEY: dict(marks.document)},
             # A creation that another one came before would be tried again as version 1,
             # without a look at what version 0 has.
-            max_commit_retries=0 if handle is None else None,
+            max_commit_retries=RETRIES if handle is None or plan.replaces else None,
         )
         own_checkpoints = self._table.delta_checkpoint_interval is not None
         hooks = PostCommitHookProperties(not own_checkpoints, self._table.delta_log_cleanup)
         if handle is None:
             create(self._table, self._options, plan, properties, hooks)
+        elif plan.replaces:
+            replace(handle, plan, properties, hooks, now)
         else:
             append(handle, plan, properties, hooks)
 

@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from blizzard_core import handover
 from blizzard_core.errors import NotFound, StorageError, Unavailable
 from blizzard_core.storage.protocol import Entry, Storage
+from penguin_py.intake.naming import is_grouped
 from penguin_py.intake.raw_footer import FooterCheck
 from penguin_py.model import Footer, Misfit, Rejection
 from penguin_py.planning.file_contract import (
@@ -86,9 +87,14 @@ class Footers:
 
 
 def accepts(file_pattern: str) -> Callable[[str], bool]:
-    """Whether a path's last component is a file name that the pattern takes whole."""
+    """Whether a path's last component is a file name that the pattern takes whole.
+
+    Files of groups are never taken: only their manifests make them known.
+    """
     pattern = re.compile(file_pattern)
-    return lambda path: pattern.fullmatch(path.rpartition("/")[2]) is not None
+    return lambda path: (
+        pattern.fullmatch(path.rpartition("/")[2]) is not None and not is_grouped(path)
+    )
 
 
 class Names:
@@ -101,7 +107,7 @@ class Names:
     def __call__(self, path: str) -> bool:
         """Whether the path is taken."""
         taken = self._accept(path)
-        if not taken and path.endswith(".parquet"):
+        if not taken and path.endswith(".parquet") and not is_grouped(path):
             self.left_out.append(path)
         return taken
 

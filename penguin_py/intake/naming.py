@@ -8,6 +8,9 @@ a partition only its names move anything there; others that are done are kept by
 Where another's name came first, or after a day without Blizzard's, or where they are
 very many, it does move the watermark; the sweep that finds the first of Blizzard's below
 it puts polls back (`lowered`).
+
+Files of groups (`blizzard_core.groups`) are told by their names, too: they travel by manifest,
+so no listing finds them, whatever ``file_pattern`` takes.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
+from blizzard_core.groups import UNIT_FILE_PREFIX
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import PartitionProgress, Progress
@@ -30,6 +34,20 @@ MOST_HELD = 1000
 _OURS = re.compile(
     r"(?:.*/)?([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\.parquet"
 )
+
+
+def is_grouped(path: str) -> bool:
+    """Whether a file belongs to a group: its manifest makes it known, and no listing does."""
+    return path.rpartition("/")[2].startswith(UNIT_FILE_PREFIX)
+
+
+def behind_grouped(path: str) -> str | None:
+    """Where the names of groups' files end in the directory of one; None for other files."""
+    if not is_grouped(path):
+        return None
+    folder, slash, _name = path.rpartition("/")
+    prefix = UNIT_FILE_PREFIX[:-1] + chr(ord(UNIT_FILE_PREFIX[-1]) + 1)
+    return f"{folder}{slash}{prefix}"
 
 
 def is_blizzards(name: str) -> bool:

@@ -51,6 +51,16 @@ class Forecast:
     unread: int
 
 
+def rules_of(table: Table) -> Rules:
+    """The part of a table's settings that decides what becomes of its files."""
+    return Rules(
+        table.partition_types,
+        table.schema_evolution,
+        table.strict_types,
+        table.max_new_columns,
+    )
+
+
 class Judge:
     """The rules of one table. Footers are read at the same time if there is a ``pool``."""
 
@@ -59,12 +69,7 @@ class Judge:
         self._pool = None if table.is_local else pool
         self.owners = owners
         self._most = table.max_files_per_commit
-        self._rules = Rules(
-            table.partition_types,
-            table.schema_evolution,
-            table.strict_types,
-            table.max_new_columns,
-        )
+        self._rules = rules_of(table)
 
     def verdict(
         self,

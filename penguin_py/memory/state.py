@@ -71,6 +71,8 @@ class Memory:
     ``updated`` is in epoch seconds, None if nobody knows. ``chores`` tells when each
     of them was done last, in epoch seconds; only the mirror keeps it, since losing it
     costs one chore done early. ``seen`` is what the mirror it comes from has of the log.
+    ``groups`` has the number of the last group of each source that is known to be committed;
+    output ids tell of those that another instance committed.
     """
 
     progress: Progress
@@ -80,6 +82,7 @@ class Memory:
     updated: int | None = None
     chores: Mapping[str, int] = field(default_factory=dict)
     seen: Seen = NOTHING_SEEN
+    groups: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ def mirror_to_json(memory: Memory, now: float) -> dict[str, Any]:
         "output_ids": list(memory.output_ids),
         "chores": dict(memory.chores),
         "log": asdict(memory.seen),
+        **({"groups": dict(memory.groups)} if memory.groups else {}),
     }
 
 
@@ -116,6 +120,7 @@ class MirrorDocument(ProgressDocument):
     output_ids: tuple[str, ...]
     chores: dict[str, int] | None = None
     log: Seen | None = None
+    groups: dict[str, int] | None = None
 
 
 def mirror_from_json(document: Any, where: str) -> Memory:
@@ -130,19 +135,25 @@ def mirror_from_json(document: Any, where: str) -> Memory:
         found.last_update_ts,
         found.chores or {},
         found.log or NOTHING_SEEN,
+        found.groups or {},
     )
 
 
 def commit_document(
-    app_id: str, progress: Progress, commit_id: str, output_ids: Sequence[str], now: float
+    app_id: str, memory: Memory, now: float, output_ids: Sequence[str]
 ) -> dict[str, Any]:
-    """What goes into commitInfo: the progress once this commit is in, and its own output ids."""
+    """What goes into commitInfo: the ``memory`` once this commit is in, and its own output ids.
+
+    The memory's progress is as it is to be stored.
+    """
+    progress = memory.progress
     return {
         "app_id": app_id,
-        "commit_id": commit_id,
+        "commit_id": memory.commit_id,
         "watermark": progress.value,
         "progress": progress_to_json(progress, now),
         "output_ids": list(output_ids),
+        **({"groups": dict(memory.groups)} if memory.groups else {}),
     }
 
 
@@ -153,6 +164,7 @@ class _CommitDocument:
     commit_id: str
     output_ids: tuple[str, ...]
     progress: dict[str, Any]
+    groups: dict[str, int] | None = None
 
 
 def committed(
@@ -168,6 +180,7 @@ def committed(
         found.commit_id,
         merged_ids(earlier_ids, found.output_ids),
         progress.last_update_ts,
+        groups=found.groups or {},
     )
 
 

@@ -11,9 +11,11 @@ always there.
 * A row group without statistics leaves its column out; a row group of nulls only
   has no bounds and needs none.
 * Text is cut to 32 characters: a prefix is a lower bound, and an upper one once
-  its last character is raised. Timestamps are rounded outwards to milliseconds,
-  the resolution that all engines agree on, and decimals to 15 digits, which
-  readers that go through floating point still get right.
+  its last character is raised. Not that of the columns that groups replace rows by
+  (`UNCUT`), which have bounds wherever they stand, and are all null in a file that
+  lacks them. Timestamps are rounded outwards to milliseconds, the resolution that all
+  engines agree on, and decimals to 15 digits, which readers that go through floating
+  point still get right.
 
 Format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics
 """
@@ -31,10 +33,15 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_COLUMN
+
 # Delta's own default: statistics for the first columns of the schema only, each
 # field of a struct counted as one.
 INDEXED_COLUMNS = 32
 TEXT_CHARACTERS = 32
+# How many characters stand in the bounds of columns that rows are found again by. Names of
+# source files are long, and in the log once for each of the two.
+UNCUT = {UNIT_COLUMN: 4096, SOURCE_FILE_COLUMN: 256}
 DECIMAL_DIGITS = 15
 
 _ENCODER = msgspec.json.Encoder()
@@ -64,11 +71,17 @@ class StatisticsWriter:
         self._file = file
         leaves = leaf_columns(metadata, file)
         found: list[tuple[Name, Leaf, _Write]] = []
-        for name, kind in list(_fields(table, ()))[:INDEXED_COLUMNS]:
+        self._absent: list[Name] = []
+        for place, (name, kind) in enumerate(_fields(table, ())):
+            uncut = UNCUT.get(name[0]) if len(name) == 1 else None
+            if place >= INDEXED_COLUMNS and uncut is None:
+                continue
             leaf = leaves.get(name)
-            write = None if leaf is None else _writer(kind, leaf.type)
+            write = None if leaf is None else _writer(kind, leaf.type, uncut or TEXT_CHARACTERS)
             if leaf is not None and write is not None:
                 found.append((name, leaf, write))
+            elif uncut is not None and file.get_field_index(name[0]) < 0:
+                self._absent.append(name)
         self._columns = found
 
     def serves(self, metadata: pq.FileMetaData, file: pa.Schema) -> bool:
@@ -82,6 +95,8 @@ class StatisticsWriter:
         low: dict[str, Any] = {}
         high: dict[str, Any] = {}
         nulls: dict[str, Any] = {}
+        for name in self._absent:
+            _put(nulls, name, metadata.num_rows)
         for name, leaf, write in self._columns:
             found = column_bounds(groups, leaf)
             if found is None:
@@ -207,7 +222,7 @@ def _raw(value: Any, signed: bool) -> Any:
 _Write = Callable[[Any, bool], Any]
 
 
-def _writer(table: pa.DataType, file: pa.DataType | None) -> _Write | None:
+def _writer(table: pa.DataType, file: pa.DataType | None, characters: int) -> _Write | None:
     """How bounds of this pair of types are written; None for "no statistics at all"."""
     if file is not None and pa.types.is_dictionary(file):
         file = file.value_type
@@ -217,7 +232,7 @@ def _writer(table: pa.DataType, file: pa.DataType | None) -> _Write | None:
     elif pa.types.is_signed_integer(table) and pa.types.is_signed_integer(file):
         write = partial(_whole, table.bit_width)
     elif pa.types.is_string(table) and _is_text(file):
-        write = _text
+        write = partial(_text, characters)
     elif pa.types.is_date32(table) and pa.types.is_date32(file):
         write = _date
     elif pa.types.is_timestamp(table) and pa.types.is_timestamp(file):
@@ -280,16 +295,16 @@ def _timestamp(ticks: int, suffix: str, raw: Any, upper: bool) -> str | None:
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + suffix
 
 
-def _text(raw: Any, upper: bool) -> str | None:
+def _text(characters: int, raw: Any, upper: bool) -> str | None:
     if not isinstance(raw, bytes):
         return None
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
         return None
-    if len(text) <= TEXT_CHARACTERS:
+    if len(text) <= characters:
         return text
-    prefix = text[:TEXT_CHARACTERS]
+    prefix = text[:characters]
     return raised(prefix) if upper else prefix
 
 

@@ -63,6 +63,7 @@ def test_plan_run_and_status_tell_one_story(config: Path, tmp_path: Path) -> Non
         "waiting": [],
         "unreadable": [],
         "not_looked_into": 0,
+        "groups": {},
         "left_out": none,
     }
     assert answer("plan", config) == {"one": nothing, "two": nothing}
@@ -83,6 +84,7 @@ def test_plan_run_and_status_tell_one_story(config: Path, tmp_path: Path) -> Non
             "watermark": path,
             "partition_watermarks": {"date=2024-01-01": "a.parquet"},
             "quarantine": {"count": 0, "newest": None},
+            "groups": {},
         },
         "two": {
             "delta_version": None,
@@ -92,6 +94,7 @@ def test_plan_run_and_status_tell_one_story(config: Path, tmp_path: Path) -> Non
             "partition_watermarks": {},
             "last_update_ts": None,
             "quarantine": {"count": 0, "newest": None},
+            "groups": {},
         },
     }
     for command in ("plan", "status"):

@@ -1,0 +1,118 @@
+"""The files of a table at a version, as delta-rs has them in memory, for planning to take.
+
+delta-rs parses the statistics of the first 32 columns only, unless the table says otherwise.
+Where the column of units stands behind them its bounds are read from the log itself.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from penguin_py.planning.replacing import COLUMNS, ActiveFiles, Bounds
+
+# The bounds of a column by the path that the log spells: low, high, nulls.
+Logged = Mapping[str, tuple[str | None, str | None, int | None]]
+
+
+def active_files(
+    table: pa.Table,
+    schema: pa.Schema,
+    partition_columns: tuple[str, ...],
+    logged: Mapping[str, Logged],
+) -> ActiveFiles:
+    """The files of delta-rs's flattened table of them; ``logged`` are bounds that it lacks."""
+    paths = _array(table["path"], pa.string())
+    bounds = {}
+    for column in COLUMNS:
+        if schema.get_field_index(column) < 0 or column in partition_columns:
+            continue
+        if f"min.{column}" in table.column_names:
+            bounds[column] = Bounds(
+                _array(table[f"min.{column}"], pa.string()),
+                _array(table[f"max.{column}"], pa.string()),
+                _array(table[f"null_count.{column}"], pa.int64()),
+            )
+        else:
+            bounds[column] = _looked_up(paths, logged.get(column, {}))
+    return ActiveFiles(
+        paths,
+        _array(table["size_bytes"], pa.int64()),
+        _array(table["num_records"], pa.int64()),
+        bounds,
+        {name: table[f"partition.{name}"].combine_chunks() for name in partition_columns},
+    )
+
+
+def lacking(table: pa.Table, schema: pa.Schema, partition_columns: tuple[str, ...]) -> list[str]:
+    """The columns of `COLUMNS` that the table has and delta-rs has no bounds of."""
+    return [
+        column
+        for column in COLUMNS
+        if schema.get_field_index(column) >= 0
+        and column not in partition_columns
+        and f"min.{column}" not in table.column_names
+    ]
+
+
+def spelled_values(active: ActiveFiles, place: int) -> dict[str, str | None]:
+    """The partition values of a file, as the log has them in text."""
+    return {name: _spelled(values[place].as_py()) for name, values in active.partitions.items()}
+
+
+def _spelled(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dt.datetime):
+        if value.tzinfo is None:
+            return value.isoformat(sep=" ", timespec="microseconds")
+        plain = value.astimezone(dt.UTC).replace(tzinfo=None)
+        return plain.isoformat(timespec="microseconds") + "Z"
+    return value.isoformat() if isinstance(value, dt.date) else str(value)
+
+
+def _looked_up(paths: pa.Array, logged: Logged) -> Bounds:
+    nothing = (None, None, None)
+    found = [logged.get(path, nothing) for path in paths.to_pylist()]
+    return Bounds(
+        pa.array([low for low, _, _ in found], pa.string()),
+        pa.array([high for _, high, _ in found], pa.string()),
+        pa.array([nulls for _, _, nulls in found], pa.int64()),
+    )
+
+
+def _array(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    found = column.cast(kind)
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+class _Stats(msgspec.Struct):
+    """Statistics as the log has them; columns that are not asked for are not decoded."""
+
+    minValues: dict[str, Any] = {}  # noqa: N815 - the names of the format
+    maxValues: dict[str, Any] = {}  # noqa: N815 - as above
+    nullCount: dict[str, Any] = {}  # noqa: N815 - as above
+
+
+_DECODER = msgspec.json.Decoder(_Stats)
+
+
+def bounds_in(stats: str | None, column: str) -> tuple[str | None, str | None, int | None]:
+    """What the statistics of one file say of a text column."""
+    try:
+        found = _Stats() if stats is None else _DECODER.decode(stats)
+    except msgspec.MsgspecError:
+        found = _Stats()  # no statistics are always right
+    low, high = found.minValues.get(column), found.maxValues.get(column)
+    nulls = found.nullCount.get(column)
+    return (
+        low if isinstance(low, str) else None,
+        high if isinstance(high, str) else None,
+        nulls if isinstance(nulls, int) else None,
+    )

@@ -1,0 +1,58 @@
+"""An entry of the log that replaces: files go and come in one commit, or not at all.
+
+It lands on the version that it was planned on, or it does not land: delta-rs would rebase
+it over a compaction, which it takes for harmless, and would then remove paths that are not
+active any more and add their rows once more.
+
+Whether it landed is not told here; `penguin_py.delta.table` looks.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote, unquote
+
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
+from deltalake.transaction import RemoveAction
+
+from penguin_py.delta.entry import action_of
+from penguin_py.model import CommitPlan, Remove
+
+# No other version than the next.
+RETRIES = 0
+# What delta-rs leaves as it is in a path; all else it percent-encodes.
+_PLAIN = "/!$&'()+,-.:;=@_~"
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|/")
+
+
+def is_removable(spelled: str) -> bool:
+    """Whether a path of the log would be spelled the same in a ``remove`` of ours.
+
+    delta-rs encodes paths in its own way, and readers go by the spelling: a ``remove`` of
+    another one would remove nothing.
+    """
+    return _ABSOLUTE.match(spelled) is None and quote(unquote(spelled), safe=_PLAIN) == spelled
+
+
+def replace(
+    handle: DeltaTable,
+    plan: CommitPlan,
+    properties: CommitProperties,
+    hooks: PostCommitHookProperties,
+    now: float,
+) -> None:
+    """Write the plan's removes and adds on top of the handle's version."""
+    handle.create_write_transaction(
+        [*(_removal(remove, now) for remove in plan.removes), *map(action_of, plan.adds)],
+        mode="append",
+        schema=handle.schema(),
+        partition_by=list(plan.partition_columns),
+        commit_properties=properties,
+        post_commithook_properties=hooks,
+    )
+
+
+def _removal(remove: Remove, now: float) -> RemoveAction:
+    return RemoveAction(
+        remove.path, True, int(now * 1000), remove.size, dict(remove.partition_values)
+    )

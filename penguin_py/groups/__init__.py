@@ -1,0 +1,1 @@
+"""Groups of files that replace what was published before: read by number, applied in order."""

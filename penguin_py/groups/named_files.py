@@ -1,0 +1,60 @@
+"""The files that a manifest names, held against what it says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+
+from blizzard_core.groups import GroupFile
+from blizzard_core.storage.protocol import Entry, Storage
+from penguin_py.intake.footers import read_footers
+from penguin_py.model import Footer, Misfit
+
+
+def footers_of(storage: Storage, files: Sequence[GroupFile], pool: Executor | None) -> list[Footer]:
+    """The footers of the files, in order. At the same time if there is a ``pool``.
+
+    Raises `Misfit` for the first file that is missing or not as it is named; `StorageError`.
+    """
+    paths = [file.path for file in files]
+    found = list(map(storage.stat, paths) if pool is None else pool.map(storage.stat, paths))
+    there = [_there(file, entry) for file, entry in zip(files, found, strict=True)]
+    footers = list(_footers(storage, there, pool))
+    for file, footer in zip(files, footers, strict=True):
+        _check(file, footer)
+    return footers
+
+
+def _there(file: GroupFile, entry: Entry | None) -> Entry:
+    if entry is None:
+        raise Misfit(f"{file.path} is missing; restore it")
+    if entry.size != file.size:
+        raise _other(file, f"{entry.size:,} bytes", f"{file.size:,}")
+    return entry
+
+
+def _footers(storage: Storage, left: Sequence[Entry], pool: Executor | None) -> Iterator[Footer]:
+    """All of them, or the first thing that is wrong with one."""
+    while left:
+        found = read_footers(storage, left, pool)
+        if found.failed:
+            raise found.failed[0].error
+        for rejection in found.rejected:
+            raise Misfit(f"{rejection.entry.path} {rejection.reason}")
+        for entry in found.gone:
+            raise Misfit(f"{entry.path} is missing; restore it")
+        yield from found.sound
+        left = found.left
+
+
+def _check(file: GroupFile, footer: Footer) -> None:
+    if footer.output_id != file.output_id:
+        raise _other(file, f"output id {footer.output_id!r}", repr(file.output_id))
+    if footer.metadata.num_rows != file.rows:
+        raise _other(file, f"{footer.metadata.num_rows:,} rows", f"{file.rows:,}")
+
+
+def _other(file: GroupFile, found: str, told: str) -> Misfit:
+    return Misfit(
+        f"{file.path} has {found}, and the manifest says {told}; restore it as it was written"
+    )

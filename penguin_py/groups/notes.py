@@ -1,0 +1,135 @@
+"""Which rewritten files may lie in the table without being in its log, and when they may go.
+
+What is rewritten for a commit is noted before it is written, in
+``_penguin/{name}_rewriting.json``: the paths, and the version that the commit is planned on. The
+commit lands on the next version or never, so once the log is past that version a noted file
+is in the log or is no file of any commit to come. Two Penguins of one name share the note:
+whoever deletes says so in it first, and who comes back to plan on a later version finds out
+that its files are gone.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.errors import Conflict, NotFound, StateError, Unavailable
+from blizzard_core.storage.protocol import Storage
+
+# A note is changed by a few Penguins at most.
+TRIES = 10
+_REMEDY = "restore it, or delete it and the files unit-part-*.parquet that the log does not have"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The rewritten files of one plan, and the version that it is made on."""
+
+    version: int
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """Plans that may still land, by their keys, and files that nobody commits any more."""
+
+    planned: dict[str, Planned] = field(default_factory=dict)
+    doomed: tuple[str, ...] = ()
+
+
+def note_path(state_name: str) -> str:
+    """Where an instance's note lies, relative to the table's directory."""
+    return f"_penguin/{state_name}_rewriting.json"
+
+
+class Notes:
+    """The note of one table's instance. Not thread-safe."""
+
+    def __init__(self, storage: Storage, state_name: str) -> None:
+        self._storage = storage
+        self._path = note_path(state_name)
+
+    def announce(self, key: str | None, version: int, paths: Sequence[str]) -> str | None:
+        """These are about to be written for a commit on ``version``; returns the plan's key.
+
+        With a ``key`` the plan is made anew on a later version: None says that its files have
+        been given up since.
+        """
+        name = key or uuid.uuid4().hex
+        given_up = False
+
+        def change(note: _Note) -> _Note | None:
+            nonlocal given_up
+            given_up = key is not None and key not in note.planned
+            if given_up:
+                return None
+            plan = Planned(version, tuple(paths))
+            return replace(note, planned={**note.planned, name: plan})
+
+        self._change(change)
+        return None if given_up else name
+
+    def forget(self, key: str) -> None:
+        """The plan's commit has landed, and nothing is left of it that is not in the log."""
+        self._change(
+            lambda note: replace(
+                note, planned={name: p for name, p in note.planned.items() if name != key}
+            )
+        )
+
+    def clear(self, version: int, known: Callable[[], Collection[str]]) -> int:
+        """Delete what no commit can have any more; returns how many files that were.
+
+        ``version`` is the log's, and ``known`` tells all paths that the log has by then.
+        """
+        note = self._read()[0]
+        if not note.doomed and all(plan.version >= version for plan in note.planned.values()):
+            return 0
+        note = self._change(lambda note: _given_up(note, version))
+        there = known()
+        orphans = [path for path in note.doomed if path not in there]
+        for path in orphans:
+            self._storage.delete(path)
+        gone = set(note.doomed)
+        self._change(
+            lambda note: replace(note, doomed=tuple(p for p in note.doomed if p not in gone))
+        )
+        return len(orphans)
+
+    def _change(self, change: Callable[[_Note], _Note | None]) -> _Note:
+        """Change the note as it is now; again if another changes it at the same moment."""
+        for _ in range(TRIES):
+            note, version = self._read()
+            changed = change(note)
+            if changed is None or changed == note:
+                return note
+            data = msgspec.json.encode(changed)
+            try:
+                self._storage.put_if(self._path, data, version)
+            except Conflict:
+                continue
+            return changed
+        raise Unavailable(f"{self._storage.uri}/{self._path}: changes faster than it can be read")
+
+    def _read(self) -> tuple[_Note, str | None]:
+        try:
+            data, version = self._storage.read_versioned(self._path)
+        except NotFound:
+            return _Note(), None
+        where = f"{self._storage.uri}/{self._path}"
+        try:
+            document = msgspec.json.decode(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise StateError(f"{where}: is not JSON: {error}; {_REMEDY}") from error
+        return decoded(_Note, document, where, _REMEDY), version
+
+
+def _given_up(note: _Note, version: int) -> _Note:
+    late = {name: plan for name, plan in note.planned.items() if plan.version < version}
+    doomed = dict.fromkeys([*note.doomed, *(p for plan in late.values() for p in plan.paths)])
+    left = {name: plan for name, plan in note.planned.items() if name not in late}
+    return _Note(left, tuple(doomed))

@@ -1,0 +1,96 @@
+"""The files that a commit rewrites, kept from one try of the commit to the next.
+
+Rewriting may take long, and any other commit in between voids the plan. But what an active
+file is rewritten to does not depend on the version, so a conflict costs no work twice, and a
+table that others commit to all the time is replaced in all the same.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from blizzard_core.groups import UNIT_FILE_PREFIX
+from blizzard_core.storage.protocol import Entry, Storage
+from penguin_py.groups.notes import Notes
+from penguin_py.groups.rows import Rewritten, rewrite
+from penguin_py.model import Add
+from penguin_py.planning.file_statistics import file_statistics
+from penguin_py.planning.replacing import Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """An active file of which some rows stay; ``path`` is relative to the table's directory."""
+
+    path: str
+    size: int
+    partition_values: Mapping[str, str | None]
+
+
+class Rewriting:
+    """The rewritten files of one group. Not thread-safe."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        notes: Notes,
+        wanted: Mapping[str, Ranges],
+        clock: Callable[[], float],
+    ) -> None:
+        self._storage = storage
+        self._notes = notes
+        self._wanted = wanted
+        self._clock = clock
+        self._key: str | None = None
+        # By the path that each is made of: what it is called, and what became of it.
+        self._targets: dict[str, str] = {}
+        self._done: dict[str, Rewritten] = {}
+
+    def adds(self, files: Sequence[Mixed], columns: pa.Schema, version: int) -> list[Add]:
+        """The files written anew, for a commit on ``version``. Raises `Misfit`, `StorageError`.
+
+        ``columns`` are the table's without its partition columns.
+        """
+        if files:
+            self._announce(files, version)
+        found = []
+        for file in files:
+            done = self._done.get(file.path)
+            if done is None:
+                target = self._targets[file.path]
+                done = rewrite(self._storage, file.path, file.size, target, self._wanted)
+                self._done[file.path] = done
+            stats = file_statistics(done.metadata, done.schema, columns)
+            entry = Entry(done.path, done.size, self._clock())
+            found.append(Add(entry, file.partition_values, stats, None))
+        return found
+
+    def landed(self, adds: Sequence[Add]) -> None:
+        """The commit is in the log, with these; what else was rewritten goes."""
+        if self._key is None:
+            return
+        kept = {add.entry.path for add in adds}
+        for target in self._targets.values():
+            if target not in kept:
+                self._storage.delete(target)
+        self._notes.forget(self._key)
+
+    def _announce(self, files: Sequence[Mixed], version: int) -> None:
+        for file in files:
+            self._targets.setdefault(file.path, _target(file.path))
+        key = self._notes.announce(self._key, version, [*self._targets.values()])
+        if key is None:  # another Penguin has cleared them away meanwhile
+            self._done.clear()
+            self._targets = {file.path: _target(file.path) for file in files}
+            key = self._notes.announce(None, version, [*self._targets.values()])
+        self._key = key
+
+
+def _target(path: str) -> str:
+    """A new name in the same directory, that no listing takes for a file that arrived."""
+    folder, slash, _name = path.rpartition("/")
+    return f"{folder}{slash}{UNIT_FILE_PREFIX}part-{uuid.uuid4()}.parquet"

@@ -1,0 +1,235 @@
+"""The rows of active files: how many of them a group replaces, and the others written anew.
+
+One row group is in memory at a time. What is written anew has the rows in their order, the
+codec, the dictionaries and the key-value metadata of the file that it is made of, and
+statistics of all columns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from blizzard_core.errors import BlizzardError
+from blizzard_core.storage.failures import wrap_error
+from blizzard_core.storage.protocol import Storage
+from penguin_py.model import Misfit
+from penguin_py.planning.replacing import Ranges, leaving
+
+# Codecs as footers call them and as the writer wants them.
+_CODECS = {"UNCOMPRESSED": "none", "LZ4": "lz4"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A file made of the rows that stay of another one."""
+
+    path: str
+    size: int
+    metadata: pq.FileMetaData
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """How many rows of a file are replaced, of how many; and whether it lacks all the columns."""
+
+    leaving: int
+    rows: int
+    lacks: bool = False
+
+
+def look_into(storage: Storage, path: str, size: int, wanted: Mapping[str, Ranges]) -> Looked:
+    """Read the columns of one file that say which of its rows go. Raises `Misfit`."""
+    with _opened(storage, path, size, wanted) as file:
+        columns = _text_columns(file.schema_arrow, wanted)
+        if not columns:
+            return Looked(0, file.metadata.num_rows, lacks=True)
+        leaving = 0
+        for number in range(file.num_row_groups):
+            values = file.read_row_group(number, columns=columns)
+            leaving += int(pc.sum(_leaving(values, wanted)).as_py() or 0)
+        return Looked(leaving, file.metadata.num_rows)
+
+
+def rewrite(
+    storage: Storage, path: str, size: int, target: str, wanted: Mapping[str, Ranges]
+) -> Rewritten:
+    """Write the rows of ``path`` that stay to ``target``; durable on return. Raises `Misfit`."""
+    with _opened(storage, path, size) as file:
+        sink = _Counted(storage.open_output(target), f"{storage.uri}/{target}")
+        collected: list[pq.FileMetaData] = []
+        try:
+            schema = _taken(file.schema_arrow)
+            with _writer(sink, file, schema, collected) as writer:
+                for number in range(file.num_row_groups):
+                    rows = file.read_row_group(number).cast(schema)
+                    stay = rows.filter(pc.invert(_leaving(rows, wanted)))
+                    if stay.num_rows:
+                        writer.write_table(stay, row_group_size=stay.num_rows)
+        finally:
+            sink.close()
+        storage.sync(target)
+        return Rewritten(target, sink.written, collected[0], schema)
+
+
+def _leaving(rows: pa.Table, wanted: Mapping[str, Ranges]) -> Any:
+    values = {name: rows[name] for name in _text_columns(rows.schema, wanted)}
+    return leaving(values, wanted, rows.num_rows)
+
+
+def _text_columns(schema: pa.Schema, wanted: Mapping[str, Ranges]) -> list[str]:
+    """Those of the wanted columns that the file has, as text."""
+    found = []
+    for name in wanted:
+        place = schema.get_field_index(name)
+        if place >= 0 and _is_text(schema.field(place).type):
+            found.append(name)
+    return found
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def _taken(schema: pa.Schema) -> pa.Schema:
+    """The schema without views, which delta-rs notes and Arrow has no filter for."""
+    fields = [field.with_type(_without_views(field.type)) for field in schema]
+    return pa.schema(fields, schema.metadata)
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        item = kind.item_field
+        return pa.map_(_without_views(kind.key_type), item.with_type(_without_views(item.type)))
+    if pa.types.is_list(kind):
+        element = kind.value_field
+        return pa.list_(element.with_type(_without_views(element.type)))
+    return kind
+
+
+def _writer(
+    sink: io.RawIOBase,
+    file: pq.ParquetFile,
+    schema: pa.Schema,
+    collected: list[pq.FileMetaData],
+) -> pq.ParquetWriter:
+    """A writer of files like the one that is read."""
+    group = file.metadata.row_group(0)
+    columns = [group.column(index) for index in range(group.num_columns)]
+    codecs = [str(column.compression) for column in columns]
+    codec = max(set(codecs), key=codecs.count) if codecs else "ZSTD"
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression=_CODECS.get(codec, codec.lower()),
+        use_dictionary=[c.path_in_schema for c in columns if c.has_dictionary_page],
+        sorting_columns=group.sorting_columns or None,
+        metadata_collector=collected,
+    )
+
+
+@contextlib.contextmanager
+def _opened(
+    storage: Storage, path: str, size: int, dictionaries: Iterable[str] = ()
+) -> Iterator[pq.ParquetFile]:
+    """A Parquet file in the store. What is wrong with it leaves as a `Misfit`.
+
+    Columns in ``dictionaries`` are read as such, which costs a fraction where values repeat.
+    """
+    try:
+        source = pa.PythonFile(_Ranged(storage, path, size), mode="r")
+        metadata = pq.read_metadata(source)
+        there = {metadata.schema.column(index).path for index in range(metadata.num_columns)}
+        with pq.ParquetFile(
+            source,
+            metadata=metadata,
+            read_dictionary=[name for name in dictionaries if name in there],
+            pre_buffer=True,
+            coerce_int96_timestamp_unit="us",
+        ) as file:
+            yield file
+    except (BlizzardError, Misfit):
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        text = " ".join(str(error).split())
+        raise Misfit(f"{path} is in the table and cannot be read: {text}") from error
+
+
+class _Ranged(io.RawIOBase):
+    """An object as a file to be read anywhere: one request for each read."""
+
+    def __init__(self, storage: Storage, path: str, size: int) -> None:
+        self._storage = storage
+        self._path = path
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        end = self._size if size is None or size < 0 else min(self._size, self._at + size)
+        if end <= self._at:
+            return b""
+        data = self._storage.read_range(self._path, self._at, end)
+        self._at += len(data)
+        return data
+
+
+class _Counted(io.RawIOBase):
+    """A stream to a new object that knows how long it is by now."""
+
+    def __init__(self, stream: Any, uri: str) -> None:
+        self._stream = stream
+        self._uri = uri
+        self.written = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._called(lambda: self._stream.write(data))
+        self.written += memoryview(data).nbytes
+        return memoryview(data).nbytes
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._called(self._stream.close)
+
+    def _called(self, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except BlizzardError:
+            raise
+        except Exception as error:  # what a store's client raises is told by `wrap_error`
+            raise wrap_error(self._uri, error) from error

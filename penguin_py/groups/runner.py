@@ -1,0 +1,349 @@
+"""Groups of one table, applied in the order of their numbers, one commit each.
+
+Promise: of each source the groups come in order, each once, and none is passed over. What
+is applied stands in the same log entry as the files; so death at any step, a lost answer or
+another Penguin leave nothing in doubt. A group that cannot be applied holds up the ones
+behind it, of its source alone, and is told as blocked; one that is not understood holds up
+all groups of the table. Files that arrive by listing go on in either case.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Container, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+
+from blizzard_core.errors import StateError
+from blizzard_core.groups import Group, decode_group, group_path
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Storage
+from penguin_py.activity import TableActivity
+from penguin_py.delta.table import DeltaLog
+from penguin_py.delta.writer import Marks
+from penguin_py.groups.notes import Notes
+from penguin_py.groups.rewriting import Rewriting
+from penguin_py.groups.standing import Standing, commit_mark, last_of
+from penguin_py.groups.verdict import Going, GroupJudge, flat
+from penguin_py.intake.manifests import Manifests
+from penguin_py.memory.state import Memory, Snapshot, commit_document, merged_ids
+from penguin_py.model import (
+    Add,
+    CommitConflict,
+    CommitPlan,
+    CommitRefused,
+    Misfit,
+)
+from penguin_py.planning.replacing import replaced_by
+from penguin_py.settings import Table
+from penguin_py.table_view import TableView
+
+# How often a commit is planned anew at once when another came first.
+TRIES = 12
+# For so long an applied manifest stays, for people.
+KEPT_SECS = 30 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """One entry to be: its plan, the rows that come and go, and what it marks as applied."""
+
+    plan: CommitPlan
+    rows: int
+    going: Going
+    rewritten: tuple[Add, ...]
+    marks: tuple[str, ...]
+    groups: Mapping[str, int]
+
+
+class Groups:
+    """The groups of one table. Not thread-safe."""
+
+    def __init__(
+        self,
+        table: Table,
+        storage: Storage,
+        log: DeltaLog,
+        pool: Executor,
+        view: TableView,
+        clock: Callable[[], float],
+        activity: TableActivity,
+    ) -> None:
+        self._table = table
+        self._storage = storage
+        self._delta = log
+        self._view = view
+        self._clock = clock
+        self._activity = activity
+        self._log = get_logger(table=table.name)
+        self._manifests = Manifests(storage, None if table.is_local else pool)
+        self._judge = GroupJudge(table, storage, log, pool)
+        self._notes = Notes(storage, table.state_name)
+        # What the listing of manifests found; None: there was none since the start.
+        self._newest: dict[str, int] | None = None
+        self._blocked: dict[str, str] = {}
+        # Commits that the table refused, by source: on which version, and why.
+        self._refused: dict[str, tuple[int, str]] = {}
+
+    def forget(self) -> None:
+        """Have the next turn look at everything again, as after an error."""
+        self._newest = None
+        self._blocked.clear()
+
+    def turn(self) -> bool:
+        """Apply the next group of each source that has one; True if any was applied."""
+        if self._newest is None:
+            self.look()
+        memory = self._view.remembered() or self._view.sync().memory
+        last = {source: memory.groups.get(source, 0) for source in self._sources(memory)}
+        if not last:
+            return False
+        there = self._manifests.read({source: seq + 1 for source, seq in last.items()})
+        blocked = dict(self._gaps(last, there))
+        if blocked:  # or another Penguin has applied them, and they were cleaned up since
+            self._advance(self._view.sync())
+            known = self._view.remembered() or memory
+            blocked = {s: w for s, w in blocked.items() if known.groups.get(s, 0) == last[s]}
+        groups: dict[str, Group] = {}
+        for source, data in there.items():
+            try:
+                groups[source] = self._decoded(source, last[source] + 1, data)
+            except StateError as error:
+                blocked[source] = str(error)
+        if blocked:  # nobody knows what these would replace
+            names = ", ".join(sorted(blocked))
+            blocked |= dict.fromkeys(groups, f"the table's groups wait for those of {names}")
+            groups.clear()
+        done = [source for source, group in groups.items() if self._apply(source, group, blocked)]
+        self._tell(blocked)
+        if groups or blocked or self._activity.groups is None:
+            known = self._view.remembered() or memory
+            self._activity.stands(
+                {s: Standing(known.groups.get(s, 0), blocked.get(s)).to_json() for s in last}
+            )
+        return bool(done)
+
+    def look(self) -> None:
+        """List the manifests, for sources and numbers that nobody names; clear left-overs.
+
+        Applied ones that are older than a month go, but never the last of a source. Called
+        once at a start and at each sweep.
+        """
+        snapshot = self._view.sync()
+        listed = self._manifests.listed()
+        self._newest = {source: max(found) for source, found in listed.items()}
+        self._advance(snapshot)
+        memory = self._view.remembered() or snapshot.memory
+        oldest = self._clock() - KEPT_SECS
+        for source, found in listed.items():
+            last = min(memory.groups.get(source, 0), max(found))
+            for seq, entry in found.items():
+                if seq < last and entry.modified < oldest:
+                    self._manifests.remove(entry)
+        state = snapshot.state
+        if state is not None:
+            version = state.version
+            count = self._notes.clear(
+                version, lambda: {known.path for known in self._delta.known_paths(version)}
+            )
+            if count:
+                self._log.info("rewritten_files_cleared", files=count)
+
+    def pending(self, snapshot: Snapshot) -> set[str] | None:
+        """The files that manifests name which are not applied; None if one is not understood."""
+        memory, known = snapshot.memory, self._view.output_ids(snapshot.memory)
+        found: set[str] = set()
+        for source, listed in self._manifests.listed().items():
+            last = last_of(source, memory.groups, known)
+            for seq in [seq for seq in listed if seq > last]:
+                data = self._manifests.read({source: seq}).get(source)
+                try:
+                    group = None if data is None else self._decoded(source, seq, data)
+                except StateError:
+                    return None
+                found.update(() if group is None else (file.path for file in group.files))
+        return found
+
+    def outlook(self, snapshot: Snapshot) -> dict[str, Standing]:
+        """How far each source is and whether its next group can be applied. Writes nothing."""
+        memory, known = snapshot.memory, self._view.output_ids(snapshot.memory)
+        listed = self._manifests.listed()
+        self._newest = {source: max(found) for source, found in listed.items()}
+        names = self._sources(memory)
+        last = {source: last_of(source, memory.groups, known) for source in names}
+        there = self._manifests.read({source: seq + 1 for source, seq in last.items()})
+        blocked = dict(self._gaps(last, there))
+        due: dict[str, int] = {}
+        for source, data in there.items():
+            seq = last[source] + 1
+            try:
+                group = self._decoded(source, seq, data)
+                self._judge.coming(snapshot.state, group, known)
+                due[source] = seq
+            except (StateError, Misfit) as error:
+                blocked[source] = _told(source, seq, error)
+        return {s: Standing(last[s], blocked.get(s), due.get(s)) for s in names}
+
+    def _sources(self, memory: Memory) -> list[str]:
+        return [*dict.fromkeys([*self._table.source_ids, *memory.groups, *(self._newest or ())])]
+
+    def _gaps(
+        self, last: Mapping[str, int], there: Mapping[str, bytes]
+    ) -> Sequence[tuple[str, str]]:
+        """Sources of which a later manifest is there and the next is not, and what to do."""
+        newest = self._newest or {}
+        absent = [(s, seq + 1) for s, seq in last.items() if s not in there]
+        missing = [(source, seq) for source, seq in absent if newest.get(source, 0) > seq]
+        uri = self._storage.uri
+        told = "is missing, and number {} is there; restore it"
+        return [
+            (source, f"{uri}/{group_path(source, seq)}: {told.format(newest[source])}")
+            for source, seq in missing
+        ]
+
+    def _decoded(self, source: str, seq: int, data: bytes) -> Group:
+        return decode_group(data, f"{self._storage.uri}/{group_path(source, seq)}", source, seq)
+
+    def _advance(self, snapshot: Snapshot) -> None:
+        """Have those count as applied whose marks are among the output ids."""
+        memory = snapshot.memory
+        if snapshot.state is None:
+            return
+        behind = [
+            source
+            for source, newest in (self._newest or {}).items()
+            if newest > memory.groups.get(source, 0)
+        ]
+        if behind:
+            known = self._view.output_ids(memory)
+            moved = {source: last_of(source, memory.groups, known) for source in behind}
+            moved = {source: seq for source, seq in moved.items() if seq}
+            self._view.remember(replace(memory, groups={**memory.groups, **moved}))
+
+    def _apply(self, source: str, group: Group, blocked: dict[str, str]) -> bool:
+        """Apply a group, or say in ``blocked`` why it waits. Raises `CommitError` and others."""
+        rewriting = Rewriting(self._storage, self._notes, replaced_by(group), self._clock)
+        conflict: CommitConflict | None = None
+        for _ in range(TRIES):
+            snapshot = self._view.sync()
+            known = self._view.output_ids(snapshot.memory)
+            if last_of(source, snapshot.memory.groups, known) >= group.seq:
+                self._passed(snapshot, source, known)  # another Penguin was faster
+                return True
+            version = -1 if snapshot.state is None else snapshot.state.version
+            if self._refused.get(source, (-2, ""))[0] == version:
+                blocked[source] = self._refused[source][1]
+                return False
+            try:
+                landed = self._tried(snapshot, source, group, rewriting)
+            except CommitConflict as error:
+                conflict = error
+                continue
+            except (Misfit, CommitRefused) as error:
+                blocked[source] = _told(source, group.seq, error)
+                if isinstance(error, CommitRefused):
+                    self._refused[source] = (version, blocked[source])
+                return False
+            if landed is not None:
+                return landed
+        raise conflict or CommitConflict(f"{self._table.uri}: others commit all the time")
+
+    def _tried(
+        self, snapshot: Snapshot, source: str, group: Group, rewriting: Rewriting
+    ) -> bool | None:
+        """One try: whether it was applied; None if the table had to be changed for it first."""
+        state, memory = snapshot.state, snapshot.memory
+        ahead = [group]
+        if state is None:
+            ahead = self._until_files(group)
+            if not ahead[-1].files:
+                return False  # without a table there is no place yet to remember a number
+        known = self._view.output_ids(memory)
+        plan, rows = self._judge.coming(state, ahead[-1], known)
+        marks = tuple(commit_mark(source, each.seq) for each in ahead)
+        groups = {**memory.groups, source: ahead[-1].seq}
+        if state is None:
+            self._commit(snapshot, _Commit(plan, rows, Going(), (), marks, groups))
+            return True
+        if plan.changed:
+            # delta-rs takes columns by the call that overwrites alone, and removes by the other.
+            columns = replace(plan, adds=(), replaces=False)
+            self._commit(snapshot, _Commit(columns, 0, Going(), (), (), memory.groups))
+            return None
+        going = self._judge.going(state, group)
+        rewritten = rewriting.adds(going.mixed, flat(plan), state.version)
+        plan = replace(plan, adds=(*plan.adds, *rewritten), removes=going.removes)
+        self._commit(snapshot, _Commit(plan, rows, going, tuple(rewritten), marks, groups))
+        rewriting.landed(rewritten)
+        return True
+
+    def _until_files(self, group: Group) -> list[Group]:
+        """The group, and those behind it up to the first that has files."""
+        found = [group]
+        while not found[-1].files:
+            seq = found[-1].seq + 1
+            data = self._manifests.read({group.source: seq}).get(group.source)
+            if data is None:
+                break
+            found.append(self._decoded(group.source, seq, data))
+        return found
+
+    def _commit(self, snapshot: Snapshot, commit: _Commit) -> None:
+        now = self._clock()
+        memory, plan = snapshot.memory, commit.plan
+        ids = [add.output_id for add in plan.adds if add.output_id is not None]
+        ids += commit.marks
+        progress = replace(memory.progress, depth=len(plan.partition_columns))
+        after = replace(
+            memory,
+            progress=progress,
+            txn_version=memory.txn_version + 1,
+            commit_id=str(uuid.uuid4()),
+            output_ids=merged_ids(memory.output_ids, ids),
+            updated=int(now),
+            groups=commit.groups,
+        )
+        slim = replace(after, progress=self._view.stored(progress))
+        document = commit_document(self._table.app_id, slim, now, ids)
+        made = {add.entry.path for add in commit.rewritten}
+        files = [add.entry for add in plan.adds if add.entry.path not in made]
+        evolves = snapshot.state is not None and bool(plan.changed)
+        with self._activity.committing(files, commit.rows, evolves=evolves):
+            marks = Marks(after.txn_version, after.commit_id, document)
+            self._delta.commit(plan, marks, now)
+        version = 0 if snapshot.state is None else snapshot.state.version + 1
+        self._view.committed(after, (), version)
+        rewritten = sum(add.entry.size for add in commit.rewritten)
+        if commit.marks:
+            self._activity.replaced(commit.going.rows, rewritten)
+        self._log.info(
+            "group_committed",
+            groups=list(commit.marks),
+            files=len(files),
+            removed_files=len(plan.removes),
+            rewritten_files=len(commit.rewritten),
+            replaced_rows=commit.going.rows,
+            txn_version=after.txn_version,
+            new_columns=list(plan.changed),
+        )
+        self._view.save(after, now)
+
+    def _passed(self, snapshot: Snapshot, source: str, known: Container[str]) -> None:
+        memory = snapshot.memory
+        last = last_of(source, memory.groups, known)
+        self._view.remember(replace(memory, groups={**memory.groups, source: last}))
+
+    def _tell(self, blocked: Mapping[str, str]) -> None:
+        for source, why in blocked.items():
+            if self._blocked.get(source) != why:
+                self._log.warning("group_blocked", source=source, error=why)
+        for source in self._blocked.keys() - blocked.keys():
+            self._log.info("group_unblocked", source=source)
+        self._blocked = dict(blocked)
+
+
+def _told(source: str, seq: int, error: Exception) -> str:
+    """Why a group waits, with the name of its manifest."""
+    text = str(error)
+    name = group_path(source, seq)
+    return text if name in text else f"{name}: {text}"

@@ -1,0 +1,40 @@
+"""How far the groups of each source are, and what holds them up. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One source: the number of its last group in the table, 0 if none, and what is next.
+
+    ``blocked`` says why the next one waits; ``due`` is its number where it can be applied.
+    """
+
+    last: int
+    blocked: str | None = None
+    due: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``status`` shows it."""
+        return {"last": self.last, "blocked": self.blocked}
+
+
+def commit_mark(source: str, seq: int) -> str:
+    """What stands for a group among the output ids, which nothing makes unknown again."""
+    return f"{source}/{seq}"
+
+
+def last_of(source: str, groups: Mapping[str, int], output_ids: Container[str]) -> int:
+    """The number of the source's last group that is committed, by any Penguin.
+
+    ``groups`` is what is remembered, which may lack what others committed or what came
+    before a loss; the marks among the output ids tell of those.
+    """
+    last = groups.get(source, 0)
+    while commit_mark(source, last + 1) in output_ids:
+        last += 1
+    return last

@@ -1,0 +1,181 @@
+"""What one group does to the table as it is: the files that come, the rows that go.
+
+Promise: what is said here holds for the version it was said on, and reads only. A group that
+cannot be applied as it is leaves as a `Misfit` whose message says why and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from blizzard_core.delta_json import relative
+from blizzard_core.groups import Group, group_path
+from blizzard_core.storage.protocol import Storage
+from penguin_py.delta.active_files import spelled_values
+from penguin_py.delta.replace_entry import is_removable
+from penguin_py.delta.table import DeltaLog
+from penguin_py.groups.named_files import footers_of
+from penguin_py.groups.outputs import Outputs
+from penguin_py.groups.rewriting import Mixed
+from penguin_py.groups.rows import Looked, look_into
+from penguin_py.intake.naming import is_blizzards
+from penguin_py.intake.verdict import rules_of
+from penguin_py.model import CommitPlan, Misfit, Remove, TableState
+from penguin_py.planning.commit_plan import make_plan
+from penguin_py.planning.replacing import (
+    ActiveFiles,
+    Ranges,
+    replaced_by,
+    touched,
+)
+from penguin_py.settings import Table
+
+# Paths of files that are known to lack the columns are forgotten when they are so many more
+# than the table has.
+FORGOTTEN_AT = 100_000
+_ANEW = "; compact the table (OPTIMIZE), which writes it anew"
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """What leaves the table: files as a whole, and files of which some rows stay.
+
+    ``rows`` counts the rows that are replaced.
+    """
+
+    removes: tuple[Remove, ...] = ()
+    mixed: tuple[Mixed, ...] = ()
+    rows: int = 0
+
+
+class GroupJudge:
+    """Judges groups of one table. What it finds out of files that never change is kept."""
+
+    def __init__(self, table: Table, storage: Storage, log: DeltaLog, pool: Executor) -> None:
+        self._table = table
+        self._storage = storage
+        self._delta = log
+        self._pool = None if table.is_local else pool
+        self._rules = rules_of(table)
+        self._outputs = Outputs(storage, log, self._pool)
+        # Files without statistics that turned out to lack these columns.
+        self._lacking: dict[tuple[str, ...], set[str]] = {}
+
+    def coming(
+        self, state: TableState | None, group: Group, known: Container[str]
+    ) -> tuple[CommitPlan, int]:
+        """The commit of the group's files, and their rows. Raises `Misfit`, `StorageError`."""
+        missing = [output for output in group.outputs if output not in known]
+        if missing:
+            raise Misfit(
+                f"waits until output {missing[0]!r} is committed, whose rows it replaces; if that"
+                " is in quarantine, see to it first"
+            )
+        footers = footers_of(self._storage, group.files, self._pool)
+        plan = make_plan(state, footers, known, self._rules)
+        if plan.rejections:
+            rejection = plan.rejections[0]
+            raise Misfit(
+                f"{rejection.entry.path} does not fit ({rejection.stage}): {rejection.reason}"
+            )
+        if state is not None and (group.replace or group.source_files or group.outputs):
+            found = self._delta.replace_objections()
+            if found:
+                raise Misfit(f"the table takes no group: {'; '.join(found)}")
+        rows = sum(footer.metadata.num_rows for footer in footers)
+        return replace(plan, replaces=True), rows
+
+    def going(self, state: TableState, group: Group) -> Going:
+        """What the group takes out of the table. Raises `Misfit`, `StorageError`."""
+        wanted = replaced_by(group)
+        whole_outputs = group.outputs if not group.source_files else ()
+        if not wanted and not whole_outputs:
+            return Going()
+        active = self._delta.active_files()
+        found = touched(active, wanted, _is_of_no_unit)
+        whole = dict.fromkeys(found.whole)
+        whole.update(dict.fromkeys(self._places(active, group, whole_outputs, state.version)))
+        doubtful = [place for place in found.doubtful if place not in whole]
+        looked = self._look(active, doubtful, wanted)
+        removes, mixed = [], []
+        rows = sum(active.rows[place].as_py() or 0 for place in whole)
+        for place in [*whole, *doubtful]:
+            seen = looked.get(place)
+            if seen is not None and seen.leaving == 0:
+                continue
+            path, size = _removable(active, place), active.sizes[place].as_py()
+            values = spelled_values(active, place)
+            removes.append(Remove(path, size, values))
+            if seen is not None:
+                rows += seen.leaving
+                if seen.leaving < seen.rows:
+                    mixed.append(Mixed(path, size, values))
+        return Going(tuple(removes), tuple(mixed), rows)
+
+    def _places(
+        self, active: ActiveFiles, group: Group, outputs: Sequence[str], version: int
+    ) -> Iterable[int]:
+        """The files that these outputs are, each as a whole. Raises `Misfit`."""
+        if not outputs:
+            return []
+        names = [unquote(path) for path in active.paths.to_pylist()]
+        sizes = dict(zip(names, active.sizes.to_pylist(), strict=True))
+        there = self._outputs.places(outputs, sizes, version)
+        lost = [output for output in outputs if output not in there]
+        if lost:
+            raise Misfit(
+                f"the rows of output {lost[0]!r} lie in no file of its own any more (a compaction"
+                " has mixed them with others), so they cannot be told; delete them with another"
+                f" engine, and take the output out of {group_path(group.source, group.seq)}."
+                " With _source_file among metadata_columns rows are found wherever they lie"
+            )
+        numbers = {path: place for place, path in enumerate(names)}
+        return [numbers[path] for output in outputs for path in there[output]]
+
+    def _look(
+        self, active: ActiveFiles, places: Sequence[int], wanted: Mapping[str, Ranges]
+    ) -> dict[int, Looked]:
+        """Read the columns of files of which the log does not say enough. Raises `Misfit`."""
+        lacking = self._lacking.setdefault(tuple(sorted(wanted)), set())
+
+        def look(place: int) -> Looked:
+            spelled = active.paths[place].as_py()
+            if spelled in lacking:
+                return Looked(0, 0, lacks=True)
+            path = relative(spelled, self._storage.uri)
+            if path is None:
+                raise Misfit(f"{spelled} lies outside of the table's directory{_ANEW}")
+            return look_into(self._storage, path, active.sizes[place].as_py(), wanted)
+
+        if self._pool is None or len(places) < 2:
+            found = dict(zip(places, map(look, places), strict=True))
+        else:
+            found = dict(zip(places, self._pool.map(look, places), strict=True))
+        new = {active.paths[place].as_py() for place, looked in found.items() if looked.lacks}
+        if len(lacking) > FORGOTTEN_AT + len(active):
+            lacking.clear()
+        lacking |= new
+        return found
+
+
+def _removable(active: ActiveFiles, place: int) -> str:
+    """The path of a file that is to be removed. Raises `Misfit`."""
+    spelled = active.paths[place].as_py()
+    if not is_removable(spelled):
+        raise Misfit(f"{spelled} stands in the log as it would not in a remove of ours{_ANEW}")
+    return unquote(spelled)
+
+
+def _is_of_no_unit(spelled: str) -> bool:
+    """Whether the name says so: what has units travels by manifest, under other names."""
+    return is_blizzards(spelled)
+
+
+def flat(plan: CommitPlan) -> pa.Schema:
+    """The columns that have statistics: all but the partition columns."""
+    return pa.schema([f for f in plan.schema if f.name not in plan.partition_columns])

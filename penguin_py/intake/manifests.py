@@ -1,0 +1,59 @@
+"""Manifests of groups, as they lie beside a table: the next of each source, by name.
+
+A poll asks for one object of each source and for nothing else. The one listing, at a start
+and at each sweep, finds sources that no configuration names, and numbers that are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+
+from blizzard_core.errors import NotFound
+from blizzard_core.groups import GROUPS_FOLDER, group_path, seq_of
+from blizzard_core.storage.protocol import Entry, Storage
+
+
+class Manifests:
+    """The manifests of one table. They are read at the same time if there is a ``pool``."""
+
+    def __init__(self, storage: Storage, pool: Executor | None) -> None:
+        self._storage = storage
+        self._pool = pool
+
+    def read(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
+        """The manifests of these sources and numbers, as far as they are there."""
+        numbers = list(wanted.items())
+        if self._pool is None or len(numbers) < 2:
+            answers = list(map(self._read, numbers))
+        else:
+            answers = list(self._pool.map(self._read, numbers))
+        return {
+            source: data
+            for (source, _seq), data in zip(numbers, answers, strict=True)
+            if data is not None
+        }
+
+    def listed(self) -> dict[str, dict[int, Entry]]:
+        """All manifests that are there, by source and number."""
+        found: dict[str, dict[int, Entry]] = {}
+        try:
+            for page in self._storage.list_range(f"{GROUPS_FOLDER}/", f"{GROUPS_FOLDER}0"):
+                for entry in page.entries:
+                    source = entry.path.removeprefix(f"{GROUPS_FOLDER}/").rpartition("/")[0]
+                    seq = seq_of(entry.path)
+                    if seq is not None and source and "/" not in source:
+                        found.setdefault(source, {})[seq] = entry
+        except NotFound:
+            return {}  # a local table whose directory is not there yet
+        return found
+
+    def remove(self, entry: Entry) -> None:
+        """Delete a manifest that nobody asks for any more."""
+        self._storage.delete(entry.path)
+
+    def _read(self, number: tuple[str, int]) -> bytes | None:
+        try:
+            return self._storage.read(group_path(*number))
+        except NotFound:
+            return None

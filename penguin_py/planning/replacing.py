@@ -1,0 +1,186 @@
+"""Which files and rows a group replaces, told by text ranges. Pure.
+
+What is to be replaced is ranges of a column's values; a value alone is the range of itself.
+Files are chosen by the bounds that the log has of them:
+
+* A bound may be cut. A cut lower one is still below all values. A cut upper one stands for
+  everything that begins with it, since not every writer raises what it cuts.
+* Without bounds a file may hold anything, so it is looked into, unless all of it is null.
+* Bounds that lie within one range, with no null beside them, say that all rows go.
+
+Text is compared by code points, which is the order of its UTF-8 bytes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_COLUMN, Group
+
+# The columns whose values say which rows a group replaces.
+COLUMNS = (UNIT_COLUMN, SOURCE_FILE_COLUMN)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Half-open ranges of text, in order, none of which touches another."""
+
+    firsts: tuple[str, ...]
+    behinds: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.firsts)
+
+    def __contains__(self, value: str) -> bool:
+        place = bisect_right(self.firsts, value) - 1
+        return place >= 0 and value < self.behinds[place]
+
+    def meets(self, low: str, high: str) -> bool:
+        """Whether a value from ``low`` to what begins with ``high`` may be in a range."""
+        place = bisect_right(self.behinds, low)
+        if place == len(self.behinds):
+            return False
+        first = self.firsts[place]
+        return first <= high or first.startswith(high)
+
+    def holds(self, low: str, high: str) -> bool:
+        """Whether all of these values are in one range."""
+        place = bisect_right(self.behinds, low)
+        if place == len(self.behinds) or low < self.firsts[place]:
+            return False
+        behind = self.behinds[place]
+        return high < behind and not behind.startswith(high)
+
+
+def ranges_of(pairs: Iterable[tuple[str, str]]) -> Ranges:
+    """The ranges in order, with those that meet as one."""
+    firsts: list[str] = []
+    behinds: list[str] = []
+    for first, behind in sorted(pairs):
+        if behinds and first <= behinds[-1]:
+            behinds[-1] = max(behinds[-1], behind)
+        else:
+            firsts.append(first)
+            behinds.append(behind)
+    return Ranges(tuple(firsts), tuple(behinds))
+
+
+def replaced_by(group: Group) -> dict[str, Ranges]:
+    """What the group replaces, by the column whose values say so."""
+    found = {
+        UNIT_COLUMN: ranges_of(group.replace),
+        SOURCE_FILE_COLUMN: ranges_of((name, f"{name}\0") for name in group.source_files),
+    }
+    return {column: ranges for column, ranges in found.items() if ranges}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the log says of a text column's values, file by file; None where it says nothing."""
+
+    low: pa.Array
+    high: pa.Array
+    nulls: pa.Array
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveFiles:
+    """The files of a table as arrays of one length.
+
+    ``paths`` are as the log spells them. ``bounds`` has the columns of `COLUMNS` that the
+    table has; ``partitions`` all partition columns, typed.
+    """
+
+    paths: pa.Array
+    sizes: pa.Array
+    rows: pa.Array
+    bounds: Mapping[str, Bounds]
+    partitions: Mapping[str, pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """Places of files in `ActiveFiles`: those of which all rows go, and those to look into."""
+
+    whole: tuple[int, ...]
+    doubtful: tuple[int, ...]
+
+
+def touched(
+    active: ActiveFiles, wanted: Mapping[str, Ranges], never: Callable[[str], bool]
+) -> Touched:
+    """Which files may hold rows that are replaced.
+
+    ``never`` tells of a path, as the log spells it, that its rows are of no unit, so that
+    lacking bounds of `UNIT_COLUMN` say nothing.
+    """
+    whole: set[int] = set()
+    doubtful: set[int] = set()
+    for column, ranges in wanted.items():
+        bounds = active.bounds.get(column)
+        if bounds is None:
+            continue  # no file has such values
+        near, unbounded = _near(active, bounds, ranges)
+        lows, highs = bounds.low.take(near).to_pylist(), bounds.high.take(near).to_pylist()
+        nulls = bounds.nulls.take(near).to_pylist()
+        for place, low, high, empty in zip(near.to_pylist(), lows, highs, nulls, strict=True):
+            if empty == 0 and ranges.holds(low, high):
+                whole.add(place)
+            elif ranges.meets(low, high):
+                doubtful.add(place)
+        names = active.paths.take(unbounded).to_pylist()
+        doubtful.update(
+            place
+            for place, path in zip(unbounded.to_pylist(), names, strict=True)
+            if column != UNIT_COLUMN or not never(path)
+        )
+    return Touched(tuple(sorted(whole)), tuple(sorted(doubtful - whole)))
+
+
+def _near(active: ActiveFiles, bounds: Bounds, ranges: Ranges) -> tuple[pa.Array, pa.Array]:
+    """Places of files between the first and the last range, and of those without bounds."""
+    first = ranges.firsts[0]
+    # A cut bound may be any beginning of the first value.
+    prefixes = pa.array([first[:end] for end in range(len(first) + 1)], bounds.high.type)
+    below = pc.less(bounds.low, ranges.behinds[-1])
+    above = pc.or_(pc.greater_equal(bounds.high, first), pc.is_in(bounds.high, value_set=prefixes))
+    bounded = pc.and_(pc.is_valid(bounds.low), pc.is_valid(bounds.high))
+    near = pc.and_(bounded, pc.and_(below, above))
+    empty = pc.fill_null(pc.equal(bounds.nulls, active.rows), fill_value=False)
+    unbounded = pc.and_not(pc.invert(bounded), empty)
+    return pc.indices_nonzero(pc.fill_null(near, fill_value=False)), pc.indices_nonzero(unbounded)
+
+
+def leaving(values: Mapping[str, Any], wanted: Mapping[str, Ranges], rows: int) -> Any:
+    """Which rows of a file are replaced, as a boolean array.
+
+    ``values`` has the text columns that the file has; each is a chunked array of ``rows``.
+    """
+    found: Any = pa.chunked_array([pa.repeat(pa.scalar(value=False), rows)])
+    for column, ranges in wanted.items():
+        if column in values:
+            found = pc.or_(found, _within(values[column], ranges))
+    return found
+
+
+def _within(values: pa.ChunkedArray, ranges: Ranges) -> Any:
+    """Whether each value is in a range; a null is in none. Asked once for each distinct one."""
+    if not pa.types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    chunks = []
+    for chunk in values.chunks:
+        distinct: Sequence[str | None] = chunk.dictionary.to_pylist()
+        answers = pa.array(
+            [value is not None and value in ranges for value in distinct], pa.bool_()
+        )
+        chunks.append(pc.fill_null(answers.take(chunk.indices), fill_value=False))
+    return pa.chunked_array(chunks, pa.bool_())

@@ -1,0 +1,239 @@
+"""One random history of one table."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from blizzard_core.errors import BlizzardError
+from penguin_py.delta.table import DeltaLog
+from penguin_py.pipeline import TablePipeline
+from tests.chaos.replacing.faults import Faults, Killed, faulty
+from tests.chaos.replacing.model import Model, Source
+from tests.support.faulty_log import around
+from tests.support.group_world import Publisher, reading, unit
+from tests.support.penguin_world import World
+
+KEYS = ("a", "b", "c/%2F", "ü😀")
+SOURCES = ("p_one", "p_two")
+SETTINGS: dict[str, Any] = {"delta_checkpoint_interval": 7, "reconcile_interval_secs": 300}
+STEPS = 24
+
+
+@dataclass
+class History:
+    """One run over a table of its own."""
+
+    world: World
+    chance: random.Random
+    faults: Faults
+    numbers: int = 0
+    held: list[Callable[[], None]] = field(default_factory=list)
+    penguins: dict[str, TablePipeline | None] = field(default_factory=dict)
+    normal: set[int] = field(default_factory=set)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.model = Model({name: Source(name) for name in SOURCES})
+        self.publishers = {name: Publisher(self.world, name) for name in SOURCES}
+
+    def run(self) -> dict[str, int]:
+        """All of it. Raises `AssertionError`."""
+        for _ in range(STEPS):
+            self.step()
+        self.settle()
+        self.check()
+        return {**self.counts, "deaths": self.faults.deaths, "answers lost": self.faults.lost}
+
+    def count(self, what: str, more: int = 1) -> None:
+        self.counts[what] = self.counts.get(what, 0) + more
+
+    def step(self) -> None:
+        self.world.now += self.chance.choice([0, 1, 30, 400])
+        for _ in range(self.chance.randrange(3)):
+            self.publish()
+        if self.chance.random() < 0.3:
+            self.arrive()
+        if self.chance.random() < 0.2:
+            self.interfere()
+        while self.held and self.chance.random() < 0.8:
+            self.held.pop(0)()
+        for _ in range(self.chance.randrange(1, 4)):
+            self.turn(self.chance.choice(["live", "live", "twin", "other"]), depth=0)
+        if self.chance.random() < 0.05:
+            self.world.storage.delete("_penguin/events_checkpoint.json")
+            self.count("mirrors lost")
+
+    def number(self) -> int:
+        self.numbers += 1
+        return self.numbers
+
+    def publish(self) -> None:
+        """A reading of a unit from somewhere on; its manifest may come later, in order."""
+        name, key = self.chance.choice(SOURCES), self.chance.choice(KEYS)
+        low = self.chance.choice([0, 0, 3, 6])
+        starts = [at for at in (0, 3, 6) if at >= low and self.chance.random() < 0.8]
+        rows = {
+            at: frozenset(self.number() for _ in range(self.chance.randrange(1, 4)))
+            for at in starts
+        }
+        self.model.sources[name].read(key, low, rows)
+        files = [
+            {"id": sorted(ids), "_unit": [unit(name, key, at)] * len(ids)}
+            | ({f"extra{self.chance.randrange(3)}": sorted(ids)} if low == 6 else {})
+            for at, ids in rows.items()
+        ]
+        publisher = self.publishers[name]
+        ids = [f"{name}/{publisher.seq + 1}/1/{number}" for number in range(len(files))]
+        group = publisher.group(files, ids=ids, replace=[reading(name, key, low)], put=False)
+        self.held.append(lambda: publisher.put(group))
+        self.count("groups")
+
+    def arrive(self) -> None:
+        """A file without units, as files of other sources are."""
+        number = self.number()
+        self.normal.add(number)
+        self.world.put(f"{number:05d}.parquet", {"id": [number]}, output_id=f"p/n/{number}")
+
+    def interfere(self) -> None:
+        """Another engine appends, compacts or deletes; or the log is cleaned up."""
+        if self.world.storage.stat(f"_delta_log/{0:020d}.json") is None:
+            return
+        what = self.chance.choice(["append", "compact", "compact", "compact", "delete"])
+        table = self.world.delta()
+        if what == "append":
+            number = self.number()
+            self.normal.add(number)
+            write_deltalake(table, pa.table({"id": [number]}), mode="append", schema_mode="merge")
+        elif what == "compact":
+            table.optimize.compact()
+        else:
+            doomed = self.chance.randrange(1, self.numbers + 1)
+            table.delete(f"id = {doomed}")
+            if doomed in {i for s in self.all_ids(table.version()) for i in s}:
+                raise AssertionError("a delete did not delete")
+            self.model.deleted.setdefault(doomed, table.version())
+            self.deleted_early(doomed)
+        self.count(f"{what}s")
+
+    def all_ids(self, version: int) -> list[list[int]]:
+        return list(self.found(version).values())
+
+    def deleted_early(self, number: int) -> None:
+        """A row that was not in the table yet was not deleted."""
+        version = self.model.deleted[number]
+        if version == 0 or number not in {i for s in self.all_ids(version - 1) for i in s}:
+            del self.model.deleted[number]
+        else:
+            self.normal.discard(number)
+
+    def turn(self, name: str, depth: int) -> None:
+        """One cycle of one Penguin, which may die of it and is then started anew."""
+        penguin = self.penguins.get(name) or self.start(name, depth)
+        self.penguins[name] = None  # not to be entered again from within its own commit
+        try:
+            penguin.cycle(threading.Event())
+        except Killed:
+            return
+        except BlizzardError as error:
+            if not error.retryable:
+                raise
+            self.count("errors")
+        self.penguins[name] = penguin
+
+    def start(self, name: str, depth: int) -> TablePipeline:
+        more: dict[str, Any] = {"app_id": "events-other"} if name == "other" else {}
+        table = self.world.table(**SETTINGS, **more)
+        storage = faulty(self.world.storage, self.faults)
+        log = DeltaLog(table, storage, self.world.pool)
+
+        def commit(write: Callable[[], None]) -> None:
+            if depth < 2 and self.chance.random() < 0.3:
+                self.between(name, depth)
+            self.faults.around(write, lambda: OSError("the answer was lost"))
+
+        around(log, commit)
+        return self.world.penguin_on(table, storage, log)
+
+    def between(self, name: str, depth: int) -> None:
+        """Something comes between a Penguin's look and its commit."""
+        self.count("interleaved")
+        if self.chance.random() < 0.7:
+            self.interfere()
+        else:
+            other = self.chance.choice([n for n in ("live", "twin", "other") if n != name])
+            if depth == 0:
+                self.turn(other, depth + 1)
+
+    def settle(self) -> None:
+        """Everything arrives, and faults end."""
+        self.faults.rate = 0
+        for put in self.held:
+            put()
+        self.held.clear()
+        self.publish()
+        self.held.pop()()
+        # Twice: what was rewritten for the last version is cleared away by the sweep behind it.
+        apps: list[dict[str, Any]] = [{}, {"app_id": "events-other"}]
+        for app in apps * 2:
+            self.world.now += 3600
+            self.world.run(**SETTINGS, **app)
+
+    def check(self) -> None:
+        """Each version holds each unit as of one group, and nothing is left over."""
+        last = self.world.delta().version()
+        groups: dict[str, int] = {}
+        for version in range(last + 1):
+            for action in self.world.actions(version):
+                told = action.get("commitInfo", {}).get("penguin", {})
+                for mark in told.get("output_ids", []):
+                    name, _, seq = mark.rpartition("/")
+                    if name in SOURCES:
+                        assert groups.get(name, 0) + 1 == int(seq), (mark, groups)
+                        groups[name] = int(seq)
+                self.count("rewritten files", "unit-part-" in action.get("add", {}).get("path", ""))
+            told = self.model.wrong(version, groups, self.found(version))
+            assert told is None, told
+        published = {name: p.seq for name, p in self.publishers.items() if p.seq}
+        assert groups == published, f"{groups} of {published}: {self.held_up()}"
+        there = sorted(self.found(last).get(None, []))
+        assert there == sorted(self.normal), (there, sorted(self.normal))
+        self.nothing_is_left_over()
+        self.count("versions", last + 1)
+
+    def held_up(self) -> object:
+        """What a Penguin says of groups that it does not apply."""
+        penguin = self.world.penguin(**SETTINGS)
+        self.world.run(penguin)
+        return penguin.activity.to_json()["groups"]
+
+    def nothing_is_left_over(self) -> None:
+        logged = {
+            action[kind]["path"]
+            for version in range(self.world.delta().version() + 1)
+            for action in self.world.actions(version)
+            for kind in ("add", "remove")
+            if kind in action
+        }
+        left = [path.name for path in Path(self.world.uri).glob("unit-part-*")]
+        assert set(left) <= logged, f"left over: {set(left) - logged}"
+        for note in Path(self.world.uri, "_penguin").glob("*_rewriting.json"):
+            assert json.loads(note.read_bytes()) == {"planned": {}, "doomed": []}, note
+
+    def found(self, version: int) -> dict[str | None, list[int]]:
+        """The ids of a version's rows by their units, as duckdb reads them."""
+        events = DeltaTable(self.world.uri, version).to_pyarrow_dataset()
+        column = "_unit" if "_unit" in events.schema.names else "NULL"
+        with duckdb.connect() as db:
+            db.register("events", events)
+            rows = db.sql(f"select {column}, list(id) from events group by all").fetchall()
+        return dict(rows)

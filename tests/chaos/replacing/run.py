@@ -1,0 +1,20 @@
+"""One history, from its seed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from tests.chaos.replacing.faults import Faults
+from tests.chaos.replacing.history import History
+from tests.support.penguin_world import World, footer_pool
+
+RATE = 0.01
+
+
+def run(root: Path, seed: int, rate: float = RATE) -> dict[str, int]:
+    """All of it on a local disk; returns what happened how often. Raises `AssertionError`."""
+    chance = random.Random(seed)
+    with footer_pool() as pool:
+        world = World(str(root / f"table-{seed}"), pool)
+        return History(world, chance, Faults(chance, rate)).run()

@@ -1,0 +1,89 @@
+"""Rewriting keeps the other rows as they are, whoever wrote the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from blizzard_core.storage.opening import open_storage
+from penguin_py.groups.rows import Looked, look_into, rewrite
+from penguin_py.model import Misfit
+from penguin_py.planning.file_statistics import file_statistics
+from penguin_py.planning.replacing import ranges_of
+
+WANTED = {"_unit": ranges_of([("b", "c")])}
+
+
+def table(rows: int = 6) -> pa.Table:
+    return pa.table(
+        {
+            "id": range(rows),
+            "_unit": (["a", "b", None] * rows)[:rows],
+            "nested": [{"x": [str(n)], "m": [("k", b"v")]} for n in range(rows)],
+        },
+        pa.schema(
+            [
+                ("id", pa.int64()),
+                ("_unit", pa.string()),
+                (
+                    "nested",
+                    pa.struct(
+                        [("x", pa.list_(pa.string())), ("m", pa.map_(pa.string(), pa.binary()))]
+                    ),
+                ),
+            ],
+            metadata={"blizzard.output_id": "p/s/1/1/0"},
+        ),
+    )
+
+
+def test_the_other_rows_stay_in_order_with_codec_groups_and_metadata(tmp_path: Path) -> None:
+    order = [pq.SortingColumn(0)]
+    pq.write_table(
+        table(), tmp_path / "a.parquet", row_group_size=3, compression="gzip", sorting_columns=order
+    )
+    storage = open_storage(str(tmp_path), {})
+    size = (tmp_path / "a.parquet").stat().st_size
+    assert look_into(storage, "a.parquet", size, WANTED) == Looked(2, 6)
+    made = rewrite(storage, "a.parquet", size, "deep/b.parquet", WANTED)
+    found = pq.ParquetFile(tmp_path / "deep/b.parquet")
+    assert made.size == (tmp_path / "deep/b.parquet").stat().st_size
+    assert found.read().to_pylist() == [r for r in table().to_pylist() if r["_unit"] != "b"]
+    assert found.metadata.num_row_groups == 2
+    group = found.metadata.row_group(0)
+    assert group.column(0).compression == "GZIP"
+    assert list(group.sorting_columns) == order
+    assert found.metadata.metadata[b"blizzard.output_id"] == b"p/s/1/1/0"
+    told = file_statistics(made.metadata, made.schema, table().schema)
+    assert '"maxValues":{"id":5,"_unit":"a"}' in told
+
+
+def test_what_delta_rs_writes_with_views_is_rewritten(tmp_path: Path) -> None:
+    write_deltalake(tmp_path, table())
+    found = DeltaTable(tmp_path)
+    found.delete("id = 0")  # writes text as views
+    [path] = found.file_uris()
+    storage, name = open_storage(str(tmp_path), {}), Path(path).name
+    size = Path(path).stat().st_size
+    assert look_into(storage, name, size, WANTED) == Looked(2, 5)
+    rewrite(storage, name, size, "b.parquet", WANTED)
+    rows = pq.read_table(tmp_path / "b.parquet").to_pylist()
+    assert [row["id"] for row in rows] == [2, 3, 5]
+    assert rows[0]["nested"] == {"x": ["2"], "m": [("k", b"v")]}
+
+
+def test_a_file_without_the_column_has_no_such_rows(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1], "other": ["b"]}), tmp_path / "a.parquet")
+    storage = open_storage(str(tmp_path), {})
+    size = (tmp_path / "a.parquet").stat().st_size
+    assert look_into(storage, "a.parquet", size, WANTED) == Looked(0, 1, lacks=True)
+
+
+def test_a_file_that_cannot_be_read_is_told_by_name(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"junk that is long enough")
+    with pytest.raises(Misfit, match=r"a\.parquet is in the table and cannot be read"):
+        look_into(open_storage(str(tmp_path), {}), "a.parquet", 24, WANTED)

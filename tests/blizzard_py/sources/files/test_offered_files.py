@@ -14,7 +14,7 @@ from blizzard_core.settings.sources import FileUnits, SourceSettings
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from tests.blizzard_py.ingest.test_group_publishing import groups_of
 from tests.blizzard_py.replay.test_given_files import DAY
-from tests.blizzard_py.replay.test_replacing import ReplaceWorld, mended
+from tests.blizzard_py.replay.test_replacing_files import ReplaceWorld, mended
 from tests.blizzard_py.replay.test_replay import ask
 from tests.support.memory_store import Died, Dying
 from tests.support.scenario import Scenario

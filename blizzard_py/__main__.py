@@ -21,12 +21,12 @@ from blizzard_core.cli import (
     print_json,
     verbose_option,
 )
-from blizzard_core.settings.load import load_config
 from blizzard_core.text import printable
 from blizzard_py.app import daemon as app
-from blizzard_py.app import inspection
+from blizzard_py.app import inspection, unit_operations
 from blizzard_py.app.asked_backfill import backfill_asked
 from blizzard_py.app.asked_validate import validate_asked
+from blizzard_py.app.configuration import load_config
 from blizzard_py.app.operations import is_asked
 from blizzard_py.app.replacing import replace_range
 from blizzard_py.commands import checkpoint, dlq, ingest, init, rename
@@ -126,18 +126,22 @@ def validate(config: Path) -> int:
     help="Of tables and APIs: as it would be then (UTC, where it has no zone).",
 )
 @click.option("--offline", is_flag=True, help="Ask no table and no API: bounds are of --now.")
+@click.option("--all", "everything", is_flag=True, help="List work units that are closed, too.")
 @json_option
 @log_level_option
 @command
-def plan(config: Path, moment: dt.datetime | None, offline: bool, as_json: bool) -> int:
+def plan(
+    config: Path, moment: dt.datetime | None, offline: bool, everything: bool, as_json: bool
+) -> int:
     """Show what the next poll would ingest, and what finding it costs. Writes nothing.
 
     Of a table or an API: the window, where it ends and what that may miss, and the statement
-    or request. That asks it two questions; --offline asks nothing.
+    or request. That asks it two questions; --offline asks nothing. Of work units: each that is
+    open, whether it would be read, from where to where, and why.
     """
     if moment is not None and moment.tzinfo is None:
         moment = moment.replace(tzinfo=dt.UTC)
-    found = inspection.plan(load_config(config), now=moment, offline=offline)
+    found = inspection.plan(load_config(config), now=moment, offline=offline, everything=everything)
     return answer(found, print_plan, as_json=as_json)
 
 
@@ -239,6 +243,7 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
 )
 @click.option("--chunk", default="", metavar="UNIT=N", help="Of a table or an API: months=1.")
 @click.option("--save", is_flag=True, help="Of one that has not begun: it begins at --to.")
+@click.option("--values", default="", metavar="A,B", help="Of work units: of these values only.")
 @click.option("--replay", is_flag=True, help="Ingest again what the live daemon has done.")
 @click.option("--anew", is_flag=True, help="With --replay: again where a replay is finished.")
 @click.option("--replace", is_flag=True, help="Ingest again, in the place of the rows of before.")
@@ -259,6 +264,7 @@ def backfill(
     last: str,
     chunk: str,
     save: bool,
+    values: str,
     replay: bool,
     anew: bool,
     replace: bool,
@@ -280,14 +286,23 @@ def backfill(
     Of a table or an API it reads from --from up to --to, which is not included, in chunks. Only
     what the live source neither has read nor will: below where its watermark was set before it
     began, or with --save before it has begun.
+
+    Of a source of work units all that have time from --from up to --to are marked: the daemon, once
+    started again, reads them from their beginning and replaces their rows.
     """
     if anew and not replay:
         raise click.UsageError("--anew goes with --replay")
-    if (dry_run or insist or as_json) and not replace:
-        raise click.UsageError("--dry-run, --insist and --json go with --replace")
-    if replace and replay:
-        raise click.UsageError("give either --replace or --replay, with which rows come twice")
+    _check_replacing(replace=replace, replay=replay, only=dry_run or insist or as_json)
     loaded = load_config(config)
+    if unit_operations.is_by_units(loaded, (pipeline, source)):
+        if replay or anew or replace or save or chunk:
+            raise click.UsageError("work units take --from, --to and --values alone")
+        only = [name.strip() for name in values.split(",") if name.strip()]
+        marked = unit_operations.read_again(loaded, (pipeline, source), (first, last), only)
+        click.echo(f"{marked:,} units are read again from their beginning by the next poll.")
+        return 0
+    if values:
+        raise click.UsageError("--values is for sources of work units")
     if is_asked(loaded, (pipeline, source)):
         if replay or anew or replace:
             raise click.UsageError("--replay, --anew and --replace are for sources of files")
@@ -299,6 +314,14 @@ def backfill(
         done = replace_range(loaded, (pipeline, source), chosen, insist=insist, dry_run=dry_run)
         return answer_replacement(done, as_json=as_json)
     return app.backfill(loaded, (pipeline, source), chosen, replay=replay, anew=anew)
+
+
+def _check_replacing(*, replace: bool, replay: bool, only: bool) -> None:
+    """Raise `click.UsageError` for options that do not go together; ``only`` with --replace."""
+    if only and not replace:
+        raise click.UsageError("--dry-run, --insist and --json go with --replace")
+    if replace and replay:
+        raise click.UsageError("give either --replace or --replay, with which rows come twice")
 
 
 main.add_command(ingest)

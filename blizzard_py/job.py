@@ -81,7 +81,8 @@ class IngestSettings:
     data in memory.
 
     ``deduplicate_by`` and ``transform`` (a Spark SQL query over ``source``) are applied
-    to the records of a batch in that order.
+    to the records of a batch in that order. With ``unit_column`` rows say which slice they are
+    of (`blizzard_core.groups.UNIT_COLUMN`), and no file holds rows of two.
     """
 
     source: Place
@@ -100,6 +101,7 @@ class IngestSettings:
     unexpected_fields: UnexpectedFields = "ignore"
     transform: str = ""
     deduplicate_by: tuple[str, ...] = ()
+    unit_column: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ class Engine(Protocol):
         Raises `EngineError` if the job failed as a whole and `Cancelled` if
         `cancel` ended it. In both cases nothing of it counts. A job with a `Reading` fails for
         whatever any of its items fails for: with `SourceError` or `PipelineStopped` where that
-        will be so again.
+        will be so again; items that are read apart fail alone.
         """
 
     def cancel(self, output_prefix: str) -> None:
@@ -178,7 +180,8 @@ class StagedOutput:
 
     ``staged`` is its path relative to the table; ``partition`` the directory
     below the table that it belongs in (``""`` for none); ``size`` in bytes;
-    ``output_id`` stands in its key-value metadata as ``blizzard.output_id``.
+    ``output_id`` stands in its key-value metadata as ``blizzard.output_id``. ``unit`` is the
+    slice that all its rows are of, if they are of one.
     """
 
     staged: str
@@ -186,6 +189,7 @@ class StagedOutput:
     rows: int
     size: int
     output_id: str
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)

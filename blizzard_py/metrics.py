@@ -53,6 +53,12 @@ LAG_SECS = Gauge(
     ["target"],
 )
 
+UNITS = Gauge(
+    "blizzard_units",
+    "Work units as of the last look, by what the plan says of them.",
+    ["target", "state"],
+)
+
 # Batches.
 
 FILES_PROCESSED = Counter(

@@ -95,16 +95,33 @@ class Recognition:
 
 
 @dataclass(frozen=True, slots=True)
+class UnitSlice:
+    """What is read into files of its own: ``unit`` is what `_unit` holds in its rows."""
+
+    unit: str
+    task: ReadTask
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """What the items of a job are, where a connection reads them: by name, each one's task.
 
     They are published together or not at all, so a job with a reading reports each item as
-    ingested, or fails.
+    ingested, or fails. Unless it is ``apart``: then an item that cannot be read is reported so, and
+    costs the others nothing; all slices of an item are read, or none. Where rows have the
+    column `_unit` an item has ``slices`` instead of a task.
+
+    At most ``parallel`` items are read at the same time (0: as many as there is room for), and
+    whoever reads them waits ``pacing_secs`` between two.
     """
 
     access: Access
     tasks: Mapping[str, ReadTask]
     recognition: Recognition = Recognition()
+    slices: Mapping[str, tuple[UnitSlice, ...]] = field(default_factory=dict)
+    apart: bool = False
+    parallel: int = 0
+    pacing_secs: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

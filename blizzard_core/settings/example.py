@@ -86,7 +86,7 @@ def _key(name: str, field: FieldInfo, given: Any) -> list[_Line]:
 
 def _inside(field: FieldInfo) -> tuple[list[type[BaseModel]], bool]:
     """The blocks that a key may hold, and whether in a map of names; a list is a value."""
-    if get_origin(field.annotation) is list:
+    if list in {get_origin(kind) for kind in (field.annotation, *get_args(field.annotation))}:
         return [], False
     found = list(models_in(field.annotation))
     return [model for model, _ in found], any(keyed for _, keyed in found)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, TypeAlias, get_args, get_origin
 from urllib.parse import unquote
 
 from pydantic import BaseModel, ValidationError
@@ -28,9 +28,17 @@ from blizzard_core.settings.query_checks import query_problems
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.yaml_file import Key, load_yaml
 
+# Further checks of a configuration whose parts are right by themselves.
+Checks: TypeAlias = Callable[[Config], Iterator[tuple[Key, str]]]
 
-def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Config:
-    """The validated configuration. Raises `ConfigError` with every problem found."""
+
+def load_config(
+    path: Path, environment: Mapping[str, str] | None = None, checks: Sequence[Checks] = ()
+) -> Config:
+    """The validated configuration. Raises `ConfigError` with every problem found.
+
+    ``checks`` are those that need more than the core knows; what they find is told with its line.
+    """
     document = load_yaml(path, os.environ if environment is None else environment)
     problems = list(document.problems)
     config: Config | None = None
@@ -55,6 +63,8 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
     problems += conflicts(document)
     if config is not None:
         problems += [f"{document.locate(key)}: {text}" for key, text in query_problems(config)]
+        for check in checks:
+            problems += [f"{document.locate(key)}: {text}" for key, text in check(config)]
     if config is not None and not config.pipelines and not config.tables:
         problems.append("(top level): give at least one entry under `pipelines` or `tables`")
     if problems or config is None:

@@ -16,11 +16,18 @@ from blizzard_core.settings.connections import (
     LakeConnection,
 )
 from blizzard_core.settings.document import Config, PipelineSettings
-from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
+from blizzard_core.settings.query_sources import (
+    HttpSourceSettings,
+    SplitSettings,
+    TableSourceSettings,
+)
 from blizzard_core.settings.yaml_file import Key
 
 Asked: TypeAlias = TableSourceSettings | HttpSourceSettings
 Finding: TypeAlias = tuple[Key, str]
+
+# The column that says which rows a reading replaces; see `blizzard_core.groups`.
+UNIT_COLUMN = "_unit"
 
 # The bounds that a driver can tell; docs/tables.md says what each can miss.
 _BOUNDS = {
@@ -38,7 +45,9 @@ _BOUNDS = {
 
 def look_back(connection: ConnectionSettings, source: Asked) -> dict[str, int]:
     """The look-back in force: the source's as a whole, else the connection's; empty: none."""
-    chosen = source.watermark.backward
+    if source.watermark is None:
+        return {}
+    chosen = source.marks.backward
     if chosen is None:
         chosen = connection.backward
     return {} if chosen is None else chosen.given
@@ -72,6 +81,20 @@ def _of_pipeline(pipeline: PipelineSettings, here: Key, source: Asked) -> Iterat
                 " `blizzard init` proposes them from the connection"
             ),
         )
+    if source.replaces and any(name.lower() == UNIT_COLUMN for name in pipeline.field_types):
+        yield (
+            (*outer, "schema", "fields"),
+            (
+                f"{UNIT_COLUMN!r} is the column by which rows of source {here[3]!r} are replaced;"
+                " rename the field"
+            ),
+        )
+    if (
+        isinstance(source, TableSourceSettings)
+        and source.units is not None
+        and source.split != SplitSettings()
+    ):
+        yield (*here, "split"), "cuts windows, and units are read whole; leave it out"
     by = pipeline.sink.partition_by
     if by is not None and by.prefix_template and by.column is None:
         yield (
@@ -101,7 +124,8 @@ def _of_connection(
             ),
         )
         return
-    yield from _of_watermark(connection, (*here, "watermark"), source, declared)
+    if source.watermark is not None:
+        yield from _of_watermark(connection, (*here, "watermark"), source, declared)
     if isinstance(source, TableSourceSettings):
         if source.query is not None and isinstance(connection, LakeConnection):
             yield (*here, "query"), "a lake has no queries; give table, and filter"
@@ -116,7 +140,7 @@ def _of_connection(
 def _of_watermark(
     connection: ConnectionSettings, here: Key, source: Asked, declared: Collection[str]
 ) -> Iterator[Finding]:
-    mark = source.watermark
+    mark = source.marks
     known = _BOUNDS.get(connection.driver)
     if mark.bound is not None and known is not None and mark.bound not in known:
         yield (
@@ -140,9 +164,11 @@ def _of_watermark(
             (*here, "reread"),
             (
                 f"is required with a look-back (the {where} reads rows again, which would double"
-                " them): new_only, or switch it off with backward: 0"
+                " them): replace or new_only, or switch it off with backward: 0"
             ),
         )
+    if mark.reread == "replace" and len(mark.columns) > 1:
+        yield (*here, "reread"), "replace goes by one column; give one, or use new_only"
     told = [*mark.key, *(mark.columns if mark.reread == "new_only" else [])]
     missing = [name for name in told if name not in declared]
     if missing:

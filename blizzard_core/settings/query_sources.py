@@ -15,9 +15,13 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from blizzard_core.settings.base import Name, Options, Settings
 from blizzard_core.settings.connections import WithBackward
 from blizzard_core.settings.sources import CommonSource
+from blizzard_core.settings.units import UnitSettings
 
 BoundKind = Literal["settled", "clock", "version", "max", "rows"]
 ParamFormat = Literal["iso", "date", "datetime", "datetime_ms", "timestamp", "timestamp_ms"]
+
+# How often a source is polled that reads the same again.
+REREAD_SECS = 3600.0
 
 # Columns are names, or names in names of nested records.
 COLUMN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
@@ -42,7 +46,8 @@ class QueryWatermark(WithBackward):
     before the server's time (``clock``), a version of the table (``version``), the highest
     value there is (``max``) or that was read (``rows``); docs/tables.md says what each can
     miss. With a look-back rows are read again, and ``reread: new_only`` keeps those
-    apart by ``key`` that were published before.
+    apart by ``key`` that were published before; ``reread: replace`` puts what is read in the
+    place of what was published.
     """
 
     columns: list[str] = Field(default_factory=list, examples=[["updated_at"]])
@@ -60,22 +65,54 @@ class QueryWatermark(WithBackward):
 
     _columns = field_validator("columns", "key")(_checked_columns)
 
-    @field_validator("reread")
-    @classmethod
-    def _replace_waits(cls, reread: str | None) -> str | None:
-        if reread == "replace":
-            raise ValueError(
-                "`replace` arrives with work units: until rows that were published can be"
-                " replaced, only `new_only` is safe"
-            )
-        return reread
-
 
 class QuerySource(CommonSource):
     """What sources that are asked have in common."""
 
     connection: Name = Field(examples=["shop"])
     """A name of `connections`."""
+    units: UnitSettings | None = Field(default=None, examples=[{"partition": "monthly"}])
+    """Read work units instead of windows."""
+    snapshot: bool = False
+    """Instead of a watermark: each poll reads all, and replaces what the one before read."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _polls_less(cls, data: Any) -> Any:
+        """What is read again at each poll is read once an hour, where nothing else is said."""
+        if not isinstance(data, dict):
+            return data
+        mark = data.get("watermark")
+        again = isinstance(mark, dict) and mark.get("reread") == "replace"
+        again = again or data.get("units") or data.get("snapshot") is True
+        return {"poll_interval_secs": REREAD_SECS, **data} if again else data
+
+    @model_validator(mode="after")
+    def _one_way_to_read(self) -> Self:
+        mark = getattr(self, "watermark", None)
+        ways = {"watermark": mark is not None, "units": self.units is not None}
+        ways["snapshot: true"] = self.snapshot
+        given = [name for name, is_given in ways.items() if is_given]
+        if len(given) != 1:
+            told = " and ".join(given) or "none of them"
+            raise ValueError(
+                "what tells new rows is required: give watermark, units or snapshot: true, one of"
+                f" them ({told} is given)"
+            )
+        return self
+
+    @property
+    def replaces(self) -> bool:
+        """Whether what is read again replaces what it published, so that rows have `_unit`."""
+        mark = getattr(self, "watermark", None)
+        again = mark is not None and mark.reread == "replace"
+        return self.units is not None or self.snapshot or again
+
+    @property
+    def marks(self) -> QueryWatermark:
+        """The watermark; one without columns where there is none."""
+        found = getattr(self, "watermark", None)
+        return found if isinstance(found, QueryWatermark) else QueryWatermark()
 
 
 class SplitSettings(Settings):
@@ -99,7 +136,9 @@ class TableSourceSettings(QuerySource):
     its end, and ``filter`` a condition on its rows; both are the server's own SQL.
     """
 
-    model_config = ConfigDict(json_schema_extra={"table": "public.orders"})
+    model_config = ConfigDict(
+        json_schema_extra={"table": "public.orders", "watermark": {"columns": ["updated_at"]}}
+    )
 
     kind: Literal["table"] = Field(examples=["table"])
     """A table or a query."""
@@ -109,7 +148,7 @@ class TableSourceSettings(QuerySource):
     """Instead of `table`."""
     filter: str = Field(default="", examples=["status <> 'draft'"])
     """Only rows for which it holds."""
-    watermark: QueryWatermark = Field(examples=[{"columns": ["updated_at"]}])
+    watermark: QueryWatermark | None = Field(default=None, examples=[{"columns": ["updated_at"]}])
     """What tells new rows."""
     split: SplitSettings = SplitSettings()
     """Into how many tasks a window is cut."""
@@ -288,7 +327,9 @@ class HttpSourceSettings(QuerySource):
     ``records`` is where in the answer the records stand, ``""`` if it is an array of them.
     """
 
-    model_config = ConfigDict(json_schema_extra={"connection": "crm"})
+    model_config = ConfigDict(
+        json_schema_extra={"connection": "crm", "watermark": {"columns": ["updated_at"]}}
+    )
 
     kind: Literal["http"] = Field(examples=["http"])
     """An API."""
@@ -298,12 +339,15 @@ class HttpSourceSettings(QuerySource):
     """Keys with dots between them; `""` is the root."""
     pages: PagesSettings = PagesSettings()
     """How there is more."""
-    watermark: HttpWatermark = Field(examples=[{"columns": ["updated_at"]}])
+    watermark: HttpWatermark | None = Field(default=None, examples=[{"columns": ["updated_at"]}])
     """What tells new rows."""
 
     @model_validator(mode="after")
     def _bodies_are_posted(self) -> Self:
-        for key, place in (("pages", self.pages.in_), ("watermark.push", self.watermark.push.in_)):
+        places: dict[str, str] = {"pages": self.pages.in_}
+        if self.watermark is not None:
+            places["watermark.push"] = self.watermark.push.in_
+        for key, place in places.items():
             if place == "body" and self.request.method != "POST":
                 raise ValueError(f"{key}.in: body goes with request.method: POST")
         return self

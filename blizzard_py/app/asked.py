@@ -20,6 +20,7 @@ from blizzard_core.settings.query_checks import Asked, look_back
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.app.asked_http import http_source
+from blizzard_py.app.asked_units import units_of
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.drivers import connect
 from blizzard_py.connections.http import reader as http_reader
@@ -49,7 +50,7 @@ def asking_of(config: Config, pipeline: PipelineSettings, source: Asked, ask: As
     settings = config.connections.get(source.connection)
     if settings is None:
         raise ConfigError("connections", [f"there is no {source.connection!r}"])
-    mark = source.watermark
+    mark = source.marks
     access = access_of(settings, source)
     return Asking(
         connection=_connection(access, selection_of(pipeline, source), ask),
@@ -62,7 +63,12 @@ def asking_of(config: Config, pipeline: PipelineSettings, source: Asked, ask: As
         new_only=mark.reread == "new_only",
         key=tuple(mark.key),
         split=split_of(source),
-        ends_before=isinstance(source, HttpSourceSettings) and source.watermark.push.to is not None,
+        ends_before=isinstance(source, HttpSourceSettings)
+        and source.watermark is not None
+        and source.watermark.push.to is not None,
+        replaces=source.replaces,
+        snapshot=source.snapshot,
+        units=None if source.units is None else units_of(pipeline, source, source.units),
     )
 
 
@@ -78,16 +84,16 @@ def _connection(access: Access, selection: Selection, ask: Asks) -> Connection:
 def selection_of(pipeline: PipelineSettings, source: Asked) -> Selection:
     """What is read of a table; of an API the declared fields."""
     fields = tuple(map(field_spec, pipeline.schema_.fields))
-    columns = tuple(source.watermark.columns)
+    columns = tuple(source.marks.columns)
     if isinstance(source, HttpSourceSettings):
-        return Selection(fields=fields, columns=columns, nulls=source.watermark.nulls)
+        return Selection(fields=fields, columns=columns, nulls=source.marks.nulls)
     return Selection(
         table=source.table or "",
         query=source.query or "",
         filter=source.filter,
         fields=fields,
         columns=columns,
-        nulls=source.watermark.nulls,
+        nulls=source.marks.nulls,
     )
 
 

@@ -66,6 +66,11 @@ def backfill_worker(
     """The backfill as a worker, the range being its own. Raises as `backfill_asked` does."""
     live = parts_of(config, where, NoEngine())
     assert live.asked is not None  # noqa: S101  # the caller has looked
+    if live.asked.replaces:
+        raise RangeRefused(
+            f"{live.name}: what it reads again replaces what it published; have it read again from"
+            " --from with `blizzard checkpoint set --column`"
+        )
     if len(live.asked.columns) != 1:
         raise RangeRefused(f"{live.name}: a range is of one watermark column, and it has several")
     [column] = live.asked.columns

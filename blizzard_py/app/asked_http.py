@@ -47,9 +47,9 @@ def http_source(settings: HttpConnection, source: HttpSourceSettings) -> HttpSou
             pages.max,
             pages.in_,
         ),
-        mark.columns[0],
-        _push(mark.push),
-        None if mark.split is None else _ranges(mark.split),
+        "" if mark is None else mark.columns[0],
+        None if mark is None else _push(mark.push),
+        None if mark is None or mark.split is None else _ranges(mark.split),
     )
 
 

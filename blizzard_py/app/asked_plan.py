@@ -16,10 +16,11 @@ from blizzard_py.connections.http.connection import HttpConnection
 from blizzard_py.connections.protocol import Bound
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import BoundKind, Window
-from blizzard_py.sources.tables import windows
+from blizzard_py.sources.tables import replacing, windows
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.state.column_state import ColumnState, StoredWindow
 from blizzard_py.state.source_state import SourceState
+from blizzard_py.units.slices import snapshot_range
 
 # What a bound of this kind may miss, for people (docs/tables.md has the whole table).
 PROMISES: Mapping[BoundKind, str] = {
@@ -45,6 +46,8 @@ def plan_of(
     watermark = windows.from_stored(known.watermark)
     kept = known.window
     bound: Bound
+    if asking.snapshot:
+        return _snapshot_plan(source, state, settings, offline=offline)
     if kept is not None:
         bound = Bound(kept.kind, windows.from_stored(kept.up_to))
     elif offline:
@@ -54,7 +57,13 @@ def plan_of(
     if kept is None:
         kept = windows.planned(known, asking, fields, bound, now.timestamp())
     tasks = known.tasks if known.window is not None else ()
-    if kept is not None and not tasks and not offline:
+    slices: tuple[tuple[str, Window], ...] = ()
+    if kept is not None and asking.replaces:
+        slices = tuple(replacing.slices_of(source.id, known, kept, asking))
+    if slices and not tasks and not offline:
+        sliced = (asking.connection.tasks(window, asking.split) for _, window in slices)
+        tasks = tuple(t for at, some in enumerate(sliced) for t in replacing.named(at, some))
+    elif kept is not None and not tasks and not offline:
         tasks = tuple(asking.connection.tasks(windows.window_of(kept), asking.split))
         kept = kept if tasks else None
     return {
@@ -73,15 +82,43 @@ def plan_of(
         "query": _query(settings, kept),
         "request": _request(asking.connection, kept),
         "tasks": [{"name": task.name, "where": task.where} for task in tasks],
-        "reread": settings[1].watermark.reread,
-        "replaces": [],
+        "reread": settings[1].marks.reread,
+        "replaces": [[slices[0][0], f"{source.id}0"]] if slices else [],
         "warnings": [f"{bound.kind}: {PROMISES[bound.kind]}", *bound.warnings],
+    }
+
+
+def _snapshot_plan(
+    source: AskedSource,
+    state: SourceState,
+    settings: tuple[ConnectionSettings, Asked],
+    *,
+    offline: bool,
+) -> dict[str, Any]:
+    """All there is, in the place of all there was."""
+    known = state.columns or ColumnState()
+    if not offline:
+        known = source.looked(state)
+    kept = known.window or StoredWindow("clock")
+    return {
+        "kind": settings[1].kind,
+        "state": state.progress.state,
+        "watermark": {},
+        "effective": {},
+        "bound": {"kind": kept.kind, "value": dict(kept.up_to), "held_by": None},
+        "window": {"after": {}, "up_to": dict(kept.up_to), "low": {}},
+        "query": _query(settings, kept),
+        "request": _request(source.asking.connection, kept),
+        "tasks": [{"name": task.name, "where": task.where} for task in known.tasks],
+        "reread": None,
+        "replaces": [list(snapshot_range(source.id))],
+        "warnings": [],
     }
 
 
 def _offline(source: Asked, fields: Sequence[FieldSpec], now: dt.datetime) -> Bound:
     """The bound as of ``now``, of columns that are times as far as the schema says."""
-    mark = source.watermark
+    mark = source.marks
     kinds = {field.name: field.type for field in fields}
     if mark.bound in {"max", "version", "rows"} or not mark.columns:
         raise SourceError(
@@ -116,7 +153,7 @@ def _query(settings: tuple[ConnectionSettings, Asked], kept: StoredWindow | None
         return None
     origin = f"({source.query}) t1" if source.query else source.table
     window: Window = windows.window_of(kept)
-    columns = source.watermark.columns
+    columns = source.marks.columns
     dialect = connection.driver if connection.driver in {"postgresql", "mysql", "sqlite"} else ""
     condition = window_where(window, columns, dialect, source.filter or None)
     return f"SELECT * FROM {origin}" + (f" WHERE {condition}" if condition else "")  # noqa: S608  # shown, not run

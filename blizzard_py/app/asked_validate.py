@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Sequence
 
-from blizzard_core.errors import BlizzardError, ConfigError, StorageError
+from blizzard_core.errors import BlizzardError, ConfigError, SourceError, StorageError
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.query_checks import Asked
 from blizzard_core.settings.query_sources import HttpSourceSettings
@@ -14,6 +15,9 @@ from blizzard_py.app.asked_plan import PROMISES
 from blizzard_py.app.wiring import NoEngine, asks_of
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.protocol import SourceColumn
+from blizzard_py.sources.tables import unit_plans
+from blizzard_py.sources.tables.unit_names import values_of
+from blizzard_py.units.ranges import laid_out
 
 
 def validate_asked(config: Config) -> list[str]:
@@ -32,6 +36,7 @@ def validate_asked(config: Config) -> list[str]:
             try:
                 asking = asking_of(config, pipeline, source, asks_of(config, NoEngine()))
                 try:
+                    _bind_sample(asking)
                     found = [f"{where}.{p}" for p in _problems(asking, pipeline, source)]
                     problems += found
                     notes += [f"{where}: {note}" for note in _notes(asking)] if not found else []
@@ -67,7 +72,38 @@ def _problems(asking: Asking, pipeline: PipelineSettings, source: Asked) -> Iter
         yield f"table: has no column {name!r}, which schema.fields declares; there are: {known}"
 
 
+def _bind_sample(asking: Asking) -> None:
+    """Put some unit's values in the place of placeholders, so that the source can be asked.
+
+    Raises `SourceError` for what a unit cannot be asked, `Unavailable` where values stand in a
+    table that gives none now.
+    """
+    units = asking.units
+    if units is None:
+        return
+    now = dt.datetime.now(dt.UTC)
+    values = values_of(units)
+    found = unit_plans.looked(None, unit_plans.without_limit(units), values, now, "units")
+    if found.due.units:
+        unit = found.due.units[0]
+        reading = unit_plans.planned_reading(unit, units, now)
+        for task in asking.connection.unit_tasks(unit_plans.asked_of(reading, units)):
+            if isinstance(task, SourceError):
+                raise task
+
+
 def _notes(asking: Asking) -> Iterator[str]:
+    if asking.replaces:
+        yield (
+            "rows that are read again replace those that were published, so streaming readers of"
+            " the table need skipChangeCommits, and delta.appendOnly must be off"
+        )
+    if asking.units is not None:
+        laid = laid_out(asking.units.range, dt.datetime.now(dt.UTC))
+        yield from unit_plans.gaps_of(laid)
+        return
+    if asking.snapshot:
+        return
     kind = asking.bound_kind
     yield f"bound {kind}: {PROMISES[kind]}"
     yield from asking.connection.warnings()

@@ -20,6 +20,8 @@ from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.progress import Gap
 from blizzard_py.app.asked_plan import plan_of
+from blizzard_py.app.unit_explain import explained_unit
+from blizzard_py.app.unit_plan import unit_plan_of
 from blizzard_py.app.wiring import NoEngine, build, inferred_schema, parts_of, source_pipeline
 from blizzard_py.explain import Explanation, Located, Task, located, unmatched
 from blizzard_py.explain import explain as explain_file
@@ -30,9 +32,11 @@ from blizzard_py.schema.types import field_spec
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.tables.names import item_name, parsed_name
 from blizzard_py.sources.tables.source import AskedSource
+from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.siblings import BACKFILL
 from blizzard_py.state.source_state import SourceState
+from blizzard_py.units.instants import stamp
 
 
 def explain(config: Config, uri: str) -> Explanation:
@@ -69,8 +73,10 @@ def explain(config: Config, uri: str) -> Explanation:
 def _explain_task(config: Config, where: tuple[str, str], uri: str, task: str) -> Explanation:
     parts = parts_of(config, where, NoEngine())
     source = source_pipeline(parts).source
-    assert isinstance(source, AskedSource)  # noqa: S101  # the caller has looked
     with closing(source):
+        if isinstance(source, UnitSource):
+            return explained_unit(parts, source, uri, task)
+        assert isinstance(source, AskedSource)  # noqa: S101  # the caller has looked
         return _explained_task(parts, source, uri, task)
 
 
@@ -128,22 +134,32 @@ def _schema_of(config: Config, name: str) -> dict[str, Any]:
 
 
 def plan(
-    config: Config, *, now: dt.datetime | None = None, offline: bool = False
+    config: Config,
+    *,
+    now: dt.datetime | None = None,
+    offline: bool = False,
+    everything: bool = False,
 ) -> tuple[dict[str, Any], list[str]]:
     """What the next poll of every source would do, and the errors of those that failed.
 
-    ``now`` (aware) is when that is for tables and APIs; ``offline`` asks none of them.
+    ``now`` (aware) is when that is for tables and APIs; ``offline`` asks none of them;
+    ``everything`` lists work units that are closed as well.
     """
     moment = now or dt.datetime.now(dt.UTC)
     found, errors = _collect(
-        config, lambda source: _plan_source(config, source, moment, offline=offline)
+        config,
+        lambda source: _plan_source(config, source, moment, offline=offline, everything=everything),
     )
-    asked = any(
-        not isinstance(source, SourceSettings)
+    asked = [
+        source
         for pipeline in config.pipelines.values()
         for source in pipeline.sources.values()
-    )
-    return ({"now": moment.isoformat(), **found} if asked else found), errors
+        if not isinstance(source, SourceSettings)
+    ]
+    if not asked:
+        return found, errors
+    by_units = any(source.units is not None for source in asked)
+    return {"now": stamp(moment) if by_units else moment.isoformat(), **found}, errors
 
 
 def status(config: Config) -> tuple[dict[str, Any], list[str]]:
@@ -168,14 +184,24 @@ def _collect(
 
 
 def _plan_source(
-    config: Config, source: SourcePipeline, now: dt.datetime, *, offline: bool
+    config: Config,
+    source: SourcePipeline,
+    now: dt.datetime,
+    *,
+    offline: bool,
+    everything: bool,
 ) -> dict[str, Any]:
     state = source.outlook(source.load())
-    if isinstance(source.source, AskedSource):
+    pipeline = config.pipelines[source.pipeline]
+    settings = pipeline.sources[source.source_name]
+    if isinstance(source.source, UnitSource) and not isinstance(settings, SourceSettings):
         source.check(state)
-        pipeline = config.pipelines[source.pipeline]
-        settings = pipeline.sources[source.source_name]
-        assert not isinstance(settings, SourceSettings)  # noqa: S101  # it is asked
+        asked = (source.id, settings)
+        return unit_plan_of(
+            source.source, state, asked, now, offline=offline, everything=everything
+        )
+    if isinstance(source.source, AskedSource) and not isinstance(settings, SourceSettings):
+        source.check(state)
         fields = tuple(map(field_spec, pipeline.schema_.fields))
         connection = config.connections[settings.connection]
         return plan_of(source.source, state, (connection, settings), fields, now, offline=offline)

@@ -237,7 +237,7 @@ def asked_columns(config: Config, where: tuple[str, str]) -> tuple[str, ...]:
         raise ConfigError(
             "--column", [f"{'/'.join(where)} reads files; give --partition and --watermark"]
         )
-    return tuple(source.watermark.columns)
+    return tuple(source.marks.columns)
 
 
 def pipeline_of(config: Config, where: tuple[str, str]) -> SourcePipeline:

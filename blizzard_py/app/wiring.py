@@ -35,6 +35,7 @@ from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.parts import Parts, Stores
 from blizzard_py.sources.protocol import Opener
 from blizzard_py.sources.tables.source import AskedSource
+from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.state_paths import STATE_FOLDER
 
 DLQ_FOLDER = join(STATE_FOLDER, "dlq")
@@ -62,6 +63,7 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
         unexpected_fields=pipeline.schema_.unexpected_fields,
         transform=pipeline.transform or "",
         deduplicate_by=tuple(pipeline.deduplicate_by),
+        unit_column=not isinstance(source, SourceSettings) and source.replaces,
     )
 
 
@@ -96,7 +98,12 @@ def source_pipeline(parts: Parts, *, fresh: bool = False) -> SourcePipeline:
 
 def opener_of(parts: Parts) -> Opener:
     """What makes a source of its parts. Connects to nothing."""
-    return open_files if parts.asked is None else partial(AskedSource, asking=parts.asked)
+    asking = parts.asked
+    if asking is None:
+        return open_files
+    if asking.units is not None:
+        return partial(UnitSource, asking=asking)
+    return partial(AskedSource, asking=asking)
 
 
 def parts_of(

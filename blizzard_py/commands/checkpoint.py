@@ -6,6 +6,8 @@ import datetime as dt
 import json
 import time
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +22,21 @@ from blizzard_core.cli import (
     print_json,
     print_table,
 )
-from blizzard_core.settings.load import load_config
 from blizzard_core.text import printable
+from blizzard_py.app import unit_operations
+from blizzard_py.app.configuration import load_config
 from blizzard_py.app.operations import asked_columns, pipeline_of, rebuild_of
 from blizzard_py.commands.options import compact, confirmed, source_options
-from blizzard_py.edits import checkpoint_edit
+from blizzard_py.edits import checkpoint_edit, unit_edits
 from blizzard_py.edits.checkpoint_edit import Effect, Stored
 from blizzard_py.edits.rebuild import Judged, Rebuilt
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.tables.source import AskedSource
+from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.sources.tables.windows import from_stored, to_stored
 from blizzard_py.state.source_state import SourceState
+from blizzard_py.units.instants import stamp
+from blizzard_py.units.state import unit_key
 
 _SHOWN_FILES = 10
 
@@ -107,6 +113,14 @@ def _print_state(where: str, seen: Stored, copies: list[str]) -> None:
             ("windows", f"{known.seq:,} published"),
             ("seen", f"{sum(segment.count for segment in known.seen):,} rows told by digests"),
         ]
+    if state.units is not None:
+        units = state.units
+        failing = sum(bool(unit.failures) for unit in units.open.values())
+        lines += [
+            ("units", f"{len(units.open):,} open, {failing:,} failing, {len(units.redo):,} marked"),
+            *(("closed to", f"{to} {name}") for name, to in list(units.closed_to.items())[:20]),
+            ("group", f"{state.group_seq:,}"),
+        ]
     if state.processed is not None:
         lines.append(("done", f"{sum(s.count for s in state.processed):,} names in a set"))
     for name, value in lines:
@@ -153,6 +167,8 @@ def _moment(seconds: float | None) -> str | None:
     metavar="NAME=JSON",
     help="Of a table or an API: a column's value, as `checkpoint show` prints it; repeatable.",
 )
+@click.option("--unit", metavar="NAME", help="Of work units: one, as `blizzard plan` names it.")
+@click.option("--high", metavar="TIME", help="With --unit: up to where it was read, or none.")
 @_yes_option
 @_dry_run_option
 @log_level_option
@@ -164,17 +180,27 @@ def set_watermark(
     partition: str,
     watermark: str | None,
     columns: tuple[str, ...],
+    unit: str | None,
+    high: str | None,
     yes: bool,
     dry_run: bool,
 ) -> int:
     """Move a partition's watermark: up to NAME everything counts as done.
 
-    Of a table or an API give --column instead, for each column that moves.
+    Of a table or an API give --column instead, for each column that moves; of work units
+    --unit and --high, where `none` has the unit read again as a whole.
 
     Forward, files in between are skipped; back, they are ingested again. What it
     does to the files that are there is shown first. A daemon that runs stops
     with exit code 3 at its next save; start it again afterwards.
     """
+    if (unit is None) != (high is None) or (unit and (watermark is not None or columns)):
+        raise click.UsageError("--unit and --high go together, and with neither of the others")
+    if unit is not None and high is not None:
+        found = pipeline_of(load_config(config), (pipeline, source))
+        with closing(found):
+            edit = unit_operations.high_edit(found, unit, high)
+            return _edit(config, (pipeline, source), edit, yes=yes, dry_run=dry_run)
     if (watermark is None) == (not columns):
         raise click.UsageError("give --watermark for files, or --column for a table or an API")
     if watermark is None:
@@ -218,17 +244,31 @@ def _column_value(given: str) -> tuple[str, Any]:
 )
 @config_argument
 @source_options(required=True)
+@click.option("--units", is_flag=True, help="Begin work units anew, cut as they are configured.")
+@click.option("--adopt", is_flag=True, help="With --units: keep rows for ever that are of none.")
 @_yes_option
 @_dry_run_option
 @log_level_option
 @command
-def reset(config: Path, pipeline: str, source: str, yes: bool, dry_run: bool) -> int:
+def reset(
+    config: Path, pipeline: str, source: str, units: bool, adopt: bool, yes: bool, dry_run: bool
+) -> int:
     """Start a source over, as if nothing had been ingested.
 
     The table keeps its rows, so they come twice unless they are deleted. A daemon
     that runs stops with exit code 3 at its next save.
+
+    Of a source of work units the first reading afterwards replaces all that it has published: its
+    rows are missing until their units are read again.
     """
-    return _edit(config, (pipeline, source), checkpoint_edit.over, yes=yes, dry_run=dry_run)
+    edit: Callable[[SourceState], SourceState] = checkpoint_edit.over
+    if adopt and not units:
+        raise click.UsageError("--adopt goes with --units")
+    if units:
+        if not unit_operations.is_by_units(load_config(config), (pipeline, source)):
+            raise click.UsageError("--units is for sources with `units:`")
+        edit = partial(unit_edits.started_over, adopt=adopt)
+    return _edit(config, (pipeline, source), edit, yes=yes, dry_run=dry_run)
 
 
 @checkpoint.command(
@@ -372,6 +412,9 @@ def _print_effect(found: SourcePipeline, before: SourceState, after: SourceState
     if isinstance(found.source, AskedSource):
         _print_window(found.source, after)
         return
+    if isinstance(found.source, UnitSource):
+        _print_units(found.source, after)
+        return
     told: Effect = checkpoint_edit.effect(found, before, after)
     for paths, text in (
         (told.skipped, "new files would be skipped and not be ingested"),
@@ -380,6 +423,17 @@ def _print_effect(found: SourcePipeline, before: SourceState, after: SourceState
         click.echo(f"{len(paths):,} {text}" + (", among them:" if paths else ""))
         for path in paths[:_SHOWN_FILES]:
             click.echo(f"  {printable(path)}")
+
+
+def _print_units(source: UnitSource, after: SourceState) -> None:
+    """Which units the next poll would read from the new state."""
+    due = [unit for unit in source.looked(after).due.units if unit.execute]
+    click.echo(f"the next poll would read {len(due):,} units" + (":" if due else ""))
+    for unit in due[:_SHOWN_FILES]:
+        name = unit_key(unit.partition[0], unit.name)
+        click.echo(printable(f"  {name} from {stamp(unit.start)} to {stamp(unit.end)}"))
+    if after.units is not None and after.units.anew:
+        click.echo("and with the first of them replace all that the source has published")
 
 
 def _print_window(source: AskedSource, after: SourceState) -> None:

@@ -20,9 +20,10 @@ from blizzard_core.cli import (
     print_json,
     print_table,
 )
-from blizzard_core.settings.load import load_config
+from blizzard_core.settings.document import Config
 from blizzard_core.text import json_safe, printable
-from blizzard_py.app import operations
+from blizzard_py.app import operations, unit_operations
+from blizzard_py.app.configuration import load_config
 from blizzard_py.app.replacing import replace_letters
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.replacing import answer_replacement
@@ -183,7 +184,8 @@ def replay(
     Change the schema, or mend the files at the source under their old names, and
     replay. Whole files are read where they lie, records are taken from their
     letters. What fails again has a new letter. Killed at any moment, it goes on where
-    it was when it is started again. The live watermarks are not touched.
+    it was when it is started again. The live watermarks are not touched. Work units
+    are marked instead, and read again by the daemon once it is started again.
 
     With --replace each file that a letter tells of comes again as a whole, also of a letter
     of single records, and its rows of before go in the same commit. Exit codes: 0 done, 1 some
@@ -195,10 +197,12 @@ def replay(
     if insist and not replacing:
         raise click.UsageError("--insist goes with --replace")
     if replacing:
-        if from_source:
-            raise click.UsageError("--replace takes whole files, so --from-source has no meaning")
+        if from_source or operations.is_asked(loaded, where):
+            raise click.UsageError("--replace takes whole files of a source of files")
         found = replace_letters(loaded, where, letter, insist=insist, dry_run=dry_run)
         return answer_replacement(found, as_json=as_json)
+    if unit_operations.is_by_units(loaded, where):
+        return _replay_units(loaded, where, letter, dry_run=dry_run, as_json=as_json)
     if dry_run:
         outcomes = operations.preview(loaded, where, letter, from_source=from_source)
         if as_json:
@@ -212,6 +216,18 @@ def replay(
     else:
         _print_report(report)
     return report.exit_code
+
+
+def _replay_units(
+    config: Config, where: tuple[str, str], letter: str | None, *, dry_run: bool, as_json: bool
+) -> int:
+    found = unit_operations.replay_units(config, where, letter, dry_run=dry_run)
+    if as_json:
+        print_json({**asdict(found), "dry_run": dry_run})
+        return 0
+    word = "would be" if dry_run else "are"
+    click.echo(f"{len(found.units):,} units {word} read again by the next poll, and replaced.")
+    return 0
 
 
 def _print_outcomes(outcomes: Iterable[Outcome]) -> None:

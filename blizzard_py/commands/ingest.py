@@ -18,8 +18,8 @@ from blizzard_core.cli import (
     print_json,
     print_table,
 )
-from blizzard_core.settings.load import load_config
 from blizzard_py.app import operations
+from blizzard_py.app.configuration import load_config
 from blizzard_py.commands.options import source_options
 from blizzard_py.replay import Given
 

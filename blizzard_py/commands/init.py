@@ -10,9 +10,9 @@ import click
 
 from blizzard_core.cli import GuidedCommand, command, log_level_option
 from blizzard_core.errors import ConfigError, StorageError
-from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_source, problems_of
 from blizzard_core.text import printable
+from blizzard_py.app.configuration import load_config
 from blizzard_py.commands.starter_config import Sample, columns_told, configuration, sample
 from blizzard_py.commands.starter_target import LAKES, Wanted, target
 from blizzard_py.commands.yaml_text import secrets_in

@@ -14,7 +14,7 @@ from click.shell_completion import split_arg_string
 
 from blizzard_core.errors import BlizzardError
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.load import load_config
+from blizzard_py.app.configuration import load_config
 
 Body = Callable[..., Any]
 

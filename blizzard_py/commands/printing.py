@@ -36,7 +36,9 @@ def print_plan(document: dict[str, Any]) -> None:
     if files or not sources:
         _print_files(files)
     for name, found in sources:
-        if "kind" in found:
+        if "units" in found:
+            _print_units(name, found)
+        elif "kind" in found:
             _print_window(name, found)
 
 
@@ -52,6 +54,19 @@ def _print_window(name: str, found: dict[str, Any]) -> None:
         click.echo(printable(f"  task {task['name']}   {task['where']}"))
     if found["window"] is not None and not found["tasks"]:
         click.echo(printable(f"  would be {found['query'] or compact(found['request'])}"))
+    for warning in found["warnings"]:
+        click.echo(printable(f"  note     {warning}"))
+
+
+def _print_units(name: str, found: dict[str, Any]) -> None:
+    """A source of work units: each that is read, and the others as numbers."""
+    counts = ", ".join(f"{count:,} {word}" for word, count in found["counts"].items())
+    span = found["range"]
+    click.echo(printable(f"{name}: {found['state']}, {span['from']} to {span['to']}: {counts}"))
+    for unit in found["units"]:
+        if unit["execute"]:
+            told = f"  {unit['name']}   {unit['from']} to {unit['to']}   {unit['reason']}"
+            click.echo(printable(told))
     for warning in found["warnings"]:
         click.echo(printable(f"  note     {warning}"))
 
@@ -147,7 +162,9 @@ def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
     return [
         name,
         found["state"],
-        compact(found["watermark"]) if "kind" in found else found["watermark"],
+        compact(found["watermark"])
+        if "kind" in found and "units" not in found
+        else found["watermark"],
         None if lag["secs"] is None else f"{dt.timedelta(seconds=round(lag['secs']))}",
         _waiting(lag),
         f"{dead['objects']:,}{'' if dead['complete'] else '+'}",

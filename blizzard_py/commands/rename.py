@@ -15,9 +15,9 @@ from blizzard_core.cli import (
     log_level_option,
     print_json,
 )
-from blizzard_core.settings.load import load_config
 from blizzard_core.text import printable
 from blizzard_py.app import operations
+from blizzard_py.app.configuration import load_config
 from blizzard_py.commands.options import source_options
 from blizzard_py.edits.rename import Renamed
 

@@ -6,8 +6,44 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from blizzard_core.errors import SourceError
+from blizzard_py.connections.placeholders import FROM, TO
 from blizzard_py.connections.protocol import Connection, Split
 from blizzard_py.reading import Access, BoundKind, Nulls
+from blizzard_py.units.due import Terms
+from blizzard_py.units.ranges import UnitRange
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesTable:
+    """A Delta table that units' values stand in: ``fields`` of rows that pass all ``filters``."""
+
+    access: Access
+    fields: tuple[str, ...]
+    filters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """The work units of a source as configured.
+
+    ``fields`` name a unit's values, which are ``listed``, or stand in a ``table``; without
+    either there is one unit. ``bounds`` are the ends of its time that the request says: only
+    with both a part of a unit can be read.
+    """
+
+    range: UnitRange
+    terms: Terms
+    fields: tuple[str, ...] = ()
+    listed: tuple[Mapping[str, str], ...] | None = None
+    table: ValuesTable | None = None
+    bounds: frozenset[str] = frozenset()
+    parallel: int = 4
+    pacing_secs: float = 0.0
+
+    @property
+    def reads_parts(self) -> bool:
+        """Whether a reading may begin within a unit; else it reads all of it."""
+        return {FROM, TO} <= self.bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +54,8 @@ class Asking:
     look-back in force, with which ``new_only`` keeps rows apart that were published, by
     ``key`` and ``columns``. ``bound`` is None where the connection's default counts.
     With ``ends_before`` a window leaves its end itself out: an API is told where to end.
+    ``replaces``: what is read again takes the place of what was published. With ``snapshot``
+    that is everything, with ``units`` it is by these.
     """
 
     connection: Connection
@@ -31,6 +69,9 @@ class Asking:
     key: tuple[str, ...] = ()
     split: Split = field(default_factory=Split)
     ends_before: bool = False
+    replaces: bool = False
+    snapshot: bool = False
+    units: Units | None = None
 
     @property
     def bound_kind(self) -> BoundKind:

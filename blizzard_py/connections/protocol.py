@@ -35,6 +35,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from blizzard_core.errors import SourceError
+from blizzard_py.connections.placeholders import Values
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, Nulls, ReadTask, Window
 
@@ -110,6 +112,13 @@ class Connection(Protocol):
 
     def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
         """The window's tasks; none if it is certain that it holds no row. One statement."""
+
+    def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
+        """What reads each work unit's slice: all there is, with its values for the placeholders.
+
+        Nobody asks whether there is anything. An error is that of its unit alone; what would be
+        so for all of them is raised. Afterwards `columns` can be asked: they are of the last.
+        """
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
         """While it lasts, all tasks that are given its result see one state of the source.

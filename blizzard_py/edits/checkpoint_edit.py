@@ -23,12 +23,13 @@ from blizzard_core.storage.protocol import Entry, Storage, order_key
 from blizzard_core.watermark.paths import joined
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by, is_new
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.sources.tables.source import progress_of_text
+from blizzard_py.sources.tables.progress import progress_of_text
 from blizzard_py.sources.tables.windows import is_below, text_of
 from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import SourceState, state_from_json, state_to_json
+from blizzard_py.units.state import UnitsState
 
 
 class EditRefused(BlizzardError):
@@ -173,7 +174,8 @@ def over(state: SourceState) -> SourceState:
     if state.columns is not None:
         # Names of items are for ever, so windows go on being counted.
         columns = ColumnState(seq=state.columns.seq + 1)
-    return SourceState(totals=state.totals, source=state.source, columns=columns)
+    units = None if state.units is None else UnitsState(anew=True)
+    return SourceState(totals=state.totals, source=state.source, columns=columns, units=units)
 
 
 @dataclass(frozen=True, slots=True)

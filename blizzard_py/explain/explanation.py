@@ -27,11 +27,13 @@ class File:
 class Task:
     """What a task of a table or an API reads: its window, in stored notation, and by what.
 
-    Both are None of a window that is published: only its outcome is kept.
+    Both are None of a window that is published: only its outcome is kept. ``unit`` is what is known
+    of a work unit.
     """
 
     window: Mapping[str, Any] | None
     statement: str | None
+    unit: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ def _lines(found: Explanation) -> Iterator[str]:
         yield f"  task       {found.uri}"
         if found.task.window is not None:
             yield f"  window     {json.dumps(found.task.window, ensure_ascii=False)}"
+        for key, value in (found.task.unit or {}).items():
+            yield f"  {key:<10} {json.dumps(value, ensure_ascii=False)}"
         if found.task.statement is not None:
             yield f"  reads      {found.task.statement}"
         yield from _work(found)

@@ -32,7 +32,7 @@ _FILE_COST_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class MergeTask:
-    """Groups of small outputs; each group has one directory and becomes one file."""
+    """Groups of small outputs; each has one directory and slice, and becomes one file."""
 
     index: int
     settings: IngestSettings
@@ -46,15 +46,15 @@ def merge_groups(
 ) -> list[tuple[StagedOutput, ...]]:
     """Outputs that are better off as one file, in the order of their tasks. Pure.
 
-    Only files below an eighth of the size aimed at, two or more of one directory, and no
-    more of them than fill a file.
+    Only files below an eighth of the size aimed at, two or more of one directory and one slice,
+    and no more of them than fill a file.
     """
     groups: list[tuple[StagedOutput, ...]] = []
-    by_directory: dict[str, list[StagedOutput]] = {}
+    by_directory: dict[tuple[str, str], list[StagedOutput]] = {}
     for output in outputs:
         if output.size * SMALL_SHARE < file_bytes:
-            by_directory.setdefault(output.partition, []).append(output)
-    for directory in sorted(by_directory, key=order_key):
+            by_directory.setdefault((output.partition, output.unit), []).append(output)
+    for directory in sorted(by_directory, key=lambda key: (order_key(key[0]), key[1])):
         group: list[StagedOutput] = []
         for output in by_directory[directory]:
             if sum(other.size for other in group) + output.size > file_bytes:
@@ -106,10 +106,11 @@ def with_merged(
     return replace(result, outputs=(*kept, *new))
 
 
-def _rows(outputs: Iterable[StagedOutput]) -> dict[str, int]:
-    rows: dict[str, int] = {}
+def _rows(outputs: Iterable[StagedOutput]) -> dict[tuple[str, str], int]:
+    rows: dict[tuple[str, str], int] = {}
     for output in outputs:
-        rows[output.partition] = rows.get(output.partition, 0) + output.rows
+        place = (output.partition, output.unit)
+        rows[place] = rows.get(place, 0) + output.rows
     return rows
 
 
@@ -121,7 +122,8 @@ def _merged_group(
         for output in group:
             for table in _tables(sink, output):
                 if outputs is None:
-                    outputs = OutputSet(sink, names, output_format(task.settings, table.schema))
+                    form = output_format(task.settings, table.schema)
+                    outputs = OutputSet(sink, names, form, output.unit)
                 outputs.add(output.partition, table)
         return outputs.close() if outputs is not None else []
     except BaseException:

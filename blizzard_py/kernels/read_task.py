@@ -5,25 +5,34 @@ it is lines, parsed as files' lines are, and goes to the same outputs by the sam
 rules. Memory is bounded by what the reader yields at once and by the outputs' row group.
 
 A row that does not fit is a bad record. Its letter holds the row as JSON, which a replay ingests,
-and what was read. The items of a job are published together or not at all, so there is no
-verdict on one of them alone: too many bad rows stop the pipeline.
+and what was read. Too many bad rows stop the pipeline: that is a wrong schema.
+
+The items of a job are published together or not at all, so one that cannot be read fails the job.
+Unless items are read apart (`blizzard_py.reading.Reading`): then it is reported so, and whatever
+of it was written is nobody's. The slices of an item go to files of their own.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from blizzard_core.errors import PipelineStopped
+from blizzard_core.errors import BlizzardError, PipelineStopped, SourceError, StorageError
 from blizzard_core.storage.protocol import Storage, join
-from blizzard_py.job import FinishedFile, IngestJob, IngestSettings, StagedBadRecords
+from blizzard_py.job import (
+    FinishedFile,
+    IngestJob,
+    IngestSettings,
+    StagedBadRecords,
+    StagedOutput,
+)
 from blizzard_py.kernels.bad_records import BadRecordWriter
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.conform import Conformer
@@ -36,7 +45,7 @@ from blizzard_py.kernels.write.metadata import Metadata
 from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
 from blizzard_py.kernels.write.partition import Places, Unplaceable, place_rows, without_moved
 from blizzard_py.lines.framing import Chunk, LongLine, framed
-from blizzard_py.reading import ReadTask, Recognition
+from blizzard_py.reading import ReadTask, Recognition, UnitSlice
 
 # So few bad rows are slips, whatever share of a small window they are.
 SLIPS = 20
@@ -58,11 +67,15 @@ class ReadingTask:
     read: ReadTask
     recognition: Recognition
     started_ts: float
+    slices: tuple[UnitSlice, ...] = ()
+    apart: bool = False
 
 
 def reading_tasks(job: IngestJob) -> list[ReadingTask]:
     """The job's tasks, one for each item."""
-    assert job.reading is not None  # noqa: S101  # the engine has looked
+    reading = job.reading
+    assert reading is not None  # noqa: S101  # the engine has looked
+    slices = [reading.slices.get(file.path, ()) for file in job.files]
     return [
         ReadingTask(
             index,
@@ -70,30 +83,81 @@ def reading_tasks(job: IngestJob) -> list[ReadingTask]:
             job.staging,
             job.output_prefix,
             file.path,
-            job.reading.tasks[file.path],
-            job.reading.recognition,
+            some[0].task if some else reading.tasks[file.path],
+            reading.recognition,
             job.started_ts,
+            some,
+            reading.apart,
         )
-        for index, file in enumerate(job.files)
+        for index, (file, some) in enumerate(zip(job.files, slices, strict=True))
     ]
+
+
+# What a reader gives for a task's spec.
+Reads: TypeAlias = Callable[[Mapping[str, Any]], Iterable[pa.RecordBatch | bytes]]
+
+
+def read_item(task: ReadingTask, read: Reads, sink: Storage, attempt_id: int) -> TaskReport:
+    """As `run_read_task`, for all slices of the item, each as ``read`` gives it.
+
+    An item that is read apart and cannot be read is reported as one to try again.
+    """
+    slices = task.slices or (UnitSlice("", task.read),)
+    return _report(task, ((some, read(some.task.spec)) for some in slices), sink, attempt_id)
 
 
 def run_read_task(
     task: ReadingTask, rows: Iterable[pa.RecordBatch | bytes], sink: Storage, attempt_id: int
 ) -> TaskReport:
-    """Ingest what the reader gives for the task and report its item as ingested.
+    """Ingest what the reader gives for the task's only slice and report its item as ingested.
 
     ``attempt_id`` is unique among all attempts that write to the staging directory. Raises what the
     reader raises, `SourceError` for columns that are not what is declared, `PipelineStopped`
     for bad rows that may not be passed, `StorageError` if the sink fails.
     """
+    only = task.slices[0] if task.slices else UnitSlice("", task.read)
+    return _report(task, [(only, rows)], sink, attempt_id)
+
+
+def unread(task: ReadingTask, error: BaseException) -> TaskReport:
+    """The report of an item that could not be read, and is tried again."""
+    failed = FinishedFile(task.item, "retry", error=str(error), stage="read")
+    return TaskReport(task.index, os.getpid(), (), (failed,))
+
+
+def _report(
+    task: ReadingTask, parts: Iterable[_Part], sink: Storage, attempt_id: int
+) -> TaskReport:
     with closing(BadRecordWriter(task.settings.source.uri, task.started_ts)) as letters:
         run = _Run(task, sink, attempt_id, letters)
         try:
-            return run.run(rows)
+            return run.run(parts)
+        except _NotRead as failed:
+            run.discard()
+            return unread(task, failed.error)
         except BaseException:
-            run.outputs.discard()
+            run.discard()
             raise
+
+
+_Part: TypeAlias = tuple[UnitSlice, Iterable[pa.RecordBatch | bytes]]
+
+
+class _NotRead(Exception):  # no error of the task
+    """The source has failed, and not the table that is written to."""
+
+    def __init__(self, error: BlizzardError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _told_apart(
+    rows: Iterable[pa.RecordBatch | bytes],
+) -> Iterator[pa.RecordBatch | bytes]:
+    try:
+        yield from rows
+    except (SourceError, StorageError) as error:
+        raise _NotRead(error) from error
 
 
 class _Run:
@@ -111,29 +175,32 @@ class _Run:
             settings.fields, rescued=settings.unexpected_fields == "capture"
         )
         self._filter = RowFilter(task.recognition, sink)
-        self._metadata = Metadata(settings.metadata_columns, settings.source.uri, task.started_ts)
-        form = output_format(settings, self._metadata.schema(self._schema.table))
-        names = OutputNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
-        self.outputs = OutputSet(sink, names, form)
+        self._metadata = Metadata(
+            settings.metadata_columns,
+            settings.source.uri,
+            task.started_ts,
+            unit_column=settings.unit_column,
+        )
+        self._form = output_format(settings, self._metadata.schema(self._schema.table))
+        self._names = OutputNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
+        self._slice = UnitSlice("", task.read)
+        self._outputs = OutputSet(sink, self._names, self._form)
+        self._begun: list[OutputSet] = []
         self._read = 0  # rows up to now, of which a letter's number counts
         self._bytes = 0
         self._rows = 0
         self._bad = 0
         self._first_bad = ""
 
-    def run(self, rows: Iterable[pa.RecordBatch | bytes]) -> TaskReport:
-        for some in rows:
-            if isinstance(some, bytes):
-                self._bytes += len(some)
-                for chunk in framed([some]):
-                    self._lines(chunk)
-            else:
-                self._bytes += some.nbytes
-                self._batch(some)
-            if self._rows + self._bad >= HOPELESS and self._bad > self._rows:
-                self._check()
+    def run(self, parts: Iterable[_Part]) -> TaskReport:
+        outputs: list[StagedOutput] = []
+        for some, rows in parts:
+            self._slice = some
+            self._outputs = OutputSet(self._sink, self._names, self._form, some.unit)
+            self._begun.append(self._outputs)
+            self._ingest(_told_apart(rows) if self._task.apart else rows)
+            outputs += self._outputs.close()
         self._check()
-        outputs = self.outputs.close()
         item = self._task.item
         marks = self._filter.marks(item, partial(self._staged, f"{self._stem}.digests"))
         letters = self._letters.stage(self._sink, f"{self._stem}.letters.ndjson")
@@ -145,6 +212,22 @@ class _Run:
             letters=StagedBadRecords(letters, ((item, self._bad),)) if letters else None,
             marks=() if marks is None else (marks,),
         )
+
+    def discard(self) -> None:
+        for outputs in self._begun:
+            outputs.discard()
+
+    def _ingest(self, rows: Iterable[pa.RecordBatch | bytes]) -> None:
+        for some in rows:
+            if isinstance(some, bytes):
+                self._bytes += len(some)
+                for chunk in framed([some]):
+                    self._lines(chunk)
+            else:
+                self._bytes += some.nbytes
+                self._batch(some)
+            if self._rows + self._bad >= HOPELESS and self._bad > self._rows:
+                self._check()
 
     def _staged(self, path: str, data: bytes) -> str:
         self._sink.put_atomic(path, data)
@@ -215,8 +298,8 @@ class _Run:
                 where = place_rows(table, rules)
         self._rows += table.num_rows
         rows_of = [(self._task.item, table.num_rows)]
-        rows = self._metadata.added(table, rows_of, numbers[rows_at] + 1)
-        self.outputs.add(where, without_moved(rows, rules))
+        rows = self._metadata.added(table, rows_of, numbers[rows_at] + 1, self._slice.unit)
+        self._outputs.add(where, without_moved(rows, rules))
 
     def _letter(self, bad: BadRecord) -> None:
         reason = f"row {bad.index + 1}: {bad.reason}"
@@ -228,7 +311,7 @@ class _Run:
             )
         self._bad += 1
         self._first_bad = self._first_bad or reason
-        self._letters.add(self._task.item, bad, keep=ROW_BYTES, where=self._task.read.where)
+        self._letters.add(self._task.item, bad, keep=ROW_BYTES, where=self._slice.task.where)
 
     def _check(self) -> None:
         """Raise `PipelineStopped` if so much is bad that it is no slip."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import order_key
@@ -45,6 +45,26 @@ class TaskReport:
             and StagedBadRecords(letters["staged"], tuple((p, n) for p, n in letters["files"])),
             marks=tuple(ReadMarks(**item) for item in data["marks"]),
         )
+
+
+def together(reports: Sequence[TaskReport]) -> list[TaskReport]:
+    """The reports of one item's slices, as the job's result takes them: the item once.
+
+    Letters stay with the slice that has them; the last report has the item with all its rows.
+    """
+    files = [file for report in reports for file in report.files]
+    whole = dataclasses.replace(
+        files[0],
+        rows=sum(file.rows for file in files),
+        bytes_read=sum(file.bytes_read for file in files),
+        bad_rows=sum(file.bad_rows for file in files),
+        error=next((file.error for file in files if file.error), ""),
+    )
+    *others, last = reports
+    return [
+        *(dataclasses.replace(report, files=()) for report in others),
+        dataclasses.replace(last, files=(whole,)),
+    ]
 
 
 def merged(reports: Iterable[TaskReport]) -> IngestResult:

@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from blizzard_core.groups import UNIT_COLUMN
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import IngestSettings, JobFile
 from blizzard_py.kernels.output_format import output_format
 from blizzard_py.kernels.report import TaskReport
-from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
+from blizzard_py.kernels.write.outputs import SLICE, OutputNames, OutputSet
 from blizzard_py.kernels.write.partition import Places, Unplaceable, place_rows
 
 # The directory that a record's file brings along; it passes through Spark as a column.
@@ -37,13 +38,17 @@ class RowRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SqlStage:
-    """What a task of the second job writes; ``directories`` are those a path may name."""
+    """What a task of the second job writes; ``directories`` are those a path may name.
+
+    ``units`` are the slices that rows may be of, where they say that.
+    """
 
     settings: IngestSettings
     staging: str
     output_prefix: str
     schema: pa.Schema
     directories: frozenset[str]
+    units: frozenset[str] = frozenset()
 
 
 def read_records(
@@ -85,12 +90,29 @@ def write_rows(
     outputs = OutputSet(sink, names, form)
     try:
         for batch in batches:
-            for where, rows in _pieces(second, pa.Table.from_batches([batch])):
+            for where, rows in _by_slice(second, pa.Table.from_batches([batch])):
                 outputs.add(where, rows.select(form.schema.names).cast(form.schema))
         return TaskReport(index, os.getpid(), tuple(outputs.close()), ())
     except BaseException:
         outputs.discard()
         raise
+
+
+def _by_slice(second: SqlStage, table: pa.Table) -> Iterator[tuple[str | Places, pa.Table]]:
+    """Rows by where they belong; no file has rows of two slices."""
+    if not second.units:
+        yield from _pieces(second, table)
+        return
+    given = table.column(UNIT_COLUMN)
+    for unit in pc.unique(given).to_pylist():
+        if unit not in second.units:
+            raise ValueError(f"the transform changes {UNIT_COLUMN}; it must hand it on as it is")
+        for where, rows in _pieces(second, table.filter(pc.equal(given, unit))):
+            if isinstance(where, str):
+                yield f"{where}{SLICE}{unit}", rows
+            else:
+                named = tuple(f"{directory}{SLICE}{unit}" for directory in where.directories)
+                yield Places(named, where.codes), rows
 
 
 def _pieces(second: SqlStage, table: pa.Table) -> Iterator[tuple[str | Places, pa.Table]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -97,6 +97,11 @@ class SourceActivity(Activity):
         with self._lock:
             self._apart = apart
         self._polled(Poll(now, secs, len(files), requests, keys), [*files, *young])
+
+    def units(self, counts: Mapping[str, int]) -> None:
+        """How many work units there are, by what becomes of them; all states each time."""
+        for state, count in counts.items():
+            metrics.UNITS.labels(self.name, state).set(count)
 
     def late(self, partitions_behind: int) -> None:
         """The sweep found a late file."""

@@ -23,8 +23,9 @@ last of them moves the watermark, counts ``seq`` up and drops the window.
 (`blizzard_py.state.seen_rows`), and ``seen_from`` is from where on they know all rows (absent:
 none are kept): a look-back reaches no further. With ``at_known`` they know the rows at the
 watermark's own values, which then are read again. ``origin`` is where the watermark was set
-before anything was published: what lies below is a backfill's. ``boundaries`` are where work
-units cut windows into slices. An older release refuses a checkpoint with this key.
+before anything was published: what lies below is a backfill's. ``boundaries`` are where
+windows that replace were cut into slices, and ``slices`` what `_unit` holds in those of the one
+that is being read. An older release refuses a checkpoint with this key.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ class ColumnState:
     window: StoredWindow | None = None
     tasks: tuple[ReadTask, ...] = ()
     done: tuple[str, ...] = ()
+    slices: tuple[str, ...] = ()
 
 
 def columns_to_json(columns: ColumnState) -> dict[str, Any]:

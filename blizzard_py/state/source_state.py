@@ -16,6 +16,8 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``letters``: dead-letter objects that a replay has taken and not put away yet;
 * ``anew_ts``: when an operator had it start over: what replays took before counts no more;
 * ``columns``: of a source that is asked for rows, what was read of it (`column_state`);
+* ``units``: of a source that is read by work units, what is known of each
+  (`blizzard_py.units.state`), and ``readings``: those of the batch that is under way;
 * ``group_seq``: the number of the source's last group (`blizzard_core.groups`);
 * ``replacing``: of the ``queue`` those files that take the place of what they had before;
 * ``totals``: counts since the pipeline's first batch.
@@ -53,6 +55,8 @@ from blizzard_py.state.column_state import ColumnState, columns_to_json
 from blizzard_py.state.lateness import Lateness
 from blizzard_py.state.processed_set import Segment, SegmentDocument, segments_of, segments_to_json
 from blizzard_py.state.state_paths import StatePaths
+from blizzard_py.units.outcomes import UnitReading
+from blizzard_py.units.state import UnitsState, checked, units_to_json
 
 Phase = Literal["running", "publishing"]
 
@@ -228,6 +232,8 @@ class SourceState:
     columns: ColumnState | None = None
     group_seq: int = 0
     replacing: Mapping[str, ToReplace] = field(default_factory=dict)
+    units: UnitsState | None = None
+    readings: tuple[UnitReading, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +267,8 @@ class CheckpointDocument(ProgressDocument):
     columns: ColumnState | None = None
     group_seq: Annotated[int, msgspec.Meta(ge=0)] | None = None
     replacing: dict[str, ToReplace] | None = None
+    units: UnitsState | None = None
+    readings: tuple[UnitReading, ...] | None = None
     passed: dict[str, Any] | None = None
 
 
@@ -297,6 +305,8 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "columns": None if state.columns is None else columns_to_json(state.columns),
         "group_seq": state.group_seq or None,
         "replacing": msgspec.to_builtins(state.replacing) or None,
+        "units": None if state.units is None else units_to_json(state.units),
+        "readings": msgspec.to_builtins(state.readings) or None,
         "letters": list(state.letters) or None,
         "queue": msgspec.to_builtins(state.queue) or None,
         "sweep": sweep,
@@ -351,6 +361,8 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.columns,
         found.group_seq or 0,
         found.replacing or {},
+        None if found.units is None else checked(found.units, f"{where}: units"),
+        found.readings or (),
     )
 
 

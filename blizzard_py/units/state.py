@@ -18,7 +18,8 @@ Up to ``closed_to`` every partition of the value is complete and out of grace: i
 is its end, and its slices are forgotten. An entry under ``open`` goes before it: of a unit that
 is younger, or older and failing or read again. ``high`` is null for one that never succeeded.
 ``redo`` are the units that are read again from their beginning, whatever they have. ``spec`` is
-what all partitions depend on.
+what all partitions depend on. ``anew``: nothing was read since a start from nothing, so what the
+source has published in its life is replaced as a whole by the first group.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class UnitsState:
     closed_to: Mapping[str, Stamp] = field(default_factory=dict)
     open: Mapping[str, OpenUnit] = field(default_factory=dict)
     redo: tuple[UnitKey, ...] = ()
+    anew: bool = False
 
 
 def unit_key(part_from: datetime, name: str) -> str:
@@ -127,6 +129,8 @@ def highest(state: UnitsState) -> datetime | None:
 def units_to_json(state: UnitsState) -> dict[str, Any]:
     """What the checkpoint has under ``units``."""
     document: dict[str, Any] = msgspec.to_builtins(state)
+    if not state.anew:
+        del document["anew"]
     return document
 
 

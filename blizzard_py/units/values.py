@@ -8,7 +8,7 @@ and ``|`` as ``%25`` and ``%7C``); ``{}`` where there are none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -28,6 +28,18 @@ def unit_name(values: Mapping[str, Any]) -> str:
     if len(texts) == 1:
         return texts[0]
     return "|".join(text.replace("%", "%25").replace("|", "%7C") for text in texts)
+
+
+def values_named(name: str, fields: Sequence[str]) -> dict[str, str]:
+    """The inverse of `unit_name`, for units of these fields. Raises `UnitError` for others."""
+    if name == LONE and not fields:
+        return {}
+    texts = [name]
+    if len(fields) > 1:
+        texts = [text.replace("%7C", "|").replace("%25", "%") for text in name.split("|")]
+    if len(texts) != len(fields):
+        raise UnitError(f"{shown(name)} is no unit of {', '.join(fields) or 'one alone'}")
+    return dict(zip(fields, texts, strict=True))
 
 
 def unit_list(name: Any, units: Any) -> list[dict[str, str]]:

@@ -19,7 +19,7 @@ from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.drivers import reader_of
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FieldSpec, IngestJob, IngestResult, PartitionRule
-from blizzard_py.kernels.read_task import reading_tasks, run_read_task
+from blizzard_py.kernels.read_task import read_item, reading_tasks
 from blizzard_py.kernels.report import merged
 from blizzard_py.sources.parts import Parts
 from tests.support.blizzard_world import World
@@ -42,12 +42,13 @@ class KernelEngine:
 
     def ingest(self, job: IngestJob) -> IngestResult:
         self.jobs.append(job)
-        assert job.reading is not None
-        read = reader_of(job.reading.access.driver)
+        reading = job.reading
+        assert reading is not None
+        read = reader_of(reading.access.driver)
         return merged(
-            run_read_task(
+            read_item(
                 task,
-                read(job.reading.access, task.read.spec, job.settings.fields),
+                lambda spec: read(reading.access, spec, job.settings.fields),
                 self.sink,
                 next(self._attempts),
             )

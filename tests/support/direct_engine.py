@@ -10,7 +10,7 @@ from blizzard_py.connections.drivers import reader_of
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.kernels.merge import merge_tasks, run_merge, with_merged
 from blizzard_py.kernels.packing import pack, task_count
-from blizzard_py.kernels.read_task import reading_tasks, run_read_task
+from blizzard_py.kernels.read_task import read_item, reading_tasks
 from blizzard_py.kernels.report import merged
 from blizzard_py.kernels.task import run_task, tasks_of
 from blizzard_py.reading import Reading
@@ -47,9 +47,9 @@ class DirectEngine:
         read = reader_of(reading.access.driver)
         return merged(
             [
-                run_read_task(
+                read_item(
                     task,
-                    read(reading.access, task.read.spec, job.settings.fields),
+                    lambda spec: read(reading.access, spec, job.settings.fields),
                     sink,
                     next(self._attempts),
                 )

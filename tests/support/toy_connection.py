@@ -14,7 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from blizzard_core.errors import SourceError, Unavailable
 from blizzard_py.connections.drivers import DRIVERS, Driver
+from blizzard_py.connections.placeholders import Values
 from blizzard_py.connections.protocol import Bound, SourceColumn, Split
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
@@ -40,6 +42,7 @@ class ToyTable:
     held: int = 0
     at_read: Callable[[], None] = lambda: None
     schema: pa.Schema | None = None
+    broken: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         TABLES[self.name] = self
@@ -96,6 +99,12 @@ class ToyConnection:
             tasks.append(ReadTask(str(len(tasks)), f"rows {spec}", spec, len(some)))
         return tasks
 
+    def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
+        return [
+            ReadTask("0", f"rows {values}", {name: _plain(v) for name, v in values.items()})
+            for values in units
+        ]
+
     @contextmanager
     def hold(self, access: Access) -> Iterator[Access]:
         self.table.held += 1
@@ -112,6 +121,12 @@ class ToyConnection:
 
 
 def toy_rows(table: ToyTable, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if "from" in spec:
+        low, high, name = _value(spec["from"]), _value(spec["to"]), spec.get("unit.name")
+        if name in table.broken:
+            raise Unavailable(f"{name} times out")
+        rows = [row for row in table.rows if low <= row[table.column] < high]
+        return [row for row in rows if name in {None, row.get("name")}]
     return table.within(_value(spec["low"]), _value(spec["high"]), inclusive=spec["inclusive"])
 
 

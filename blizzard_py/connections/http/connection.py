@@ -15,7 +15,9 @@ from blizzard_py.connections.http.checks import problems
 from blizzard_py.connections.http.model import HttpSource, tick
 from blizzard_py.connections.http.opening import opened, walked
 from blizzard_py.connections.http.patience import Time
+from blizzard_py.connections.http.unit_requests import filled, packed, with_request
 from blizzard_py.connections.http.windows import lowered, pieces
+from blizzard_py.connections.placeholders import Values
 from blizzard_py.connections.protocol import (
     Bound,
     ColumnKind,
@@ -57,6 +59,8 @@ class HttpConnection:
         found = problems(source)
         if found:
             raise ConfigError(f"the API at {source.api.base_url}", found)
+        # With the placeholders of work units, where there are any.
+        self._template = source
         self._source = source
         self._is_date = column is not None and column.type == "date"
         self._time = time or Time()
@@ -134,6 +138,24 @@ class HttpConnection:
             )
             for number, piece in enumerate(found)
         ]
+
+    def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
+        """A request for each, asked by nobody yet."""
+        return [self._unit_task(values) for values in units]
+
+    def _unit_task(self, values: Values) -> ReadTask | SourceError:
+        try:
+            self._source = with_request(self._template, filled(self._template.request, values))
+        except SourceError as error:
+            return error
+        told = line(shown(begun(self._source.pages, first_call(self._source, {})), self._source))
+        asked = {"window": {}, "cut": {}, "request": packed(self._source.request)}
+        return ReadTask("0", told, asked)
+
+    def unit_request(self, values: Values) -> dict[str, Any]:
+        """What a work unit's slice asks first, for `plan`, as `requests` tells it."""
+        source = with_request(self._template, filled(self._template.request, values))
+        return shown(begun(source.pages, first_call(source, {})), source)
 
     def requests(self, window: Window) -> Sequence[dict[str, Any]]:
         """What each task asks first, for `plan`: method, URL, params, body, without secrets."""

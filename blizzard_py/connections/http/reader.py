@@ -12,6 +12,7 @@ from blizzard_py.connections.http.cutting import keeper
 from blizzard_py.connections.http.model import HttpSource
 from blizzard_py.connections.http.opening import opened, walked
 from blizzard_py.connections.http.patience import Time
+from blizzard_py.connections.http.unit_requests import unpacked, with_request
 from blizzard_py.connections.protocol import Reader
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
@@ -40,6 +41,8 @@ class HttpReader:
         self, access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
     ) -> Iterator[bytes]:
         source: HttpSource = access.options[_SOURCE]
+        if "request" in spec:
+            source = with_request(source, unpacked(source.request, spec["request"]))
         kept = keeper(spec.get("cut", {}), source.column, fields)
         with closing(opened(source, self.time)) as client:
             for turned in walked(client, source, first_call(source, spec["window"])):

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from blizzard_core.errors import SourceError
 from blizzard_py.columns.windows import last_full_tick
 from blizzard_py.connections.lakes import filters
 from blizzard_py.connections.lakes.highest import Highest, KnownFile
 from blizzard_py.connections.lakes.values import Ordered
+from blizzard_py.connections.placeholders import LAKE, in_sql, names_in
 from blizzard_py.connections.protocol import Bound, Selection
 from blizzard_py.reading import BoundKind, Window
+
+# Any time will do, to ask a filter for its columns.
+_SAMPLE = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 
 VERSION = "version"
 TABLE = "table"
@@ -100,11 +104,17 @@ def refuse_bound(driver: str, kind: BoundKind, known: Sequence[BoundKind]) -> So
     return SourceError(f"bound: {kind} is none of {driver}'s; choose {' or '.join(known)}")
 
 
-def plain_selection(driver: str, selection: Selection) -> None:
-    """Raise `SourceError` for what only databases can do."""
+def plain_selection(driver: str, selection: Selection) -> Selection:
+    """The selection with something in place of placeholders, so that its filter can be parsed.
+
+    Raises `SourceError` for what only databases can do.
+    """
     if selection.query:
         raise SourceError(f"{driver} reads tables, not a query; set `table`, and use a transform")
-    filters.parse(selection.filter)  # raises for what is not understood
+    samples = dict.fromkeys(names_in(selection.filter), _SAMPLE)
+    plain = replace(selection, filter=in_sql(selection.filter, samples, LAKE))
+    filters.parse(plain.filter)  # raises for what is not understood
+    return plain
 
 
 def utc_now() -> dt.datetime:

@@ -50,9 +50,10 @@ from blizzard_py.connections.lakes.places import (
     storage_options,
     told,
 )
-from blizzard_py.connections.lakes.planned import Plan, PlannedFile, tasks_of
+from blizzard_py.connections.lakes.planned import Plan, PlannedFile, tasks_of, unit_plans
 from blizzard_py.connections.lakes.values import Ordered, ordered
 from blizzard_py.connections.lakes.window import RowWindow, may_meet
+from blizzard_py.connections.placeholders import Values
 from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 
@@ -65,8 +66,8 @@ class DeltaConnection:
     def __init__(
         self, access: Access, selection: Selection, now: Callable[[], dt.datetime] = utc_now
     ) -> None:
-        plain_selection("delta", selection)
-        self._selection = selection
+        self._template = selection
+        self._selection = plain_selection("delta", selection)
         self._now = now
         self._uri = place_of(access, selection.table)
         options = storage_options(access)
@@ -118,6 +119,16 @@ class DeltaConnection:
             files = [self._changed(change, handle) for change in self._changes(start, handle)]
         what = f"{self._uri} version {end.version}"
         return tasks_of(Plan(files, names, None, self._selection.filter), split, what)
+
+    def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
+        """All files of one version for each: a filter tells its rows."""
+        handle = self._opened()
+        self._check_columns(handle)
+        names = undeclared(self._selection, list(_schema(handle).names))
+        what = f"{self._uri} version {handle.version()}"
+        return unit_plans(
+            Plan(self._first(handle), names, None, self._template.filter), units, what
+        )
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
         """Nothing needs to be held: files are never changed."""

@@ -32,9 +32,10 @@ from blizzard_py.connections.lakes.fields import check_there, columns_of, undecl
 from blizzard_py.connections.lakes.listing import Directory
 from blizzard_py.connections.lakes.parquet_file import later
 from blizzard_py.connections.lakes.places import Stores, storage_options, told
-from blizzard_py.connections.lakes.planned import Plan, PlannedFile, tasks_of
+from blizzard_py.connections.lakes.planned import Plan, PlannedFile, tasks_of, unit_plans
 from blizzard_py.connections.lakes.values import Key, Ordered
 from blizzard_py.connections.lakes.window import Range, RowWindow, ends_in, may_meet
+from blizzard_py.connections.placeholders import Values
 from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 
@@ -90,8 +91,8 @@ class DirectoryConnection:
         form: Form,
         now: Callable[[], dt.datetime] = utc_now,
     ) -> None:
-        plain_selection(form.driver, selection)
-        self._selection = selection
+        self._template = selection
+        self._selection = selection = plain_selection(form.driver, selection)
         self._now = now
         self._form = form
         self._stores = Stores(storage_options(access))
@@ -157,6 +158,16 @@ class DirectoryConnection:
             split,
             self._directory.root,
         )
+
+    def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
+        """All files for each: a filter tells its rows. What is no row is each one's."""
+        files = self._directory.files(self._stores)
+        known = _united(self._known(files)).names if files else []
+        if self._form.has_schema and files:
+            check_there(self._directory.root, asked_names(self._selection), known)
+        columns = undeclared(self._selection, known)
+        plan = Plan(files, columns, None, self._template.filter, self._form.extra())
+        return unit_plans(plan, units, self._directory.root)
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
         """Nothing needs to be held: tasks notice files that were changed."""

@@ -58,7 +58,7 @@ class Filter:
         """For each row whether it is kept; never null. Raises `SourceError` for unlike types."""
         try:
             return pc.fill_null(self.condition(columns), False)
-        except (pa.ArrowException, TypeError, ValueError) as error:
+        except (pa.ArrowException, TypeError, ValueError, ArithmeticError) as error:
             kinds = ", ".join(f"{name} is {columns[name].type}" for name in self.columns)
             raise SourceError(
                 f"the filter cannot be asked of these types ({kinds}); write literals of the"
@@ -233,6 +233,8 @@ def _alike(column: pa.Array, value: Any) -> tuple[pa.Array, pa.Scalar]:
     if pa.types.is_floating(kind) and isinstance(value, Decimal | int):
         return column, pa.scalar(float(value))
     numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if numbers and isinstance(value, str):
+        value = Decimal(value) if value.strip() else value  # as SQL takes '17' for a number
     numeric = isinstance(value, Decimal | int) and not isinstance(value, bool)
     if numbers != numeric:
         raise TypeError

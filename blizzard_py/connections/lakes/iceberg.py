@@ -14,7 +14,7 @@ or a ``….metadata.json``.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -46,9 +46,10 @@ from blizzard_py.connections.lakes.places import (
     storage_options,
     told,
 )
-from blizzard_py.connections.lakes.planned import Plan, tasks_of
+from blizzard_py.connections.lakes.planned import Plan, tasks_of, unit_plans
 from blizzard_py.connections.lakes.values import Ordered, ordered
 from blizzard_py.connections.lakes.window import RowWindow, may_meet
+from blizzard_py.connections.placeholders import Values
 from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 
@@ -61,7 +62,8 @@ class IcebergConnection:
     def __init__(
         self, access: Access, selection: Selection, now: Callable[[], dt.datetime] = utc_now
     ) -> None:
-        plain_selection("iceberg", selection)
+        self._template = selection
+        selection = plain_selection("iceberg", selection)
         driver("pyiceberg", "iceberg")
         self._access = access
         self._selection = selection
@@ -124,13 +126,25 @@ class IcebergConnection:
         else:
             start = check_same_table(window, end, str(table.metadata.table_uuid), self._what)
             known = self._appended(table, start, end.version)
-        names = _arrow(table).names
+        plan = self._plan(table, known, rows, self._selection.filter)
+        return tasks_of(plan, split, self._what)
+
+    def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
+        """All files of one snapshot for each: a filter tells its rows."""
+        table = self._opened()
+        self._check_columns(table)
+        known = self._snapshot(table, table.current_snapshot(), {})
+        return unit_plans(self._plan(table, known, None, self._template.filter), units, self._what)
+
+    def _plan(
+        self, table: Any, known: Iterable[KnownFile], rows: RowWindow | None, condition: str
+    ) -> Plan:
         # All of them: the schema may declare more columns by the time a task is tried again.
         ids = _ids(table)
         extra = {"ids": ids, "inner": _inner_names(table), "beside": _identity_columns(table)}
         files = [each.file for each in known]
-        plan = Plan(files, undeclared(self._selection, names), rows, self._selection.filter, extra)
-        return tasks_of(plan, split, self._what)
+        names = undeclared(self._selection, _arrow(table).names)
+        return Plan(files, names, rows, condition, extra)
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
         """Nothing needs to be held: files are never changed."""

@@ -7,12 +7,13 @@ once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from blizzard_py.columns import deserialize, serialize
 from blizzard_py.connections.lakes.places import FileName
 from blizzard_py.connections.lakes.window import RowWindow, parsed
+from blizzard_py.connections.placeholders import LAKE, Values, in_sql
 from blizzard_py.connections.protocol import Split
 from blizzard_py.reading import ReadTask
 
@@ -66,6 +67,20 @@ def tasks_of(plan: Plan, split: Split, what: str) -> list[ReadTask]:
             size=sum(file.size for file in files),
         )
         for number, files in enumerate(groups)
+    ]
+
+
+def unit_task(plan: Plan, what: str) -> ReadTask:
+    """One task for all files, also where there are none."""
+    condition = plan.filter
+    told = _told(what, plan.files, condition) if plan.files else f"{what}: no files"
+    return ReadTask("0", told, _spec(plan, plan.files), sum(file.size for file in plan.files))
+
+
+def unit_plans(plan: Plan, units: Sequence[Values], what: str) -> list[ReadTask]:
+    """A task for each unit: the plan, its filter with the unit's values in it."""
+    return [
+        unit_task(replace(plan, filter=in_sql(plan.filter, values, LAKE)), what) for values in units
     ]
 
 

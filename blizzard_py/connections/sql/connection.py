@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_py.columns.windows import last_full_tick
+from blizzard_py.connections.placeholders import Values, in_sql
 from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split
 from blizzard_py.connections.sql.ranges import cuts
 from blizzard_py.connections.sql.statements import (
@@ -43,6 +45,8 @@ class SqlConnection(ABC):
     dialect: str = ""
 
     def __init__(self, selection: Selection) -> None:
+        # With the placeholders of work units, where there are any.
+        self._template = selection
         self._selection = selection
         self._source = relation(selection)
         check_filter(selection.filter, self.dialect)
@@ -120,6 +124,21 @@ class SqlConnection(ABC):
         for column in self._watermark_columns():
             for values in (window.after, window.low, window.up_to):
                 check_fits(column, values.get(column.name))
+
+    def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
+        """A statement for each. Columns are asked for with the first one."""
+        self._known = ()
+        return [self._unit_task(values) for values in units]
+
+    def _unit_task(self, values: Values) -> ReadTask:
+        told = self._template
+        query, condition = (in_sql(t, values, self.dialect) for t in (told.query, told.filter))
+        self._selection = replace(told, query=query, filter=condition)
+        self._source = relation(self._selection)
+        check_filter(condition, self.dialect)
+        self._columns_known()
+        inside = "".join(self._filter()) or TRUE
+        return self._named(inside, [TRUE], 0)[0]
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
         return nullcontext(access)

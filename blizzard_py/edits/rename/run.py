@@ -90,6 +90,12 @@ class Rename:
             return self._told({}, over=True)
         state = state_from_json(held, self._where(self._old))
         self._check(state)
+        by_windows = state.columns is not None and state.group_seq
+        if self._old != self._new and (state.units is not None or by_windows):
+            raise RenameRefused(
+                f"{self._old} is in the table's rows: those that its source publishes by groups are"
+                f" told by it, and no other id could replace them; give it `id: {self._old}`"
+            )
         if target is None and self._old != self._new:
             self._check_free()
         return self._told(held, begun=target is not None)

@@ -18,7 +18,13 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from blizzard_core.errors import Cancelled, EngineError, PipelineStopped
+from blizzard_core.errors import (
+    Cancelled,
+    EngineError,
+    PipelineStopped,
+    SourceError,
+    StorageError,
+)
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import join, order_key
 from blizzard_py.engines.spark import jdbc
@@ -46,8 +52,8 @@ from blizzard_py.engines.spark.worker import (
 from blizzard_py.job import FinishedFile, IngestJob, IngestResult, IngestSettings, JobFile
 from blizzard_py.kernels.merge import merge_tasks, with_merged
 from blizzard_py.kernels.packing import pack, task_count
-from blizzard_py.kernels.read_task import reading_tasks
-from blizzard_py.kernels.report import TaskReport, merged
+from blizzard_py.kernels.read_task import ReadingTask, reading_tasks, unread
+from blizzard_py.kernels.report import TaskReport, merged, together
 from blizzard_py.kernels.sql_stage import SqlStage
 from blizzard_py.kernels.task import tasks_of
 from blizzard_py.reading import Access
@@ -246,6 +252,7 @@ class SparkEngine:
             job.output_prefix,
             schema,
             frozenset(file.partition for file in job.files),
+            frozenset(output.unit for output in first.outputs if output.unit),
         )
         write = functools.partial(write_partition, second)
         try:
@@ -299,15 +306,45 @@ class _Running:
 def _read(job: IngestJob, access: Access, running: _Running) -> list[TaskReport]:
     """A job whose items a connection reads: each in a task, or as a partition of a JDBC frame."""
     tasks = reading_tasks(job)
+    reading = job.reading
+    assert reading is not None  # noqa: S101  # the caller has looked
     if access.driver != "jdbc":
-        return _on_ids(running, len(tasks), functools.partial(run_reading, tasks, access))
+        run = functools.partial(run_reading, tasks, access, reading.pacing_secs)
+        return _on_ids(running, len(tasks), run, reading.parallel)
+    if reading.apart:
+        found = []
+        for place, task in enumerate(tasks):
+            if place and running.cancelled.wait(reading.pacing_secs):
+                raise Cancelled(f"{running.group}: cancelled")
+            found += _read_apart(task, access, running)
+        return found
     frame = jdbc.frame(running.session.spark, access, [task.read.spec for task in tasks])
     return _collected(running, frame.mapInArrow(functools.partial(run_frame, tasks), REPORTS))
 
 
-def _on_ids(running: _Running, tasks: int, run: ArrowFunction) -> list[TaskReport]:
-    """One call of ``run`` with the number of each task; their reports."""
-    frame = running.session.spark.range(0, tasks, 1, tasks).mapInArrow(run, REPORTS)
+def _read_apart(task: ReadingTask, access: Access, running: _Running) -> list[TaskReport]:
+    """One item by Spark's JDBC source, a frame for each slice: what fails costs it alone."""
+    found: list[TaskReport] = []
+    try:
+        for some in task.slices:
+            only = dataclasses.replace(task, slices=(some,), read=some.task)
+            frame = jdbc.frame(running.session.spark, access, [some.task.spec])
+            run = functools.partial(run_frame, [only])
+            found += _collected(running, frame.mapInArrow(run, REPORTS))
+    except _Failure as error:
+        told = error_of_reading(error) or jdbc.said_by_database(access, error)
+        if running.cancelled.is_set() or not isinstance(told, SourceError | StorageError):
+            raise
+        return [unread(task, told)]
+    except (SourceError, StorageError) as error:
+        return [unread(task, error)]
+    return together(found)
+
+
+def _on_ids(running: _Running, tasks: int, run: ArrowFunction, most: int = 0) -> list[TaskReport]:
+    """One call of ``run`` with the number of each task, ``most`` at a time; their reports."""
+    parts = min(tasks, most or tasks)
+    frame = running.session.spark.range(0, tasks, 1, parts).mapInArrow(run, REPORTS)
     return _collected(running, frame)
 
 

@@ -80,21 +80,27 @@ def _frame(spark: SparkSession, access: Access, statement: str, seconds: int) ->
     return spark.read.format("jdbc").options(**options).load()
 
 
+def said_by_database(access: Access, error: BaseException) -> BlizzardError | None:
+    """What a database has refused in a job that reads it; None if it was not the database."""
+    text = f"{error}\n{getattr(error, '_stackTrace', '')}"
+    return _judged(access, error) if _SQL_SAID.search(text) else None
+
+
 def _guarded(access: Access, call: Callable[[], T]) -> T:
+    return guarded(call, partial(_judged, access))
+
+
+def _judged(access: Access, error: BaseException) -> BlizzardError | None:
+    if not isinstance(error, PySparkException | Py4JError):
+        return None
     place = place_of(access)
-
-    def judged(error: BaseException) -> BlizzardError | None:
-        if not isinstance(error, PySparkException | Py4JError):
-            return None
-        # What the driver said stands in the trace where Spark has words of its own.
-        text = f"{error}\n{getattr(error, '_stackTrace', '')}"
-        if any(word in text for word in _REFUSED):
-            return place.error("refused", _NO_JAR)
-        # Causes stand last; the first is Spark's own wrapper.
-        said = _SQL_SAID.findall(text) or _SAID.findall(text)
-        return place.error(_kind(text, said), said[-1] if said else text, quotes_data=True)
-
-    return guarded(call, judged)
+    # What the driver said stands in the trace where Spark has words of its own.
+    text = f"{error}\n{getattr(error, '_stackTrace', '')}"
+    if any(word in text for word in _REFUSED):
+        return place.error("refused", _NO_JAR)
+    # Causes stand last; the first is Spark's own wrapper.
+    said = _SQL_SAID.findall(text) or _SAID.findall(text)
+    return place.error(_kind(text, said), said[-1] if said else text, quotes_data=True)
 
 
 def _kind(text: str, said: Sequence[str]) -> FaultKind:

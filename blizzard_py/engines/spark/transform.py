@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 )
 
 from blizzard_core.errors import ConfigError
+from blizzard_core.groups import UNIT_COLUMN
 from blizzard_core.settings.sources import MetadataColumn
 from blizzard_py.engines.spark.failures import first_line, is_of_the_data
 from blizzard_py.engines.spark.transform_guard import (
@@ -92,7 +93,8 @@ def staged_metadata(settings: IngestSettings) -> tuple[MetadataColumn, ...]:
 def record_schema(settings: IngestSettings) -> pa.Schema:
     """What `read_records` yields: the declared columns, and those that only pass through."""
     declared = RecordSchema(settings.fields, settings.unexpected_fields).table
-    schema = Metadata(staged_metadata(settings), "", 0).schema(declared)
+    metadata = Metadata(staged_metadata(settings), "", 0, unit_column=settings.unit_column)
+    schema = metadata.schema(declared)
     if by_path(settings):
         schema = schema.append(pa.field(PARTITION, pa.string(), nullable=False))
     return schema
@@ -113,7 +115,8 @@ def records(
 def without_duplicates(frame: DataFrame, settings: IngestSettings, tasks: int) -> DataFrame:
     """One record for each key, the first by file and line, and all that have a null in it.
 
-    Null is no value, so nobody knows that two of them are the same.
+    Null is no value, so nobody knows that two of them are the same. Where rows are replaced by
+    slice, each slice keeps one: those of another may be gone tomorrow.
     """
     if not settings.deduplicate_by:
         return frame
@@ -122,7 +125,7 @@ def without_duplicates(frame: DataFrame, settings: IngestSettings, tasks: int) -
     # Its place makes a record without a key one of a kind, and spreads such records.
     place = ", ".join(_ORDER)
     alone = f"CASE WHEN {unknown} THEN struct({place}) END AS {_ALONE}"
-    group = [*keys, _ALONE]
+    group = [*keys, _ALONE, *([UNIT_COLUMN] if settings.unit_column else [])]
     rank = f"row_number() OVER (PARTITION BY {', '.join(group)} ORDER BY {place}) AS {_RANK}"
     helpers = set(_ORDER) - set(settings.metadata_columns)
     columns = [_quoted(name) for name in frame.columns if name not in helpers]
@@ -207,6 +210,11 @@ def _schema_refusal(schema: StructType, settings: IngestSettings) -> str | None:
         return (
             f"must select {PARTITION}, the directory that sink.partition_by gives a record's file"
             f" (SELECT {PARTITION}, …); it is not written to the files"
+        )
+    if settings.unit_column and UNIT_COLUMN not in names:
+        return (
+            f"must select {UNIT_COLUMN}, the column by which rows of its sources are replaced"
+            f" (SELECT {UNIT_COLUMN}, …)"
         )
     if set(names) <= {PARTITION}:
         return "gives no column for the table"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import gc
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -12,10 +14,11 @@ from pyspark import TaskContext
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.drivers import reader_of
+from blizzard_py.connections.protocol import Rows
 from blizzard_py.job import JobFile, Place
 from blizzard_py.kernels.merge import MergeTask, run_merge
 from blizzard_py.kernels.process import prepare_process
-from blizzard_py.kernels.read_task import ReadingTask, run_read_task
+from blizzard_py.kernels.read_task import ReadingTask, read_item, run_read_task
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.sql_stage import SqlStage, read_records, write_rows
 from blizzard_py.kernels.task import Task, run_task
@@ -48,15 +51,23 @@ def run_partition(
 
 
 def run_reading(
-    tasks: Sequence[ReadingTask], access: Access, batches: Iterator[pa.RecordBatch]
+    tasks: Sequence[ReadingTask],
+    access: Access,
+    pacing_secs: float,
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """As `run_partition`, for tasks that a connection's reader reads."""
+    """As `run_partition`, for tasks that a connection's reader reads, so long after each other."""
     context = _context()
-    for index in _ids(batches):
+    for place, index in enumerate(_ids(batches)):
+        if place and pacing_secs:
+            time.sleep(pacing_secs)
         task = tasks[index]
+
+        def read(spec: Mapping[str, Any], task: ReadingTask = task) -> Iterable[Rows]:
+            return reader_of(access.driver)(access, spec, task.settings.fields)
+
         sink = _storage(task.settings.sink)
-        rows = reader_of(access.driver)(access, task.read.spec, task.settings.fields)
-        yield _reported(run_read_task(task, rows, sink, context.taskAttemptId()))
+        yield _reported(read_item(task, read, sink, context.taskAttemptId()))
 
 
 def run_frame(

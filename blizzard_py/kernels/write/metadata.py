@@ -1,5 +1,7 @@
 """Columns that say where a row comes from: ``_source_file``, ``_source_line``, ``_ingested_at``.
 
+And ``_unit``, the slice by which rows are replaced, where a source has such.
+
 They depend on the source file and on when its batch began and on nothing else,
 so a row that is ingested again by another attempt has the same values.
 """
@@ -12,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from blizzard_core.groups import UNIT_COLUMN
 from blizzard_core.settings.sources import MetadataColumn
 
 _MICROS = 1_000_000
@@ -32,9 +35,15 @@ class Metadata:
     """Adds the wanted columns, none of them ever null, behind those of the schema."""
 
     def __init__(
-        self, columns: Sequence[MetadataColumn], source_uri: str, started_ts: float
+        self,
+        columns: Sequence[MetadataColumn],
+        source_uri: str,
+        started_ts: float,
+        *,
+        unit_column: bool = False,
     ) -> None:
         self._columns = tuple(columns)
+        self._unit_column = unit_column
         self._source_uri = source_uri
         self._started = pa.scalar(round(started_ts * _MICROS), _TYPES["_ingested_at"])
 
@@ -42,16 +51,24 @@ class Metadata:
         """The schema with the columns."""
         for name in self._columns:
             schema = schema.append(pa.field(name, _TYPES[name], nullable=False))
+        if self._unit_column:
+            # Rows of the table's other writers have none.
+            schema = schema.append(pa.field(UNIT_COLUMN, pa.string(), nullable=True))
         return schema
 
     def added(
-        self, table: pa.Table, files: Sequence[tuple[str, int]], lines: npt.NDArray[np.int64]
+        self,
+        table: pa.Table,
+        files: Sequence[tuple[str, int]],
+        lines: npt.NDArray[np.int64],
+        unit: str = "",
     ) -> pa.Table:
         """The table with the columns; ``files`` are paths with their numbers of rows in turn.
 
-        ``lines`` has each row's line number, from 1 within its file.
+        ``lines`` has each row's line number, from 1 within its file. ``unit`` is the slice that
+        all rows are of.
         """
-        if not self._columns:
+        if not self._columns and not self._unit_column:
             return table
         values: dict[MetadataColumn, pa.Array] = {}
         if "_source_file" in self._columns:
@@ -62,7 +79,10 @@ class Metadata:
             values["_source_line"] = pa.array(lines, pa.int64())
         if "_ingested_at" in self._columns:
             values["_ingested_at"] = pa.repeat(self._started, table.num_rows)
+        added = [values[name] for name in self._columns]
+        if self._unit_column:
+            added.append(pa.repeat(unit, table.num_rows))
         return pa.table(
-            [*table.columns, *(values[name] for name in self._columns)],
+            [*table.columns, *added],
             schema=self.schema(table.schema),
         )

@@ -29,6 +29,8 @@ from blizzard_py.kernels.write.partition import Codes, Places
 from blizzard_py.kernels.write.sorting import Run, merged_runs, order_of, reordered
 from blizzard_py.kernels.write.spill import Spill
 
+# Between a directory and the slice that rows in it are of, where these are kept apart.
+SLICE = "\0"
 # Each open file holds the upload buffer of its store.
 MAX_OPEN_FILES = 32
 # A share of a row group that is worth being one; smaller ones wait for more.
@@ -73,8 +75,12 @@ class OutputSet:
     fault among the source files, so they end the task.
     """
 
-    def __init__(self, sink: Storage, names: OutputNames, form: ParquetFormat) -> None:
+    def __init__(
+        self, sink: Storage, names: OutputNames, form: ParquetFormat, unit: str = ""
+    ) -> None:
+        """``unit`` is the slice of all rows; else directories may have one behind `SLICE`."""
         self._sink = sink
+        self._unit = unit
         self._names = names
         self._form = form
         self._row_group_bytes = min(form.row_group_bytes, form.file_bytes)
@@ -252,6 +258,9 @@ class OutputSet:
         file.finish()
         del self._files[directory]  # until here `discard` closes it
         self._sink.sync(file.staged)
+        partition, _, unit = directory.partition(SLICE)
         self._done.append(
-            StagedOutput(file.staged, directory, file.rows, file.bytes, file.output_id)
+            StagedOutput(
+                file.staged, partition, file.rows, file.bytes, file.output_id, unit or self._unit
+            )
         )

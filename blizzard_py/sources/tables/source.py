@@ -15,6 +15,7 @@ two statements, for the bound and for the tasks.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,19 +24,20 @@ from typing import Any
 from blizzard_core.errors import StateError
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.watermark.progress import PartitionProgress, Progress, Scanned, State
+from blizzard_core.watermark.progress import Scanned
 from blizzard_py.connections.asking import Asking
 from blizzard_py.job import FinishedFile, JobFile
-from blizzard_py.reading import Reading
+from blizzard_py.reading import Reading, ReadTask, Recognition, UnitSlice
 from blizzard_py.sources.activity import NONE_APART
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
 from blizzard_py.sources.story import Story
-from blizzard_py.sources.tables import windows
+from blizzard_py.sources.tables import replacing, windows
 from blizzard_py.sources.tables.names import item_name, parsed_name
+from blizzard_py.sources.tables.progress import progress_of_text
 from blizzard_py.sources.tables.story import TaskStory
 from blizzard_py.sources.tables.work import TaskWork
-from blizzard_py.state.column_state import ColumnState, SeenSegment
+from blizzard_py.state.column_state import ColumnState, SeenSegment, StoredWindow
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.seen_rows import SeenRows, segment_path
 from blizzard_py.state.source_state import Batch, Replaced, SourceState, checkpoint_path
@@ -62,6 +64,11 @@ class AskedSource:
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
     @property
+    def id(self) -> str:
+        """What its rows are told by, whichever of its runs reads them."""
+        return self._parts.letters_id
+
+    @property
     def asking(self) -> Asking:
         """What its connection is asked."""
         return self._asking
@@ -70,6 +77,16 @@ class AskedSource:
 
     def check(self, state: SourceState) -> None:
         known = state.columns
+        if self._asking.snapshot and known is not None and known.names:
+            raise StateError(
+                f"{self._where}: is of a source with a watermark, whose rows a snapshot would come"
+                " beside; give this one an `id:` of its own and delete the old rows"
+            )
+        if state.units is not None:
+            raise StateError(
+                f"{self._where}: is of a source that is read by work units; give it back its"
+                " `units:`, or give this one an `id:` of its own"
+            )
         if known is None:
             if state.progress.value is not None:
                 raise StateError(
@@ -77,12 +94,22 @@ class AskedSource:
                     " own"
                 )
             return
+        if self._asking.replaces and not self._asking.snapshot:
+            self._check_replaceable(known)
         if known.watermark and set(known.names) != set(self._asking.columns):
             was, now = (", ".join(n) or "versions" for n in (known.names, self._asking.columns))
             raise StateError(
                 f"{self._where}: its watermark is on {was}, the configuration says {now}, which"
                 " would read everything again; set it back, or say from where to read with"
                 " `blizzard checkpoint set --column`"
+            )
+
+    def _check_replaceable(self, known: ColumnState) -> None:
+        if replacing.is_of_appended_rows(known):
+            raise StateError(
+                f"{self._where}: what was published before `reread: replace` says no slice, and"
+                " could not be replaced; give the source an `id:` of its own and delete the old"
+                " rows, or set reread back"
             )
 
     def discover(self, state: SourceState, *, whole: bool = False) -> Found:  # noqa: ARG002  # one window is all there is
@@ -149,7 +176,14 @@ class AskedSource:
         state: SourceState,  # noqa: ARG002  # the seam gives it
         batch: Batch,
     ) -> tuple[list[JobFile], list[FinishedFile]]:
-        return [JobFile(entry.path, entry.size) for entry in batch.files], []
+        files, nothing = [], []
+        for entry in batch.files:
+            _, task = parsed_name(entry.path) or (0, "")
+            if self._asking.replaces and replacing.is_nothing(task):
+                nothing.append(FinishedFile(entry.path, "ingested"))
+            else:
+                files.append(JobFile(entry.path, entry.size))
+        return files, nothing
 
     @contextmanager
     def reading(self, state: SourceState, batch: Batch) -> Iterator[Reading]:
@@ -157,18 +191,30 @@ class AskedSource:
         if known is None or known.window is None:
             raise StateError(f"{self._where}: has a batch and no window to read; restore it")
         seen = [(segment_path(self._parts.id, one), one) for one in known.seen]
-        told = windows.recognition(self._asking, self._parts.ingest.fields, known.window, seen)
+        told = Recognition()
+        if not known.slices:
+            told = windows.recognition(self._asking, self._parts.ingest.fields, known.window, seen)
         tasks = {item_name(known.seq, task.name): task for task in known.tasks}
+        items = {e.path: tasks[e.path] for e in batch.files}
+        slices = {}
+        if known.slices:
+            slices = {
+                name: (UnitSlice(replacing.unit_of_task(known, task.name), task),)
+                for name, task in items.items()
+            }
         with self._asking.connection.hold(self._asking.access) as access:
-            yield Reading(access, {e.path: tasks[e.path] for e in batch.files}, told)
+            yield Reading(access, items, told, slices)
 
     def replaced(
         self,
-        state: SourceState,  # noqa: ARG002  # the seam gives it
-        batch: Batch,  # noqa: ARG002  # the seam gives it
-        finished: Sequence[FinishedFile],  # noqa: ARG002  # the seam gives it
+        state: SourceState,
+        batch: Batch,  # noqa: ARG002  # it holds the whole window
+        finished: Sequence[FinishedFile],  # noqa: ARG002  # they are ingested together
     ) -> Replaced | None:
-        return None
+        known = state.columns
+        if known is None or not known.slices:
+            return None
+        return replacing.replaced_by(self._parts.letters_id, known)
 
     def is_gone(self, name: str) -> bool:  # noqa: ARG002  # what was planned can be read again
         return False
@@ -185,7 +231,11 @@ class AskedSource:
             return state
         moved = self._moved(state, batch)
         assert moved.columns is not None  # noqa: S101  # it was there
-        return _shown(replace(moved, columns=self._noted(known, moved.columns, batch)))
+        found = replace(moved, columns=self._noted(known, moved.columns, batch))
+        if self._asking.snapshot:
+            read = dt.datetime.fromtimestamp(known.window.planned_ts, dt.UTC)
+            return replace(found, progress=progress_of_text(f"read at {read:%F %T} UTC", "Idle"))
+        return _shown(found)
 
     def saved(self) -> None:
         self._seen.saved()
@@ -199,14 +249,36 @@ class AskedSource:
 
     def _planned(self, known: ColumnState) -> tuple[ColumnState, int]:
         asking = self._asking
+        if asking.snapshot:
+            return self._sliced(known, self._all()), STATEMENTS
         bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
         for warning in bound.warnings:
             self._warn(warning)
         kept = windows.planned(known, asking, self._parts.ingest.fields, bound, self._clock())
         if kept is None:
             return known, 1
+        if asking.replaces:
+            return self._sliced(known, kept), STATEMENTS
         tasks = asking.connection.tasks(windows.window_of(kept), asking.split)
         return (windows.opened(known, asking, kept, tasks) if tasks else known), STATEMENTS
+
+    def _all(self) -> StoredWindow:
+        """A window that holds everything: of a table with versions that of one of them."""
+        now = self._clock()
+        if self._asking.access.driver not in {"delta", "iceberg"}:
+            return StoredWindow("clock", planned_ts=now)
+        found = self._asking.connection.bound("version", 0)
+        return StoredWindow("version", up_to=windows.to_stored(found.value), planned_ts=now)
+
+    def _sliced(self, known: ColumnState, kept: StoredWindow) -> ColumnState:
+        """The state with a window whose rows take the place of others, slice by slice."""
+        slices = replacing.slices_of(self._parts.letters_id, known, kept, self._asking)
+        tasks: list[ReadTask] = []
+        for place, (_, window) in enumerate(slices):
+            found = self._asking.connection.tasks(window, self._asking.split)
+            tasks += replacing.named(place, found)
+        opened = windows.opened(known, self._asking, kept, tasks or [replacing.nothing_to_read()])
+        return replace(opened, slices=tuple(text for text, _ in slices))
 
     def _warn(self, warning: str) -> None:
         if warning not in self._told:
@@ -235,7 +307,10 @@ class AskedSource:
             return state
         found = (parsed_name(entry.path) for entry in done_of(batch))
         names = [task for seq, task in filter(None, found) if seq == known.seq]
-        return replace(state, columns=windows.done(known, names))
+        ended = windows.done(known, names)
+        if known.slices and ended.window is None:
+            ended = replacing.with_boundaries(self._parts.letters_id, known, ended)
+        return replace(state, columns=ended)
 
     def _noted(self, before: ColumnState, after: ColumnState, batch: Batch) -> ColumnState:
         """With the digests of what the batch has published, and without those that are over."""
@@ -262,8 +337,3 @@ def _shown(state: SourceState) -> SourceState:
     # A window is all that there was: a poll that finds nothing more has nothing to save.
     over = known is None or known.window is None
     return replace(state, progress=progress_of_text(text, "Idle" if over else "Active"))
-
-
-def progress_of_text(text: str, told: State = "Active") -> Progress:
-    """A progress that shows a watermark in text."""
-    return Progress(told, text, {"": PartitionProgress(text, text)}, 0)

@@ -1,0 +1,98 @@
+"""From the settings of work units to what plans them."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+from blizzard_core.settings.document import PipelineSettings
+from blizzard_core.settings.query_checks import Asked
+from blizzard_core.settings.query_sources import TableSourceSettings
+from blizzard_core.settings.tables import SinkSettings
+from blizzard_core.settings.units import UnitSettings, UnitsOfTable
+from blizzard_core.settings.yaml_file import Key
+from blizzard_py.connections.asking import Units, ValuesTable
+from blizzard_py.connections.placeholders import FROM, TO, names_in, texts_in, unit_placeholder
+from blizzard_py.reading import Access
+from blizzard_py.units import limit, unit_list
+from blizzard_py.units.due import Terms
+from blizzard_py.units.limits import days
+from blizzard_py.units.ranges import Part, UnitRange
+
+
+def range_of(units: UnitSettings) -> UnitRange:
+    """The range and its partitions as configured."""
+    told = units.range
+    by: str | tuple[Part, ...]
+    if isinstance(units.partition, str):
+        by = units.partition
+    else:
+        by = tuple(Part(part.by, part.from_, part.to) for part in units.partition)
+    return UnitRange(told.from_, told.to, told.zone, by, units.partial)
+
+
+def units_of(pipeline: PipelineSettings, source: Asked, units: UnitSettings) -> Units:
+    """The units as their source plans them. Raises `UnitError` for values that are none."""
+    values = units.values
+    listed = None
+    if values is not None and values.list_ is not None:
+        listed = tuple(unit_list(values.name, values.list_))
+    return Units(
+        range_of(units),
+        Terms(
+            days(units.grace_days, "grace_days"),
+            days(units.abstinent_days, "abstinent_days"),
+            limit(units.max_units_per_run),
+            units.min_units,
+        ),
+        () if values is None else values.fields,
+        listed,
+        None if values is None or values.from_ is None else _table(pipeline.sink, values.from_),
+        bounds_in(source),
+        units.parallel,
+        units.pacing_secs,
+    )
+
+
+def _table(sink: SinkSettings, values: UnitsOfTable) -> ValuesTable:
+    options = dict(values.storage_options or sink.storage_options)
+    uri = _beside(sink.table_uri, values.table)
+    access = Access("delta", uri, {"storage_options": options})
+    return ValuesTable(access, tuple(values.fields), values.filters)
+
+
+def _beside(table_uri: str, given: str) -> str:
+    """A place as it is given, or as a path from the table."""
+    if "://" in given or given.startswith("/"):
+        return given
+    scheme, colons, path = table_uri.rpartition("://")
+    host, _, rest = path.partition("/") if colons else ("", "", path)
+    joined = posixpath.normpath(posixpath.join(f"/{rest}" if colons else rest, given))
+    return f"{scheme}{colons}{host}{joined}" if colons else joined
+
+
+def texts_of(source: Asked) -> Iterator[tuple[Key, str]]:
+    """All texts that may hold placeholders, each with its key below the source."""
+    if isinstance(source, TableSourceSettings):
+        given = {"query": source.query, "filter": source.filter}
+        yield from (((key,), text) for key, text in given.items() if text)
+        return
+    request = source.request
+    yield ("request", "path"), request.path
+    for name, value in request.params.items():
+        yield from ((("request", "params", name), text) for text in texts_in(value))
+    yield from ((("request", "body"), text) for text in texts_in(request.body))
+
+
+def bounds_in(source: Asked) -> frozenset[str]:
+    """Which ends of a unit's time the request says."""
+    return frozenset({FROM, TO} & {n for _, text in texts_of(source) for n in names_in(text)})
+
+
+def known_placeholders(source: Asked) -> tuple[str, ...]:
+    """What placeholders there are."""
+    units = source.units
+    if units is None:
+        return ()
+    fields = () if units.values is None else units.values.fields
+    return (FROM, TO, *map(unit_placeholder, fields))

@@ -1,0 +1,126 @@
+"""What is wrong with `units:` of sources, each finding with its key. Connects to nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+
+from blizzard_core.errors import UnitError
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.query_checks import Asked
+from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
+from blizzard_core.settings.units import UnitSettings
+from blizzard_core.settings.yaml_file import Key
+from blizzard_py.app.asked_units import bounds_in, known_placeholders, range_of, texts_of
+from blizzard_py.connections.placeholders import (
+    FROM,
+    TO,
+    names_in,
+    problems_in_sql,
+    problems_in_text,
+    unit_placeholder,
+)
+from blizzard_py.units import unit_list
+from blizzard_py.units.ranges import laid_out, problems
+
+Finding = tuple[Key, str]
+
+
+def unit_problems(config: Config) -> Iterator[Finding]:
+    """Every finding, in the order of the file."""
+    for name, pipeline in config.pipelines.items():
+        for source_name, source in pipeline.sources.items():
+            if not isinstance(source, TableSourceSettings | HttpSourceSettings):
+                continue
+            here: Key = ("pipelines", name, "sources", source_name)
+            if source.units is not None:
+                yield from _of_range((*here, "units"), source.units)
+                yield from _of_values((*here, "units"), source.units)
+                yield from _of_use(here, source, source.units)
+            connection = config.connections.get(source.connection)
+            hashes = connection is not None and connection.driver == "mysql"
+            yield from _of_placeholders(here, source, hashes=hashes)
+
+
+def _of_range(here: Key, units: UnitSettings) -> Iterator[Finding]:
+    range_ = range_of(units)
+    found = problems(range_)
+    for problem in found:
+        word, _, rest = problem.partition(": ")
+        if word in {"from", "to", "zone"}:
+            yield (*here, "range", word), rest
+        elif word == "partition":
+            yield (*here, "partition"), rest
+        else:
+            yield (*here, "partition"), problem
+    if not found:
+        try:
+            laid_out(range_, dt.datetime.now(dt.UTC))
+        except UnitError as error:
+            yield (*here, "partition"), "; ".join(error.problems)
+
+
+def _of_values(here: Key, units: UnitSettings) -> Iterator[Finding]:
+    values = units.values
+    if values is None:
+        if units.min_units:
+            yield (*here, "min_units"), "counts values; give `values`, or leave it out"
+        return
+    if values.list_ is None:
+        return
+    try:
+        found = unit_list(values.name, values.list_)
+    except UnitError as error:
+        yield (*here, "values", "list"), "; ".join(error.problems)
+        return
+    if len(found) < units.min_units:
+        yield (*here, "min_units"), f"wants {units.min_units} values, and {len(found)} are listed"
+
+
+def _of_use(here: Key, source: Asked, units: UnitSettings) -> Iterator[Finding]:
+    """What the request has to use of its units, so that no two of them read the same rows."""
+    used = {name for _, text in texts_of(source) for name in names_in(text)}
+    bounds = bounds_in(source)
+    if bounds and "range" not in units.model_fields_set:
+        first = FROM if FROM in bounds else TO
+        yield (
+            (*here, "units"),
+            f"{{{first}}} is used, and there is no range; give `range: {{ from, to }}`",
+        )
+    if units.abstinent_days > units.grace_days and FROM in bounds:
+        yield (
+            (*here, "units", "abstinent_days"),
+            (
+                "is more than grace_days, and the request uses {from}: rows between a high"
+                " watermark and the next beginning would be read by nobody"
+            ),
+        )
+    if units.partition != "none" and not bounds:
+        yield (
+            (*here, "units", "partition"),
+            (
+                "each partition would read the same rows, since nothing that is asked says"
+                " {from} or {to}"
+            ),
+        )
+    for field in () if units.values is None else units.values.fields:
+        if unit_placeholder(field) not in used:
+            yield (
+                (*here, "units", "values"),
+                (
+                    "each value would read the same rows, since nothing that is asked says"
+                    f" {{{unit_placeholder(field)}}}"
+                ),
+            )
+
+
+def _of_placeholders(here: Key, source: Asked, *, hashes: bool) -> Iterator[Finding]:
+    known = known_placeholders(source)
+    for key, text in texts_of(source):
+        if isinstance(source, TableSourceSettings):
+            if known or names_in(text):
+                for problem in problems_in_sql(text, known, hashes=hashes):
+                    yield (*here, *key), problem
+        elif source.units is not None:
+            for problem in problems_in_text(text, known):
+                yield (*here, *key), problem

@@ -1,0 +1,61 @@
+"""What became of a work unit, for `blizzard explain`: readings, groups, commits. Writes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from blizzard_core.errors import BlizzardError
+from blizzard_py.explain import Explanation, Located, Task
+from blizzard_py.explain import explain as explain_item
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.tables import unit_plans
+from blizzard_py.sources.tables.units import UnitSource
+from blizzard_py.state.checkpoint_file import read_state
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.units.planner import PlannedUnit
+from blizzard_py.units.state import key_parts, unit_key
+
+
+def explained_unit(parts: Parts, source: UnitSource, uri: str, name: str) -> Explanation:
+    """The answer for the unit called ``name``, or for the first that the next poll reads."""
+    state = read_state(parts.stores.sink, parts.id) or SourceState()
+    source.check(state)
+    planned: list[PlannedUnit] = []
+    try:
+        planned = list(source.looked(state).due.units)
+    except BlizzardError:
+        if not name:
+            raise
+    if not name:
+        chosen = next((unit for unit in planned if unit.execute), planned[0] if planned else None)
+        name = "" if chosen is None else unit_key(chosen.partition[0], chosen.name)
+    found = explain_item(parts, source, Located(uri, parts.name, name, "names it", ()), {})
+    unit = next((u for u in planned if unit_key(u.partition[0], u.name) == name), None)
+    return replace(found, uri=name, file=None, task=Task(None, None, _told(state, name, unit)))
+
+
+def _told(state: SourceState, name: str, unit: PlannedUnit | None) -> dict[str, Any] | None:
+    """What is known of the unit."""
+    known = state.units
+    if known is None:
+        return None
+    own = known.open.get(name)
+    told: dict[str, Any] = {"last_group": state.group_seq or None}
+    if own is not None:
+        told |= {
+            "high_watermark": own.high,
+            "read_at": own.read_at,
+            "slices": list(own.slices),
+            "failures": own.failures,
+            "next_try": own.next_try,
+            "error": own.error,
+        }
+    else:
+        told["closed_to"] = known.closed_to.get(key_parts(name)[1]) if name else None
+    if unit is not None:
+        told |= {"execute": unit.execute, "reason": unit.reason}
+    reading = next((one for one in state.readings if one.key == name), None)
+    if reading is not None:
+        told["reading"] = unit_plans.told_of(reading)
+    return told

@@ -1,0 +1,162 @@
+"""What people do by hand to work units, wired: highs, marks, starts over, letters."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from blizzard_core.errors import UnitError
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.query_sources import QuerySource
+from blizzard_py.app.wiring import NoEngine, parts_of, source_of, source_pipeline
+from blizzard_py.dead_letters import reader as letters
+from blizzard_py.dead_letters.reader import DeadLetterObject, put_away
+from blizzard_py.edits import checkpoint_edit, unit_edits
+from blizzard_py.edits.checkpoint_edit import EditRefused
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.tables import unit_plans
+from blizzard_py.sources.tables.unit_names import values_of
+from blizzard_py.sources.tables.unit_plans import Looked
+from blizzard_py.sources.tables.units import UnitSource
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.units import resolve
+from blizzard_py.units.state import key_parts, unit_key
+from blizzard_py.units.values import LONE
+
+Edit = Callable[[SourceState], SourceState]
+
+
+def is_by_units(config: Config, where: tuple[str, str]) -> bool:
+    """Whether a source is read by work units. Raises `ConfigError` for an unknown one."""
+    source = source_of(config, where)
+    return isinstance(source, QuerySource) and source.units is not None
+
+
+def high_edit(found: SourcePipeline, unit: str, high: str) -> Edit:
+    """What ``checkpoint set --unit NAME --high T`` does to the state; ``none`` forgets the unit.
+
+    Raises `EditRefused`, `UnitError`.
+    """
+    source = _units_of(found)
+    zone = _zone(source)
+    now = dt.datetime.now(dt.UTC)
+    key = key_of(unit, now, zone)
+    to = None if high.strip().lower() == "none" else resolve(high, now, zone)
+    return lambda state: unit_edits.set_high(state, _look(source, state), key, to)
+
+
+def key_of(text: str, now: dt.datetime, zone: str) -> str:
+    """A unit as people write it: where its partition begins, ``/`` and its name if it has one."""
+    begin, slash, name = text.partition("/")
+    return unit_key(resolve(begin, now, zone), name if slash else LONE)
+
+
+def read_again(
+    config: Config, where: tuple[str, str], ends: tuple[str, str], only: Sequence[str]
+) -> int:
+    """Mark the units that have time from one end to the other; how many they are.
+
+    A daemon that runs is fenced, as by every change of a checkpoint. Raises `EditRefused`.
+    """
+    found = _pipeline_of(config, where)
+    with closing(found):
+        source = _units_of(found)
+        now, zone = dt.datetime.now(dt.UTC), _zone(source)
+        try:
+            span = (resolve(ends[0], now, zone), resolve(ends[1], now, zone))
+        except UnitError as error:
+            raise EditRefused(f"--from, --to: {'; '.join(error.problems)}") from error
+        assert source.asking.units is not None  # noqa: S101  # it is read by such
+        values = values_of(source.asking.units)
+        seen = checkpoint_edit.stored(found)
+        keys: tuple[str, ...] = ()
+
+        def edit(state: SourceState) -> SourceState:
+            nonlocal keys
+            after, keys = unit_edits.read_again(state, _look(source, state), span, values, only)
+            return after
+
+        checkpoint_edit.change(found, seen, edit, time.time())
+        return len(keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """What a replay of letters has done: the objects put away, the units to be read again."""
+
+    letters: tuple[str, ...]
+    units: tuple[str, ...]
+
+
+def replay_units(
+    config: Config, where: tuple[str, str], letter_id: str | None, *, dry_run: bool
+) -> Marked:
+    """Have the units of letters read again: their rows are replaced, so nothing comes twice.
+
+    Raises `EditRefused`, `StorageError`.
+    """
+    found = _pipeline_of(config, where)
+    with closing(found):
+        parts = found.parts
+        chosen = [
+            each
+            for each in letters.objects(parts.stores.dlq, parts.letters_id)
+            if letter_id in {None, each.id}
+        ]
+        if letter_id is not None and not chosen:
+            raise EditRefused(f"--letter: {parts.name} has no open letters of that name")
+        keys = tuple(dict.fromkeys(key for each in chosen for key in _keys(parts, each)))
+        done = Marked(tuple(each.id for each in chosen), keys)
+        if dry_run or not keys:
+            return done
+        source = _units_of(found)
+        seen = checkpoint_edit.stored(found)
+        checkpoint_edit.change(
+            found,
+            seen,
+            lambda state: unit_edits.with_marks(state, _look(source, state), keys),
+            time.time(),
+        )
+        # Whoever dies here has marked them: doing it once more reads them once more.
+        for each in chosen:
+            parts.stores.dlq.rename(*put_away(parts.letters_id, each.id))
+        return done
+
+
+def _keys(parts: Parts, found: DeadLetterObject) -> list[str]:
+    root = f"{parts.stores.source.uri}/"
+    found_keys = []
+    for letter in letters.read(parts.stores.dlq, found):
+        key = letter.uri.removeprefix(root)
+        key_parts(key, letter.uri)
+        found_keys.append(key)
+    return found_keys
+
+
+def _pipeline_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
+    source_of(config, where)
+    return source_pipeline(parts_of(config, where, NoEngine()))
+
+
+def _units_of(found: SourcePipeline) -> UnitSource:
+    if not isinstance(found.source, UnitSource):
+        raise EditRefused(f"{found.name} is not read by work units")
+    return found.source
+
+
+def _zone(source: UnitSource) -> str:
+    assert source.asking.units is not None  # noqa: S101  # it is read by such
+    return source.asking.units.range.zone
+
+
+def _look(source: UnitSource, state: SourceState) -> Looked:
+    """The partitions now, and the spec that the state has to be of."""
+    units = source.asking.units
+    assert units is not None  # noqa: S101  # it is read by such
+    return unit_plans.looked(
+        state.units, unit_plans.without_limit(units), (), dt.datetime.now(dt.UTC), "the checkpoint"
+    )

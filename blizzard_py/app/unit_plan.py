@@ -1,0 +1,137 @@
+"""What the next poll of a source of work units would read, for `blizzard plan`. Writes nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from blizzard_core.errors import SourceError
+from blizzard_core.settings.query_checks import Asked
+from blizzard_core.settings.query_sources import TableSourceSettings
+from blizzard_py.connections.asking import Units
+from blizzard_py.connections.http.connection import HttpConnection
+from blizzard_py.connections.placeholders import LAKE, Values, in_sql
+from blizzard_py.connections.protocol import Connection
+from blizzard_py.sources.tables import unit_plans
+from blizzard_py.sources.tables.unit_names import values_of
+from blizzard_py.sources.tables.units import UnitSource
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.units.instants import moment, stamp
+from blizzard_py.units.outcomes import UnitReading, replaced
+from blizzard_py.units.planner import PlannedUnit
+from blizzard_py.units.state import unit_key
+
+
+def unit_plan_of(
+    source: UnitSource,
+    state: SourceState,
+    settings: tuple[str, Asked],
+    now: dt.datetime,
+    *,
+    offline: bool,
+    everything: bool,
+) -> dict[str, Any]:
+    """The document of one source, given its id and settings; ``now`` is aware.
+
+    With ``everything`` units that are closed are listed, too. Raises `SourceError`,
+    `StateError`, `StorageError`, `UnitError`.
+    """
+    units = source.asking.units
+    assert units is not None  # noqa: S101  # it has such
+    units = replace(units, terms=replace(units.terms, everything=everything))
+    values = _values(units, offline=offline)
+    units = replace(units, terms=replace(units.terms, min_units=0))  # `values_of` has looked
+    found = unit_plans.looked(state.units, units, values, now, settings[0])
+    told = _Telling(source.asking.connection, settings, units, now)
+    due = found.due
+    counts = Counter("execute" if unit.execute else unit.reason for unit in due.units)
+    counts["done"] += due.closed
+    return {
+        "kind": settings[1].kind,
+        "state": state.progress.state,
+        "range": {"from": stamp(found.laid.start), "to": stamp(found.laid.end)},
+        "cut_off": None if due.cut_off is None else stamp(due.cut_off),
+        "units": [told.unit(unit) for unit in due.units],
+        "counts": {"execute": 0, "done": 0, **counts},
+        "retired": list(due.retired),
+        "warnings": unit_plans.warnings_of(found),
+    }
+
+
+def _values(units: Units, *, offline: bool) -> Sequence[Mapping[str, str]] | None:
+    if offline and units.table is not None:
+        raise SourceError(
+            "units.values.from: which values there are is known by asking only; leave --offline out"
+        )
+    return values_of(units)
+
+
+class _Telling:
+    def __init__(
+        self,
+        connection: Connection,
+        settings: tuple[str, Asked],
+        units: Units,
+        now: dt.datetime,
+    ) -> None:
+        self._connection = connection
+        self._id, self._settings = settings
+        self._units = units
+        self._now = now
+
+    def unit(self, unit: PlannedUnit) -> dict[str, Any]:
+        """A unit as it is planned; what is asked of it only if it is read."""
+        begin, end = unit.partition
+        reading = None
+        if unit.execute:
+            reading = unit_plans.planned_reading(unit, self._units, self._now)
+        low = unit.start if reading is None else moment(reading.slices[0])
+        return {
+            "name": unit_key(begin, unit.name),
+            "unit": dict(unit.values),
+            "partition": {"from": stamp(begin), "to": stamp(end)},
+            "from": stamp(low),
+            "to": stamp(unit.end),
+            "high_watermark": None if unit.high is None else stamp(unit.high),
+            "execute": unit.execute,
+            "reason": unit.reason,
+            "slices": [] if reading is None else _pairs(reading),
+            "replaces": None if reading is None else list(replaced(self._id, reading)),
+            **self._asked(reading),
+        }
+
+    def _asked(self, reading: UnitReading | None) -> dict[str, Any]:
+        """The request of the first slice, or the statement of all of the reading."""
+        if reading is None:
+            return {"query": None, "request": None}
+        slices = unit_plans.asked_of(reading, self._units)
+        if isinstance(self._settings, TableSourceSettings):
+            whole = {**slices[0], "to": slices[-1]["to"]}
+            return {"query": _query(self._settings, self._dialect(), whole), "request": None}
+        assert isinstance(self._connection, HttpConnection)  # noqa: S101  # the configuration was checked
+        found = self._connection.unit_request(slices[0])
+        return {
+            "query": None,
+            "request": {k: found[k] for k in ("method", "url", "params", "body")},
+        }
+
+    def _dialect(self) -> str:
+        return str(getattr(self._connection, "dialect", LAKE))
+
+
+def _pairs(reading: UnitReading) -> list[list[str]]:
+    ends = [*reading.slices[1:], reading.to]
+    return [list(pair) for pair in zip(reading.slices, ends, strict=True)]
+
+
+def _query(source: TableSourceSettings, dialect: str, values: Values) -> str:
+    query = source.query or f"SELECT * FROM {source.table}"  # noqa: S608  # shown, not run
+    told = in_sql(query, values, dialect)
+    if not source.filter:
+        return told
+    condition = in_sql(source.filter, values, dialect)
+    origin = f"({told}) t1" if source.query else source.table
+    return f"SELECT * FROM {origin} WHERE {condition}"  # noqa: S608  # shown, not run

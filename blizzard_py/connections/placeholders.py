@@ -1,0 +1,158 @@
+"""What stands for a work unit in a statement or a request: ``{from}``, ``{to}``, ``{unit.NAME}``.
+
+In SQL a placeholder becomes a literal of its type, so it stands where a value may, and never
+between quotes. In a request it becomes text: encoded where it is a part of a path. A time
+may name its format there: ``{from:date}``. Braces around anything else are left alone between
+SQL's quotes, and refused elsewhere. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from blizzard_core.errors import SourceError
+from blizzard_py.columns import param
+from blizzard_py.columns.literals import literal
+from blizzard_py.units.instants import stamp
+
+# What placeholders stand for, by their names: times and texts.
+Values: TypeAlias = Mapping[str, datetime | str]
+
+FROM, TO = "from", "to"
+# What filters of lakes are written in, as far as literals go.
+LAKE = "lake"
+FORMATS = ("iso", "date", "datetime", "datetime_ms", "timestamp", "timestamp_ms")
+
+_NAMED = re.compile(r"\{((?:from|to)(?::[^{}]*)?|unit\.[^{}]+)\}")
+_ANY = re.compile(r"\{([A-Za-z_][\w.:-]*|unit\.[^{}]+)\}")
+# What is no expression: text, quoted names, comments. Whether a backslash escapes a quote depends
+# on the server and its settings, so both is looked at.
+_REST = r"|\"(?:[^\"]|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$"
+_ASIDES = tuple(
+    re.compile(text + _REST, re.DOTALL) for text in (r"'(?:[^'\\]|\\.|'')*'", r"'(?:[^']|'')*'")
+)
+_HASHED = re.compile(r"#[^\n]*")
+
+
+def unit_placeholder(name: str) -> str:
+    """What a unit's value of that name is called in a statement or a request."""
+    return f"unit.{name}"
+
+
+def names_in(text: str) -> list[str]:
+    """The placeholders in a text, without their formats."""
+    return [found.partition(":")[0] for found in _NAMED.findall(text)]
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """All texts in parameters or a body, names included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield str(key)
+            yield from texts_in(inner)
+    elif isinstance(value, Sequence):
+        for inner in value:
+            yield from texts_in(inner)
+
+
+def problems_in_sql(text: str, known: Sequence[str], *, hashes: bool = False) -> Iterator[str]:
+    """What is wrong with the placeholders of a query or a filter.
+
+    ``hashes``: what stands behind ``#`` is a comment.
+    """
+    aside = [found[0] for each in _ASIDES for found in each.finditer(text)]
+    if hashes:
+        aside += _HASHED.findall(text)
+    for name in dict.fromkeys(name for part in aside for name in _NAMED.findall(part)):
+        yield (
+            f"{{{name}}} stands between quotes or in a comment; it becomes a literal with quotes"
+            " of its own"
+        )
+    for name in dict.fromkeys(_ANY.findall(_ASIDES[0].sub(" ", text))):
+        if ":" in name:
+            yield f"{{{name}}} names a format, and in SQL it is a literal; leave the format out"
+        else:
+            yield from _unknown(name, known)
+
+
+def problems_in_text(text: str, known: Sequence[str]) -> Iterator[str]:
+    """What is wrong with the placeholders of a path, a parameter or a text in a body."""
+    for found in _ANY.findall(text):
+        name, colon, form = found.partition(":")
+        if colon and name in {FROM, TO} and form not in FORMATS:
+            yield f"{{{found}}}: there is no format {form!r}; there are: {', '.join(FORMATS)}"
+        else:
+            yield from _unknown(name if name in {FROM, TO} else found, known)
+
+
+def _unknown(name: str, known: Sequence[str]) -> Iterator[str]:
+    if name not in known:
+        there = ", ".join(f"{{{one}}}" for one in known)
+        yield f"there is nothing that {{{name}}} could stand for; there are: {there or 'none'}"
+
+
+def in_sql(text: str, values: Values, dialect: str) -> str:
+    """A query or a filter with literals in place of its placeholders."""
+    return _filled(text, values, lambda value, _: _literal(value, dialect))
+
+
+def in_path(text: str, values: Values) -> str:
+    """A path with its placeholders filled in, each within one step of it.
+
+    Raises `SourceError` for a value that would lead elsewhere.
+    """
+
+    def step(value: datetime | str, form: str) -> str:
+        told = _text(value, form)
+        if told in {".", ".."}:
+            raise SourceError(f"{told!r} cannot be a part of a path; leave the value out")
+        return quote(told, safe="")
+
+    return _filled(text, values, step)
+
+
+def in_text(value: Any, values: Values) -> Any:
+    """A parameter, or a body of any depth, with the placeholders in its texts filled in."""
+    if isinstance(value, str):
+        return _filled(value, values, _text)
+    if isinstance(value, Mapping):
+        return {in_text(key, values): in_text(inner, values) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [in_text(inner, values) for inner in value]
+    return value
+
+
+def _filled(text: str, values: Values, spelt: Callable[[datetime | str, str], str]) -> str:
+    def put(found: re.Match[str]) -> str:
+        name, _, form = found[1].partition(":") if found[1] not in values else (found[1], "", "")
+        if name not in values:
+            return found[0]
+        return spelt(values[name], form)
+
+    return _NAMED.sub(put, text)
+
+
+def _text(value: datetime | str, form: str) -> str:
+    if not isinstance(value, datetime):
+        return value
+    return param(value, form) if form else stamp(value)
+
+
+def _literal(value: datetime | str, dialect: str) -> str:
+    if dialect in {"sqlite", LAKE} and isinstance(value, datetime):
+        # Times may be text there: the shortest form sorts right beside whatever is longer.
+        return literal(_plain(value), dialect)
+    return literal(value, dialect)
+
+
+def _plain(value: datetime) -> str:
+    naive = value.astimezone(UTC).replace(tzinfo=None)
+    if not (naive.hour or naive.minute or naive.second or naive.microsecond):
+        return naive.date().isoformat()
+    return naive.isoformat(" ", "milliseconds" if naive.microsecond else "seconds")

@@ -1,0 +1,104 @@
+"""What an operator changes of a source's work units. Pure: each gives the next state.
+
+`blizzard_py.edits.checkpoint_edit` puts them into the checkpoint. A batch that is running is
+given up by each of them: it would end what was changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from blizzard_core.errors import UnitError
+from blizzard_py.edits.checkpoint_edit import EditRefused
+from blizzard_py.sources.tables import unit_states
+from blizzard_py.sources.tables.unit_plans import Looked
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.units.instants import in_utc, stamp
+from blizzard_py.units.outcomes import marked, with_high
+from blizzard_py.units.schemes import Pair
+from blizzard_py.units.state import UnitsState, key_parts, unit_key
+from blizzard_py.units.values import LONE, unit_name
+
+
+def set_high(state: SourceState, found: Looked, key: str, high: datetime | None) -> SourceState:
+    """The state with a unit as if read up to ``high``; None forgets it, so it is read again.
+
+    ``found`` is a look at the state. Raises `EditRefused` for a unit that there is not.
+    """
+    begin, _ = key_parts(key, "--unit")
+    partition = next((pair for pair in found.laid.partitions if pair[0] == begin), None)
+    if partition is None:
+        raise EditRefused(f"--unit: no partition begins at {stamp(begin)}; see `blizzard plan`")
+    units = with_high(_known(state, found), key, partition, high)
+    return unit_states.with_progress(_given_up(replace(state, units=units)))
+
+
+def started_over(state: SourceState, *, adopt: bool) -> SourceState:
+    """The state before anything was read: what is read first replaces all that was published.
+
+    Of a source that was not read by units the rows have no `_unit`, and stay for ever: that is
+    refused unless they are adopted.
+    """
+    was_read = state.columns is not None or state.progress.value is not None
+    if state.units is None and was_read and not adopt:
+        raise EditRefused(
+            "this source was not read by units, so its rows in the table cannot be told and will"
+            " never be replaced: delete them, and give the source an `id:` of its own; or keep"
+            " them for ever beside the new ones, with --adopt"
+        )
+    kept = SourceState(
+        totals=state.totals, source=state.source, group_seq=state.group_seq, retries={}
+    )
+    return replace(kept, units=UnitsState(anew=True))
+
+
+def read_again(
+    state: SourceState,
+    found: Looked,
+    span: Pair,
+    values: Sequence[Mapping[str, str]] | None,
+    only: Sequence[str],
+) -> tuple[SourceState, tuple[str, ...]]:
+    """The state with all units marked that have time in ``span``, and their keys.
+
+    They are read again from their beginning; ``only`` narrows them down to values of these names.
+    Raises `EditRefused` if there are none, or no such value.
+    """
+    names = [LONE] if values is None else [unit_name(one) for one in values]
+    odd = [name for name in only if name not in names]
+    if odd:
+        raise EditRefused(f"--values: {odd[0]!r} is none of the source's; see `blizzard plan`")
+    low, high = in_utc(span[0], "--from"), in_utc(span[1], "--to")
+    keys = tuple(
+        unit_key(begin, name)
+        for begin, end in found.laid.partitions
+        if begin < high and end > low
+        for name in names
+        if not only or name in only
+    )
+    if not keys:
+        raise EditRefused(f"no partition has time from {stamp(low)} to {stamp(high)}")
+    return with_marks(state, found, keys), keys
+
+
+def with_marks(state: SourceState, found: Looked, keys: Sequence[str]) -> SourceState:
+    """The state with these units to be read again."""
+    try:
+        units = marked(_known(state, found), keys)
+    except UnitError as error:
+        raise EditRefused("; ".join(error.problems)) from error
+    return _given_up(replace(state, units=units))
+
+
+def _known(state: SourceState, found: Looked) -> UnitsState:
+    """What is known, with the spec that it is of."""
+    known = state.units or UnitsState(anew=True)
+    return replace(known, spec=found.state.spec)
+
+
+def _given_up(state: SourceState) -> SourceState:
+    taken = {entry.path for batch in state.in_flight for entry in batch.files}
+    retries = {path: retry for path, retry in state.retries.items() if path not in taken}
+    return replace(state, in_flight=(), readings=(), retries=retries)

@@ -1,0 +1,127 @@
+"""Windows whose rows take the place of those published before. Pure.
+
+With ``reread: replace`` a window with look-back is cut into slices where the next look-back will
+begin, and where a reading begins is lowered to where a slice does (`ColumnState.boundaries`). So it
+replaces whole slices: everything from there on, whatever the rows' own times say by now. A snapshot
+is one slice that is all there is.
+
+Which slice a task reads is the number before the point in its name: ``1.0``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from blizzard_core.errors import SourceError
+from blizzard_py.columns import effective
+from blizzard_py.columns.compare import order
+from blizzard_py.connections.asking import Asking
+from blizzard_py.reading import ReadTask, Window
+from blizzard_py.sources.tables.windows import from_stored
+from blizzard_py.state.column_state import ColumnState, StoredWindow
+from blizzard_py.state.source_state import Replaced
+from blizzard_py.units.slices import column_slice, snapshot_slice
+
+# So many boundaries are known. Whoever needs an older one reads from the beginning.
+_KEPT = 32
+# The task of a window that holds no row: nobody reads it, and the rows of before go.
+NOTHING = "none"
+
+
+def slices_of(
+    source_id: str, known: ColumnState, kept: StoredWindow, asking: Asking
+) -> list[tuple[str, Window]]:
+    """What the window is read in: for each slice what `_unit` holds, and the rows in it."""
+    if asking.snapshot:
+        return [(snapshot_slice(source_id), Window({}, from_stored(kept.up_to)))]
+    [column] = asking.columns
+    up_to = from_stored(kept.up_to)[column]
+    begin = _beginning(known, kept, column)
+    moment = dt.datetime.fromtimestamp(kept.planned_ts, dt.UTC)
+    cut = effective({column: up_to}, asking.backward, moment)[column]
+    inner = (begin is None or _is_below(column, begin, cut)) and _is_below(column, cut, up_to)
+    begins = [begin, cut] if inner else [begin]
+    ends = [*begins[1:], up_to]
+    return [
+        (column_slice(source_id, low), _window(column, low, high, asking))
+        for low, high in zip(begins, ends, strict=True)
+    ]
+
+
+def named(place: int, tasks: Sequence[ReadTask]) -> list[ReadTask]:
+    """A slice's tasks, named so that they tell which."""
+    return [replace(task, name=f"{place}.{task.name}") for task in tasks]
+
+
+def nothing_to_read() -> ReadTask:
+    """The only task of a reading that finds no row at all."""
+    return ReadTask(f"0.{NOTHING}", "no row")
+
+
+def is_nothing(task: str) -> bool:
+    """Whether a task of that name is `nothing_to_read`."""
+    return task.partition(".")[2] == NOTHING
+
+
+def unit_of_task(known: ColumnState, task: str) -> str:
+    """What `_unit` holds in the task's rows."""
+    return known.slices[int(task.partition(".")[0])]
+
+
+def replaced_by(source_id: str, known: ColumnState) -> Replaced:
+    """What the window that is being read replaces: all from where it begins."""
+    return Replaced(((known.slices[0], f"{source_id}0"),))
+
+
+def with_boundaries(source_id: str, before: ColumnState, after: ColumnState) -> ColumnState:
+    """The state after a window, which knows where its slices begin."""
+    begins = [text.removeprefix(f"{source_id}/") for text in before.slices]
+    older = [text for text in before.boundaries if text < begins[0]]
+    return replace(after, boundaries=tuple([*older, *begins][-_KEPT:]), slices=())
+
+
+def is_of_appended_rows(known: ColumnState) -> bool:
+    """Whether what was published says no slice, so that it cannot be replaced."""
+    published = bool(known.watermark) and known.watermark != known.origin
+    return published and not known.boundaries and not known.slices
+
+
+def _beginning(known: ColumnState, kept: StoredWindow, column: str) -> Any:
+    """The value above which the reading begins; None for all there is."""
+    after, low = from_stored(kept.after).get(column), from_stored(kept.low).get(column)
+    if after is None or low is None:
+        return None
+    if isinstance(after, int | float) or not isinstance(after, str | dt.date):
+        raise SourceError(
+            f"watermark.reread: replace needs a column of times, which a look-back moves; {column}"
+            " holds numbers"
+        )
+    # Rows may join the highest value later on, where the bound is one.
+    is_strict = kept.kind in {"max", "rows"} and not _is_below(column, low, after)
+    found = None
+    for text in filter(None, known.boundaries):  # empty: the beginning of all
+        value = _value(text, after)
+        if _is_below(column, value, low) or (value == low and not is_strict):
+            found = value
+    return found
+
+
+def _window(column: str, low: Any, up_to: Any, asking: Asking) -> Window:
+    after: Mapping[str, Any] = {} if low is None else {column: low}
+    first = low is None and asking.nulls == "first"
+    return Window(after, {column: up_to}, after, nulls_first=first)
+
+
+def _is_below(column: str, one: Any, other: Any) -> bool:
+    return order(column, one, other) < 0
+
+
+def _value(text: str, like: Any) -> Any:
+    """A boundary as a value of the watermark's own kind."""
+    if isinstance(like, dt.datetime):
+        found = dt.datetime.fromisoformat(text)
+        return found if like.tzinfo is not None else found.replace(tzinfo=None)
+    return dt.date.fromisoformat(text) if isinstance(like, dt.date) else text

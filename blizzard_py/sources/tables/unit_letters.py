@@ -1,0 +1,28 @@
+"""Letters of units that failed: closed by the reading that succeeds."""
+
+from __future__ import annotations
+
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.dead_letters.reader import DeadLetterObject, objects, put_away, read
+from blizzard_py.units.state import UnitsState
+
+
+def close_letters(dlq: Storage, source_id: str, uri: str, known: UnitsState) -> list[str]:
+    """Put letters away whose units have all been read since; the ids of those objects.
+
+    ``uri`` is the source's, which letters begin their paths with. Only the owner of the
+    checkpoint calls it, with a state that is saved; once more does no harm. Raises
+    `StorageError`, `UnreadableDeadLetter`.
+    """
+    closed = []
+    for found in list(objects(dlq, source_id)):
+        if found.kind == "files" and not _is_open(dlq, found, uri, known):
+            dlq.rename(*put_away(source_id, found.id))
+            closed.append(found.id)
+    return closed
+
+
+def _is_open(dlq: Storage, found: DeadLetterObject, uri: str, known: UnitsState) -> bool:
+    """Whether one of its units still fails."""
+    keys = (letter.uri.removeprefix(f"{uri}/") for letter in read(dlq, found))
+    return any(key in known.open and known.open[key].failures for key in keys)

@@ -1,0 +1,62 @@
+"""The values that a source's work units have now: as configured, or as a Delta table has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import pyarrow as pa
+
+from blizzard_core.errors import BlizzardError, Unavailable, UnitError
+from blizzard_py.connections.asking import Units, ValuesTable
+from blizzard_py.connections.drivers import connect, reader_of
+from blizzard_py.connections.protocol import Selection, Split
+from blizzard_py.job import FieldSpec
+from blizzard_py.reading import Window
+from blizzard_py.units import unit_name, units_from
+from blizzard_py.units.limits import enough
+
+
+def values_of(units: Units) -> Sequence[Mapping[str, str]] | None:
+    """The values, None if there is one unit for all. Never an empty list.
+
+    Raises `Unavailable` for a table that cannot be read now or that gives none, and where there are
+    fewer than there must be: what is not known now must not look as if it were gone.
+    """
+    found: Sequence[Mapping[str, str]] | None = units.listed
+    if units.table is not None:
+        found = _in_table(units.table)
+    try:
+        enough(None if found is None else len(found), units.terms.min_units)
+    except UnitError as error:
+        raise Unavailable(f"units: {'; '.join(error.problems)}") from error
+    return found
+
+
+def _in_table(table: ValuesTable) -> Sequence[Mapping[str, str]]:
+    where = f"units.values.from.table: {table.access.uri}"
+    try:
+        found = units_from(_rows(table), list(table.fields), table.filters)
+    except BlizzardError as error:
+        raise Unavailable(f"{where}: {error}") from error
+    if not found:
+        raise Unavailable(
+            f"{where}: no row of it passes the filters, which is not taken for `no units`; nothing"
+            " is read until one does"
+        )
+    # Files have no order that lasts; whose turn it is must not change with a compaction.
+    return sorted(found, key=unit_name)
+
+
+def _rows(table: ValuesTable) -> Iterator[dict[str, Any]]:
+    names = dict.fromkeys((*table.fields, *table.filters))
+    fields = tuple(FieldSpec(name, "string", nullable=True) for name in names)
+    with closing(connect(table.access, Selection(table="", fields=fields))) as connection:
+        window = Window(up_to=connection.bound("version", 0).value)
+        tasks = connection.tasks(window, Split())
+    read = reader_of(table.access.driver)
+    for task in tasks:
+        for batch in read(table.access, task.spec, fields):
+            assert isinstance(batch, pa.RecordBatch)  # noqa: S101  # Delta's reader gives nothing else
+            yield from batch.to_pylist()

@@ -1,0 +1,150 @@
+"""Which units the next batch of a run reads, and what each of them asks. Pure.
+
+A **run** is what one poll of a source does: each unit that is due is read once in it, however
+long that takes, and no more units than `max_units_per_run`. So units in grace, which are always
+due, are read once a poll; those that fail meanwhile come again when their pause is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import get_args
+
+from blizzard_py.connections.asking import Units
+from blizzard_py.connections.placeholders import FROM, TO, Values, unit_placeholder
+from blizzard_py.units.closing import closed
+from blizzard_py.units.due import Due, due, reading_of
+from blizzard_py.units.instants import moment, stamp
+from blizzard_py.units.outcomes import UnitReading
+from blizzard_py.units.planner import PlannedUnit, Reason, limited
+from blizzard_py.units.ranges import LaidOut, laid_out, spec_of
+from blizzard_py.units.state import UnitsState, guarded, key_parts, unit_key, unit_of
+from blizzard_py.units.values import LONE, unit_name, values_named
+
+# So many units, for each that is read at the same time, are published together.
+_ROUNDS = 25
+
+
+@dataclass(slots=True)
+class Run:
+    """One run: since when, how many units may still be read (None: all), which were."""
+
+    began: float
+    left: int | None
+    done: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What is due at a time, and the state as that look leaves it."""
+
+    state: UnitsState
+    laid: LaidOut
+    due: Due
+
+
+def looked(
+    known: UnitsState | None,
+    units: Units,
+    values: Sequence[Mapping[str, str]] | None,
+    now: datetime,
+    where: str,
+) -> Looked:
+    """What is due now, as far as `max_units_per_run` goes.
+
+    Raises `StateError` for a state of other partitions, `UnitError` as `laid_out` and `due` do.
+    """
+    state = UnitsState(anew=True) if known is None else known
+    state = guarded(state, spec_of(units.range, units.fields), where)
+    laid = laid_out(units.range, now)
+    names = [LONE] if values is None else [unit_name(one) for one in values]
+    state = closed(state, laid.partitions, names, units.terms.shift)
+    return Looked(state, laid, due(state, laid.partitions, values, units.terms, now))
+
+
+def to_read(found: Looked, run: Run, waiting: Collection[str]) -> list[PlannedUnit]:
+    """The units of a look without limit that the run has still to read, those whose turn it is.
+
+    ``waiting`` are those that could not be read with all others of their batch; whoever failed
+    alone has a pause of its own.
+    """
+    chosen = []
+    alone = {key for key, unit in found.state.open.items() if unit.failures}
+    for unit in found.due.units:
+        key = unit_key(unit.partition[0], unit.name)
+        if unit.execute and key not in run.done and (key in alone or key not in waiting):
+            chosen.append(unit)
+    if run.left is None or len(chosen) <= run.left:
+        return chosen
+    turns = []
+    for unit in chosen:
+        begin = stamp(unit.partition[0])
+        known = unit_of(found.state, f"{begin}/{unit.name}", stamp(unit.partition[1]))
+        turns.append(known.read_at or begin)
+    return [unit for unit in limited(chosen, run.left, turns) if unit.execute]
+
+
+def batch_size(units: Units) -> int:
+    """How many units are published together."""
+    return _ROUNDS * units.parallel
+
+
+def planned_reading(unit: PlannedUnit, units: Units, now: datetime) -> UnitReading:
+    """What is saved of a unit before it is read; as a whole where no part can be asked for."""
+    if units.reads_parts:
+        return reading_of(unit, units.terms, now)
+    begin, end = unit.partition
+    told = stamp(end)
+    return UnitReading(unit_key(begin, unit.name), told, (stamp(begin),), told, stamp(now))
+
+
+def asked_of(reading: UnitReading, units: Units) -> list[Values]:
+    """What the placeholders stand for in each slice of a reading."""
+    begins = [moment(text) for text in reading.slices]
+    ends = [*begins[1:], moment(reading.to)]
+    name = key_parts(reading.key)[1]
+    own = {
+        unit_placeholder(field): value for field, value in values_named(name, units.fields).items()
+    }
+    return [{**own, FROM: low, TO: high} for low, high in zip(begins, ends, strict=True)]
+
+
+def without_limit(units: Units) -> Units:
+    """The units, all that are due at once; `values_of` has seen to it that there are enough."""
+    return replace(units, terms=replace(units.terms, limit=None, min_units=0))
+
+
+def counts_of(found: Looked) -> dict[str, int]:
+    """How many units there are by what becomes of them, those that are closed as done."""
+    counts = dict.fromkeys(get_args(Reason), 0)
+    for unit in found.due.units:
+        counts[unit.reason] += 1
+    counts["done"] += found.due.closed
+    return counts
+
+
+def gaps_of(laid: LaidOut) -> list[str]:
+    """A warning for each stretch of the range that no partition has."""
+    return [
+        f"nothing reads {stamp(low)} to {stamp(high)}, which no partition has"
+        for low, high in laid.gaps
+    ]
+
+
+def warnings_of(found: Looked) -> list[str]:
+    """What people should know: time that nothing reads, an end that went back."""
+    told = gaps_of(found.laid)
+    ahead = sum(unit.reason == "ahead" for unit in found.due.units)
+    if ahead:
+        told.append(
+            f"{ahead:,} units were read beyond where the range ends now, and are left alone until"
+            " it ends behind that again"
+        )
+    return told
+
+
+def told_of(reading: UnitReading) -> dict[str, object]:
+    """A reading that is under way, for people."""
+    return {"from": reading.slices[0], "to": reading.to, "slices": list(reading.slices)}

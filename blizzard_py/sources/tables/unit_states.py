@@ -1,0 +1,104 @@
+"""What a batch of units makes of a source's state, and the state for people. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from blizzard_core.watermark.progress import Progress
+from blizzard_py.sources.tables.progress import progress_of_text
+from blizzard_py.state.source_state import Batch, Replaced, SourceState
+from blizzard_py.units.instants import moment, stamp
+from blizzard_py.units.outcomes import UnitReading, failed, replaced, succeeded
+from blizzard_py.units.slices import snapshot_range
+from blizzard_py.units.state import UnitsState, highest
+
+# Failing units that `status` names.
+_NAMED = 20
+
+
+def read_by(state: SourceState, batch: Batch) -> dict[str, UnitReading]:
+    """The readings of the batch's units, by their names."""
+    items = {entry.path for entry in batch.files}
+    return {reading.key: reading for reading in state.readings if reading.key in items}
+
+
+def ranges_of(source_id: str, state: SourceState, batch: Batch, done: set[str]) -> Replaced | None:
+    """What the units that were read replace; None where none was.
+
+    The first group since a start from nothing replaces all that the source has ever published:
+    what is not read yet comes with the readings that follow, and what was cut otherwise goes.
+    """
+    readings = [reading for key, reading in read_by(state, batch).items() if key in done]
+    if not readings:
+        return None
+    if state.units is not None and state.units.anew:
+        return Replaced((snapshot_range(source_id),))
+    return Replaced(tuple(replaced(source_id, reading) for reading in readings))
+
+
+def after(state: SourceState, batch: Batch) -> SourceState:
+    """The state with what became of the batch's units.
+
+    Where none of several could be read the source is rather down than each unit bad: then no unit's
+    failure counts, and what waits is told by the batch's retries alone.
+    """
+    known = state.units
+    if known is None:
+        return state
+    readings = read_by(state, batch)
+    is_down = len(batch.finished) > 1 and all(f.outcome == "retry" for f in batch.finished)
+    for file in batch.finished:
+        reading = readings.get(file.path)
+        if reading is None:
+            continue  # an edit has given the batch's readings up
+        if file.outcome == "ingested":
+            known = replace(succeeded(known, reading), anew=False)
+        elif not is_down:
+            known = failed(known, reading, moment(reading.at), file.error)
+    left = tuple(reading for reading in state.readings if reading.key not in readings)
+    return with_progress(replace(state, units=known, readings=left))
+
+
+def with_progress(state: SourceState) -> SourceState:
+    """The state with the highest of all high watermarks where everybody looks for one."""
+    top = None if state.units is None else highest(state.units)
+    return state if top is None else replace(state, progress=progress_of_text(stamp(top)))
+
+
+def without_units(state: SourceState) -> SourceState:
+    """The state as it is before anything was read, its count of groups apart."""
+    return replace(
+        state,
+        units=UnitsState(anew=True),
+        readings=(),
+        in_flight=(),
+        retries={},
+        progress=Progress(),
+    )
+
+
+def shown_units(state: SourceState) -> dict[str, Any]:
+    """``units`` of ``status --json``."""
+    known = state.units or UnitsState()
+    failing = {key: unit for key, unit in known.open.items() if unit.failures}
+    named = sorted(failing.items(), key=lambda item: (-item[1].failures, item[0]))[:_NAMED]
+    return {
+        "closed_to": dict(known.closed_to),
+        "open": len(known.open),
+        "failing": len(failing),
+        "redo": len(known.redo),
+        "failures": [_failure(key, unit) for key, unit in named],
+        "blocked_group": None,
+        "last_group": state.group_seq or None,
+    }
+
+
+def _failure(key: str, unit: Any) -> Mapping[str, Any]:
+    return {
+        "name": key,
+        "failures": unit.failures,
+        "next_try": unit.next_try,
+        "error": unit.error,
+    }

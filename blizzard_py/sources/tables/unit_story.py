@@ -1,0 +1,104 @@
+"""What a source that is read by work units says of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from blizzard_core.errors import BlizzardError, StateError
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.sources.story import Compared, Passed, Standing, Waiting
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.units.instants import stamp
+from blizzard_py.units.planner import PlannedUnit
+from blizzard_py.units.state import key_parts
+
+# How a unit of that name stands now; None if there is none that is open.
+Finds = Callable[[SourceState, str], PlannedUnit | BlizzardError | None]
+
+_WORDS = {
+    "waiting": "it failed lately, and waits before it is tried again",
+    "new": "it was never read",
+    "abstinent": "it is left alone until it is older (abstinent_days)",
+    "done": "it is complete and out of grace",
+    "incomplete": "it was read up to {high}, and goes on to {end}",
+    "ahead": "it was read up to {high}, and the range ends before; nothing is read of it",
+    "grace": "it is complete, and read again as long as it is in grace (grace_days)",
+    "redo": "somebody wants it read again from its beginning",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UnitStanding:
+    """How a unit stands to a state."""
+
+    name: str
+    state: SourceState
+    finds: Finds
+
+    @property
+    def compared(self) -> Compared:
+        at = self.state.progress.value
+        return Compared(self.state.progress.state, None, at, at, None, at)
+
+    @property
+    def place(self) -> tuple[str | None, str | None]:
+        return None, None
+
+    def is_new(self) -> bool:
+        found = self.finds(self.state, self.name)
+        # One that was read before has an outcome, whatever comes of it next.
+        return isinstance(found, PlannedUnit) and found.execute and found.high is None
+
+    def next_poll(self) -> Waiting:
+        return Waiting("poll", f"{self._told()}; the next poll reads it")
+
+    def passed(self, journal_start: Callable[[], float | None]) -> Passed:  # noqa: ARG002  # the seam gives it
+        found = self.finds(self.state, self.name)
+        if isinstance(found, BlizzardError):
+            return Passed("missing", f"it cannot be told whether there is such a unit: {found}")
+        if found is not None:
+            return Passed("done", self._told())
+        if self.name in (self.state.units.open if self.state.units is not None else {}):
+            return Passed("done", "it was read, and is none that is configured any more")
+        begin, name = self.name.partition("/")[::2]
+        reached = self.state.units.closed_to.get(name) if self.state.units is not None else None
+        if reached is not None and begin < reached:
+            return Passed("done", f"it is complete and out of grace, as all are up to {reached}")
+        return Passed("missing", "there is no such unit in the range and the values configured")
+
+    def _told(self) -> str:
+        found = self.finds(self.state, self.name)
+        if not isinstance(found, PlannedUnit):
+            return "it is read"
+        high = "nothing" if found.high is None else stamp(found.high)
+        return _WORDS[found.reason].format(high=high, end=stamp(found.end))
+
+
+@dataclass(frozen=True, slots=True)
+class UnitStory:
+    """One unit, as its source tells of it."""
+
+    name: str
+    finds: Finds
+    check: Callable[[SourceState], None]
+
+    @property
+    def entry(self) -> Entry | None:
+        return None if self.ignored else Entry(self.name, 0, 0.0)
+
+    @property
+    def ignored(self) -> str | None:
+        try:
+            key_parts(self.name)
+        except StateError:
+            return "is no unit's name; they are like 2020-02-01T00:00:00.000Z/NAME"
+        return None
+
+    @property
+    def folder(self) -> str | None:
+        return None
+
+    def beside(self, state: SourceState) -> Standing:
+        self.check(state)
+        return UnitStanding(self.name, state, self.finds)

@@ -1,0 +1,256 @@
+"""A source that is read by work units: ranges of time, values, or both. A `Source`.
+
+**An item** is a unit, named by where its partition begins and its values
+(`blizzard_py.units.state.unit_key`). `plan` fixes from where to where each unit of the next batch
+is read and puts that into the state (`SourceState.readings`), which is saved with the batch before
+its job starts; so whoever takes it over reads the same again. What is asked follows from that and
+from the configuration.
+
+Units of a batch are read apart: one that fails costs itself alone, waits longer each time, and has
+a dead letter once it has failed `max_retries` times more. Those that were read are one group, which
+replaces what they published before (`blizzard_core.groups`).
+
+There is one batch at a time, and what is due is looked at anew before each; what one poll reads
+at most is a `Run`. A unit in grace is due at each poll, so such a source is polled once an hour
+unless it is said otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from blizzard_core.errors import BlizzardError, SourceError, StateError
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Entry
+from blizzard_core.watermark.progress import Scanned
+from blizzard_py.connections.asking import Asking, Units
+from blizzard_py.job import FinishedFile, JobFile
+from blizzard_py.reading import Reading, ReadTask, UnitSlice
+from blizzard_py.sources.activity import NONE_APART
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
+from blizzard_py.sources.story import Story
+from blizzard_py.sources.tables import unit_plans, unit_states
+from blizzard_py.sources.tables.unit_letters import close_letters
+from blizzard_py.sources.tables.unit_names import values_of
+from blizzard_py.sources.tables.unit_plans import Looked, Run
+from blizzard_py.sources.tables.unit_story import UnitStory
+from blizzard_py.sources.tables.work import TaskWork
+from blizzard_py.state.retries import waiting
+from blizzard_py.state.source_state import Batch, Replaced, SourceState, checkpoint_path
+from blizzard_py.units.outcomes import slice_texts
+from blizzard_py.units.planner import PlannedUnit
+from blizzard_py.units.state import UnitsState, unit_key
+
+
+class UnitSource:
+    """See the module's docstring and `blizzard_py.sources.protocol.Source`."""
+
+    items = "unit"
+
+    def __init__(self, parts: Parts, upkeep: Upkeep, asking: Asking) -> None:
+        assert asking.units is not None  # noqa: S101  # who opens it has looked
+        self._parts = parts
+        self._asking = asking
+        self._configured: Units = asking.units
+        self._units: Units = unit_plans.without_limit(asking.units)
+        self._limit = asking.units.terms.limit
+        self._clock = upkeep.clock
+        self._activity = upkeep.activity
+        self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
+        self._run: Run | None = None
+        self._bound: dict[str, tuple[UnitSlice, ...]] = {}
+        # What is known after a batch in which units succeeded that had failed.
+        self._mended: UnitsState | None = None
+        self._told: set[str] = set()
+        self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+
+    @property
+    def asking(self) -> Asking:
+        """What its connection is asked."""
+        return self._asking
+
+    # -- for everyone who looks ----------------------------------------------------
+
+    def check(self, state: SourceState) -> None:
+        if state.units is None and (state.columns is not None or state.progress.value is not None):
+            raise StateError(
+                f"{self._where}: is of a source that was not read by units, so its rows in the"
+                " table cannot be told and replaced. Give the source an `id:` of its own and delete"
+                " the old rows; or keep them for ever, with `blizzard checkpoint reset --units"
+                " --adopt`"
+            )
+
+    def discover(self, state: SourceState, *, whole: bool = False) -> Found:  # noqa: ARG002  # all is looked at
+        began = self._clock()
+        found = self._looked(state)
+        units = unit_plans.to_read(found, self._fresh_run(began), waiting(state, began))
+        return self._found(units, began, again=False)
+
+    def outlook(self, state: SourceState, batch: Batch) -> SourceState:
+        return unit_states.after(state, batch)
+
+    def backlog(self, state: SourceState) -> Backlog:
+        """Units that failed or are to be read again. Asks nobody: what is due a poll finds."""
+        known = state.units or UnitsState()
+        behind = sum(bool(unit.failures) for unit in known.open.values()) + len(known.redo)
+        return Backlog(behind, None, complete=False)
+
+    def shown(self, state: SourceState) -> dict[str, Any]:
+        return {
+            "kind": getattr(self._parts.source, "kind", "table"),
+            "rows": state.totals.rows,
+            "units": unit_states.shown_units(state),
+        }
+
+    def explain(self, name: str) -> Story:
+        return UnitStory(name, self._standing, self.check)
+
+    def looked(self, state: SourceState) -> Looked:
+        """What is due now, all of it. Writes nothing."""
+        return self._looked(state)
+
+    def close(self) -> None:
+        self._asking.connection.close()
+
+    # -- for the one that owns the checkpoint --------------------------------------
+
+    def begin_anew(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # nothing of it is kept aside
+        return state
+
+    def recover(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # nothing of it is kept aside
+        self._close_letters(state.units)
+        return state
+
+    def plan(self, state: SourceState) -> Plan[TaskWork]:
+        began = self._clock()
+        run = self._run_at(began)
+        found = self._looked(state)
+        self._warn(found)
+        self._activity.units(unit_plans.counts_of(found))
+        left = unit_plans.to_read(found, run, waiting(state, began))
+        units = left[: unit_plans.batch_size(self._units)]
+        entries = self._found(units, began, again=len(left) > len(units))
+        if not units:
+            return Plan(state, entries, TaskWork(()))
+        if run.left is not None:
+            run.left -= len(units)
+        now = self._now()
+        readings = [unit_plans.planned_reading(unit, self._units, now) for unit in units]
+        next_ = replace(state, units=found.state, readings=tuple(readings))
+        return Plan(next_, entries, TaskWork(entries.files))
+
+    def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
+        readings = unit_states.read_by(state, batch)
+        missing = next((e.path for e in batch.files if e.path not in readings), None)
+        if missing is not None:
+            raise StateError(f"{self._where}: has a batch with {missing!r} and no reading of it")
+        asked = {key: unit_plans.asked_of(r, self._units) for key, r in readings.items()}
+        tasks = iter(
+            self._asking.connection.unit_tasks([one for some in asked.values() for one in some])
+        )
+        files, lost = [], []
+        self._bound = {}
+        for key, some in asked.items():
+            found = [next(tasks) for _ in some]
+            error = next((each for each in found if isinstance(each, SourceError)), None)
+            if error is not None:
+                lost.append(FinishedFile(key, "retry", error=str(error), stage="read"))
+                continue
+            texts = slice_texts(self._parts.letters_id, readings[key])
+            read = [each for each in found if isinstance(each, ReadTask)]
+            self._bound[key] = tuple(map(UnitSlice, texts, read))
+            files.append(JobFile(key, 0))
+        return files, lost
+
+    @contextmanager
+    def reading(self, state: SourceState, batch: Batch) -> Iterator[Reading]:  # noqa: ARG002  # `placed` was asked
+        with self._asking.connection.hold(self._asking.access) as access:
+            yield Reading(
+                access,
+                {},
+                slices=self._bound,
+                apart=True,
+                parallel=self._units.parallel,
+                pacing_secs=self._units.pacing_secs,
+            )
+
+    def replaced(
+        self, state: SourceState, batch: Batch, finished: Sequence[FinishedFile]
+    ) -> Replaced | None:
+        done = {file.path for file in finished if file.outcome == "ingested"}
+        return unit_states.ranges_of(self._parts.letters_id, state, batch, done)
+
+    def is_gone(self, name: str) -> bool:  # noqa: ARG002  # what was planned can be read again
+        return False
+
+    def advance(
+        self,
+        state: SourceState,
+        batch: Batch,
+        work: TaskWork | None,  # noqa: ARG002  # what waits stands in the state
+        now: float,  # noqa: ARG002  # pauses count from when the reading was planned
+    ) -> SourceState:
+        done = {file.path for file in batch.finished if file.outcome == "ingested"}
+        if self._run is not None:
+            self._run.done |= done
+        known = {} if state.units is None else state.units.open
+        found = unit_states.after(state, batch)
+        if any(key in known and known[key].failures for key in done):
+            self._mended = found.units
+        return found
+
+    def saved(self) -> None:
+        mended, self._mended = self._mended, None
+        self._close_letters(mended)
+
+    # -- inside --------------------------------------------------------------------
+
+    def _close_letters(self, known: UnitsState | None) -> None:
+        if known is not None and not self._parts.suffix:
+            parts = self._parts
+            close_letters(parts.stores.dlq, parts.letters_id, parts.stores.source.uri, known)
+
+    def _looked(self, state: SourceState) -> Looked:
+        values = values_of(self._configured)
+        return unit_plans.looked(state.units, self._units, values, self._now(), self._where)
+
+    def _now(self) -> datetime:
+        """What `-` in a range is: now for whoever has configured it, not for the store."""
+        return datetime.fromtimestamp(self._parts.clock(), UTC)
+
+    def _fresh_run(self, now: float) -> Run:
+        return Run(now, self._limit)
+
+    def _run_at(self, now: float) -> Run:
+        """The run under way, or the next one when the last was a poll ago."""
+        run, every = self._run, self._parts.source.poll_interval_secs
+        if run is None or not 0 <= now - run.began < every:
+            run = self._run = self._fresh_run(now)
+        return run
+
+    def _found(self, units: Sequence[PlannedUnit], began: float, *, again: bool) -> Found:
+        entries = tuple(
+            Entry(unit_key(unit.partition[0], unit.name), 0, unit.start.timestamp())
+            for unit in units
+        )
+        scanned = Scanned(began, self._clock())
+        return Found(entries, (), 0, len(entries), scanned, NONE_APART, again=again)
+
+    def _warn(self, found: Looked) -> None:
+        for warning in unit_plans.warnings_of(found):
+            if warning not in self._told:
+                self._told.add(warning)
+                self._log.warning("units", reason=warning)
+
+    def _standing(self, state: SourceState, name: str) -> PlannedUnit | BlizzardError | None:
+        try:
+            found = self._looked(state)
+        except BlizzardError as error:
+            return error
+        planned = (unit for unit in found.due.units)
+        return next((u for u in planned if unit_key(u.partition[0], u.name) == name), None)

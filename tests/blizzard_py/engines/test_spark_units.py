@@ -1,0 +1,100 @@
+"""Work units in Spark: a transform, duplicates, merged outputs, JDBC, and one unit's failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from blizzard_core.errors import ConfigError
+from blizzard_py.engines.lazy import LazyEngine
+from blizzard_py.engines.spark import SparkEngine
+from tests.support.mariadb_server import mariadb_server
+from tests.support.postgresql_server import PASSWORD, PostgresqlServer, postgresql_server
+from tests.support.unit_shop import UnitShop
+
+JAR = Path("/usr/share/java/postgresql.jar")
+VALUES = {"name": "survey", "list": "s1,it's"}
+
+
+def test_a_transform_and_duplicates_keep_slices_apart(
+    spark_engine: SparkEngine, tmp_path: Path
+) -> None:
+    shop = UnitShop(tmp_path, values=VALUES, grace_days=3, parallel=1)
+    shop.engine = spark_engine
+    pipeline = shop.document["pipelines"]["p"]
+    pipeline["deduplicate_by"] = ["text"]
+    pipeline["transform"] = "SELECT day, upper(text) AS text, _unit FROM source"
+    shop.put(
+        ("2020-01-05", "s1", "a"), ("2020-01-06", "s1", "a"), ("2020-01-05", "it's", "a"),
+        ("2020-02-21", "s1", "b"),
+    )  # fmt: skip
+    shop.run()
+    assert shop.texts() == ["A", "A", "B"]
+    shop.execute("UPDATE answers SET text = 'c' WHERE text = 'b'")
+    shop.run()
+    assert shop.texts() == ["A", "A", "C"]
+
+
+def test_a_transform_has_to_select_the_slice(spark_engine: SparkEngine, tmp_path: Path) -> None:
+    shop = UnitShop(tmp_path)
+    shop.engine = spark_engine
+    shop.document["pipelines"]["p"]["transform"] = "SELECT day, text FROM source"
+    shop.put(("2020-01-05", "s1", "a"))
+    with pytest.raises(ConfigError, match="must select _unit"):
+        shop.run()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresqlServer]:
+    with postgresql_server() as found:
+        yield found
+
+
+@pytest.mark.parametrize("driver", ["postgresql", "jdbc"])
+def test_units_of_postgresql(
+    spark_engine: SparkEngine, tmp_path: Path, server: PostgresqlServer, driver: str
+) -> None:
+    if driver == "jdbc" and not JAR.exists():
+        pytest.skip("no JDBC driver")
+    server.execute("DROP TABLE IF EXISTS answers")
+    server.execute("CREATE TABLE answers (day date, survey text, text text, odd int DEFAULT 0)")
+    server.execute(
+        "INSERT INTO answers VALUES ('2020-01-31', 's1', 'a'), ('2020-02-01', 'it''s', 'b'),"
+        " ('2020-02-02', 's1', 'c')"
+    )
+    shop = UnitShop(tmp_path, values=VALUES)
+    shop.engine = spark_engine
+    if driver == "jdbc":
+        options = {"driver": "org.postgresql.Driver"}
+        uri = f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"
+        connection = {"driver": "jdbc", "uri": uri, "user": "postgres", "options": options}
+        connection["password"] = PASSWORD
+        shop.engine = LazyEngine(lambda: spark_engine)
+    else:
+        connection = {"driver": "postgresql", "uri": server.uri()}
+    shop.document["connections"] = {"shop": connection}
+    # A unit that fails alone: the condition divides by zero for one value.
+    shop.source["query"] += " AND 1 / (CASE WHEN {unit.survey} = 'it''s' THEN odd ELSE 1 END) = 1"
+    shop.run()
+    assert shop.texts() == ["a", "c"]
+    server.execute("UPDATE answers SET odd = 1")
+    shop.passes(hours=1)
+    shop.run()
+    assert shop.texts() == ["a", "b", "c"]
+
+
+def test_units_of_mariadb(spark_engine: SparkEngine, tmp_path: Path) -> None:
+    with mariadb_server() as server:
+        server.execute("CREATE TABLE answers (day datetime, survey text, text text)")
+        server.execute(
+            "INSERT INTO answers VALUES ('2020-01-31 23:59:59', 's1', 'a'),"
+            " ('2020-02-01', 'it''s', 'b')"
+        )
+        shop = UnitShop(tmp_path, values=VALUES)
+        shop.engine = spark_engine
+        connection = {"driver": "mysql", "uri": server.uri()}
+        shop.document["connections"] = {"shop": connection}
+        shop.run()
+        assert shop.texts() == ["a", "b"]

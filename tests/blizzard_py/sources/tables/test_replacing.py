@@ -1,0 +1,79 @@
+"""Snapshots, and windows whose look-back replaces, from the configuration to manifests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from blizzard_core.errors import StateError
+from blizzard_py.app import inspection
+from tests.support.group_reader import groups_of
+from tests.support.unit_shop import ID, UnitShop
+
+
+def snapshots(folder: Path) -> UnitShop:
+    shop = UnitShop(folder)
+    for key in ("units", "query"):
+        del shop.source[key]
+    shop.source.update(table="answers", snapshot=True)
+    return shop
+
+
+def windows(folder: Path) -> UnitShop:
+    shop = UnitShop(folder)
+    for key in ("units", "query"):
+        del shop.source[key]
+    mark = {"columns": ["day"], "bound": "max", "backward": {"days": 3}, "reread": "replace"}
+    shop.source.update(table="answers", watermark=mark)
+    return shop
+
+
+def test_each_snapshot_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    shop = snapshots(tmp_path)
+    shop.put(("2020-01-01", "s", "a"), ("2020-01-02", "s", "b"))
+    shop.run()
+    assert shop.texts() == ["a", "b"]
+    shop.execute("DELETE FROM answers WHERE text = 'a'")
+    shop.put(("2020-01-03", "s", "c"))
+    shop.run()
+    assert shop.texts() == ["b", "c"]
+    shop.execute("DELETE FROM answers")
+    shop.run()
+    assert shop.texts() == []
+    assert {group.replace for group in groups_of(shop.lake, ID)} == {((f"{ID}/", f"{ID}0"),)}
+    found, errors = inspection.plan(shop.config(), offline=True)
+    assert not errors
+    assert found["pipelines"]["p"]["sources"]["answers"]["replaces"] == [[f"{ID}/", f"{ID}0"]]
+    assert not inspection.status(shop.config())[1]
+
+
+def test_a_look_back_replaces_whole_slices(tmp_path: Path) -> None:
+    shop = windows(tmp_path)
+    shop.put(("2020-01-01", "s", "far"), ("2020-01-09", "s", "old"), ("2020-01-10", "s", "top"))
+    shop.run()
+    shop.execute("UPDATE answers SET text = 'new' WHERE text = 'old'")
+    shop.put(("2020-01-02", "s", "too late"), ("2020-01-08", "s", "late"))
+    shop.put(("2020-01-12", "s", "next"), ("2020-01-10", "s", "tie"))
+    shop.run()
+    assert shop.texts() == ["far", "late", "new", "next", "tie", "top"]
+    first, second = groups_of(shop.lake, ID)
+    assert first.replace == ((f"{ID}/", f"{ID}0"),)
+    assert second.replace == ((f"{ID}/2020-01-07", f"{ID}0"),)
+    assert shop.checkpoint()["columns"]["boundaries"] == ["", "2020-01-07", "2020-01-09"]
+    shop.put(("2020-01-13", "s", "more"))
+    found, errors = inspection.plan(shop.config())
+    assert not errors
+    planned = found["pipelines"]["p"]["sources"]["answers"]
+    assert planned["replaces"] == [[f"{ID}/2020-01-09", f"{ID}0"]]
+
+
+def test_rows_that_say_no_slice_are_not_replaced(tmp_path: Path) -> None:
+    shop = windows(tmp_path)
+    mark = shop.source["watermark"]
+    shop.put(("2020-01-01", "s", "a"))
+    shop.source["watermark"] = {**mark, "reread": "new_only", "key": ["day", "text"]}
+    shop.run()
+    shop.source["watermark"] = mark
+    with pytest.raises(StateError, match="could not be replaced"):
+        shop.run()

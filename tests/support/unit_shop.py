@@ -1,0 +1,123 @@
+"""Answers of surveys in SQLite, read by work units through the configuration; time stands still."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import sqlite3
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from blizzard_core.settings.document import Config
+from blizzard_py.app.configuration import load_config
+from blizzard_py.app.wiring import parts_of, source_pipeline
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.job import Engine
+from blizzard_py.state.source_state import checkpoint_path
+from tests.support.direct_engine import DirectEngine
+from tests.support.group_reader import rows_of
+
+WHERE = ("p", "answers")
+ID = "answers"
+
+
+class UnitShop:
+    """``now`` is what everybody takes for now."""
+
+    def __init__(self, folder: Path, now: str = "2020-02-22T09:30:00", **units: Any) -> None:
+        self.folder = folder
+        self.base = folder / "shop.db"
+        self.now = dt.datetime.fromisoformat(now).replace(tzinfo=dt.UTC)
+        self.engine: Engine = DirectEngine()
+        query = "SELECT * FROM answers WHERE day >= {from} AND day < {to}"
+        values = units.get("values")
+        if values:
+            query += " AND survey = {unit.survey}"
+        self.document: dict[str, Any] = {
+            "connections": {"shop": {"driver": "sqlite", "uri": str(self.base)}},
+            "pipelines": {
+                WHERE[0]: {
+                    "sources": {
+                        WHERE[1]: {
+                            "kind": "table",
+                            "id": ID,
+                            "connection": "shop",
+                            "query": query,
+                            "units": {
+                                "range": {"from": "2020-01-01", "to": "-"},
+                                "partition": "monthly",
+                                **units,
+                            },
+                        }
+                    },
+                    "sink": {"table_uri": str(folder / "lake")},
+                    "schema": {
+                        "fields": [
+                            {"name": "day", "type": "string"},
+                            {"name": "survey", "type": "string"},
+                            {"name": "text", "type": "string"},
+                        ]
+                    },
+                }
+            },
+        }
+        self.execute("CREATE TABLE answers (day TEXT, survey TEXT, text TEXT)")
+
+    def execute(self, *statements: str) -> None:
+        with contextlib.closing(sqlite3.connect(self.base)) as base, base:
+            for statement in statements:
+                base.execute(statement)
+
+    def put(self, *rows: tuple[str, str, str]) -> None:
+        with contextlib.closing(sqlite3.connect(self.base)) as base, base:
+            base.executemany("INSERT INTO answers VALUES (?, ?, ?)", rows)
+
+    @property
+    def source(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.document["pipelines"][WHERE[0]]["sources"][WHERE[1]]
+        return found
+
+    @property
+    def units(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.source["units"]
+        return found
+
+    def path(self) -> Path:
+        path = self.folder / "config.yaml"
+        path.write_text(yaml.safe_dump(self.document))
+        return path
+
+    def config(self) -> Config:
+        return load_config(self.path(), {})
+
+    def worker(self, **options: Any) -> SourcePipeline:
+        parts = parts_of(self.config(), WHERE, self.engine)
+        clock = self.now.timestamp()
+        return source_pipeline(replace(parts, clock=lambda: clock), **options)
+
+    def run(self, **options: Any) -> None:
+        """One poll of a daemon that is started for it."""
+        worker = self.worker(**options)
+        with contextlib.closing(worker):
+            while worker.cycle(threading.Event()):
+                pass
+
+    def passes(self, **span: float) -> None:
+        self.now += dt.timedelta(**span)
+
+    @property
+    def lake(self) -> Path:
+        return self.folder / "lake"
+
+    def texts(self) -> list[str]:
+        return sorted(row["text"] for row in rows_of(self.lake))
+
+    def checkpoint(self) -> dict[str, Any]:
+        path = self.lake / checkpoint_path(ID)
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found

@@ -36,6 +36,8 @@ class History:
     world: World
     chance: random.Random
     faults: Faults
+    # How often something comes between a Penguin's look and its commit.
+    between_rate: float = 0.3
     numbers: int = 0
     held: list[Callable[[], None]] = field(default_factory=list)
     penguins: dict[str, TablePipeline | None] = field(default_factory=dict)
@@ -157,7 +159,7 @@ class History:
         log = DeltaLog(table, storage, self.world.pool)
 
         def commit(write: Callable[[], None]) -> None:
-            if depth < 2 and self.chance.random() < 0.3:
+            if depth < 2 and self.chance.random() < self.between_rate:
                 self.between(name, depth)
             self.faults.around(write, lambda: OSError("the answer was lost"))
 

@@ -12,9 +12,13 @@ from tests.support.penguin_world import World, footer_pool
 RATE = 0.01
 
 
-def run(root: Path, seed: int, rate: float = RATE) -> dict[str, int]:
-    """All of it on a local disk; returns what happened how often. Raises `AssertionError`."""
+def run(root: Path, seed: int, rate: float = RATE, between: float = 0.3) -> dict[str, int]:
+    """All of it on a local disk; returns what happened how often. Raises `AssertionError`.
+
+    ``rate`` is how often a request goes wrong, ``between`` how often something comes between
+    look and commit.
+    """
     chance = random.Random(seed)
     with footer_pool() as pool:
         world = World(str(root / f"table-{seed}"), pool)
-        return History(world, chance, Faults(chance, rate)).run()
+        return History(world, chance, Faults(chance, rate), between).run()

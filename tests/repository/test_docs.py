@@ -64,8 +64,8 @@ def test_every_key_explains_itself_and_has_a_default_or_an_example() -> None:
     assert ": null" not in shown
 
 
-# Keys of a table or an API that go with another kind than the one that is shown.
-ANOTHER_KIND = {"query", "body", "next", "bound"}
+# Keys that go with another kind, or another setting, than the one that is shown.
+ANOTHER_KIND = {"query", "body", "next", "bound", "abstinent_days"}
 
 
 def test_what_the_example_has_commented_out_is_understood_as_well() -> None:

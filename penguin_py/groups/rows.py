@@ -71,7 +71,8 @@ def rewrite(
             with _writer(sink, file, schema, collected) as writer:
                 for number in range(file.num_row_groups):
                     rows = file.read_row_group(number).cast(schema)
-                    stay = rows.filter(pc.invert(_leaving(rows, wanted)))
+                    going = _leaving(rows, wanted)
+                    stay = rows.filter(pc.invert(going)) if pc.any(going).as_py() else rows
                     if stay.num_rows:
                         writer.write_table(stay, row_group_size=stay.num_rows)
         finally:

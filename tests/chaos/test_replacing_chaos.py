@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from blizzard_core.groups import Group
 from penguin_py.delta import writer
 from penguin_py.groups.verdict import Going, GroupJudge
 from penguin_py.model import TableState
 from tests.chaos.replacing.run import run
-from tests.support.penguin_world import WORLDS
+from tests.support.group_world import Publisher, reading, unit
+from tests.support.penguin_world import WORLDS, World, footer_pool
+from tests.support.s3_server import S3Server
 
 
 # Arrow closes in destructors what a death leaves open, and nobody can catch what that raises.
@@ -45,3 +54,44 @@ def test_it_is_the_rewriting_that_holds_it_up(
     monkeypatch.setattr(GroupJudge, "going", going)
     with pytest.raises(AssertionError):
         run(tmp_path, 0)
+
+
+@pytest.mark.parametrize("store", ["local", "s3"])
+def test_real_processes_that_are_killed_apply_each_group_once(
+    request: pytest.FixtureRequest, tmp_path: Path, store: str
+) -> None:
+    """SIGKILL at any moment, while mixed files are rewritten for every group."""
+    chance = random.Random(1)
+    with footer_pool() as pool:
+        world = World(str(tmp_path / "table"), pool)
+        if store == "s3":
+            s3: S3Server = request.getfixturevalue("s3")
+            world = World(f"s3://{s3.new_bucket()}/lake/events", pool, s3.options)
+        source, expected = Publisher(world), {}
+        for number in range(8):
+            for key in "ab":
+                rows = {"id": [number], "_unit": [unit("p_s", key, 0)]}
+                source.group([rows], replace=[reading("p_s", key, 0)])
+                expected[key] = number
+            killed(world, chance.uniform(0.8, 2.5))
+            if world.storage.stat(f"_delta_log/{0:020d}.json") is not None:
+                world.delta().optimize.compact()
+        world.run()
+        found = {row["_unit"]: row["id"] for row in world.rows()}
+        assert found == {unit("p_s", key, 0): number for key, number in expected.items()}
+        assert len(world.rows()) == 2
+
+
+def killed(world: World, secs: float) -> None:
+    """A real Penguin on the table, dead by SIGKILL after so long."""
+    table = {"table_uri": world.uri, "storage_options": world.options, "poll_interval_secs": 0.01}
+    document = {"tables": {"events": table}, "global": {"poll_jitter_secs": 0}}
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
+        yaml.safe_dump(document, config)
+        config.flush()
+        with subprocess.Popen(
+            [sys.executable, "-m", "penguin_py", "run", config.name, "--log-level", "error"],
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            time.sleep(secs)
+            process.send_signal(signal.SIGKILL)

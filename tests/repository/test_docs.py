@@ -83,7 +83,16 @@ def test_what_the_example_has_commented_out_is_understood_as_well() -> None:
         if not text.lstrip().startswith(("#", "columns:")):
             lines.append(text)
     document = yaml.safe_load("\n".join(lines).replace("${BUCKET:-", "").replace("}/", "/"))
-    config = Config.model_validate(document)
+    sources = document["pipelines"]["events"]["sources"].values()
+    ways = ("watermark", "units", "snapshot")  # of which a source has one
+    asked = [source for source in sources if source.get("kind") in {"table", "http"}]
+    given = [{way: source.pop(way) for way in ways if way in source} for source in asked]
+    for way in ("watermark", "units"):
+        for source, told in zip(asked, given, strict=True):
+            source[way] = told[way]  # both are shown
+        config = Config.model_validate(document)
+        for source in asked:
+            del source[way]
     assert config.tables["events"].vacuum is not None
     assert config.pipelines["events"].sources["main"].partition_depth == 2
 

@@ -13,6 +13,9 @@ from blizzard_core.errors import NotFound
 from blizzard_core.groups import GROUPS_FOLDER, group_path, seq_of
 from blizzard_core.storage.protocol import Entry, Storage
 
+# Clients ask a second time for a whole object that is not there, and once for a range of it.
+AT_ONCE = 1 << 20
+
 
 class Manifests:
     """The manifests of one table. They are read at the same time if there is a ``pool``."""
@@ -53,8 +56,9 @@ class Manifests:
         self._storage.delete(entry.path)
 
     def _read(self, number: tuple[str, int]) -> bytes | None:
+        path = group_path(*number)
         try:
-            # One request also where there is nothing: `read` asks S3 twice then.
-            return self._storage.read_versioned(group_path(*number))[0]
+            data = self._storage.read_range(path, 0, AT_ONCE)
+            return data if len(data) < AT_ONCE else self._storage.read(path)
         except NotFound:
             return None

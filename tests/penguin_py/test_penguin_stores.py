@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from blizzard_core.errors import CommitError
+from penguin_py.delta.table import DeltaLog
 from tests.support.azurite_server import AzuriteServer
 from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.penguin_world import World, footer_pool
@@ -56,6 +57,20 @@ def test_an_idle_poll_is_two_requests_and_none_of_them_delta_rss(
         # The next commit, and one listing: names in grace are no reason to list in pieces.
         assert len(proxy.seen) == 2, proxy.seen
         assert len(of_kind(proxy, "list-type=2")) == 1
+
+
+def test_an_idle_poll_asks_for_one_manifest_of_each_source_more(
+    wire: World, proxy: FaultProxy
+) -> None:
+    wire.put("date=2024-01-01/a.parquet", {"id": [1]})
+    table = replace(wire.table(**QUIET), source_ids=("p_one", "p_two"))
+    penguin = wire.penguin_on(table, wire.storage, DeltaLog(table, wire.storage, wire.pool))
+    wire.run(penguin)
+    wire.run(penguin)
+    proxy.seen.clear()
+    wire.run(penguin)
+    assert len(proxy.seen) == 4, proxy.seen
+    assert len(of_kind(proxy, r"_blizzard/groups/p_(one|two)/0{19}1\.json")) == 2
 
 
 def test_each_footer_is_one_request_and_the_rest_does_not_depend_on_their_number(

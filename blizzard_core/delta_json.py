@@ -1,4 +1,4 @@
-"""Where a table's Delta log lies, how it names files, and which version added one. Reads only.
+"""Where a table's Delta log lies, how it names files, which version added one. Reads only.
 
 Read as plain JSON (https://github.com/delta-io/delta/blob/master/PROTOCOL.md), since
 Blizzard does not depend on Delta.
@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
+from typing import Literal
 from urllib.parse import unquote
 
 from blizzard_core.checkpoint.decode import decoded
@@ -31,13 +32,14 @@ _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|/")
 
 
 @dataclass(frozen=True, slots=True)
-class _Add:
+class _File:
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Action:
-    add: _Add | None = None
+    add: _File | None = None
+    remove: _File | None = None
 
 
 def commit_path(version: int) -> str:
@@ -71,20 +73,39 @@ def delta_versions(
     means that the log was cleaned up or is longer than what is read here, so a
     file that was not found may be committed all the same.
     """
-    since -= LOG_SLACK_SECS
-    there = _commits(sink)
-    recent = [entry.path for _, entry in there if entry.modified >= since]
-    reaches_back = not there or there[0][0] == 0 or there[0][1].modified < since
+    recent, whole = _recent(sink, since)
     found: dict[str, int] = {}
-    names = iter(recent[:LOG_FILES])
-    for where, raw in read_each(sink, names, concurrency):
+    for where, raw in read_each(sink, iter(recent), concurrency):
         version = int(where.rpartition("/")[2].removesuffix(".json"))
         for path in added(raw, where, sink.uri):
             if path in wanted:
                 found.setdefault(path, version)
         if len(found) == len(wanted):
             break
-    return found, reaches_back and len(recent) <= LOG_FILES
+    return found, whole
+
+
+def removed(
+    sink: Storage, wanted: Collection[str], since: float, concurrency: int
+) -> tuple[set[str], bool]:
+    """Those of the paths that the table let go, and whether that is all there is to know.
+
+    As `delta_versions`, whose two answers these are.
+    """
+    recent, whole = _recent(sink, since)
+    found: set[str] = set()
+    for where, raw in read_each(sink, iter(recent), concurrency):
+        found.update(path for path in _paths(raw, where, sink.uri, "remove") if path in wanted)
+    return found, whole
+
+
+def _recent(sink: Storage, since: float) -> tuple[list[str], bool]:
+    """The commits that may tell of files written since, and whether none of these is missing."""
+    since -= LOG_SLACK_SECS
+    there = _commits(sink)
+    recent = [entry.path for _, entry in there if entry.modified >= since]
+    reaches_back = not there or there[0][0] == 0 or there[0][1].modified < since
+    return recent[:LOG_FILES], reaches_back and len(recent) <= LOG_FILES
 
 
 def commits(sink: Storage) -> list[str]:
@@ -102,10 +123,16 @@ def _commits(sink: Storage) -> list[tuple[int, Entry]]:
 
 def added(raw: bytes, where: str, root: str) -> Iterator[str]:
     """The paths below ``root`` that a commit adds. Raises `StateError` naming ``where``."""
+    return _paths(raw, where, root, "add")
+
+
+def _paths(raw: bytes, where: str, root: str, kind: Literal["add", "remove"]) -> Iterator[str]:
+    marker = f'"{kind}"'.encode()
     for line in raw.split(b"\n"):
-        if b'"add"' in line:
-            add = decoded(_Action, parsed(line, where), where, open_=True).add
-            path = None if add is None else relative(add.path, root)
+        if marker in line:
+            found = decoded(_Action, parsed(line, where), where, open_=True)
+            action = found.add if kind == "add" else found.remove
+            path = None if action is None else relative(action.path, root)
             if path is not None:
                 yield path
 

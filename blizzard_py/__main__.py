@@ -28,9 +28,11 @@ from blizzard_py.app.asked_backfill import backfill_asked
 from blizzard_py.app.asked_validate import validate_asked
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.operations import is_asked
+from blizzard_py.app.replacing import replace_range
 from blizzard_py.commands import checkpoint, dlq, ingest, init, rename
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.printing import print_plan, print_schema, print_status
+from blizzard_py.commands.replacing import answer_replacement
 from blizzard_py.explain import lines
 from blizzard_py.planning.ranges import Range
 
@@ -221,6 +223,10 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
             "blizzard backfill config.yaml --pipeline events --source main "
             "--from date=2023-01-01 --to date=2023-12-31"
         ),
+        (
+            "blizzard backfill config.yaml --pipeline events --source main --replace "
+            "--from date=2023-01-07 --to date=2023-01-07 --dry-run"
+        ),
     ),
 )
 @config_argument
@@ -240,6 +246,14 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
 @click.option("--values", default="", metavar="A,B", help="Of work units: of these values only.")
 @click.option("--replay", is_flag=True, help="Ingest again what the live daemon has done.")
 @click.option("--anew", is_flag=True, help="With --replay: again where a replay is finished.")
+@click.option("--replace", is_flag=True, help="Ingest again, in the place of the rows of before.")
+@click.option("--dry-run", is_flag=True, help="With --replace: say what would be done.")
+@click.option(
+    "--insist",
+    is_flag=True,
+    help="With --replace: rows of which nobody knows whether they name their file do.",
+)
+@json_option
 @log_level_option
 @command
 def backfill(
@@ -253,6 +267,10 @@ def backfill(
     values: str,
     replay: bool,
     anew: bool,
+    replace: bool,
+    dry_run: bool,
+    insist: bool,
+    as_json: bool,
 ) -> int:
     """Ingest a closed range of partitions beside the live daemon.
 
@@ -260,6 +278,10 @@ def backfill(
     never touches the live watermarks. A range that is the live daemon's is
     refused unless --replay is given. A range that was replayed is not replayed again
     by the same command; --anew begins over, and is for one start by hand.
+
+    With --replace the files of the range that were ingested (mended ones, or after a change of
+    the schema) come again, and in the same commit exactly their rows of before go. --from and
+    --to may be files then. What cannot be replaced so is refused before anything is read.
 
     Of a table or an API it reads from --from up to --to, which is not included, in chunks. Only
     what the live source neither has read nor will: below where its watermark was set before it
@@ -270,9 +292,10 @@ def backfill(
     """
     if anew and not replay:
         raise click.UsageError("--anew goes with --replay")
+    _check_replacing(replace=replace, replay=replay, only=dry_run or insist or as_json)
     loaded = load_config(config)
     if unit_operations.is_by_units(loaded, (pipeline, source)):
-        if replay or anew or save or chunk:
+        if replay or anew or replace or save or chunk:
             raise click.UsageError("work units take --from, --to and --values alone")
         only = [name.strip() for name in values.split(",") if name.strip()]
         marked = unit_operations.read_again(loaded, (pipeline, source), (first, last), only)
@@ -281,13 +304,24 @@ def backfill(
     if values:
         raise click.UsageError("--values is for sources of work units")
     if is_asked(loaded, (pipeline, source)):
-        if replay or anew:
-            raise click.UsageError("--replay and --anew are for sources of files")
+        if replay or anew or replace:
+            raise click.UsageError("--replay, --anew and --replace are for sources of files")
         return backfill_asked(loaded, (pipeline, source), (first, last), chunk, save=save)
     if chunk or save:
         raise click.UsageError("--chunk and --save are for tables and APIs")
     chosen = Range(first.strip("/"), last.strip("/"))
+    if replace:
+        done = replace_range(loaded, (pipeline, source), chosen, insist=insist, dry_run=dry_run)
+        return answer_replacement(done, as_json=as_json)
     return app.backfill(loaded, (pipeline, source), chosen, replay=replay, anew=anew)
+
+
+def _check_replacing(*, replace: bool, replay: bool, only: bool) -> None:
+    """Raise `click.UsageError` for options that do not go together; ``only`` with --replace."""
+    if only and not replace:
+        raise click.UsageError("--dry-run, --insist and --json go with --replace")
+    if replace and replay:
+        raise click.UsageError("give either --replace or --replay, with which rows come twice")
 
 
 main.add_command(ingest)

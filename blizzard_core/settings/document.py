@@ -77,6 +77,22 @@ class PipelineSettings(Settings):
         return self
 
     @model_validator(mode="after")
+    def _units_name_their_files(self) -> Self:
+        files = (s for s in self.sources.values() if isinstance(s, SourceSettings))
+        if any(source.units is not None for source in files):
+            if "_source_file" not in self.sink.metadata_columns:
+                raise ValueError(
+                    "units of files needs _source_file among sink.metadata_columns: rows"
+                    " of a file that comes again are found by it"
+                )
+            if self.transform is not None or self.deduplicate_by:
+                raise ValueError(
+                    "units of files goes with neither transform nor deduplicate_by: nobody can say"
+                    " which rows are of one file alone"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _keys_are_fields(self) -> Self:
         types = self.field_types
         for place, name in enumerate(self.deduplicate_by):

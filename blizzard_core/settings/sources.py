@@ -65,6 +65,20 @@ class CheckpointSettings(Settings):
     """Stored bytes of a batch's files."""
 
 
+class FileUnits(Settings):
+    """Each file is a unit that may come again under its name, and then replaces what it had.
+
+    For servers that offer the same files again and again, and now and then a corrected one. A
+    file is taken again if it was modified after it was taken; within ``abstinent_days`` of that it
+    is left alone, however often it is put there. The journal tells when that was, and keeps
+    thirty days. Needs ``use_watermark: false``, since names of such files do not sort, and
+    ``_source_file`` among the sink's ``metadata_columns``, by which rows are found.
+    """
+
+    abstinent_days: float = Field(default=0, ge=0, le=28, examples=[7])
+    """How long a file is left alone after it was taken."""
+
+
 class CommonSource(Settings):
     """What every source has, whatever it reads."""
 
@@ -118,6 +132,8 @@ class SourceSettings(CommonSource):
     """What becomes of files that come after the grace period."""
     order_guard: Literal["warn", "fail", "off"] = "warn"
     """What to do about names that do not sort in time."""
+    units: FileUnits | None = Field(default=None, examples=[{"abstinent_days": 7}])
+    """Files that are put there again under their names take the place of what they had."""
     checkpoint: CheckpointSettings = CheckpointSettings()
     """No batch exceeds any of these."""
     storage_options: Options = Field(
@@ -134,6 +150,15 @@ class SourceSettings(CommonSource):
             data = {**data, "source_uri": data["path"]}
             del data["path"]
         return data
+
+    @model_validator(mode="after")
+    def _units_have_no_order(self) -> Self:
+        if self.units is not None and self.use_watermark:
+            raise ValueError(
+                "units needs use_watermark: false: below a watermark nobody looks whether a file"
+                " has changed"
+            )
+        return self
 
     @field_validator("partition_depth")
     @classmethod

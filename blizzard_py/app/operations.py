@@ -66,19 +66,19 @@ def preview(
     config: Config, where: tuple[str, str], letter_id: str | None, *, from_source: bool
 ) -> list[Outcome]:
     """What `replay` would do. Writes nothing. Raises `ConfigError`."""
-    live = _live(config, where)
-    found = _replay(live, NoEngine(), _never, from_source=from_source)
-    return list(found.preview(_chosen(live, letter_id)))
+    live = live_parts(config, where)
+    found = _replay(live, NoEngine(), never, from_source=from_source)
+    return list(found.preview(chosen_letters(live, letter_id)))
 
 
 def replay(
     config: Config, where: tuple[str, str], letter_id: str | None, *, from_source: bool
 ) -> Report:
     """Ingest the files and records of one dead-letter object, or of all. Raises `ConfigError`."""
-    live = _live(config, where)
+    live = live_parts(config, where)
     # Before anything starts: a wrong id is told at once.
-    chosen = _chosen(live, letter_id)
-    with _draining(config, "blizzard-replay") as (engine, drain, stop):
+    chosen = chosen_letters(live, letter_id)
+    with draining(config, "blizzard-replay") as (engine, drain, stop):
         return _replay(live, engine, drain, from_source=from_source).run(
             found for found in chosen if not stop.is_set()
         )
@@ -99,11 +99,11 @@ def ingest(
     chosen = _by_source(config, uris, names)
     if dry_run:
         return {
-            where: _given_files(config, where, NoEngine(), _never, insist=insist).preview(paths)
+            where: _given_files(config, where, NoEngine(), never, insist=insist).preview(paths)
             for where, paths in chosen.items()
         }
     found: dict[tuple[str, str], Given] = {}
-    with _draining(config, "blizzard-ingest") as (engine, drain, stop):
+    with draining(config, "blizzard-ingest") as (engine, drain, stop):
         for where, paths in chosen.items():
             if not stop.is_set():
                 files = _given_files(config, where, engine, drain, insist=insist)
@@ -114,7 +114,7 @@ def ingest(
 def _given_files(
     config: Config, where: tuple[str, str], engine: Engine, drain: Drain, *, insist: bool
 ) -> GivenFiles:
-    live = _live(config, where)
+    live = live_parts(config, where)
     return GivenFiles(live, file_parts(live, engine), drain, insist=insist)
 
 
@@ -158,7 +158,8 @@ def _by_source(
 
 
 @contextmanager
-def _draining(config: Config, app: str) -> Iterator[tuple[Engine, Drain, threading.Event]]:
+def draining(config: Config, app: str) -> Iterator[tuple[Engine, Drain, threading.Event]]:
+    """An engine that starts when it is needed, what works off a queue with it, and the signal."""
     engine = LazyEngine(partial(spark_engine, config, app))
     stop = threading.Event()
 
@@ -172,11 +173,13 @@ def _draining(config: Config, app: str) -> Iterator[tuple[Engine, Drain, threadi
             engine.stop()
 
 
-def _never(_worker: SourcePipeline) -> int:
+def never(_worker: SourcePipeline) -> int:
+    """Stands in where nothing may be ingested."""
     raise AssertionError("a preview ingests nothing")
 
 
-def _live(config: Config, where: tuple[str, str]) -> Parts:
+def live_parts(config: Config, where: tuple[str, str]) -> Parts:
+    """The parts of a source, to look at or to run beside it. Raises `ConfigError`."""
     source_of(config, where)
     return parts_of(config, where, NoEngine())
 
@@ -192,7 +195,7 @@ def _replay(live: Parts, engine: Engine, drain: Drain, *, from_source: bool) -> 
     )
 
 
-def _chosen(live: Parts, letter_id: str | None) -> list[DeadLetterObject]:
+def chosen_letters(live: Parts, letter_id: str | None) -> list[DeadLetterObject]:
     """The objects there are now: what a replay itself writes must not be replayed by it."""
     found = list(letters.objects(live.stores.dlq, live.letters_id))
     if letter_id is None:
@@ -206,14 +209,14 @@ def _chosen(live: Parts, letter_id: str | None) -> list[DeadLetterObject]:
 
 def rebuild_of(config: Config, where: tuple[str, str]) -> Rebuild:
     """What makes a source's checkpoint again. Raises `ConfigError`."""
-    return Rebuild(_live(config, where))
+    return Rebuild(live_parts(config, where))
 
 
 def rename_of(
     config: Config, where: tuple[str, str], old_id: str | None, moved_from: str | None
 ) -> Rename:
     """What takes a source's state over from an old id or place. Raises `ConfigError`."""
-    live = _live(config, where)
+    live = live_parts(config, where)
     if old_id in {None, live.id} and moved_from is None:
         raise ConfigError(
             "--from",
@@ -239,4 +242,4 @@ def asked_columns(config: Config, where: tuple[str, str]) -> tuple[str, ...]:
 
 def pipeline_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
     """One source, to look at or to change its state. Raises `ConfigError`."""
-    return source_pipeline(_live(config, where))
+    return source_pipeline(live_parts(config, where))

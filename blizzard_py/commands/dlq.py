@@ -24,7 +24,9 @@ from blizzard_core.settings.document import Config
 from blizzard_core.text import json_safe, printable
 from blizzard_py.app import operations, unit_operations
 from blizzard_py.app.configuration import load_config
+from blizzard_py.app.replacing import replace_letters
 from blizzard_py.commands.options import source_options
+from blizzard_py.commands.replacing import answer_replacement
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
 from blizzard_py.replay import Outcome, Report
 
@@ -138,6 +140,7 @@ def _stream(found: Iterable[Listed], broken: list[str], *, as_json: bool) -> Non
         "blizzard dlq replay config.yaml --pipeline events --source main --all",
         "blizzard dlq replay config.yaml --pipeline events --source main --letter LETTER_ID",
         "blizzard dlq replay config.yaml --pipeline events --source main --all --from-source",
+        "blizzard dlq replay config.yaml --pipeline events --source main --all --replace",
     ),
 )
 @config_argument
@@ -150,6 +153,17 @@ def _stream(found: Iterable[Listed], broken: list[str], *, as_json: bool) -> Non
     is_flag=True,
     help="Take records from their line in the source file as it is now, not from the letter.",
 )
+@click.option(
+    "--replace",
+    "replacing",
+    is_flag=True,
+    help="Ingest the letters' files again as a whole, in the place of their rows of before.",
+)
+@click.option(
+    "--insist",
+    is_flag=True,
+    help="With --replace: rows of which nobody knows whether they name their file do.",
+)
 @json_option
 @log_level_option
 @command
@@ -161,6 +175,8 @@ def replay(
     everything: bool,
     dry_run: bool,
     from_source: bool,
+    replacing: bool,
+    insist: bool,
     as_json: bool,
 ) -> int:
     """Ingest dead letters after a fix, exactly once, beside the live daemon.
@@ -169,12 +185,22 @@ def replay(
     replay. Whole files are read where they lie, records are taken from their
     letters. What fails again has a new letter. Killed at any moment, it goes on where
     it was when it is started again. The live watermarks are not touched. Work units
-    are marked instead, and read again by the daemon once it is started again. Exit
-    codes: 0 done, 1 some letters were refused, 3 another replay has taken over.
+    are marked instead, and read again by the daemon once it is started again.
+
+    With --replace each file that a letter tells of comes again as a whole, also of a letter
+    of single records, and its rows of before go in the same commit. Exit codes: 0 done, 1 some
+    letters were refused or files failed again, 3 another replay has taken over.
     """
     if (letter is None) != everything:
         raise click.UsageError("give either --letter ID or --all")
     loaded, where = load_config(config), (pipeline, source)
+    if insist and not replacing:
+        raise click.UsageError("--insist goes with --replace")
+    if replacing:
+        if from_source or operations.is_asked(loaded, where):
+            raise click.UsageError("--replace takes whole files of a source of files")
+        found = replace_letters(loaded, where, letter, insist=insist, dry_run=dry_run)
+        return answer_replacement(found, as_json=as_json)
     if unit_operations.is_by_units(loaded, where):
         return _replay_units(loaded, where, letter, dry_run=dry_run, as_json=as_json)
     if dry_run:

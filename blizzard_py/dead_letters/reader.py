@@ -38,7 +38,7 @@ Kind = Literal["files", "late", "records"]
 MAX_LETTER_BYTES = 4 << 20
 
 # What a replay appends to the name of the file that records are from.
-_OURS = re.compile(r"\.[0-9a-f]{8}-[0-9a-f-]{27}\.\d+\.ndjson$")
+_OURS = re.compile(r"\.([0-9a-f]{8}-[0-9a-f-]{27})\.\d+\.ndjson$")
 # Of the 255 bytes that a name may have on a disk these are left beside that and what a
 # temporary name adds.
 _LONGEST_STEM = 172
@@ -141,6 +141,12 @@ def record_file(path: str, batch: str, piece: int) -> str:
 def original_of(path: str) -> str:
     """The `stem_of` the source file whose records a replay's file holds, or of another file."""
     return stem_of(_OURS.sub("", path))
+
+
+def letter_batch_of(path: str) -> str | None:
+    """The batch whose letters a replay's file of records was made of; None of another file."""
+    found = _OURS.search(path)
+    return found[1] if found else None
 
 
 def stem_of(path: str) -> str:

@@ -11,7 +11,8 @@ The answer as JSON; what does not apply is null, times are epoch seconds::
      "partition": "date=2024-01-28", "name": "1.ndjson.gz",
      "compared_with": {"state", "depth", "watermark", "scan_start", "floor", "source_watermark"},
      "batch": {"batch", "attempt", "started_ts", "finished_ts", "rows", "bad_rows",
-               "backfill", "replay"},  # replay: a replay of dead letters ingested it
+               "backfill", "replay",       # replay: a replay of dead letters ingested it
+               "group"},                   # its number, if it replaces (null: it adds)
      "outputs": [{"path", "rows", "delta_status", "delta_version"}, …],
      "records_replayed": 0,                # rows from single records of it, of an ingested file
      "dead_letter": {"object", "stage", "error", "timestamp", "retry_count"},

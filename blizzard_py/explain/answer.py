@@ -162,6 +162,10 @@ def _journaled(
     ingested has a later time.
     """
     again = _given(parts, path, anew_ts)
+    if parts.has_files and parts.files.units is not None:
+        own = last_journaled(parts.stores.sink, parts.id, path, parts.concurrency, anew_ts)
+        known = [found for found in (again, own) if found is not None]
+        return max(known, key=lambda found: found.finished_ts, default=None)
     if again is not None:
         return again
     sink = parts.stores.sink
@@ -213,8 +217,9 @@ def _settled(
         found.bad_rows,
         named,
         replayed,
+        found.group,
     )
-    notes = _notes(found, story, named, again=again)
+    notes = _notes(parts, found, story, named, again=again)
     base = replace(base, batch=batch)
     path = base.path or ""
     if found.outcome == "reported":
@@ -241,20 +246,32 @@ def _settled(
     )
 
 
-def _notes(found: Journaled, story: Story, named: str | None, *, again: bool) -> str:
+def _notes(parts: Parts, found: Journaled, story: Story, named: str | None, *, again: bool) -> str:
     """Whose batch it was (``named``: a backfill's range), and what became of the file since."""
     replayed = found.source_id.endswith(REPLAY_SUFFIX)
     notes = "" if named is None else f" of the backfill {named}"
     if replayed:
         notes = " of `blizzard dlq replay` or `blizzard ingest`"
+    if found.group is not None and found.outcome == "ingested":
+        notes += f", which replaces what it had before by group {found.group}"
+    elif found.group is not None:
+        notes += "; rows that it had before are kept"
     entry = story.entry
     if entry is None:
         notes += "; the file is gone since"
     elif entry.modified > found.finished_ts + CLOCK_SLACK_SECS:
-        notes += f"; rewritten at {moment(entry.modified)}, which is not taken again"
+        notes += f"; rewritten at {moment(entry.modified)}, which {_taken_again(parts, found)}"
     if again and named is None and not replayed:
         notes += "; the checkpoint does not know it, so the next poll takes it again"
     return notes
+
+
+def _taken_again(parts: Parts, found: Journaled) -> str:
+    units = parts.files.units if parts.has_files else None
+    if units is None:
+        return "is not taken again"
+    due = found.finished_ts + units.abstinent_days * 86_400
+    return f"is taken again from {moment(due)} on"
 
 
 def _outputs(parts: Parts, story: Story, found: Journaled) -> tuple[Output, ...]:

@@ -38,6 +38,7 @@ class Journaled:
     rows: int
     bad_rows: int
     outputs: tuple[tuple[str, int], ...]
+    group: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ def _journaled(
                 file.rows,
                 file.bad_rows,
                 tuple((output.final, output.rows) for output in found.outputs),
+                None if found.group is None else found.group.seq,
             )
 
 

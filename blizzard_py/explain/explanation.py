@@ -38,7 +38,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class InBatch:
-    """The batch that settled the file; ``rows`` and ``bad_rows`` are the file's own."""
+    """The batch that settled the file; ``rows`` and ``bad_rows`` are the file's own.
+
+    ``group`` is its number among the groups of its source, if it is one (`blizzard_core.groups`).
+    """
 
     batch: str
     attempt: int
@@ -48,6 +51,7 @@ class InBatch:
     bad_rows: int
     backfill: str | None
     replay: bool = False
+    group: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

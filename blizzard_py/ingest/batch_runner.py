@@ -13,7 +13,7 @@ from typing import Any
 
 from blizzard_core.delta_json import delta_versions
 from blizzard_core.errors import BlizzardError, StateError
-from blizzard_core.groups import UNIT_FILE_PREFIX
+from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_FILE_PREFIX
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, join
 from blizzard_py.dead_letters.writer import DeadLetterWriter
@@ -22,10 +22,10 @@ from blizzard_py.ingest.publish import OutputNames, clear_older, publish, stagin
 from blizzard_py.ingest.tolerance import Tolerance
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.protocol import Source, Upkeep, Work
+from blizzard_py.sources.protocol import Source, Upkeep, Withheld, Work
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.retries import judge_outcomes
-from blizzard_py.state.source_state import Batch, PlannedOutput, SourceState
+from blizzard_py.state.source_state import Batch, PlannedOutput, Replaced, SourceState
 from blizzard_py.state.transitions import (
     committed_at,
     ended,
@@ -195,14 +195,26 @@ class BatchRunner:
                     stage=file.stage,
                     error=file.error,
                 )
-        names = self._names.fresh(len(result.outputs), self._now())
         replaced = self._source.replaced(state, batch, finished)
+        if isinstance(replaced, Withheld):
+            finished, replaced = replaced.finished, Replaced()
+            result = replace(result, outputs=(), letters=())
+            log.warning("batch_withheld", files=len(finished), why=finished[0].error)
+        names = self._names.fresh(len(result.outputs), self._now())
         prefix = "" if replaced is None else UNIT_FILE_PREFIX
         outputs = name_outputs(result.outputs, names, prefix)
         log.info("batch_ingested", outputs=len(outputs), tasks=result.tasks)
         at = committed_at(self._now(), self.anew_ts)
         ready = prepare_batch(
-            state, batch, outputs, finished, result.letters, at, result.marks, replaced
+            state,
+            batch,
+            outputs,
+            finished,
+            result.letters,
+            at,
+            result.marks,
+            replaced,
+            self._names_root(),
         )
         return (*ready, ingesting.started)
 
@@ -259,6 +271,14 @@ class BatchRunner:
             state, batch = renumbered(state, batch, free)
             self._save(state)
         return state, batch
+
+    def _names_root(self) -> str:
+        """See `Batch`: what a statement makes of rows need not be of one file each."""
+        parts = self._parts
+        ingest = parts.ingest
+        named = parts.has_files and SOURCE_FILE_COLUMN in ingest.metadata_columns
+        as_read = not (ingest.transform or ingest.deduplicate_by)
+        return parts.stores.source.uri if named and as_read else ""
 
     def _advance(self, state: SourceState, batch: Batch, work: Work | None) -> SourceState:
         self._activity.batch_enters(batch, "advance")

@@ -6,7 +6,8 @@ replaced, has put it) takes it as it is: all that it names was in place before i
 **A number belongs to whom the store gave it.** Beside the daemon, a replay or a backfill of the
 same source publishes groups too, and a start over knows no number; so each put asks first what
 lies there at its number and above. Manifests that were applied are removed in time, but never the
-last one: a number that is free below another one was taken, and nobody would read it again.
+last one: a number that is free below another one was taken, and nobody would read it again. One
+above a gap would be waited for in vain; a renamed source begins at the first again.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ class Groups:
             return None
         if taken:
             return max(taken) + 1
+        if seq > 1 and self._sink.stat(group_path(self._source_id, seq - 1)) is None:
+            # Nobody would ever get there: the numbers are of another name that it had.
+            return max(self._from(1), default=0) + 1
         path = group_path(self._source_id, seq)
         try:
             self._sink.put_if(path, encode_group(self._group(batch, epoch)), None)

@@ -22,10 +22,12 @@ The live watermarks are never written. The steps, and what a death after each me
 A file that is another's to ingest is left to it: one that the live daemon has
 still to do or will find late, and one that was ingested since its letter. Two
 replays at once fence each other. ``blizzard ingest`` (`blizzard_py.replay.given`) puts
-the files that it is given into the queue of ``~replay``, in step 2.
+the files that it is given into the queue of ``~replay``, in step 2, and ``--replace``
+(`blizzard_py.replay.replacing`) files that were ingested before.
 """
 
 from blizzard_py.replay.given import Given, GivenFiles, Told
+from blizzard_py.replay.replacing import Replacement, ReplaceRefused, Replacing
 from blizzard_py.replay.run import Drain, Outcome, Replay, Report
 from blizzard_py.replay.sources import file_parts, record_parts, records_uri
 from blizzard_py.replay.taken import Taken
@@ -35,6 +37,9 @@ __all__ = [
     "Given",
     "GivenFiles",
     "Outcome",
+    "ReplaceRefused",
+    "Replacement",
+    "Replacing",
     "Replay",
     "Report",
     "Taken",

@@ -27,6 +27,7 @@ from blizzard_py.ingest.cold_start import check_cold_start
 from blizzard_py.planning.ranges import Range
 from blizzard_py.sources.files.discovery import accepts, check_tracking, starting_point
 from blizzard_py.sources.files.opening import known_of
+from blizzard_py.sources.files.replaced_since import ReplacedSince
 from blizzard_py.sources.files.sweep import sweeps
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
@@ -109,6 +110,7 @@ class Claims:
         self._ledgers = {source_id: read_ledger(sink, source_id) for source_id in backfills}
         anew = self._state.anew_ts
         self._replays = [read_ledger(sink, source_id, anew) for source_id in replays_of(live.id)]
+        self._replaced = ReplacedSince(sink, live.id)
         self._in_flight = {
             batch.batch for state in (self._state, *self._others) for batch in state.in_flight
         }
@@ -127,7 +129,7 @@ class Claims:
         ``live`` says whether it is a file of the source (and not one of records).
         """
         if not live:
-            return self._replay_of(path)
+            return self._replay_of(path) or self._replaced.of([path]).get(path, "")
         found = self.claim(path)
         # The letter itself says that no rows came of it.
         return "" if found.standing == "unknown" else found.reason
@@ -146,6 +148,11 @@ class Claims:
             if ledger.settled_as(path) == "rows":
                 return Claim("rows", f"the backfill {self._range_of(source_id)} has ingested it")
         return _UNKNOWN if self._is_older(path) else _FREE
+
+    def failed(self, path: str) -> bool:
+        """Whether a run has settled the file without a row: it has a letter, or came late."""
+        ledgers = (self._ledger, *self._ledgers.values(), *self._replays)
+        return any(ledger.settled_as(path) == "none" for ledger in ledgers)
 
     def _replay_of(self, path: str) -> str:
         batch = self._replayed.get(path)

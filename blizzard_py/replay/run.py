@@ -17,7 +17,7 @@ from blizzard_py.replay.files import Chosen, DeadLetterFiles, ReplayRefused
 from blizzard_py.replay.ownership import BatchInFlight, Claims, check_live
 from blizzard_py.replay.taken import Taken
 from blizzard_py.sources.files.discovery import Scope
-from blizzard_py.sources.files.opening import open_files
+from blizzard_py.sources.files.replacing_files import ReplacingFiles
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.journal import Ingested
 
@@ -165,7 +165,7 @@ class Replay:
             ]
             whole = len(files) < FILES_AT_ONCE
             entries = [file.entry for file in files if file.entry is not None]
-            ledger.add(state, entries, letter_id=found.id if whole else None)
+            ledger.add(state, entries, letters_taken=[found.id] if whole else [])
             self._log.info("letters_taken", letter=found.id, files=len(files))
             yield _told(found, files, "replayed" if whole else "taken")
 
@@ -191,7 +191,7 @@ def drain_taken(parts: Parts, drain: Drain) -> int:
     """Steps 3 and 4 for all that a replay has taken; the exit code."""
     if not Taken(parts).has_work():
         return 0
-    code = drain(SourcePipeline(parts, partial(open_files, scope=_NOWHERE)))
+    code = drain(SourcePipeline(parts, partial(ReplacingFiles, scope=_NOWHERE)))
     if not code:
         Taken(parts).settle()
     return code

@@ -43,6 +43,7 @@ def _source(live: Parts) -> SourceSettings:
     return found.model_copy(
         update={
             "use_watermark": True,
+            "units": None,
             "partition_filter": found.partition_filter
             and found.partition_filter.model_copy(update={"lookback": None}),
             "late_sweep_interval_secs": 0,

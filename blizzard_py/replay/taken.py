@@ -21,6 +21,7 @@ from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.ledger import Ledger as BatchLedger
 from blizzard_py.state.source_state import (
     SourceState,
+    ToReplace,
     checkpoint_path,
     state_from_json,
     state_to_json,
@@ -67,14 +68,30 @@ class Taken:
         return self._file.now()
 
     def add(
-        self, state: SourceState, files: Sequence[Entry], *, letter_id: str | None = None
+        self,
+        state: SourceState,
+        files: Sequence[Entry],
+        *,
+        letters_taken: Sequence[str] = (),
+        replacing: Mapping[str, ToReplace] | None = None,
     ) -> None:
-        """Step 2: the letters are taken, and their files are in the queue, each once."""
+        """Step 2: the letters are taken, and their files are in the queue, each once.
+
+        Those in ``replacing`` take the place of what they were ingested as before.
+        """
         known = {entry.path for entry in state.queue}
         known.update(entry.path for batch in state.in_flight for entry in batch.files)
-        queue = (*state.queue, *(entry for entry in files if entry.path not in known))
-        letters_taken = state.letters if letter_id is None else (*state.letters, letter_id)
-        self._save(replace(state, queue=queue, letters=letters_taken))
+        fresh = [entry for entry in files if entry.path not in known]
+        wanted = replacing or {}
+        self._save(
+            replace(
+                state,
+                queue=(*state.queue, *fresh),
+                letters=tuple(dict.fromkeys((*state.letters, *letters_taken))),
+                replacing=dict(state.replacing)
+                | {entry.path: wanted[entry.path] for entry in fresh if entry.path in wanted},
+            )
+        )
 
     def settle(self) -> None:
         """Step 4, unless something is left to do: then the next run takes it up.

@@ -134,6 +134,16 @@ class Upkeep:
     activity: SourceActivity
 
 
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """Nothing of a batch is published, since what it would take the place of is not all there.
+
+    ``finished`` are its items' outcomes instead, none of them ``ingested``.
+    """
+
+    finished: tuple[FinishedFile, ...]
+
+
 class Source(Protocol[W]):
     """One source of a kind. See the module's docstring for the contract.
 
@@ -200,7 +210,7 @@ class Source(Protocol[W]):
 
     def replaced(
         self, state: SourceState, batch: Batch, finished: Sequence[FinishedFile]
-    ) -> Replaced | None:
+    ) -> Replaced | Withheld | None:
         """Which rows a batch takes the place of, given its outcomes; None: its outputs are added.
 
         Asked before the commit point, by what is saved. Other than None makes the batch a group

@@ -8,14 +8,16 @@
                 "bad_rows": 0, "error": "", "stage": ""}, …],
      "outputs": [{"final": "date=…/<uuidv7>.parquet", "rows": 20, "output_id": "…",
                   "size": 4711, "staged": "_blizzard/staging/…", "earlier": []}, …],
-     "letters": [{"staged": "_blizzard/staging/…", "files": [["date=…/x.ndjson.gz", 1], …]}, …]}
+     "letters": [{"staged": "_blizzard/staging/…", "files": [["date=…/x.ndjson.gz", 1], …]}, …],
+     "names_root": "s3://raw/events", "group": {"seq": 3, "replaced": {…}}}
 
 It is written after the commit point and before anything of the batch is published, under
 the batch's own name and with what was committed, so whoever finishes the batch writes
 the same again. So a file is done if and only if the journal or what it was folded
 into (`blizzard_py.state.ledger`) says so; `seen_ts` is when the scan ended that found them. With
 ``staged`` and ``letters`` it is the whole batch: what a lost checkpoint knew of one that is
-being published can be made again (`blizzard_py.edits.rebuild`).
+being published can be made again (`blizzard_py.edits.rebuild`). ``names_root`` is there where
+rows name their file, ``group`` where they replace (`Batch`).
 
 Whoever takes a batch over gives its outputs new final names, and writes them under a name of
 their own as well, ``{batch}~{how often it was taken over}.json``: what the one before has
@@ -39,7 +41,7 @@ from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound
 from blizzard_core.storage.protocol import Entry, Storage, join
 from blizzard_py.job import FinishedFile, Outcome, StagedBadRecords
-from blizzard_py.state.source_state import Batch, PlannedOutput
+from blizzard_py.state.source_state import Batch, PlannedGroup, PlannedOutput
 from blizzard_py.state.state_paths import StatePaths
 
 KEPT_SECS = 30 * 86_400
@@ -106,6 +108,8 @@ class BatchDocument:
     outputs: tuple[OutputDocument, ...]
     seen_ts: float | None = None
     letters: tuple[StagedBadRecords, ...] | None = None
+    names_root: str = ""
+    group: PlannedGroup | None = None
 
 
 class Journal:
@@ -118,7 +122,7 @@ class Journal:
 
     def write(self, batch: Batch) -> None:
         """Put the batch's object there, or the same again."""
-        document = {
+        document: dict[str, Any] = {
             "batch": batch.batch,
             "attempt": batch.attempt,
             "started_ts": batch.started_ts,
@@ -138,6 +142,10 @@ class Journal:
             "outputs": [asdict(output) for output in batch.outputs],
             "letters": [asdict(letters) for letters in batch.letters],
         }
+        if batch.names_root:
+            document["names_root"] = batch.names_root
+        if batch.group is not None:
+            document["group"] = asdict(batch.group)
         data = json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
         if taken_over := max((len(output.earlier) for output in batch.outputs), default=0):
             self._storage.put_atomic(self._path(f"{batch.batch}~{taken_over:04d}"), data)
@@ -182,6 +190,14 @@ class Journal:
         paths = (newest[batch] for batch in batches if batch in newest)
         for document, where in self._documents(paths):
             yield _batch(decoded(BatchDocument, document, where, REMEDY))
+
+    def documents(self, batches: Iterable[str]) -> Iterator[BatchDocument]:
+        """These batches with all that is kept of them, in the order given, without those gone.
+
+        Raises as `read` does.
+        """
+        for document, where in self._documents(map(self._path, batches)):
+            yield decoded(BatchDocument, document, where, REMEDY, open_=True)
 
     def prune(self, now: float, folded: Iterable[str]) -> int:
         """Remove those of ``folded`` that are older than thirty days; returns how many."""
@@ -243,6 +259,8 @@ def _batch(found: BatchDocument) -> Batch:
         found.letters or (),
         found.finished_ts,
         lettered=found.seen_ts is None,
+        group=found.group,
+        names_root=found.names_root,
     )
 
 

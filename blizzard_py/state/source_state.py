@@ -19,6 +19,7 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``units``: of a source that is read by work units, what is known of each
   (`blizzard_py.units.state`), and ``readings``: those of the batch that is under way;
 * ``group_seq``: the number of the source's last group (`blizzard_core.groups`);
+* ``replacing``: of the ``queue`` those files that take the place of what they had before;
 * ``totals``: counts since the pipeline's first batch.
 
 **Names in grace** stand under ``recent`` while they are few. When there are more than
@@ -97,11 +98,30 @@ class PlannedOutput:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Which rows a batch takes the place of, as `blizzard_core.groups.Group` says them."""
+    """Which rows a batch takes the place of, as `blizzard_core.groups.Group` says them.
+
+    ``batches`` are those that brought these rows, for files; the journal keeps them, so that
+    whoever replaces the same files later looks no further back.
+    """
 
     ranges: tuple[tuple[str, str], ...] = ()
     source_files: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    batches: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToReplace:
+    """A queued file whose rows of before go when its new ones come.
+
+    ``batches`` brought these, as far as was known when it was taken. Files of one ``together``
+    are done in one batch or not at all, since their rows lie in the same outputs; where
+    that is empty rows name their file. ``insist``: an operator says that they do.
+    """
+
+    batches: tuple[str, ...] = ()
+    together: str = ""
+    insist: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +140,8 @@ class Batch:
     ``letters`` are the bad records of files that were ingested otherwise, staged.
     ``lettered``: an older release has committed it, which wrote its letters before. ``marks``
     are what tasks told of the rows of a source that is asked for them. With ``group`` its outputs
-    are made known by a manifest, and nobody finds them by listing.
+    are made known by a manifest, and nobody finds them by listing. ``names_root`` is what the
+    `SOURCE_FILE_COLUMN` of its rows begins with, empty where rows do not say whose they are.
     """
 
     batch: str
@@ -136,6 +157,7 @@ class Batch:
     lettered: bool = False
     marks: tuple[ReadMarks, ...] = ()
     group: PlannedGroup | None = None
+    names_root: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +231,7 @@ class SourceState:
     anew_ts: float = 0.0
     columns: ColumnState | None = None
     group_seq: int = 0
+    replacing: Mapping[str, ToReplace] = field(default_factory=dict)
     units: UnitsState | None = None
     readings: tuple[UnitReading, ...] = ()
 
@@ -243,6 +266,7 @@ class CheckpointDocument(ProgressDocument):
     anew_ts: float | None = None
     columns: ColumnState | None = None
     group_seq: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    replacing: dict[str, ToReplace] | None = None
     units: UnitsState | None = None
     readings: tuple[UnitReading, ...] | None = None
     passed: dict[str, Any] | None = None
@@ -280,6 +304,7 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "anew_ts": state.anew_ts or None,
         "columns": None if state.columns is None else columns_to_json(state.columns),
         "group_seq": state.group_seq or None,
+        "replacing": msgspec.to_builtins(state.replacing) or None,
         "units": None if state.units is None else units_to_json(state.units),
         "readings": msgspec.to_builtins(state.readings) or None,
         "letters": list(state.letters) or None,
@@ -335,6 +360,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.anew_ts or 0.0,
         found.columns,
         found.group_seq or 0,
+        found.replacing or {},
         None if found.units is None else checked(found.units, f"{where}: units"),
         found.readings or (),
     )
@@ -372,6 +398,8 @@ def _batch_to_json(batch: Batch) -> dict[str, Any]:
         del document["marks"]
     if batch.group is None:
         del document["group"]
+    if not batch.names_root:
+        del document["names_root"]
     return document
 
 

@@ -76,10 +76,12 @@ def prepare_batch(
     now: float,
     marks: tuple[ReadMarks, ...] = (),
     replaced: Replaced | None = None,
+    names_root: str = "",
 ) -> tuple[SourceState, Batch]:
     """Step 3, the commit point: from here on exactly these outputs and letters are published.
 
-    With ``replaced`` they are a group, under the source's next number.
+    With ``replaced`` they are a group, under the source's next number. ``names_root`` as in
+    `Batch`.
     """
     group = None
     if replaced is not None:
@@ -94,6 +96,7 @@ def prepare_batch(
         committed_ts=now,
         marks=marks,
         group=group,
+        names_root=names_root,
     )
     return _replaced(state, batch, ready), ready
 

@@ -17,6 +17,7 @@ from blizzard_core.settings.load import models_in
 from blizzard_core.settings.partitioning import PartitionColumn
 from blizzard_core.settings.schema import FieldSettings, TypeSettings
 from blizzard_core.settings.tables import SortColumn
+from blizzard_core.settings.units import UnitSettings
 from tests.support.scenario import ROOT
 
 TESTS = ROOT / "tests"
@@ -63,8 +64,8 @@ def test_every_key_explains_itself_and_has_a_default_or_an_example() -> None:
     assert ": null" not in shown
 
 
-# Keys of a table or an API that go with another kind than the one that is shown.
-ANOTHER_KIND = {"query", "body", "next", "bound"}
+# Keys that go with another kind, or another setting, than the one that is shown.
+ANOTHER_KIND = {"query", "body", "next", "bound", "abstinent_days"}
 
 
 def test_what_the_example_has_commented_out_is_understood_as_well() -> None:
@@ -83,16 +84,10 @@ def test_what_the_example_has_commented_out_is_understood_as_well() -> None:
         if not text.lstrip().startswith(("#", "columns:")):
             lines.append(text)
     document = yaml.safe_load("\n".join(lines).replace("${BUCKET:-", "").replace("}/", "/"))
-    sources = document["pipelines"]["events"]["sources"].values()
-    ways = ("watermark", "units", "snapshot")  # of which a source has one
-    asked = [source for source in sources if source.get("kind") in {"table", "http"}]
-    given = [{way: source.pop(way) for way in ways if way in source} for source in asked]
-    for way in ("watermark", "units"):
-        for source, told in zip(asked, given, strict=True):
-            source[way] = told[way]  # both are shown
-        config = Config.model_validate(document)
-        for source in asked:
-            del source[way]
+    for source in document["pipelines"]["events"]["sources"].values():
+        if "units" in source:  # instead of the watermark that is shown
+            assert UnitSettings.model_validate(source.pop("units")).range is not None
+    config = Config.model_validate(document)
     assert config.tables["events"].vacuum is not None
     assert config.pipelines["events"].sources["main"].partition_depth == 2
 

@@ -77,6 +77,11 @@ class UnitShop:
         with contextlib.closing(sqlite3.connect(self.base)) as base, base:
             base.executemany("INSERT INTO answers VALUES (?, ?, ?)", rows)
 
+    def all(self) -> list[tuple[str, str, str]]:
+        """All rows of the base."""
+        with contextlib.closing(sqlite3.connect(self.base)) as base:
+            return base.execute("SELECT day, survey, text FROM answers").fetchall()
+
     @property
     def source(self) -> dict[str, Any]:
         found: dict[str, Any] = self.document["pipelines"][WHERE[0]]["sources"][WHERE[1]]

@@ -175,6 +175,8 @@ class Evidence:
                     batch.finished,
                     kept,
                     batch.committed_ts,
+                    group=batch.group,
+                    names_root=batch.names_root,
                 ),
                 bool(kept) or lacks_letters,
             )

@@ -26,6 +26,11 @@ _TYPES: dict[MetadataColumn, pa.DataType] = {
 }
 
 
+def source_file_text(root: str, path: str) -> str:
+    """What ``_source_file`` says of a file below ``root``, also where its name is no UTF-8."""
+    return f"{root}/{path}".encode("utf-8", "backslashreplace").decode()
+
+
 class Metadata:
     """Adds the wanted columns, none of them ever null, behind those of the schema."""
 
@@ -67,10 +72,9 @@ class Metadata:
             return table
         values: dict[MetadataColumn, pa.Array] = {}
         if "_source_file" in self._columns:
-            uris = [f"{self._source_uri}/{path}" for path, _ in files]
-            texts = pa.array([uri.encode("utf-8", "backslashreplace") for uri in uris])
+            texts = [source_file_text(self._source_uri, path) for path, _ in files]
             which = np.repeat(np.arange(len(files)), [rows for _, rows in files])
-            values["_source_file"] = texts.cast(pa.string()).take(pa.array(which))
+            values["_source_file"] = pa.array(texts, pa.string()).take(pa.array(which))
         if "_source_line" in self._columns:
             values["_source_line"] = pa.array(lines, pa.int64())
         if "_ingested_at" in self._columns:

@@ -6,7 +6,7 @@ more is decided after a complete scan, with everything it found (`end_scan`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.storage.protocol import Entry, order_key
@@ -75,6 +75,31 @@ class Work:
         if places:
             keys.append(order_key(split(self._files[places[-1]].path, self._depth)[1]))
         return min(keys, default=None)
+
+
+class KeyedWork(Work):
+    """Work of which only neighbours with one key come into one batch; some keys go whole.
+
+    ``whole`` tells of which keys nothing may be left for another batch, whatever the limits.
+    """
+
+    def __init__(
+        self, files: Sequence[Entry], key: Callable[[str], str], whole: Callable[[str], bool]
+    ) -> None:
+        super().__init__(files, len(files), (), None)
+        self._key = key
+        self._whole = whole
+
+    def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:
+        files, first = self._files, self._next
+        key = self._key(files[first].path)
+        end = first
+        while end < len(files) and self._key(files[end].path) == key:
+            end += 1
+        if not self._whole(key):
+            end = min(end, first + next_count(files, first, limits, bytes_per_sec))
+        self._next = end
+        return tuple(files[first:end])
 
 
 # What to give where nothing waits.

@@ -142,8 +142,11 @@ def discover_unseen(
     unseen: Callable[[Sequence[str]], Sequence[str]],
     clock: Callable[[], float],
     first_seen: FirstSeen,
+    again: Callable[[Sequence[Entry], float], Sequence[str]] = lambda _entries, _now: (),
 ) -> tuple[Discovery, Digests]:
     """A full listing less what is done, for names that do not sort; and the digests of all paths.
+
+    ``again`` says which of those that are done are to be taken once more, now.
 
     Costs a request per thousand files stored: there is no watermark to start at. Of
     what is done a page is in memory at a time, and 16 bytes a name.
@@ -160,7 +163,10 @@ def discover_unseen(
         listed.append(digests_of(entries))
         wanted = [path for path in entries if accept(path)]
         if len(new) < SCAN_FILES:  # the rest is for the next poll
-            new |= {path: entries[path] for path in unseen(wanted)}
+            fresh = set(unseen(wanted))
+            done = [entries[path] for path in wanted if path not in fresh]
+            fresh.update(again(done, began))
+            new |= {path: entries[path] for path in wanted if path in fresh}
     now = clock()
     ripe, young = _split_by_age(tuple(new.values()), source, now, first_seen)
     scanned = Scanned(began, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from blizzard_py.sources.files.discovery import Scope
 from blizzard_py.sources.files.known import Known, KnownBySet, KnownByWatermark
+from blizzard_py.sources.files.offered_files import OfferedFiles
 from blizzard_py.sources.files.set_files import SetFiles
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.files.watermark_files import WatermarkFiles
@@ -15,6 +16,8 @@ from blizzard_py.state.source_state import SourceState
 
 def open_files(parts: Parts, upkeep: Upkeep, scope: Scope | None = None) -> FileSource:
     """The source of files that the parts describe. Asks no store."""
+    if parts.files.units is not None:
+        return OfferedFiles(parts, parts.files.units, upkeep, scope)
     kind = WatermarkFiles if parts.files.use_watermark else SetFiles
     return kind(parts, upkeep, scope)
 

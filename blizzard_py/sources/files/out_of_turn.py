@@ -26,6 +26,8 @@ from collections.abc import Iterable, Sequence
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.storage.protocol import Entry
+from blizzard_py.dead_letters.reader import original_of
+from blizzard_py.sources.files.replaced_since import ReplacedSince
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_file import read_ledger
 from blizzard_py.state.journal import Ingested
@@ -57,6 +59,7 @@ class OutOfTurn:
         self._ledger: Ledger | None = None
         self._folded: tuple[tuple[Segment, ...], float] = ((), 0.0)
         self._lived = Ingested(self._sink, self._live_id, parts.concurrency)
+        self._replaced = ReplacedSince(self._sink, self._live_id)
 
     def theirs(self, state: SourceState, entries: Sequence[Entry]) -> dict[str, str]:
         """Those of the files that are another run's, with the reason; ``state`` claims them all.
@@ -75,6 +78,8 @@ class OutOfTurn:
             anew = state.anew_ts
             taken |= self._lived.since(anew, anew - _SLACK_SECS) if anew else set()
             found |= dict.fromkeys(paths & taken, _BY_LIVE)
+        if self._parts.suffix == RECORDS_SUFFIX:
+            found |= self._replaced.of(sorted(paths))
         queued = sorted(paths.intersection(entry.path for entry in state.queue))
         for source_id in self._scanning() if queued else ():
             ledger = read_ledger(self._sink, source_id)
@@ -86,6 +91,11 @@ class OutOfTurn:
         """Those of the queued files that a run which finds files by scans has under way."""
         runs = self._scanning() if queue else ()
         return self._claimed(runs).intersection(entry.path for entry in queue)
+
+    def records_waiting(self) -> set[str]:
+        """Stems of the files whose single records a replay has under way."""
+        state = self._state(replays_of(self._live_id)[1])
+        return set() if state is None else set(map(original_of, under_way(state)))
 
     def unfinished(self, entries: Sequence[Entry]) -> set[str]:
         """Those of the files that any other run has still to do."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from blizzard_core.checkpoint.digests import Digests
@@ -32,10 +33,13 @@ class SetFiles(FileSource):
         self._listed: Digests | None = None
 
     def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:  # noqa: ARG002  # the seam gives it
-        # Who only looks reads beside the owner.
-        names = self._tracker if self._owns else read_names(self._parts.stores.sink, self._parts.id)
         found, self._listed = discover_unseen(
-            self._storage, self._source, names.unseen, self._clock, self._first_seen
+            self._storage,
+            self._source,
+            self._names().unseen,
+            self._clock,
+            self._first_seen,
+            self._again,
         )
         return replace(found, progress=state.progress)
 
@@ -56,6 +60,14 @@ class SetFiles(FileSource):
 
     def saved(self) -> None:
         self._tracker.saved()
+
+    def _names(self) -> ProcessedTracker:
+        """The set of names done; who only looks reads beside the owner."""
+        return self._tracker if self._owns else read_names(self._parts.stores.sink, self._parts.id)
+
+    def _again(self, entries: Sequence[Entry], now: float) -> Sequence[str]:  # noqa: ARG002  # for kinds that do
+        """Those of the files done that are to be taken once more: none."""
+        return ()
 
     def _learned(self, state: SourceState, found: Discovery) -> SourceState:
         paths = [file.path for file in (*found.files, *found.young)]

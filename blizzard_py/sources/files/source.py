@@ -21,7 +21,7 @@ from blizzard_py.sources.files.out_of_turn import OutOfTurn
 from blizzard_py.sources.files.story import FileStory, ignored
 from blizzard_py.sources.files.sweep import grace_of, is_due
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.protocol import LEFT_STAGE, Backlog, Plan, Upkeep
+from blizzard_py.sources.protocol import LEFT_STAGE, Backlog, Plan, Upkeep, Withheld
 from blizzard_py.sources.story import Standing, Story
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.siblings import RECORDS_SUFFIX
@@ -117,7 +117,7 @@ class FileSource(ABC):
         """The batch's files with their table directories; those that have none or are others'."""
         # Asked now that they are ours by a save, and not before: see
         # `blizzard_py.sources.files.out_of_turn`.
-        theirs = self._others.theirs(state, batch.files)
+        theirs = self._theirs(state, batch)
         template = self._parts.ingest.partition_template
         files: list[JobFile] = []
         lost: list[FinishedFile] = []
@@ -149,7 +149,7 @@ class FileSource(ABC):
         state: SourceState,  # noqa: ARG002  # the seam gives it
         batch: Batch,  # noqa: ARG002  # the seam gives it
         finished: Sequence[FinishedFile],  # noqa: ARG002  # the seam gives it
-    ) -> Replaced | None:
+    ) -> Replaced | Withheld | None:
         return None
 
     def is_gone(self, name: str) -> bool:
@@ -175,6 +175,10 @@ class FileSource(ABC):
     @abstractmethod
     def _moved(self, state: SourceState, batch: Batch, lowest: Lowest, now: float) -> SourceState:
         """The marks moved over the batch's files; ``lowest`` tells what waits. Pure."""
+
+    def _theirs(self, state: SourceState, batch: Batch) -> dict[str, str]:
+        """Those of the batch's files that are left to other runs, with the reason."""
+        return self._others.theirs(state, batch.files)
 
     @abstractmethod
     def _standing(self, state: SourceState, entry: Entry) -> Standing:

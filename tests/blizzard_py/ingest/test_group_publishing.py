@@ -134,3 +134,13 @@ def test_an_output_that_a_replaced_daemon_published_is_named_where_it_lies(there
     sink.put_atomic(there, b".")
     assert Groups(sink, ID).put(batch(earlier=("unit-1.parquet",)), 3) is None
     assert groups_of(sink)[0].files[0].path == there
+
+
+def test_a_source_that_has_another_name_now_begins_at_the_first_number() -> None:
+    world = world_with_hours()
+    world.drain(grouping(world))
+    for path in [p for p in world.sink.objects if p.startswith("_blizzard/groups/")]:
+        world.sink.objects[path.replace(ID, "another")] = world.sink.objects.pop(path)
+    world.put("date=2024-01-02/9.json", "9")
+    world.drain(grouping(world))
+    assert [group.seq for group in groups_of(world.sink)] == [1]

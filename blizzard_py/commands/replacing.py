@@ -1,0 +1,40 @@
+"""What ``--replace`` tells: each file with what it had, and what became of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+
+import click
+
+from blizzard_core.cli import print_json, print_table
+from blizzard_py.replay import Replacement
+
+
+def answer_replacement(found: Replacement, *, as_json: bool) -> int:
+    """Print it; returns the exit code."""
+    if as_json:
+        print_json(asdict(found))
+        return found.exit_code
+    print_table(
+        ("file", "state", "rows before", "found by", "why"),
+        (
+            [file.path, file.state, f"{file.rows:,}" if file.by else "", file.by, file.reason]
+            for file in found.files
+        ),
+    )
+    states = Counter(file.state for file in found.files)
+    if found.groups is None:
+        whole = f", {found.outputs:,} outputs as a whole" if found.outputs else ""
+        click.echo(
+            f"{states['would replace']:,} files would replace {found.replaced:,} rows{whole};"
+            f" {states['would ingest']:,} files have nothing to replace."
+        )
+        return found.exit_code
+    click.echo(
+        f"{found.rows:,} rows of {states['replaced'] + states['ingested']:,} files are in, in the"
+        f" place of {found.replaced:,} rows; groups that Penguin commits: {found.groups:,}."
+    )
+    if states["taken"]:
+        click.echo("Some are taken and not finished: run the same command again.")
+    return found.exit_code

@@ -1,0 +1,140 @@
+"""Replacing what files were ingested as before: where their rows are, and who comes along. Pure.
+
+A file's rows of before are found in one of two ways.
+
+* **By name**, where each batch that brought them wrote `SOURCE_FILE_COLUMN` and took its rows as
+  they were read: then exactly the rows that name the file go, and no other file matters.
+* **By outputs**, where one did not. An output mixes the files of its batch, so it goes as a
+  whole, and all files of the batch have to come again in the same commit: *together*. That
+  carries on through every batch that one of them is in.
+
+A batch that has replaced a file's rows names the batches that had brought them (`Replaced`), and
+they count for it no more, in whatever order journals are read. Single records of a file that a
+replay ingested, from files of its own, are rows of that file: it is known here by its `stem`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from blizzard_py.dead_letters.reader import stem_of
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierBatch:
+    """A batch of one ``run`` of a source that ingested one of the files that are asked about.
+
+    ``files`` maps the stem of each file of it that was ingested to the names that its rows may
+    have in `SOURCE_FILE_COLUMN`, and ``rows`` to how many; ``named`` says whether they have them.
+    ``outputs`` are output ids, and ``paths`` all paths that these may be found under. What
+    it ``replaces`` are batches; None if it is one that adds.
+    """
+
+    run: str
+    batch: str
+    files: Mapping[str, tuple[str, ...]]
+    rows: Mapping[str, int]
+    named: bool
+    outputs: tuple[str, ...]
+    paths: tuple[tuple[str, ...], ...]
+    started_ts: float
+    replaces: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What a file was ingested as before, and how many rows that were; without ``batches``, never.
+
+    ``names`` are what its rows may have in `SOURCE_FILE_COLUMN`. ``together`` is empty if they
+    are found by them, else the same for all whose rows are in the same outputs.
+    """
+
+    batches: tuple[EarlierBatch, ...] = ()
+    rows: int = 0
+    names: tuple[str, ...] = ()
+    together: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """Files that are not among the chosen, with one of those because of which they have to be."""
+
+    files: Mapping[str, str]
+
+
+def current(found: Iterable[EarlierBatch]) -> dict[str, tuple[EarlierBatch, ...]]:
+    """The batches by the stem of each file whose rows they hold still."""
+    by_stem: dict[str, dict[str, EarlierBatch]] = defaultdict(dict)
+    gone: dict[str, set[str]] = defaultdict(set)
+    for batch in found:
+        for stem in batch.files:
+            by_stem[stem][batch.batch] = batch
+            gone[stem] |= batch.replaces or frozenset()
+    return {
+        stem: tuple(batch for name, batch in sorted(batches.items()) if name not in gone[stem])
+        for stem, batches in by_stem.items()
+    }
+
+
+def earlier_of(
+    paths: Sequence[str], found: Collection[EarlierBatch], vouched: Collection[str] = ()
+) -> tuple[dict[str, Earlier], Lacking]:
+    """What each of the paths was ingested as, and who would have to come along.
+
+    Of ``vouched`` an operator says that all rows name them.
+    """
+    held = current(found)
+    stems = {stem_of(path): path for path in paths}
+    leaders, lacking = _together(stems, held, frozenset(vouched))
+    earlier = {}
+    for stem, path in stems.items():
+        batches = held.get(stem, ())
+        names = dict.fromkeys(name for batch in batches for name in batch.files[stem])
+        rows = sum(batch.rows[stem] for batch in batches)
+        together = _leader(leaders, stem) if stem in leaders else ""
+        earlier[path] = Earlier(batches, rows, tuple(names), together)
+    return earlier, lacking
+
+
+def _together(
+    stems: Mapping[str, str],
+    held: Mapping[str, tuple[EarlierBatch, ...]],
+    vouched: Collection[str],
+) -> tuple[dict[str, str], Lacking]:
+    """Which of the files go by outputs, joined where these are the same."""
+    ids = {stem: {batch.batch for batch in batches} for stem, batches in held.items()}
+    leaders = {
+        stem: stem
+        for stem, path in stems.items()
+        if path not in vouched and any(_is_mixed(batch) for batch in held.get(stem, ()))
+    }
+    lacking: dict[str, str] = {}
+    left = sorted(leaders)
+    while left:
+        stem = left.pop()
+        for batch in held[stem]:
+            for other in batch.files:
+                if not batch.rows[other] or batch.batch not in ids[other]:
+                    continue  # no row of it is in these outputs, or not any more
+                if other not in stems:
+                    lacking.setdefault(other, stems[stem])
+                    continue
+                if other not in leaders:
+                    leaders[other] = other
+                    left.append(other)
+                first, second = sorted((_leader(leaders, stem), _leader(leaders, other)))
+                leaders[second] = first
+    return leaders, Lacking(lacking)
+
+
+def _is_mixed(batch: EarlierBatch) -> bool:
+    return bool(batch.outputs) and not batch.named
+
+
+def _leader(leaders: dict[str, str], stem: str) -> str:
+    while leaders[stem] != stem:
+        leaders[stem] = leaders[leaders[stem]]
+        stem = leaders[stem]
+    return stem

@@ -1,0 +1,153 @@
+"""Batches of files that take the place of what these were ingested as before.
+
+Such a file stands in ``replacing`` of the state and is claimed, by a batch that runs or in a
+queue: from then on other runs leave it alone, and what they had under way was waited for. Only
+then it is looked up where its rows of before are (`blizzard_py.planning.replacing`), so nothing
+can come between that and the commit; its batch is a group that takes exactly these rows out.
+
+* A file that fails keeps its rows, and has a letter: only what was ingested is replaced.
+* Of files whose rows lie in the same outputs one that fails keeps all of them as they are:
+  outputs go as a whole or not at all.
+* What is not as it was found when the files were chosen is left alone, and said so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.job import FinishedFile
+from blizzard_py.planning.replacing import Earlier, earlier_of
+from blizzard_py.sources.files.advance import KeyedWork
+from blizzard_py.sources.files.earlier import EarlierBatches
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.protocol import LEFT_STAGE, Withheld
+from blizzard_py.state.source_state import Batch, Replaced, SourceState
+
+# What keys of batches are called of files that are ingested and replace nothing, and of those
+# whose rows name them; the other keys are those of files that go together.
+_PLAIN, _NAMED = "\0plain", ""
+
+_CUT = (
+    "the journal no longer holds the batches that it was ingested in; see `blizzard backfill"
+    " --replace`, which takes it with --insist"
+)
+
+
+class Replacements:
+    """Those of one run of a source."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._batches: EarlierBatches | None = None
+        # Of the batch whose job was started last, by its id; asked for once it has run.
+        self._earlier: dict[str, dict[str, Earlier]] = {}
+
+    def forget(self) -> None:
+        """What was read is not to be believed any more."""
+        self._batches = None
+
+    @staticmethod
+    def work(state: SourceState, files: Sequence[Entry]) -> KeyedWork:
+        """The files as work: those that replace apart from the others, and together who has to."""
+        keys = {path: wanted.together for path, wanted in state.replacing.items()}
+        members = Counter(key for key in keys.values() if key)
+        there = Counter(keys.get(entry.path, _PLAIN) for entry in files)
+        ready = [e for e in files if there[key := keys.get(e.path, _PLAIN)] >= members[key]]
+        ready.sort(key=lambda entry: keys.get(entry.path, _PLAIN))
+        return KeyedWork(ready, lambda path: keys.get(path, _PLAIN), members.__contains__)
+
+    @staticmethod
+    def concerns(state: SourceState, batch: Batch) -> bool:
+        """Whether the batch is one that replaces; files of both kinds share none."""
+        return batch.files[0].path in state.replacing
+
+    def moved(self, state: SourceState, batch: Batch) -> dict[str, str]:
+        """The files of a batch whose rows are not where they were found to be, with the reason."""
+        asked = state.replacing
+        paths = [entry.path for entry in batch.files]
+        if self._batches is None or not self._batches.covers(paths):
+            self._batches = EarlierBatches(self._parts, asked)
+        found = self._batches.look()
+        vouched = {path for path in paths if asked[path].insist}
+        earlier, lacking = earlier_of(paths, found, vouched)
+        names = self._batches.vouched(vouched)
+        self._earlier = {
+            batch.batch: {
+                path: replace(one, names=(*one.names, *names.get(path, ())))
+                for path, one in earlier.items()
+            }
+        }
+        known = {each.batch for each in found}
+        without = [path for path in paths if not (earlier[path].batches or path in vouched)]
+        cut = {path for path in paths if not known.issuperset(asked[path].batches)}
+        cut.update(self._batches.cut(without, found) if without else ())
+        moved = {
+            path: why
+            for path in paths
+            if (
+                why := _CUT
+                if path in cut
+                else _company(earlier[path], asked[path].together, lacking=bool(lacking.files))
+            )
+        }
+        if moved and asked[paths[0]].together:
+            moved = dict.fromkeys(paths, next(iter(moved.values())))
+        return moved
+
+    def replaced(
+        self, state: SourceState, batch: Batch, finished: Sequence[FinishedFile]
+    ) -> Replaced | Withheld:
+        """See `Source.replaced`; for a batch of which `moved` was asked."""
+        earlier = self._earlier.pop(batch.batch)
+        if state.replacing[batch.files[0].path].together != _NAMED:
+            kept = _kept(finished)
+            if kept is not None:
+                return Withheld(kept)
+        done = [earlier[file.path] for file in finished if file.outcome == "ingested"]
+        batches = {each.batch: each for one in done for each in one.batches}
+        named = not any(one.together for one in done)
+        names = {name for one in done for name in one.names} if named else set()
+        outputs = {output for each in batches.values() for output in each.outputs}
+        return Replaced((), tuple(sorted(names)), tuple(sorted(outputs)), tuple(sorted(batches)))
+
+    @staticmethod
+    def settled(state: SourceState, batch: Batch) -> SourceState:
+        """The state without what the batch has done with."""
+        done = {file.path for file in batch.finished if file.outcome != "retry"}
+        left = {path: asked for path, asked in state.replacing.items() if path not in done}
+        return replace(state, replacing=left)
+
+
+def _company(earlier: Earlier, together: str, *, lacking: bool) -> str:
+    """Why a file cannot go alone, or with those that it was to go with; empty if it can."""
+    if bool(earlier.together) == bool(together) and not (together and lacking):
+        return ""
+    return (
+        "rows that it was ingested as do not name their file, and lie in the same outputs as those"
+        " of others; `blizzard backfill --replace` says which have to come along"
+    )
+
+
+def _kept(finished: Sequence[FinishedFile]) -> tuple[FinishedFile, ...] | None:
+    """The outcomes of files that go together where not all can; None if all can."""
+    bad = [file for file in finished if file.outcome != "ingested"]
+    if not bad:
+        return None
+    final = next((file for file in bad if file.outcome != "retry"), None)
+    if final is None:
+        why = f"waits for {bad[0].path}, whose rows lie in the same outputs: {bad[0].error}"
+        again = (replace(f, outcome="retry", rows=0, bad_rows=0, error=why) for f in finished)
+        return tuple(f if f in bad else g for f, g in zip(finished, again, strict=True))
+    why = (
+        f"left as it was, since {final.path} could not be ingested and their rows lie in the same"
+        f" outputs: {final.error}"
+    )
+    return tuple(
+        file
+        if file in bad and file.outcome != "retry"
+        else replace(file, outcome="reported", rows=0, bad_rows=0, error=why, stage=LEFT_STAGE)
+        for file in finished
+    )

@@ -1,0 +1,150 @@
+"""``--replace`` as a user gives it: commands, real files and a real Delta table, each version."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+from click.testing import CliRunner, Result
+from deltalake import DeltaTable
+
+from blizzard_py.__main__ import main as blizzard
+from tests.support.direct_engine import DirectEngine
+from tests.support.s3_server import S3Server
+from tests.support.scenario import Scenario
+
+DAY = "date=2024-01-01"
+
+
+class Engine(DirectEngine):
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+
+@pytest.fixture(params=["local", "s3"])
+def scenario(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Scenario:
+    """Five files of two days are in the table."""
+    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    if request.param == "local":
+        found = Scenario(tmp_path, str(tmp_path))
+    else:
+        server: S3Server = request.getfixturevalue("s3")
+        found = Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+    found.main_source["checkpoint"] = {"interval_files": 2}
+    return found
+
+
+def begun(scenario: Scenario, *, named: bool) -> None:
+    sink = scenario.document["pipelines"]["events"]["sink"]
+    sink["metadata_columns"] = ["_source_file"] if named else []
+    scenario.write_config()
+    for number in range(1, 5):
+        scenario.put_rows(f"{DAY}/{number}.json.gz", number, number + 10)
+    scenario.put_rows("date=2024-01-02/5.json.gz", 5)
+    scenario.ingest()
+    scenario.once("penguin")
+    assert scenario.ids() == [1, 2, 3, 4, 5, 11, 12, 13, 14]
+
+
+def backfill(scenario: Scenario, first: str, last: str, *more: str) -> Result:
+    names = ["--pipeline=events", "--source=main", f"--from={first}", f"--to={last}"]
+    return CliRunner().invoke(
+        blizzard, ["backfill", str(scenario.config), *names, "--replace", *more]
+    )
+
+
+def versions(scenario: Scenario) -> list[list[int]]:
+    """The ids in each version of the table, read by duckdb; the last says the same without."""
+    options = {**scenario.options, "AWS_ALLOW_HTTP": "true"} if scenario.options else None
+    uri = f"{scenario.place}/lake/events"
+    found = []
+    for version in range(DeltaTable(uri, storage_options=options).version() + 1):
+        table = DeltaTable(uri, version=version, storage_options=options)
+        connection = duckdb.connect()
+        connection.register("events", table.to_pyarrow_dataset())
+        rows = connection.execute("select id from events order by id").fetchall()
+        found.append([row[0] for row in rows])
+    return found
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_every_version_has_one_reading_of_each_file(scenario: Scenario, named: bool) -> None:
+    begun(scenario, named=named)
+    before = versions(scenario)
+    scenario.put_rows(f"{DAY}/1.json.gz", 101)
+    scenario.put_rows(f"{DAY}/2.json.gz", 102, 112, 122)
+    dry = backfill(scenario, DAY, f"{DAY}/2.json.gz", "--dry-run")
+    assert (dry.exit_code, "2 files would replace 4 rows" in dry.stdout) == (0, True), dry.output
+    assert ("1 outputs as a whole" in dry.stdout) is not named
+    done = backfill(scenario, DAY, f"{DAY}/2.json.gz", "--json")
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    assert (document["rows"], document["replaced"], document["groups"]) == (4, 4, 1)
+    scenario.once("penguin")
+    first = [3, 4, 5, 13, 14, 101, 102, 112, 122]
+    assert versions(scenario) == [*before, first]
+    # Once more, and with nothing of it.
+    scenario.put_rows(f"{DAY}/1.json.gz", 201)
+    scenario.put(f"{DAY}/2.json.gz", b"")
+    again = backfill(scenario, f"{DAY}/1.json.gz", f"{DAY}/2.json.gz")
+    assert again.exit_code == 1, again.output  # an empty gzip file is none, so it is kept
+    scenario.once("penguin")
+    kept = sorted([*first, 201] if named else [*first, 101])
+    kept.remove(101)
+    assert scenario.ids() == kept
+    assert all(version in ([*before, first, kept]) for version in versions(scenario))
+
+
+def test_files_that_have_to_come_along_are_named_and_nothing_is_written(
+    scenario: Scenario,
+) -> None:
+    begun(scenario, named=False)
+    there = [e.path for page in scenario.table.list_range("", None) for e in page.entries]
+    done = backfill(scenario, f"{DAY}/2.json.gz", f"{DAY}/2.json.gz")
+    assert done.exit_code == 1
+    assert f"{DAY}/1.json.gz" in done.stderr
+    assert "--from and --to" in done.stderr
+    assert there == [e.path for page in scenario.table.list_range("", None) for e in page.entries]
+
+
+def test_letters_of_mended_files_replace_what_their_files_had(scenario: Scenario) -> None:
+    begun(scenario, named=True)
+    pipeline = scenario.document["pipelines"]["events"]
+    pipeline["error_handling"] = {"max_bad_fraction": 1}
+    scenario.write_config()
+    scenario.put("date=2024-01-02/6.json", b'{"id": 6}\n{"id": "x"}\n{"id": "y"}\n')
+    scenario.ingest()
+    scenario.once("penguin")
+    scenario.put("date=2024-01-02/6.json", b'{"id": 6}\n{"id": 16}\n{"id": 26}\n')
+    names = [str(scenario.config), "--pipeline=events", "--source=main"]
+    command = ["dlq", "replay", *names, "--all", "--replace"]
+    dry = CliRunner().invoke(blizzard, [*command, "--dry-run"])
+    assert "1 files would replace 1 rows" in dry.stdout, dry.output
+    done = CliRunner().invoke(blizzard, command)
+    assert (done.exit_code, "in the place of 1 rows" in done.stdout) == (0, True), done.output
+    scenario.once("penguin")
+    assert scenario.ids() == [1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 16, 26]
+    listed = CliRunner().invoke(blizzard, ["dlq", "list", str(scenario.config), "--json"])
+    assert listed.stdout == ""
+    told = CliRunner().invoke(
+        blizzard,
+        ["explain", str(scenario.config), f"{scenario.place}/raw/date=2024-01-02/6.json", "--json"],
+    )
+    found = json.loads(told.stdout)
+    assert (found["batch"]["group"], found["outputs"][0]["delta_status"]) == (1, "committed")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [["--replay"], ["--insist"], ["--dry-run"], ["--json"]],
+)
+def test_options_that_do_not_go_together_are_refused(tmp_path: Path, wrong: list[str]) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    names = ["--pipeline=events", "--source=main", "--from=a", "--to=b"]
+    more = ["--replace", *wrong] if wrong == ["--replay"] else wrong
+    done = CliRunner().invoke(blizzard, ["backfill", str(scenario.config), *names, *more])
+    assert done.exit_code == 2

@@ -1,0 +1,199 @@
+"""Files that are offered again under their names: left alone for some days, then replaced."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.load import load_config
+from blizzard_core.settings.sources import FileUnits, SourceSettings
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from tests.blizzard_py.ingest.test_group_publishing import groups_of
+from tests.blizzard_py.replay.test_given_files import DAY
+from tests.blizzard_py.replay.test_replacing_files import ReplaceWorld, mended
+from tests.blizzard_py.replay.test_replay import ask
+from tests.support.memory_store import Died, Dying
+from tests.support.scenario import Scenario
+
+DAY_SECS = 86_400.0
+
+
+class OfferedWorld(ReplaceWorld):
+    """Three files were taken; a server may put them there again."""
+
+    def __init__(self, days: float = 7, *, named: bool = True, **source: Any) -> None:
+        units = FileUnits(abstinent_days=days)
+        super().__init__(named=named, use_watermark=False, units=units, **source)
+
+    def drain(self, pipeline: SourcePipeline | None = None) -> SourcePipeline:
+        self.now += 2  # nothing is looked at in the second in which it came
+        return super().drain(pipeline)
+
+    def read(self) -> int:
+        """How many files were given to jobs so far."""
+        return sum(len(job.files) for job in self.engine.jobs)
+
+
+def test_a_file_that_comes_again_is_left_alone_for_the_days_and_then_replaced() -> None:
+    world = OfferedWorld()
+    mended(world, "b", "1")
+    world.drain()
+    world.now += 6.9 * DAY_SECS
+    world.drain()
+    assert world.table() == ["1", "5", "52"]
+    found = ask(world, f"{DAY}/1.json")
+    assert "taken again from" in found.reason
+    world.now += 0.2 * DAY_SECS
+    world.drain()
+    assert world.table() == ["1:b", "1:b+", "5", "52"]
+    [group] = groups_of(world.sink)
+    assert group.source_files == (f"mem://raw/{DAY}/1.json",)
+    assert "replaces what it had before by group 1" in ask(world, f"{DAY}/1.json").reason
+
+
+def test_a_server_that_offers_seven_days_of_files_each_day_has_each_read_once() -> None:
+    world = OfferedWorld(days=7)
+    names = [f"7{number:02}" for number in range(14)]
+    before = world.read()
+    for day in range(len(names)):
+        world.now += DAY_SECS
+        for offered in names[max(0, day - 6) : day + 1]:
+            world.put(f"{DAY}/{offered}.json", offered)
+        if day > 6:
+            world.source.delete(f"{DAY}/{names[day - 7]}.json")
+        world.drain()
+    assert world.read() - before == len(names)
+    assert world.table() == sorted(["1", "5", "52", *names])
+
+
+def test_without_days_each_change_is_taken_at_the_next_poll_and_what_stays_is_not() -> None:
+    world = OfferedWorld(days=0)
+    for version in ("b", "c"):
+        world.now += 60
+        mended(world, version, "1", "5")
+        world.put(f"{DAY}/9{version}.json", version)
+        world.now += 60
+        before = world.read()
+        world.drain()
+        world.drain()
+        assert world.read() - before == 3
+    assert world.table() == ["1:c", "1:c+", "52", "5:c", "5:c+", "b", "c"]
+
+
+def test_a_bad_reading_keeps_the_rows_and_waits_as_long() -> None:
+    world = OfferedWorld()
+    world.now += 8 * DAY_SECS
+    world.put(f"{DAY}/1.json", "bad")
+    world.now += 1
+    for _ in range(3):
+        world.drain()
+    assert len(world.letters()) == 1
+    assert world.table() == ["1", "5", "52"]
+    mended(world, "c", "1")
+    world.now += 6 * DAY_SECS
+    world.drain()
+    assert world.table() == ["1", "5", "52"]
+    world.now += 2 * DAY_SECS
+    world.drain()
+    assert world.table() == ["1:c", "1:c+", "5", "52"]
+
+
+def test_a_file_without_rows_before_comes_with_its_mended_ones() -> None:
+    world = OfferedWorld(days=1)
+    world.put(f"{DAY}/6.json", "bad")
+    world.drain()
+    world.now += 2 * DAY_SECS
+    mended(world, "b", "6")
+    world.now += 1
+    world.drain()
+    assert world.table() == ["1", "5", "52", "6:b", "6:b+"]
+
+
+def test_what_the_journal_no_longer_tells_is_left_alone_rather_than_doubled() -> None:
+    world = OfferedWorld()
+    world.now += 2 * DAY_SECS
+    world.drain()  # folds
+    for path in [p for p in world.sink.objects if p.startswith("_blizzard/journal/")]:
+        del world.sink.objects[path]
+    world.now += 40 * DAY_SECS
+    before = world.read()
+    world.drain()
+    mended(world, "b", "1")
+    world.now += 1
+    world.drain()
+    world.drain()
+    assert world.read() == before
+    assert groups_of(world.sink)[-1].files == ()
+    done = world.only(f"{DAY}/1.json", insist=True)
+    assert [file.state for file in done.files] == ["replaced"]
+    assert world.sink.read(groups_of(world.sink)[-1].files[0].path) == b"1:b\n1:b+"
+
+
+def test_rows_from_before_they_named_their_file_are_left_alone() -> None:
+    world = OfferedWorld(named=False)
+    world.named = True
+    world.now += 8 * DAY_SECS
+    mended(world, "b", "1")
+    world.now += 1
+    world.drain()
+    assert world.table() == ["1", "5", "52"]
+
+
+def test_what_a_replay_replaces_counts_as_taken() -> None:
+    world = OfferedWorld()
+    world.now += 8 * DAY_SECS
+    mended(world, "b", "1")
+    world.now += 1
+    assert world.only(f"{DAY}/1.json").files[0].state == "replaced"
+    before = world.read()
+    world.drain()
+    assert world.read() == before
+    assert world.table() == ["1:b", "1:b+", "5", "52"]
+
+
+def test_dying_before_and_after_every_write_leaves_one_reading_of_each() -> None:
+    at, died = 0, True
+    while died:
+        world = OfferedWorld()
+        world.now += 8 * DAY_SECS
+        mended(world, "b", "1", "52")
+        world.put(f"{DAY}/8.json", "8")
+        world.now += 1
+        dying = Dying(world.sink, world.dlq)
+        dying.arm(at)
+        try:
+            world.drain()
+            died = False
+        except Died:
+            pass
+        dying.arm(-1)
+        world.drain()
+        assert world.table() == ["1:b", "1:b+", "5", "52:b", "52:b+", "8"], at
+        at += 1
+    assert at > 20
+    assert "replacing" not in json.loads(world.sink.read("_blizzard/events_main_checkpoint.json"))
+
+
+def test_units_of_files_need_a_set_of_names_and_rows_that_name_their_file(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    with pytest.raises(ValidationError, match="units needs use_watermark: false"):
+        SourceSettings(source_uri="mem://raw", units=FileUnits())
+    folder = tmp_path_factory.mktemp("units")
+    scenario = Scenario(folder, str(folder))
+    scenario.main_source.update(use_watermark=False, units={"abstinent_days": 7})
+    scenario.write_config()
+    with pytest.raises(ConfigError, match="units of files needs _source_file"):
+        load_config(scenario.config)
+    pipeline = scenario.document["pipelines"]["events"]
+    pipeline["sink"]["metadata_columns"] = ["_source_file"]
+    scenario.write_config()
+    load_config(scenario.config)
+    pipeline["deduplicate_by"] = ["id"]
+    scenario.write_config()
+    with pytest.raises(ConfigError, match="neither transform nor deduplicate_by"):
+        load_config(scenario.config)

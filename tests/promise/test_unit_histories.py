@@ -1,0 +1,217 @@
+"""Whole histories of a source read by units and its table, that nobody thought up.
+
+Rows come late, change and go, within grace; both daemons die at any change of theirs, also twice in
+a row; the base is gone for a while; operators have units read again, others compact the table. In
+the end, when nothing is due any more, the table holds what the base holds: each row once, of the
+last reading, in the unit it belongs to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import random
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import TableNotFoundError
+
+from blizzard_core.errors import BlizzardError
+from blizzard_core.storage.local import LocalStorage
+from tests.support.memory_store import Died
+from tests.support.penguin_world import World, footer_pool
+from tests.support.unit_shop import UnitShop
+
+SEEDS = range(8)
+GRACE_DAYS = 3
+CHANGES = ("put_atomic", "put_if", "rename", "delete", "delete_tree")
+
+
+@dataclass
+class Mortal:
+    """Ends whoever changes something on a local disk for the n-th time, before or after it."""
+
+    left: int = -1
+    deaths: int = 0
+
+    def step(self) -> None:
+        if self.left == 0:
+            self.left = -1
+            self.deaths += 1
+            raise Died
+        self.left = max(self.left - 1, -1)
+
+    def patch(self, patcher: pytest.MonkeyPatch) -> None:
+        for name in CHANGES:
+            patcher.setattr(LocalStorage, name, self._around(getattr(LocalStorage, name)))
+
+    def _around(self, change: Callable[..., Any]) -> Callable[..., Any]:
+        def changed(*arguments: Any) -> Any:
+            self.step()
+            found = change(*arguments)
+            self.step()
+            return found
+
+        return changed
+
+
+@dataclass
+class History:
+    """One seed's world: a base, two daemons, and what befalls them."""
+
+    shop: UnitShop
+    draw: random.Random
+    mortal: Mortal
+    lake: World
+    rows: int = 0
+    theirs: int = 0
+    told: list[str] = field(default_factory=list)
+
+    def play(self, steps: int) -> None:
+        actions: list[tuple[int, Callable[[], None]]] = [
+            (6, self.change),
+            (5, self.passes),
+            (8, self.blizzard),
+            (6, self.penguin),
+            (1, self.outage),
+            (1, self.compaction),
+            (1, self.neighbour),
+            (2, self.settings),
+        ]
+        weights = [weight for weight, _ in actions]
+        for _ in range(steps):
+            [(_, action)] = self.draw.choices(actions, weights)
+            self.told.append(action.__name__)
+            action()
+
+    def change(self) -> None:
+        """Rows within grace come, change and go."""
+        reach = GRACE_DAYS * 86_400 - 120
+        for _ in range(self.draw.randint(1, 6)):
+            when = self.shop.now - dt.timedelta(seconds=self.draw.randint(0, reach))
+            day, survey = when.strftime("%Y-%m-%d %H:%M:%S"), self.draw.choice("ab")
+            self.rows += 1
+            match self.draw.randrange(4):
+                case 0:
+                    low = self.shop.now - dt.timedelta(seconds=reach)
+                    since = low.strftime("%Y-%m-%d %H:%M:%S")
+                    verb = self.draw.choice(
+                        [
+                            "DELETE FROM answers",
+                            f"UPDATE answers SET text = 'changed {self.rows}:' || rowid",
+                        ]
+                    )
+                    self.shop.execute(
+                        f"{verb} WHERE day >= '{since}' AND rowid % 3 = {self.rows % 3}"
+                    )
+                case _:
+                    self.shop.put((day, survey, f"row {self.rows}"))
+
+    def passes(self) -> None:
+        self.shop.passes(hours=self.draw.choice([1, 5, 13, 24, 40, 24 * 20]))
+
+    def blizzard(self) -> None:
+        """Polls of daemons of which some die."""
+        for _ in range(self.draw.randint(1, 3)):
+            self.mortal.left = self.draw.choice([-1, self.draw.randrange(30)])
+            with contextlib.suppress(Died, BlizzardError):
+                self.shop.run()
+            self.mortal.left = -1
+
+    def outage(self) -> None:
+        """The base cannot be read for a poll."""
+        self.shop.execute("ALTER TABLE answers RENAME TO gone")
+        with contextlib.suppress(BlizzardError):
+            self.shop.run()
+        self.shop.execute("ALTER TABLE gone RENAME TO answers")
+
+    def penguin(self) -> None:
+        """A committer of which some die."""
+        for _ in range(self.draw.randint(1, 2)):
+            self.mortal.left = self.draw.choice([-1, self.draw.randrange(12)])
+            with contextlib.suppress(Died, BlizzardError):
+                self.lake.run(own_prefixes=[])
+            self.mortal.left = -1
+
+    def compaction(self) -> None:
+        """Another engine writes small files together, of all units."""
+        with contextlib.suppress(TableNotFoundError):
+            self.lake.delta().optimize.compact()
+
+    def neighbour(self) -> None:
+        """Somebody else's rows, without a unit."""
+        with contextlib.suppress(TableNotFoundError):
+            delta = self.lake.delta()
+            self.theirs += 1
+            rows = {"day": ["theirs"], "text": [f"theirs {self.theirs}"]}
+            write_deltalake(delta, pa.table(rows), mode="append", schema_mode="merge")
+
+    def settings(self) -> None:
+        match self.draw.randrange(3):
+            case 0:
+                self.shop.units["max_units_per_run"] = self.draw.choice([1, 2, 500])
+            case 1:
+                self.shop.units["grace_days"] = GRACE_DAYS + self.draw.choice([0, 2, 10])
+            case _:
+                self.shop.units["parallel"] = self.draw.choice([1, 4])
+
+    def settle(self) -> None:
+        """Nothing happens any more but polls, until nothing is due."""
+        self.shop.units["max_units_per_run"] = -1
+        for _ in range(12):
+            self.shop.passes(days=1)
+            with contextlib.suppress(BlizzardError):
+                self.shop.run()
+            self.lake.run(own_prefixes=[])
+
+    def expected(self) -> list[tuple[str, str]]:
+        rows = [(day, text) for day, _, text in self.shop.all()]
+        return sorted([*rows, *(("theirs", f"theirs {n + 1}") for n in range(self.theirs))])
+
+    def versions(self) -> Iterator[list[tuple[str, str]]]:
+        """What readers of each version have seen."""
+        last = self.lake.delta().version()
+        for version in range(last + 1):
+            table = DeltaTable(self.lake.uri, version=version)
+            rows = pa.table(table.to_pyarrow_dataset().to_table()).to_pylist()
+            yield sorted((row["day"], row["text"]) for row in rows)
+
+
+@pytest.fixture
+def mortal() -> Iterator[Mortal]:
+    found = Mortal()
+    with pytest.MonkeyPatch.context() as patcher:
+        found.patch(patcher)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Executor]:
+    with footer_pool() as found:
+        yield found
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_table_comes_to_what_the_base_holds(
+    tmp_path: Path, mortal: Mortal, pool: Executor, seed: int
+) -> None:
+    draw = random.Random(seed)  # a history is repeated by its seed
+    shop = UnitShop(
+        tmp_path,
+        grace_days=GRACE_DAYS,
+        partition=draw.choice(["none", "daily", "weekly", "monthly"]),
+        values={"name": "survey", "list": "a,b"} if draw.random() < 0.5 else None,
+    )
+    history = History(shop, draw, mortal, World(str(shop.lake), pool))
+    history.play(30)
+    history.settle()
+    *_, found = seen = list(history.versions())
+    assert found == history.expected(), history.told
+    twice = [rows for rows in seen if len(set(rows)) < len(rows)]
+    assert not twice, history.told

@@ -103,7 +103,8 @@ class Groups:
         if blocked:  # or another Penguin has applied them, and they were cleaned up since
             self._advance(self._view.sync())
             known = self._view.remembered() or memory
-            blocked = {s: w for s, w in blocked.items() if known.groups.get(s, 0) == last[s]}
+            if any(known.groups.get(source, 0) != last[source] for source in blocked):
+                return True  # go on from there
         groups: dict[str, Group] = {}
         for source, data in there.items():
             try:

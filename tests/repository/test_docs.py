@@ -16,6 +16,7 @@ from blizzard_core.settings.example import example_configuration
 from blizzard_core.settings.load import models_in
 from blizzard_core.settings.partitioning import PartitionColumn
 from blizzard_core.settings.schema import FieldSettings, TypeSettings
+from blizzard_core.settings.sources import FileUnits
 from blizzard_core.settings.tables import SortColumn
 from blizzard_core.settings.units import UnitSettings
 from tests.support.scenario import ROOT
@@ -64,8 +65,8 @@ def test_every_key_explains_itself_and_has_a_default_or_an_example() -> None:
     assert ": null" not in shown
 
 
-# Keys that go with another kind, or another setting, than the one that is shown.
-ANOTHER_KIND = {"query", "body", "next", "bound", "abstinent_days"}
+# Keys of a table or an API that go with another kind than the one that is shown.
+ANOTHER_KIND = {"query", "body", "next", "bound"}
 
 
 def test_what_the_example_has_commented_out_is_understood_as_well() -> None:

@@ -341,6 +341,10 @@ class Groups:
         for source in self._blocked.keys() - blocked.keys():
             self._log.info("group_unblocked", source=source)
         self._blocked = dict(blocked)
+        memory = self._view.remembered()
+        if memory is not None and memory.blocked != self._blocked:
+            # In the mirror, where those who wrote the groups look why they are not in the table.
+            self._view.save(replace(memory, blocked=self._blocked), self._clock())
 
 
 def _told(source: str, seq: int, error: Exception) -> str:

@@ -33,6 +33,7 @@ from blizzard_core.checkpoint.document import (
     progress_of,
     progress_to_json,
 )
+from blizzard_core.groups import BLOCKED_KEY, COMMITTERS_FOLDER
 from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.watermark.paths import joined, split
 from blizzard_core.watermark.progress import Progress, Scanned, finished, settled
@@ -72,7 +73,8 @@ class Memory:
     of them was done last, in epoch seconds; only the mirror keeps it, since losing it
     costs one chore done early. ``seen`` is what the mirror it comes from has of the log.
     ``groups`` has the number of the last group of each source that is known to be committed;
-    output ids tell of those that another instance committed.
+    output ids tell of those that another instance committed. ``blocked`` says by source why the
+    next one waits; only the mirror keeps it, for whoever looks there.
     """
 
     progress: Progress
@@ -83,6 +85,7 @@ class Memory:
     chores: Mapping[str, int] = field(default_factory=dict)
     seen: Seen = NOTHING_SEEN
     groups: Mapping[str, int] = field(default_factory=dict)
+    blocked: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,7 @@ class Snapshot:
 
 def mirror_path(state_name: str) -> str:
     """Where an instance's mirror lies, relative to the table's directory."""
-    return f"_penguin/{state_name}_checkpoint.json"
+    return f"{COMMITTERS_FOLDER}/{state_name}_checkpoint.json"
 
 
 def mirror_to_json(memory: Memory, now: float) -> dict[str, Any]:
@@ -108,6 +111,7 @@ def mirror_to_json(memory: Memory, now: float) -> dict[str, Any]:
         "chores": dict(memory.chores),
         "log": asdict(memory.seen),
         **({"groups": dict(memory.groups)} if memory.groups else {}),
+        **({BLOCKED_KEY: dict(memory.blocked)} if memory.blocked else {}),
     }
 
 
@@ -121,6 +125,7 @@ class MirrorDocument(ProgressDocument):
     chores: dict[str, int] | None = None
     log: Seen | None = None
     groups: dict[str, int] | None = None
+    blocked: dict[str, str] | None = None
 
 
 def mirror_from_json(document: Any, where: str) -> Memory:
@@ -136,6 +141,7 @@ def mirror_from_json(document: Any, where: str) -> Memory:
         found.chores or {},
         found.log or NOTHING_SEEN,
         found.groups or {},
+        found.blocked or {},
     )
 
 

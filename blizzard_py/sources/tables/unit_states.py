@@ -79,8 +79,8 @@ def without_units(state: SourceState) -> SourceState:
     )
 
 
-def shown_units(state: SourceState) -> dict[str, Any]:
-    """``units`` of ``status --json``."""
+def shown_units(state: SourceState, blocked: str | None) -> dict[str, Any]:
+    """``units`` of ``status --json``; ``blocked`` says why the next group is not committed."""
     known = state.units or UnitsState()
     failing = {key: unit for key, unit in known.open.items() if unit.failures}
     named = sorted(failing.items(), key=lambda item: (-item[1].failures, item[0]))[:_NAMED]
@@ -90,7 +90,7 @@ def shown_units(state: SourceState) -> dict[str, Any]:
         "failing": len(failing),
         "redo": len(known.redo),
         "failures": [_failure(key, unit) for key, unit in named],
-        "blocked_group": None,
+        "blocked_group": blocked,
         "last_group": state.group_seq or None,
     }
 

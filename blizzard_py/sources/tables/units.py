@@ -35,6 +35,7 @@ from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import unit_plans, unit_states
+from blizzard_py.sources.tables.unit_blocked import blocked_by
 from blizzard_py.sources.tables.unit_letters import close_letters
 from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.unit_plans import Looked, Run
@@ -102,10 +103,13 @@ class UnitSource:
         return Backlog(behind, None, complete=False)
 
     def shown(self, state: SourceState) -> dict[str, Any]:
+        parts = self._parts
         return {
-            "kind": getattr(self._parts.source, "kind", "table"),
+            "kind": getattr(parts.source, "kind", "table"),
             "rows": state.totals.rows,
-            "units": unit_states.shown_units(state),
+            "units": unit_states.shown_units(
+                state, blocked_by(parts.stores.sink, parts.letters_id)
+            ),
         }
 
     def explain(self, name: str) -> Story:

@@ -1,0 +1,64 @@
+"""What a source's status says of groups that its table does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from pathlib import Path
+
+import pytest
+
+from blizzard_py.app.inspection import status
+from blizzard_py.sources.tables.unit_blocked import blocked_by
+from tests.support.memory_store import MemoryStorage
+from tests.support.penguin_world import World, footer_pool
+from tests.support.unit_shop import ID, WHERE, UnitShop
+
+
+@pytest.fixture
+def pool() -> Iterator[Executor]:
+    with footer_pool() as found:
+        yield found
+
+
+def told(shop: UnitShop) -> str | None:
+    document, errors = status(shop.config())
+    assert not errors
+    found: str | None = document["pipelines"][WHERE[0]]["sources"][WHERE[1]]["units"][
+        "blocked_group"
+    ]
+    return found
+
+
+def test_status_tells_why_the_next_group_waits_until_it_is_in(
+    tmp_path: Path, pool: Executor
+) -> None:
+    shop = UnitShop(tmp_path)
+    lake = World(str(shop.lake), pool)
+    shop.put(("2020-01-05", "s1", "a"))
+    shop.run()
+    lake.run(own_prefixes=[])
+    assert told(shop) is None
+    shop.put(("2020-02-22 12:00:00", "s1", "b"))
+    shop.passes(days=1)
+    shop.run()
+    [newest] = [path for path in shop.lake.glob("unit-*.parquet") if path.name not in lake.paths()]
+    away = newest.rename(tmp_path / "away")
+    lake.run(own_prefixes=[])
+    reason = told(shop)
+    assert reason is not None
+    assert newest.name in reason
+    away.rename(newest)
+    lake.run(own_prefixes=[])
+    assert told(shop) is None
+    assert [row["text"] for row in lake.rows()] == ["a", "b"]
+
+
+def test_what_is_not_understood_says_nothing() -> None:
+    sink = MemoryStorage()
+    assert blocked_by(sink, ID) is None
+    for number, text in enumerate([b"{", b"[]", b'{"blocked": 1}', b'{"blocked": {"answers": 1}}']):
+        sink.put_atomic(f"_penguin/{number}_checkpoint.json", text)
+    assert blocked_by(sink, ID) is None
+    sink.put_atomic("_penguin/other_checkpoint.json", b'{"blocked": {"answers": "full"}}')
+    assert (blocked_by(sink, ID), blocked_by(sink, "another")) == ("full", None)

@@ -33,8 +33,6 @@ class LocalStorage:
     may write there could have anything read that this process can read. With it a link that
     leads back to where it is met is not followed: two of them are 2⁴⁰ directories. The root
     may be a link.
-
-    Only regular files are opened, and none is waited for: a pipe would block for ever.
     """
 
     def __init__(self, root: str, *, follow: bool = True) -> None:
@@ -186,23 +184,18 @@ class LocalStorage:
             raise _wrapped(self.uri, path, error) from error
 
     def _open(self, path: str) -> int:
-        """The regular file at ``path``, opened; it is looked at once it cannot change any more."""
-        # What does not block (a pipe without a writer) is no regular file, or makes no difference.
-        descriptor = os.open(
-            self._at(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-        )
+        """The file at ``path``, opened; it is looked at once it cannot be another any more."""
+        descriptor = os.open(self._at(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
         try:
-            self._check_regular(path, os.fstat(descriptor))
+            self._check(path, os.fstat(descriptor))
         except BaseException:
             os.close(descriptor)
             raise
         return descriptor
 
-    def _check_regular(self, path: str, status: os.stat_result) -> None:
+    def _check(self, path: str, status: os.stat_result) -> None:
         if S_ISDIR(status.st_mode):
             raise IsADirectoryError(EISDIR, "is a directory")
-        if not S_ISREG(status.st_mode):
-            raise FileNotFoundError(ENOENT, "is no regular file")
         if not self._is_inside(path, status):
             raise FileNotFoundError(ENOENT, "a link leads out of the source, and is not followed")
 

@@ -105,11 +105,12 @@ def test_a_directory_of_duckdbs_becomes_a_table_once_the_pattern_takes_its_names
     tmp_path: Path,
 ) -> None:
     root = tmp_path / "orders"
-    duckdb.sql(
-        "COPY (SELECT range AS id, '2024-01-0' || (1 + range % 2) AS day, range % 3 AS shop"
-        f" FROM range(60)) TO '{root}' (FORMAT parquet, PARTITION_BY (day, shop),"
-        " FILENAME_PATTERN 'part-{i}')"
-    )
+    with duckdb.connect() as db:
+        db.execute(
+            "COPY (SELECT range AS id, '2024-01-0' || (1 + range % 2) AS day, range % 3 AS shop"
+            f" FROM range(60)) TO '{root}' (FORMAT parquet, PARTITION_BY (day, shop),"
+            " FILENAME_PATTERN 'part-{i}')"
+        )
     block: dict[str, Any] = {"table_uri": str(root), "own_prefixes": [""]}
     config = tmp_path / "orders.yaml"
     config.write_text(yaml.safe_dump({"tables": {"orders": block}}))

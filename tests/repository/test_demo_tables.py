@@ -47,9 +47,11 @@ def test_the_demo_reads_each_version_once_and_leaves_no_server(open_folder: Path
     assert "held by pid" in done.stdout
     assert "differs" not in done.stdout
     files = DeltaTable(place / "lake/orders").file_uris()
-    counts = duckdb.execute(
-        "SELECT count(*), count(DISTINCT (id, version)), max(version) FROM read_parquet(?)", [files]
-    ).fetchone()
+    with duckdb.connect() as db:
+        counts = db.execute(
+            "SELECT count(*), count(DISTINCT (id, version)), max(version) FROM read_parquet(?)",
+            [files],
+        ).fetchone()
     assert counts == (21_750, 21_750, 4)
     assert sorted(p.name for p in open_folder.iterdir()) == ["demo"]
     (port,) = re.findall(r"PostgreSQL on port (\d+)", done.stdout)

@@ -36,11 +36,12 @@ def test_the_lake_holds_what_the_api_says_at_the_end_of_each_day(tmp_path: Path)
     assert "differ" not in done.stdout
     assert "scored January of south anew" in done.stdout
     files = DeltaTable(place / "lake/answers").file_uris()
-    found = duckdb.execute(
-        "SELECT count(*), count(DISTINCT id), count(_unit), sum((text LIKE '%corrected')::int)"
-        " FROM read_parquet(?)",
-        [files],
-    ).fetchone()
+    with duckdb.connect() as db:
+        found = db.execute(
+            "SELECT count(*), count(DISTINCT id), count(_unit), sum((text LIKE '%corrected')::int)"
+            " FROM read_parquet(?)",
+            [files],
+        ).fetchone()
     assert found is not None
     assert found[0] == found[1] == found[2] > 3000
     assert found[3] > 1000  # a whole month of a survey among them

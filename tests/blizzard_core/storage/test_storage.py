@@ -523,15 +523,6 @@ def test_links_out_of_a_local_source_are_no_files_and_are_never_read(tmp_path: P
     assert source.read("8.json") == b"x"
 
 
-def test_a_pipe_that_took_a_files_place_is_not_waited_for(tmp_path: Path) -> None:
-    source = open_source(str(tmp_path), {})
-    os.mkfifo(tmp_path / "1.json")
-    with pytest.raises(NotFound, match="is no regular file"):
-        source.open_input("1.json")
-    with pytest.raises(NotFound, match="is no regular file"):
-        source.read_range("1.json", 0, 4)
-
-
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "a/.."])
 def test_paths_that_lead_out_of_a_local_root_by_their_text_are_refused(
     tmp_path: Path, path: str

@@ -20,7 +20,7 @@ from blizzard_core.settings.load import load_config
 from blizzard_py.app import inspection
 from blizzard_py.app.asked_backfill import backfill_worker
 from blizzard_py.app.asked_validate import validate_asked
-from blizzard_py.app.operations import _never, _replay, asked_columns, ingest, rename_of
+from blizzard_py.app.operations import _replay, asked_columns, ingest, never, rename_of
 from blizzard_py.app.wiring import NoEngine, parts_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -183,7 +183,7 @@ def test_dead_rows_are_replayed_once_they_fit(shop: Shop) -> None:
     report = _replay(live, DirectEngine(), drain, from_source=False).run(chosen)
     assert (report.exit_code, report.rows) == (0, 1)
     assert sorted(row["id"] for row in shop.rows()) == [1, 2, 3]
-    again = _replay(live, NoEngine(), _never, from_source=False).preview(chosen)
+    again = _replay(live, NoEngine(), never, from_source=False).preview(chosen)
     assert all(outcome.left_to_others or outcome.state != "would replay" for outcome in again)
 
 

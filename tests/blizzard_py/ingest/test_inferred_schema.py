@@ -261,7 +261,7 @@ def test_what_schema_prints_can_be_pasted_as_fields(scenario: Scenario) -> None:
     assert (declared["origin"], declared["fields"]) == ("declared", found["fields"])
     scenario.ingest()
     [first, _] = rows(scenario)
-    assert first == {"id": 1, "any": None, "s": {"é": [1.5]}, "big": 2**64, "e\u202evil": 1}
+    assert first == {"id": 1, "any": None, "s": {"é": [1.5]}, "big": 2**64}
 
 
 def test_errors_name_the_pipeline_and_the_others_are_shown(scenario: Scenario) -> None:

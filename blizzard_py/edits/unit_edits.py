@@ -27,6 +27,11 @@ def set_high(state: SourceState, found: Looked, key: str, high: datetime | None)
 
     ``found`` is a look at the state. Raises `EditRefused` for a unit that there is not.
     """
+    if high is not None and state.units is not None and state.units.anew and state.group_seq:
+        raise EditRefused(
+            "--high: the source begins anew, and its next group takes out all that was published:"
+            " have it read once, then say how far a unit is"
+        )
     begin, _ = key_parts(key, "--unit")
     partition = next((pair for pair in found.laid.partitions if pair[0] == begin), None)
     if partition is None:

@@ -128,6 +128,12 @@ def with_high(state: UnitsState, key: str, partition: Pair, high: datetime | Non
     if not begin < wanted <= end:
         raise UnitError(f"{stamp(wanted)} is not within {stamp(begin)} to {stamp(end)}")
     told = stamp(wanted)
+    if known.high is None and key in state.open and told < stamp(end):
+        raise UnitError(
+            f"{shown(key)} was forgotten or has failed, and what of it is in the table cannot be"
+            f" told apart at {told}: have it read as a whole first, or give its end {stamp(end)} to"
+            " pass it over"
+        )
     if known.high is None:
         read = OpenUnit(told, (stamp(begin),), known.read_at)
     elif told >= known.high:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import pairwise
 
 from blizzard_core.errors import UnitError
@@ -91,7 +92,7 @@ def problems(range_: UnitRange) -> list[str]:
         found.append(
             f"from: {shown(range_.start)} moves, and partitions would with it: whole days (P30D)"
             " keep daily and hourly ones where they are, hours (P30DT0H) hourly ones, nothing"
-            " the others; without a zone of its own"
+            " the others; without a zone of its own, and in a zone in which each day has a midnight"
         )
     return found
 
@@ -123,8 +124,20 @@ def _keeps_its_grid(range_: UnitRange, by: str) -> bool:
     """Whether boundaries that are counted from tomorrow's start are among today's."""
     start = range_.start.strip()
     if _WHOLE_DAYS.fullmatch(start):
-        return by == "daily" or (by == "hourly" and _shifts_by_hours(range_.zone))
+        if by == "daily":
+            return _has_midnights(range_.zone)
+        return by == "hourly" and _shifts_by_hours(range_.zone)
     return by == "hourly" and bool(_HOURS.fullmatch(start)) and _shifts_by_hours(range_.zone)
+
+
+@cache
+def _has_midnights(zone: str) -> bool:
+    """Whether daylight saving skips no midnight: days that are counted from one begin at 1:00."""
+    where = zone_of(zone)
+    # Where rules end that are no longer in force, and a start that moves will never be.
+    first = datetime(2020, 1, 1)  # noqa: DTZ001  # a wall time
+    days = ((first + timedelta(days=n)).replace(tzinfo=where) for n in range(40 * 366))
+    return all(day.astimezone(UTC).astimezone(where).hour == 0 for day in days)
 
 
 def _shifts_by_hours(zone: str) -> bool:

@@ -77,6 +77,7 @@ class AskedSource:
 
     def check(self, state: SourceState) -> None:
         known = state.columns
+        self._check_publishing(state)
         if self._asking.snapshot and known is not None and known.names:
             raise StateError(
                 f"{self._where}: is of a source with a watermark, whose rows a snapshot would come"
@@ -102,6 +103,23 @@ class AskedSource:
                 f"{self._where}: its watermark is on {was}, the configuration says {now}, which"
                 " would read everything again; set it back, or say from where to read with"
                 " `blizzard checkpoint set --column`"
+            )
+
+    def _check_publishing(self, state: SourceState) -> None:
+        """Rows that were added cannot be replaced, and what was replaced is not to be added to."""
+        if state.units is not None or self._parts.suffix:
+            return
+        if state.group_seq and not self._asking.replaces:
+            raise StateError(
+                f"{self._where}: its rows were published to be replaced (`snapshot: true` or"
+                " `reread: replace`), and would come again beside them; set that back, or give the"
+                " source an `id:` of its own and delete the old rows"
+            )
+        if self._asking.replaces and not state.group_seq and state.totals.rows:
+            raise StateError(
+                f"{self._where}: its rows were published to stay and say no slice, so `snapshot:"
+                " true` and `reread: replace` could not take their place; set that back, or give"
+                " the source an `id:` of its own and delete the old rows"
             )
 
     def _check_replaceable(self, known: ColumnState) -> None:

@@ -224,3 +224,17 @@ def test_values_that_are_no_longer_configured_stay_as_they_are() -> None:
     assert closed(state, DAYS, ["other"], timedelta(0)) == state
     assert closed(state, [], ["id1"], timedelta(0)) == state
     assert closed(UnitsState(), DAYS, ["id1"], timedelta(0)) == UnitsState()
+
+
+def test_a_unit_that_was_forgotten_is_read_as_a_whole_before_it_is_said_how_far_it_is() -> None:
+    """What of it is in the table begins where its partition does, and goes as a whole."""
+    key, partition = f"{feb(1)}/id1", (moment(feb(1)), moment(feb(20)))
+    middle = moment(feb(15))
+    read = UnitsState(open={key: OpenUnit(feb(20), (feb(1),), feb(20))})
+    for high in (None, middle):
+        forgotten = with_high(read, key, partition, high)
+        assert forgotten.open[key].high is None
+        with pytest.raises(UnitError, match="have it read as a whole first"):
+            with_high(forgotten, key, partition, middle)
+        assert with_high(forgotten, key, partition, partition[1]).open[key].high == feb(20)
+    assert with_high(UnitsState(), key, partition, middle).open[key].high == feb(15)

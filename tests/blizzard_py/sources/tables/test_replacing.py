@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,5 +76,42 @@ def test_rows_that_say_no_slice_are_not_replaced(tmp_path: Path) -> None:
     shop.source["watermark"] = {**mark, "reread": "new_only", "key": ["day", "text"]}
     shop.run()
     shop.source["watermark"] = mark
-    with pytest.raises(StateError, match="could not be replaced"):
+    with pytest.raises(StateError, match="could not take their place"):
         shop.run()
+
+
+LOOK_BACK = {"columns": ["day"], "bound": "max", "backward": {"days": 3}}
+
+
+@pytest.mark.parametrize("reread", [None, "new_only"])
+@pytest.mark.parametrize("begun", [snapshots, windows])
+def test_what_was_published_to_be_replaced_is_not_added_to(
+    tmp_path: Path, begun: Callable[[Path], UnitShop], reread: str | None
+) -> None:
+    shop = begun(tmp_path)
+    shop.put(("2020-01-01", "s", "a"), ("2020-01-09", "s", "b"))
+    shop.run()
+    shop.source.pop("snapshot", None)
+    shop.source["watermark"] = (
+        {**LOOK_BACK, "reread": reread} if reread else {"columns": ["day"], "bound": "max"}
+    )
+    with pytest.raises(StateError, match="published to be replaced"):
+        shop.run()
+    assert shop.texts() == ["a", "b"]
+
+
+@pytest.mark.parametrize("now", [snapshots, windows])
+def test_what_was_published_to_stay_is_not_replaced(
+    tmp_path: Path, now: Callable[[Path], UnitShop]
+) -> None:
+    shop = now(tmp_path)
+    wanted = dict(shop.source)
+    shop.source.pop("snapshot", None)
+    shop.source["watermark"] = {"columns": ["day"], "bound": "max"}
+    shop.put(("2020-01-01", "s", "a"))
+    shop.run()
+    shop.source.clear()
+    shop.source.update(wanted)
+    with pytest.raises(StateError, match=r"published to stay|of a source with a watermark"):
+        shop.run()
+    assert shop.texts() == ["a"]

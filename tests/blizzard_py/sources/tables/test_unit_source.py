@@ -104,6 +104,20 @@ def test_a_unit_that_is_forgotten_is_read_again(shop: UnitShop) -> None:
     assert shop.texts() == ["B", "a"]
 
 
+def test_how_far_a_unit_is_cannot_be_said_of_a_source_that_begins_anew(shop: UnitShop) -> None:
+    """Its next group takes out all that was published, also what would be said to be in."""
+    shop.put(("2020-01-05", "s1", "a"))
+    shop.run()
+    place = [str(shop.path()), "--pipeline", "p", "--source", "answers", "--yes"]
+    assert CliRunner().invoke(main, ["checkpoint", "reset", "--units", *place]).exit_code == 0
+    unit = ["--unit", "2020-01-01/s1", "--high", "2020-01-20"]
+    done = CliRunner().invoke(main, ["checkpoint", "set", *unit, *place])
+    assert done.exit_code == 1
+    assert "begins anew" in done.output
+    shop.run()
+    assert shop.texts() == ["a"]
+
+
 def test_no_more_units_are_read_in_a_run_than_are_wished(tmp_path: Path) -> None:
     shop = UnitShop(tmp_path, max_units_per_run=1)
     shop.put(("2020-01-05", "s1", "a"), ("2020-02-05", "s1", "b"))

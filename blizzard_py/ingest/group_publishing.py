@@ -45,8 +45,10 @@ class Groups:
             return None
         if taken:
             return max(taken) + 1
-        if seq > 1 and self._sink.stat(group_path(self._source_id, seq - 1)) is None:
-            # Nobody would ever get there: the numbers are of another name that it had.
+        is_renamed = seq > 1 and not batch.group.replaced.ranges  # rows with units hold the name
+        if is_renamed and self._sink.stat(group_path(self._source_id, seq - 1)) is None:
+            # Nobody would ever get there: the numbers are of another name that it had. Elsewhere
+            # a manifest was lost: the committer goes on if it had it, and says so if not.
             return max(self._from(1), default=0) + 1
         path = group_path(self._source_id, seq)
         try:

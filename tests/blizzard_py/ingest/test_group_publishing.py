@@ -16,10 +16,10 @@ ID = "events_main"
 WHOLE = Replaced((("main/", "main0"),))
 
 
-def grouping(world: World) -> SourcePipeline:
+def grouping(world: World, replaced: Replaced = WHOLE) -> SourcePipeline:
     """A pipeline of which every batch replaces."""
     pipeline = world.pipeline()
-    pipeline.source.replaced = lambda *_: WHOLE  # type: ignore[method-assign]  # of this one
+    pipeline.source.replaced = lambda *_: replaced  # type: ignore[method-assign]  # of this one
     return pipeline
 
 
@@ -142,5 +142,15 @@ def test_a_source_that_has_another_name_now_begins_at_the_first_number() -> None
     for path in [p for p in world.sink.objects if p.startswith("_blizzard/groups/")]:
         world.sink.objects[path.replace(ID, "another")] = world.sink.objects.pop(path)
     world.put("date=2024-01-02/9.json", "9")
-    world.drain(grouping(world))
+    world.drain(grouping(world, Replaced(source_files=("mem://raw/1",))))
     assert [group.seq for group in groups_of(world.sink)] == [1]
+
+
+def test_a_lost_manifest_of_units_keeps_its_number_so_that_the_committer_notices() -> None:
+    world = world_with_hours()
+    world.drain(grouping(world))
+    for seq in (1, 2, 3):
+        del world.sink.objects[group_path(ID, seq)]
+    world.put("date=2024-01-02/9.json", "9")
+    world.drain(grouping(world))
+    assert [group.seq for group in groups_of(world.sink)] == [4]

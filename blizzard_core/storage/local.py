@@ -24,6 +24,10 @@ from blizzard_core.errors import AccessDenied, Conflict, NotFound, StorageError,
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, Page, is_hidden, order_key
 
+# Checkpoints, journals, dead letters, staging: no rows of the table are read from there.
+_OWN_FOLDERS = frozenset({"_blizzard", "_penguin"})
+_OWN_MODE = 0o770
+
 
 class LocalStorage:
     """A directory as a `Storage`. The directory is made by the first write.
@@ -203,7 +207,7 @@ class LocalStorage:
         """The file, opened for writing; directories are made."""
         target = self._at(path)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folders(path)
             return target.open("wb")
         except OSError as error:
             raise _wrapped(self.uri, path, error) from error
@@ -213,7 +217,7 @@ class LocalStorage:
         target = self._at(path)
         temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folders(path)
             try:
                 with temporary.open("wb") as stream:
                     stream.write(data)
@@ -253,7 +257,7 @@ class LocalStorage:
         target = self._at(path)
         lock = target.with_name(f"{target.name}.lock")
         try:
-            lock.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folders(path)
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -267,11 +271,23 @@ class LocalStorage:
         """``os.replace`` and an fsync of the directory it went to."""
         final = self._at(target)
         try:
-            final.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folders(target)
             self._at(source).replace(final)
             _sync_directory(final.parent)
         except OSError as error:
             raise _wrapped(self.uri, source, error) from error
+
+    def _make_folders(self, path: str) -> None:
+        """The directories that the file lies in.
+
+        What the daemons know and what they could not read is nobody's but theirs and their
+        group's, whoever may read the table itself.
+        """
+        self._root.mkdir(parents=True, exist_ok=True)
+        folder = self._root
+        for part in Path(path).parent.parts:
+            folder /= part
+            folder.mkdir(_OWN_MODE if part in _OWN_FOLDERS else 0o777, exist_ok=True)
 
     def sync(self, path: str) -> None:
         """Fsync the file."""

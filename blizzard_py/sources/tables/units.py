@@ -36,7 +36,7 @@ from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import overtaken, unit_plans, unit_states
 from blizzard_py.sources.tables.unit_blocked import blocked_by
-from blizzard_py.sources.tables.unit_letters import close_letters
+from blizzard_py.sources.tables.unit_letters import close_bad_rows, close_letters
 from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.unit_plans import Looked, Run
 from blizzard_py.sources.tables.unit_story import UnitStory
@@ -74,6 +74,8 @@ class UnitSource:
         self._bound: dict[str, tuple[UnitSlice, ...]] = {}
         # What is known after a batch in which units succeeded that had failed.
         self._mended: UnitsState | None = None
+        # The units that a batch has read again as a whole, and the batch.
+        self._again: tuple[frozenset[str], str] | None = None
         self._told: set[str] = set()
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
@@ -222,11 +224,17 @@ class UnitSource:
         found = unit_states.after(state, batch)
         if any(key in known and known[key].failures for key in done):
             self._mended = found.units
+        again = unit_states.read_again(state, batch) & done
+        self._again = (frozenset(again), batch.batch) if again else None
         return found
 
     def saved(self) -> None:
         mended, self._mended = self._mended, None
         self._close_letters(mended)
+        again, self._again = self._again, None
+        if again is not None:
+            parts = self._parts
+            close_bad_rows(parts.stores.dlq, parts.letters_id, parts.stores.source.uri, *again)
 
     # -- inside --------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 Below ``{dlq}/{pipeline}_{source}/`` there are three kinds of objects, each NDJSON
 with one letter a line:
 
-* ``{batch}.ndjson``: whole files that a batch gave up;
+* ``{batch}.ndjson``: whole files that a batch gave up; ``kept`` means that rows which they had
+  before are in the table still;
 * ``late-{time}.ndjson``: late files, as older releases wrote them; today a late file's
   letter is in its batch's object like any other, with the stage ``late``;
 * ``{batch}.records.ndjson``: single lines of files that were ingested otherwise.
@@ -70,7 +71,7 @@ class DeadLetterObject:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One letter. ``line`` (from 1) and what follows are set for a record only.
+    """One letter. ``line`` (from 1) and what follows are set for a record only, ``kept`` for files.
 
     ``uri`` is the source file's, ``raw`` the line without its end, its first
     bytes only if ``truncated``, and ``length`` the bytes of the whole line.
@@ -84,6 +85,7 @@ class DeadLetter:
     length: int = 0
     raw: bytes = field(default=b"", repr=False)
     truncated: bool = False
+    kept: bool = False
 
     def to_json(self, found: DeadLetterObject) -> dict[str, Any]:
         """What ``blizzard dlq list --json`` prints."""
@@ -188,7 +190,7 @@ def _letter(document: dict[str, Any], kind: Kind) -> DeadLetter:
         raise TypeError("path, error, stage and timestamp must be text")
     uri, error, stage, timestamp = texts
     if kind != "records":
-        return DeadLetter(uri, error, stage, timestamp)
+        return DeadLetter(uri, error, stage, timestamp, kept=document.get("kept") is True)
     encoded = document.get("raw_base64")
     raw = document["raw"].encode() if encoded is None else base64.b64decode(encoded, validate=True)
     return DeadLetter(

@@ -6,8 +6,8 @@ replaced, has put it) takes it as it is: all that it names was in place before i
 **A number belongs to whom the store gave it.** Beside the daemon, a replay or a backfill of the
 same source publishes groups too, and a start over knows no number; so each put asks first what
 lies there at its number and above. Manifests that were applied are removed in time, but never the
-last one: a number that is free below another one was taken, and nobody would read it again. One
-above a gap would be waited for in vain; a renamed source begins at the first again.
+last one: a number that is free below another one was taken, and nobody would read it again. Under
+another name a source begins at the first again.
 """
 
 from __future__ import annotations
@@ -38,11 +38,6 @@ class Groups:
             return None
         if taken:
             return max(taken) + 1
-        is_renamed = seq > 1 and not batch.group.replaced.ranges  # rows with units hold the name
-        if is_renamed and self._sink.stat(group_path(self._source_id, seq - 1)) is None:
-            # Nobody would ever get there: the numbers are of another name that it had. Elsewhere
-            # a manifest was lost: the committer goes on if it had it, and says so if not.
-            return max(numbers_from(self._sink, self._source_id, 1), default=0) + 1
         path = group_path(self._source_id, seq)
         try:
             self._sink.put_if(path, encode_group(self._group(batch, epoch)), None)
@@ -50,6 +45,21 @@ class Groups:
             # Another's, or our own whose answer was lost.
             return None if self._is_ours(batch, seq) else seq + 1
         return None
+
+    def has(self, batch: Batch) -> bool:
+        """Whether the batch's group was made known, under whichever number.
+
+        Raises `StateError` for a manifest that is not understood.
+        """
+        assert batch.group is not None  # noqa: S101  # the caller has looked
+        return any(
+            self._is_ours(batch, seq)
+            for seq in numbers_from(self._sink, self._source_id, batch.group.seq)
+        )
+
+    def newest(self) -> int:
+        """The highest number that was given, 0 if none was."""
+        return max(numbers_from(self._sink, self._source_id, 1), default=0)
 
     def _is_ours(self, batch: Batch, seq: int) -> bool:
         return manifest(self._sink, self._source_id, seq).batch == batch.batch

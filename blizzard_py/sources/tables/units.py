@@ -35,12 +35,12 @@ from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import overtaken, unit_plans, unit_states
-from blizzard_py.sources.tables.unit_blocked import blocked_by
 from blizzard_py.sources.tables.unit_letters import close_bad_rows, close_letters
 from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.unit_plans import Looked, Run
 from blizzard_py.sources.tables.unit_story import UnitStory
 from blizzard_py.sources.tables.work import TaskWork
+from blizzard_py.state.committers import blocked_by
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import Batch, Replaced, SourceState, checkpoint_path
 from blizzard_py.units.outcomes import slice_texts

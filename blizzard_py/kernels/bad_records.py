@@ -28,11 +28,11 @@ import shutil
 import tempfile
 from typing import Any
 
+from blizzard_core.bounds import RAW_BYTES
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.kernels.decode.parse import BadRecord
 from blizzard_py.lines.failure import bounded
-from blizzard_py.lines.framing import RAW_BYTES
 
 # Above this the records go to a temporary file.
 _MEMORY_BYTES = 1 << 20

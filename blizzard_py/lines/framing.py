@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from blizzard_core.bounds import LINE_BYTES, RAW_BYTES
+
 CHUNK_BYTES = 2 << 20
-MAX_LINE_BYTES = 64 << 20
-# How much of a bad line is kept.
-RAW_BYTES = 64 << 10
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -37,7 +36,7 @@ class LongLine:
 
 
 def framed(
-    blocks: Iterable[bytes], target: int = CHUNK_BYTES, limit: int = MAX_LINE_BYTES
+    blocks: Iterable[bytes], target: int = CHUNK_BYTES, limit: int = LINE_BYTES
 ) -> Iterator[Chunk | LongLine]:
     """Chunks of about ``target`` bytes, and the lines above ``limit`` bytes, in order.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from blizzard_core.bounds import NEW_COLUMNS
 from penguin_py.model import Add, CommitPlan, Footer, Misfit, Rejection, TableState
 from penguin_py.planning.file_contract import check_nulls
 from penguin_py.planning.file_statistics import StatisticsWriter
@@ -45,7 +46,7 @@ class Rules:
     partition_types: Mapping[str, str] | None
     evolution: str
     strict_types: bool = False
-    max_new_columns: int = 1000
+    max_new_columns: int = NEW_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from blizzard_core.bounds import PARSER_DEATHS
 from blizzard_core.settings.sources import SourceCompression
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.job import JobFile, Place
@@ -22,14 +23,11 @@ from blizzard_py.kernels.decode.parse import BadLine, BadRecord, LineParser, Par
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
 
-# A line of some ten thousand is found in about fifteen; a file with more of them is given up.
-MAX_DEATHS = 500
-
 
 class IsolatedParser:
     """A `LineParser` that survives what it parses; for one file.
 
-    Raises `FileFailed` if the file has killed `MAX_DEATHS` children.
+    Raises `FileFailed` if the file has killed `PARSER_DEATHS` children.
     """
 
     def __init__(self, nursery: ChildProcess, schema: RecordSchema, *, tolerant: bool) -> None:
@@ -69,7 +67,7 @@ class IsolatedParser:
 
     def _count(self, died: Died) -> None:
         self._deaths += 1
-        if self._deaths > MAX_DEATHS:
+        if self._deaths > PARSER_DEATHS:
             raise FileFailed(
                 "parse", f"the parser died {self._deaths} times of its lines, last: {died.how}"
             ) from died

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from blizzard_core.bounds import LINE_BYTES
 from blizzard_core.settings.sources import SourceCompression
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import JobFile
 from blizzard_py.lines.decompress import opened
-from blizzard_py.lines.framing import MAX_LINE_BYTES
 
 
 def read_lines(
@@ -37,8 +37,8 @@ def read_lines(
                 piece = block[start:] if end < 0 else block[start:end]
                 if number == left[0]:
                     parts.append(piece)
-                    if sum(map(len, parts)) > MAX_LINE_BYTES:
-                        raise ValueError(f"line {number} is longer than {MAX_LINE_BYTES} bytes")
+                    if sum(map(len, parts)) > LINE_BYTES:
+                        raise ValueError(f"line {number} is longer than {LINE_BYTES} bytes")
                 if end < 0:
                     break
                 if number == left[0]:

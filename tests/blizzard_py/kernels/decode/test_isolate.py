@@ -121,7 +121,7 @@ def test_without_tolerance_the_first_bad_line_counts_of_whatever_kind(
 def test_a_file_that_kills_without_end_is_given_up(
     nursery: ChildProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolate, "MAX_DEATHS", 10)
+    monkeypatch.setattr(isolate, "PARSER_DEATHS", 10)
     parser = IsolatedParser(nursery, DeadlySchema(FIELDS), tolerant=True)
     with pytest.raises(FileFailed, match="died 11 times of its lines, last: signal 9"):
         parser.parse(POISON * 20)

@@ -105,7 +105,7 @@ def test_lines_are_found_wherever_blocks_end() -> None:
 
 
 def test_a_line_that_could_not_be_ingested_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rereading, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(rereading, "LINE_BYTES", 1000)
     storage = MemoryStorage()
     storage.objects["a.json"] = (b"short\n" + b"x" * 2000 + b"\n", 0.0)
     assert read_lines(storage, "a.json", 2007, "auto", [1]) == {1: b"short"}

@@ -49,7 +49,7 @@ _FILES = "Source files"
 EXPANSION = _bound(
     _FILES,
     "Expansion: what a file becomes once it is unpacked, for each byte stored. An empty value"
-    " of a row counts as an eighth of a byte",
+    " of a row counts as a quarter of a byte",
     256,
     "the file is quarantined, stage `decompress`",
     "test_task_bounds.py::test_what_expands_too_far_is_quarantined_and_nothing_else",
@@ -80,7 +80,8 @@ LINE_CELLS = _bound(
 )
 CHUNK_CELLS = _bound(
     _FILES,
-    "Rows times columns that are parsed at once; a row counts as 16 columns at least",
+    "Rows times columns that are parsed at once. A row counts as 16 columns at least, a column of"
+    " raw JSON as 8",
     2 << 20,
     "the rest of the chunk is parsed after it",
     "test_portions.py::test_chunks_of_many_rows_are_cut",

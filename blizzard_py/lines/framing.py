@@ -19,10 +19,14 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    r"""Whole lines, the last ending with ``\n`` too; ``offset`` counts from the stream's start."""
+    r"""Whole lines, the last ending with ``\n`` too; ``offset`` counts from the stream's start.
+
+    ``cells`` is how many values they may become, where somebody has looked (`portions`).
+    """
 
     data: bytes
     offset: int
+    cells: int = 0
 
 
 @dataclass(frozen=True, slots=True)

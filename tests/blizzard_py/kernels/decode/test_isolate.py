@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import os
 import signal
@@ -161,8 +162,11 @@ def test_a_file_that_kills_its_reader_twice_is_quarantined(tmp_path: Path) -> No
 
     killer = threading.Thread(target=kill_readers)
     killer.start()
+    settings = dataclasses.replace(
+        IngestWorld(tmp_path).job().settings, source=Place(str(tmp_path))
+    )
     with ChildProcess() as own, pytest.raises(FileFailed) as caught:
-        check_readable(own, Place(str(tmp_path)), JobFile("endless.ndjson", 1 << 42), "auto")
+        check_readable(own, settings, JobFile("endless.ndjson", 1 << 42))
     killer.join()
     assert (caught.value.stage, caught.value.outcome) == ("decompress", "quarantined")
     assert caught.value.reason == "a process that reads it dies: signal 9 (SIGKILL)"

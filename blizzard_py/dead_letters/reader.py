@@ -29,14 +29,13 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal
 
+from blizzard_core.bounds import LETTER_BYTES
 from blizzard_core.errors import BlizzardError, NotFound
 from blizzard_core.storage.protocol import Entry, Storage, join
 from blizzard_py.state.source_state import REPLAYED_FOLDER
 
 Kind = Literal["files", "late", "records"]
 
-# A letter is at most 64 KiB of a line, and what JSON's escapes make of them.
-MAX_LETTER_BYTES = 4 << 20
 
 # What a replay appends to the name of the file that records are from.
 _OURS = re.compile(r"\.([0-9a-f]{8}-[0-9a-f-]{27})\.\d+\.ndjson$")
@@ -214,7 +213,7 @@ def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
         for line in whole:
             yield None if skipping else line
             skipping = False
-        if len(rest) > MAX_LETTER_BYTES:
+        if len(rest) > LETTER_BYTES:
             skipping, rest = True, b""
         held = rest
     if held or skipping:

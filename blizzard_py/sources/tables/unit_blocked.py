@@ -5,11 +5,11 @@ For people only. Committers of any name may commit to the table, each with a sta
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from blizzard_core.errors import NotFound
 from blizzard_core.groups import BLOCKED_KEY, COMMITTERS_FOLDER
+from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Storage
 
 _STATE = "_checkpoint.json"
@@ -22,7 +22,7 @@ def blocked_by(sink: Storage, source_id: str) -> str | None:
     """
     for path in _states(sink):
         try:
-            document = json.loads(sink.read(path))
+            document = json_value(sink.read(path))
         except (NotFound, ValueError):
             continue  # gone, or not theirs; who else has said it?
         blocked: Any = document.get(BLOCKED_KEY) if isinstance(document, dict) else None

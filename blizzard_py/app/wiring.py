@@ -147,10 +147,22 @@ def parts_of(
         suffix=suffix,
         activity=activity,
         infer=None if inferred is None else inferred.fields,
+        check_table=partial(_check_table, config, name, engine)
+        if isinstance(engine, LazyEngine)
+        else None,
         asked=None
         if isinstance(source, SourceSettings)
         else asking_of(config, pipeline, source, asks_of(config, engine)),
     )
+
+
+def _check_table(
+    config: Config, pipeline: str, engine: LazyEngine, settings: IngestSettings
+) -> None:
+    # A daemon whose sources are idle never needs what reads a table's log.
+    from blizzard_py.app.table_check import check_table  # noqa: PLC0415  # see above
+
+    check_table(config, pipeline, engine.columns, settings)
 
 
 def inferred_schema(

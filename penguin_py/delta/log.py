@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from blizzard_core.delta_checkpoint import newest_checkpoint
 from blizzard_core.delta_json import COMMIT, LOG, commit_path, relative
 from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.json_text import json_value
@@ -42,7 +43,6 @@ SEARCHED_AT_ONCE = (1, 15, 48)
 # in most, an id.
 STAMP_BYTES = 4096
 
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 # delta-rs stages `N.json` as `N.json#M` on local disks, other writers beside it.
 _LEFTOVER = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)(?:#\d+|\..*\.tmp)|_commit_.*\.tmp")
 _CHECKPOINT_COLUMNS = (
@@ -339,43 +339,6 @@ def _known(path: str, millis: Any, told: Telling, root: str) -> Iterator[Known]:
 def _seconds(millis: Any) -> float:
     """A time of the log; 0 for what is none, also where it has more digits than any time."""
     return millis / 1000 if isinstance(millis, int) and abs(millis) < _LATEST else 0.0
-
-
-def newest_checkpoint(storage: Storage, version: int) -> tuple[int, list[str]] | None:
-    """Version and files of the newest whole checkpoint at or before ``version``.
-
-    ``_last_checkpoint`` may name one that is not read here; an older one does as well.
-    """
-    hint = _hint(storage)
-    found = None
-    if hint is not None and hint <= version:
-        found = _newest_listed(storage, f"{LOG}/{hint:020d}", version)
-    return found or _newest_listed(storage, f"{LOG}/", version)
-
-
-def _newest_listed(storage: Storage, start: str, version: int) -> tuple[int, list[str]] | None:
-    found: dict[int, dict[int, list[str]]] = {}
-    for page in storage.list_range(start, f"{LOG}/:"):  # ":" follows "9"
-        for entry in page.entries:
-            match = _CHECKPOINT.fullmatch(entry.path.removeprefix(f"{LOG}/"))
-            if match is not None and int(match[1]) <= version:
-                parts = found.setdefault(int(match[1]), {})
-                parts.setdefault(int(match[3] or 1), []).append(entry.path)
-    for number in sorted(found, reverse=True):
-        for count, paths in found[number].items():
-            if len(paths) == count:
-                return number, paths
-    return None
-
-
-def _hint(storage: Storage) -> int | None:
-    """What ``_last_checkpoint`` says. Only a hint: without it the whole log is listed."""
-    try:
-        document = json_value(storage.read(f"{LOG}/_last_checkpoint"))
-    except (NotFound, ValueError):
-        return None
-    number = document.get("version") if isinstance(document, dict) else None
-    return number if isinstance(number, int) else None
 
 
 def _checkpoint_paths(storage: Storage, path: str, transactions: dict[str, int]) -> Iterator[Known]:

@@ -29,9 +29,10 @@ import pyarrow.parquet as pq
 from blizzard_core import handover
 from blizzard_core.errors import NotFound, StorageError, Unavailable
 from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.table.schema_fit import Misfit, check_note
 from penguin_py.intake.naming import is_grouped
 from penguin_py.intake.raw_footer import FooterCheck
-from penguin_py.model import Footer, Misfit, Rejection
+from penguin_py.model import Footer, Rejection
 from penguin_py.planning.file_contract import (
     ARROW_KEY,
     FOOTER_BYTES,
@@ -44,7 +45,6 @@ from penguin_py.planning.file_contract import (
     decoded_bytes,
     noted,
 )
-from penguin_py.planning.schema_fit import check_note
 
 TAIL_BYTES = 1 << 16
 # Magic at both ends and the footer's length: no Parquet file is shorter.

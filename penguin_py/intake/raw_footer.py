@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from blizzard_core.table.schema_fit import Misfit
 from penguin_py.intake.thrift import (
     BINARY,
     DEEPEST,
@@ -33,7 +34,6 @@ from penguin_py.intake.thrift import (
     unsigned,
     whole,
 )
-from penguin_py.model import Misfit
 
 _FIXED = 7
 # Bytes of a value, by physical type: bool, int32, int64, int96, float, double. Of byte

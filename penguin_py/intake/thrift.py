@@ -7,7 +7,7 @@ is built that is longer than the bytes are.
 
 from __future__ import annotations
 
-from penguin_py.model import Misfit
+from blizzard_core.table.schema_fit import Misfit
 
 # Types of values.
 TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 7, 8, 9, 10, 12

@@ -26,7 +26,8 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penguin_py.model import Footer, Misfit
+from blizzard_core.table.schema_fit import Misfit
+from penguin_py.model import Footer
 from penguin_py.planning.file_statistics import column_bounds, leaf_columns, row_groups
 
 # Where Arrow's writer notes types that Parquet has none for.

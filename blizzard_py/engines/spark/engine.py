@@ -102,15 +102,17 @@ class SparkEngine:
                 result = merged(self._first(job, running))
             return _with_merges(job, result, running)
 
-    def check(self, pipeline: str, settings: IngestSettings) -> None:
-        """Raise `ConfigError` if the pipeline's transform cannot be used. Starts Spark for that."""
-        if needs_second(settings):
-            session = self._opened()
-            try:
-                self._output_schema(session, pipeline, settings)
-            except _Failure as error:
-                self._drop_if_dead(session)
-                raise EngineError(f"{pipeline}: {reason_of(error)}") from None
+    def columns(self, pipeline: str, settings: IngestSettings) -> pa.Schema:
+        """The columns that a pipeline's query gives. Starts Spark for that.
+
+        Raises `ConfigError` if the query cannot be used, `EngineError` if Spark fails.
+        """
+        session = self._opened()
+        try:
+            return self._output_schema(session, pipeline, settings)
+        except _Failure as error:
+            self._drop_if_dead(session)
+            raise EngineError(f"{pipeline}: {reason_of(error)}") from None
 
     def ask(self, access: Access, statement: str) -> pa.Table:
         """The whole answer of a database by Spark's JDBC source. Starts Spark for that."""
@@ -285,7 +287,7 @@ class SparkEngine:
 
 
 def checking_engine(master: str, conf: Mapping[str, str]) -> SparkEngine:
-    """An engine to `SparkEngine.check` with: this machine's, or the Connect server."""
+    """An engine to `SparkEngine.columns` with: this machine's, or the Connect server."""
     if is_connect(master):
         return SparkEngine(master, conf, "blizzard-validate")
     own = {key: value for key, value in conf.items() if key.startswith("spark.sql.")}

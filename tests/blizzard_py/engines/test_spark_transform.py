@@ -31,7 +31,7 @@ def world(tmp_path: Path) -> IngestWorld:
 def refusal(engine: SparkEngine, world: IngestWorld, statement: str) -> str:
     world.transform = statement
     with pytest.raises(ConfigError) as caught:
-        engine.check("p", world.job().settings)
+        engine.columns("p", world.job().settings)
     (problem,) = caught.value.problems
     assert caught.value.source == "pipelines.p.transform"
     assert "\n" not in problem
@@ -59,7 +59,7 @@ def test_row_by_row_statements_are_accepted(
     world: IngestWorld, spark_engine: SparkEngine, statement: str
 ) -> None:
     world.transform = statement
-    spark_engine.check("p", world.job().settings)
+    spark_engine.columns("p", world.job().settings)
 
 
 REFUSED = [

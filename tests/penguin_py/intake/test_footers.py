@@ -24,10 +24,11 @@ import pytest
 from pyarrow.parquet import encryption
 
 from blizzard_core.storage.protocol import Entry
+from blizzard_core.table.rules import Rules
+from blizzard_core.table.schema_fit import delta_schema, merge
 from penguin_py.intake.footers import read_footers
-from penguin_py.planning.commit_plan import Rules, make_plan
+from penguin_py.planning.commit_plan import make_plan
 from penguin_py.planning.file_contract import MOST_COLUMNS
-from penguin_py.planning.schema_fit import delta_schema, merge
 from tests.support.memory_store import MemoryStorage
 from tests.support.penguin_readers import assert_all_read
 from tests.support.penguin_world import World, footer_pool, parquet

@@ -70,7 +70,8 @@ def load_config(
     if problems or config is None:
         raise ConfigError(document.source, [document.as_written(told) for told in problems])
     _learn_secrets(config)
-    return config
+    redact.learn_values(document.secrets.texts())
+    return config.filled_from(document.secrets.files())
 
 
 def _learn_secrets(config: Config) -> None:

@@ -1,9 +1,10 @@
 """A YAML file as plain data, with everything that is wrong in it found at once.
 
 Two things plain YAML does not do: ``${VAR}`` and ``${VAR:-default}`` inside
-strings are filled in from the environment (``$${`` is a literal ``${``), and a
-key given twice is a problem instead of a silent last-one-wins. Every problem
-names the path of the value in the file and its line.
+strings are filled in from the environment (``$${`` is a literal ``${``) and
+``${file:/path}`` from a file (`blizzard_core.settings.secret_files`); and a key given
+twice is a problem instead of a silent last-one-wins. Every problem names the path of
+the value in the file and its line.
 
 Substitution happens after parsing, so a value from the environment can never
 change the structure of the document.
@@ -23,8 +24,9 @@ from typing import Any
 import yaml
 
 from blizzard_core.errors import ConfigError
+from blizzard_core.settings.secret_files import SecretReader, SecretUnreadable
 
-_VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\$\{|\$\{(file:[^}:]+|[A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 Key = tuple[str | int, ...]
 
@@ -40,7 +42,8 @@ MAX_VALUES = 250_000
 class Document:
     """The parsed file: ``data``, the problems so far, and the line of every value.
 
-    ``filled`` are values of the environment in it, by which name each was asked for.
+    ``filled`` are values of the environment and of files in it, by which name each was asked
+    for; ``secrets`` has the files.
     """
 
     source: str
@@ -48,6 +51,7 @@ class Document:
     problems: tuple[str, ...]
     lines: Mapping[Key, int] = field(default_factory=dict)
     filled: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: SecretReader = field(default_factory=SecretReader, repr=False)
 
     def locate(self, path: Key) -> str:
         """``pipelines.events.sink (line 12)``; the nearest enclosing line if it has none."""
@@ -101,8 +105,10 @@ def load_yaml(path: Path, environment: Mapping[str, str]) -> Document:
     lines: dict[Key, int] = {}
     problems: list[str] = []
     _walk(root, (), lines, problems)
-    filling = _Filling(environment, Document(source, data, (), lines), problems, {})
-    return Document(source, filling.of(data, ()), tuple(problems), lines, filling.filled)
+    unfilled = Document(source, data, (), lines)
+    filling = _Filling(environment, unfilled, problems, {})
+    whole = filling.of(data, ())
+    return Document(source, whole, tuple(problems), lines, filling.filled, unfilled.secrets)
 
 
 def _check_size(source: str, root: yaml.Node | None) -> None:
@@ -189,13 +195,23 @@ class _Filling:
         name, default = match.group(1), match.group(2)
         if name is None:
             return "${"
-        found = self.environment.get(name)
-        if found is None or (found == "" and default is not None):
+        try:
+            found = self._found(name)
+        except SecretUnreadable as error:
+            found = ""
             if default is None:
-                where = self.document.locate(path)
-                self.problems.append(f"{where}: environment variable {name} is not set")
-                return ""
+                self.problems.append(f"{self.document.locate(path)}: {error}")
+        if not found and default is not None:
             return str(default)
         if len(found) >= SHORTEST_SECRET:
             self.filled[found] = name
+        return found
+
+    def _found(self, name: str) -> str:
+        """Raises `SecretUnreadable`."""
+        if name.startswith("file:"):
+            return self.document.secrets.text(name.removeprefix("file:"))
+        found = self.environment.get(name)
+        if found is None:
+            raise SecretUnreadable(f"environment variable {name} is not set")
         return found

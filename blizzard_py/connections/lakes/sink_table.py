@@ -95,7 +95,7 @@ def _of_checkpoint(sink: Storage, path: str) -> Iterator[Mapping[str, Any]]:
                     column = batch.column(kind)
                     for value in column.filter(column.is_valid()).to_pylist():
                         yield {kind: value}
-    except (pa.ArrowException, KeyError) as error:
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise StateError(f"{sink.uri}/{path}: the checkpoint cannot be read: {error}") from error
 
 

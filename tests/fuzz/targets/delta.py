@@ -19,6 +19,7 @@ from blizzard_core.errors import BlizzardError, SourceError, StateError, Storage
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.connections.lakes import delta_log
+from blizzard_py.connections.lakes.sink_table import sink_table
 from penguin_py.delta import log
 from penguin_py.delta.active_files import bounds_in
 from penguin_py.delta.table import DeltaLog
@@ -61,6 +62,7 @@ def entries(data: bytes) -> None:
     _refused(lambda: log.paths_of(store, ["p/s/b/1/0"], 0, _pool()))
     _refused(lambda: log.features(store))
     _refused(lambda: list(delta_json.added(data, "mem://log", store.uri)))
+    _refused(lambda: sink_table(store))
     with contextlib.suppress(SourceError):
         delta_log.parsed(data, 0, "mem://log")
     for line in data.split(b"\n"):
@@ -72,6 +74,7 @@ def checkpoints(data: bytes) -> None:
     store = MemoryStorage()
     store.objects[_CHECKPOINT] = (data, 0.0)
     _refused(lambda: list(log.known_paths(store, 0, _pool(), {})))
+    _refused(lambda: sink_table(store))
 
 
 def table(data: bytes) -> None:

@@ -5,11 +5,11 @@ Format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#checkpoints
 
 from __future__ import annotations
 
-import json
 import re
 
 from blizzard_core.delta_json import LOG
 from blizzard_core.errors import NotFound
+from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Storage
 
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
@@ -45,7 +45,7 @@ def _newest_listed(storage: Storage, start: str, version: int) -> tuple[int, lis
 def _hint(storage: Storage) -> int | None:
     """What ``_last_checkpoint`` says. Only a hint: without it the whole log is listed."""
     try:
-        document = json.loads(storage.read(f"{LOG}/_last_checkpoint"))
+        document = json_value(storage.read(f"{LOG}/_last_checkpoint"))
     except (NotFound, ValueError):
         return None
     number = document.get("version") if isinstance(document, dict) else None

@@ -53,7 +53,12 @@ def run_daemon(config: Config, *, once: bool, fresh: bool = False) -> int:
     engine = LazyEngine(partial(spark_engine, config, "blizzard"))
     stop = threading.Event()
     limits = config.global_
-    loop = Loop(once, limits.poll_jitter_secs, limits.shutdown_grace_secs)
+    loop = Loop(
+        once,
+        limits.poll_jitter_secs,
+        limits.shutdown_grace_secs,
+        renewed=config.secrets.changed,
+    )
     workers = build(config, engine, fresh=fresh)
     panel = Panel("blizzard", [w.activity for w in workers], time.time)
     with stop_on_signals(stop), served(config.metrics, panel):

@@ -22,7 +22,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
@@ -31,6 +30,7 @@ from typing import Any, BinaryIO, Literal
 
 from blizzard_core.bounds import LETTER_BYTES
 from blizzard_core.errors import BlizzardError, NotFound
+from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Entry, Storage, join
 from blizzard_py.state.source_state import REPLAYED_FOLDER
 
@@ -175,7 +175,7 @@ def read(dlq: Storage, found: DeadLetterObject) -> Iterator[DeadLetter]:
                 raise UnreadableDeadLetter(f"{where}: line {number} is too long to be a letter")
             if line.strip():
                 try:
-                    yield _letter(json.loads(line), found.kind)
+                    yield _letter(json_value(line), found.kind)
                 except (ValueError, KeyError, TypeError, binascii.Error) as error:
                     raise UnreadableDeadLetter(
                         f"{where}: line {number} is not a dead letter ({error!r}); mend the line,"
@@ -184,14 +184,13 @@ def read(dlq: Storage, found: DeadLetterObject) -> Iterator[DeadLetter]:
 
 
 def _letter(document: dict[str, Any], kind: Kind) -> DeadLetter:
-    texts = [document[key] for key in ("path", "error", "stage", "timestamp")]
-    if not all(isinstance(text, str) for text in texts):
-        raise TypeError("path, error, stage and timestamp must be text")
+    texts = (_text(document, key) for key in ("path", "error", "stage", "timestamp"))
     uri, error, stage, timestamp = texts
+    uri.encode("utf-8", "surrogateescape")  # other halves of pairs are in no path
     if kind != "records":
         return DeadLetter(uri, error, stage, timestamp, kept=document.get("kept") is True)
     encoded = document.get("raw_base64")
-    raw = document["raw"].encode() if encoded is None else base64.b64decode(encoded, validate=True)
+    raw = _text(document, "raw").encode() if encoded is None else _unpacked(encoded)
     return DeadLetter(
         uri,
         error,
@@ -202,6 +201,17 @@ def _letter(document: dict[str, Any], kind: Kind) -> DeadLetter:
         raw=raw,
         truncated=bool(document.get("truncated", False)),
     )
+
+
+def _text(document: dict[str, Any], key: str) -> str:
+    found = document[key]
+    if not isinstance(found, str):
+        raise TypeError(f"{key} must be text")
+    return found
+
+
+def _unpacked(encoded: Any) -> bytes:
+    return base64.b64decode(encoded, validate=True)
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes | None]:

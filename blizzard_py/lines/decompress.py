@@ -103,16 +103,18 @@ def _gunzip(stream: SourceStream) -> Iterator[bytes]:
 
 def _unzstd(stream: SourceStream) -> Iterator[bytes]:
     # pyarrow's reader bounds each block and notices a frame that is cut short;
-    # the zstandard package offers one or the other.
+    # the zstandard package offers one or the other. It reads into a block of ours: one of its
+    # own it never frees where the stream is damaged.
     reader = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), "zstd")
+    block = bytearray(BLOCK_BYTES)
     while True:
         try:
-            block = reader.read(BLOCK_BYTES)
+            size = reader.readinto(block)
         except OSError as error:  # errors of the store come as FileFailed
             raise _damaged("zstd", str(error)) from error
-        if not block:
+        if not size:
             break
-        yield block
+        yield bytes(memoryview(block)[:size])
     if stream.bytes_read == 0:
         raise _damaged("zstd", "an object of 0 bytes")
 

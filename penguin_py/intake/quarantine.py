@@ -31,6 +31,7 @@ from typing import Any
 
 from blizzard_core.bounds import QUARANTINE_BYTES
 from blizzard_core.errors import NotFound
+from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Entry, Storage
 from penguin_py.model import Rejection
 
@@ -173,7 +174,7 @@ def _without(lines: Sequence[bytes], paths: Collection[str]) -> list[bytes]:
 def _record(line: bytes) -> Record | None:
     """What a line is about. A damaged line is kept as it is and is about nothing."""
     try:
-        found: Any = json.loads(line)
+        found: Any = json_value(line)
     except ValueError:
         return None
     if not isinstance(found, Mapping) or not isinstance(found.get("path"), str):

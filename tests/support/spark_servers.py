@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pyspark
 
+from tests.support.pipe import PIPES
+
 HOME = Path(pyspark.__file__).parent
 _SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _DAEMONS = {"SPARK_DAEMON_JAVA_OPTS": _SMALL, "SPARK_DAEMON_MEMORY": "256m"}
@@ -101,7 +103,8 @@ def _server(folder: Path, port: int | None, *arguments: str) -> Iterator[None]:
     """
     environment = {
         # Not this process's PYTHONPATH: the package has to arrive by itself.
-        **{key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+        **os.environ,
+        "PYTHONPATH": PIPES,
         "SPARK_HOME": str(HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
         **({} if arguments[0].endswith("SparkSubmit") else _DAEMONS),

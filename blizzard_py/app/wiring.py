@@ -14,7 +14,7 @@ from blizzard_core.settings.document import AnySource, Config, PipelineSettings
 from blizzard_core.settings.partitioning import TEMPLATES, PartitionBy
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.nowhere import Nowhere
-from blizzard_core.storage.opening import open_source, open_storage
+from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import join
 from blizzard_py.app.asked import Asks, asking_of, uri_of
 from blizzard_py.engines.lazy import LazyEngine, StoppableEngine
@@ -133,7 +133,7 @@ def parts_of(
         if files is None
         else Metered(open_source(uri, files.storage_options), activity.beat),
         Metered(open_storage(sink.table_uri, sink.storage_options), activity.beat),
-        Metered(open_storage(dlq_uri, sink.storage_options), activity.beat),
+        Metered(open_private(dlq_uri, sink.storage_options), activity.beat),
     )
     inferred = (
         inferred_schema(name, pipeline, files, stores)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.opening import open_source, open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.drivers import reader_of
 from blizzard_py.connections.protocol import Rows
@@ -43,7 +43,7 @@ def run_partition(
         yield _reported(
             run_task(
                 task,
-                _storage(task.settings.source),
+                _source(task.settings.source),
                 _storage(task.settings.sink),
                 context.taskAttemptId(),
                 attempt=context.attemptNumber(),
@@ -165,3 +165,13 @@ def _storage(place: Place) -> Storage:
 def _opened(uri: str, options: frozenset[tuple[str, str]]) -> Storage:
     """Connections outlive tasks: making an S3 client costs more than a small task."""
     return open_storage(uri, dict(options))
+
+
+def _source(place: Place) -> Storage:
+    return _opened_source(place.uri, frozenset(place.options.items()))
+
+
+@functools.lru_cache(maxsize=32)
+def _opened_source(uri: str, options: frozenset[tuple[str, str]]) -> Storage:
+    """As the driver lists it: a link that came into a file's place since leads nowhere."""
+    return open_source(uri, dict(options))

@@ -22,7 +22,7 @@ from packaging.version import Version
 
 from tests.repository.locked import DEVELOPMENT, ROOT, RUNTIME, Package, packages
 
-_NUMBER = re.compile(r"\d+")  # of PYSEC-YEAR-NUMBER
+_PUBLISHED = re.compile(r"^\W?published\W+(\d{4}-\d\d-\d\d)", re.MULTILINE)
 PIP_AUDIT = "pip-audit==2.10.1"
 
 
@@ -80,8 +80,7 @@ def newest(folder: Path) -> str:
     files = list((folder / "vulns").glob("*/*.yaml"))
     if not files:
         sys.exit(f"audit: {folder} has no vulns/*/*.yaml; give a copy of PyPA's advisory database")
-    latest = max(files, key=lambda path: [int(n) for n in _NUMBER.findall(path.stem)])
-    return str(yaml.safe_load(latest.read_text())["published"])
+    return max(found[1] for path in files if (found := _PUBLISHED.search(path.read_text())))
 
 
 def main() -> int:

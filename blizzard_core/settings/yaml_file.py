@@ -23,6 +23,7 @@ from typing import Any
 
 import yaml
 
+from blizzard_core.bounds import CONFIG_BYTES, CONFIG_VALUES
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.secret_files import SecretReader, SecretUnreadable
 
@@ -32,10 +33,6 @@ Key = tuple[str | int, ...]
 
 # A shorter value of the environment is as likely a word of a message as a secret.
 SHORTEST_SECRET = 8
-
-# A configuration of 300 sources has 200 KB and 30,000 values.
-MAX_BYTES = 4 << 20
-MAX_VALUES = 250_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +82,8 @@ def load_yaml(path: Path, environment: Mapping[str, str]) -> Document:
     """Read, parse and fill in. Raises `ConfigError` if there is no document to speak of."""
     source = str(path)
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ConfigError(source, [f"is larger than {MAX_BYTES >> 20} MiB; split it"])
+        if path.stat().st_size > CONFIG_BYTES:
+            raise ConfigError(source, [f"is larger than {CONFIG_BYTES >> 20} MiB; split it"])
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(source, ["no such file; `blizzard init` writes a first one"]) from None
@@ -132,9 +129,9 @@ def _check_size(source: str, root: yaml.Node | None) -> None:
         sizes[id(node)] = size = 1 + sum(map(measured, inner))
         return size
 
-    if root is not None and measured(root) > MAX_VALUES:
+    if root is not None and measured(root) > CONFIG_VALUES:
         raise ConfigError(
-            source, [f"has more than {MAX_VALUES:,} values, aliases counted; split it"]
+            source, [f"has more than {CONFIG_VALUES:,} values, aliases counted; split it"]
         )
 
 

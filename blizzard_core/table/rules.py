@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from blizzard_core.bounds import NEW_COLUMNS
+
 # The types that partition values have, by the names that the configuration gives them.
 PARTITION_TYPES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
@@ -30,4 +32,4 @@ class Rules:
     partition_types: Mapping[str, str] | None
     evolution: str
     strict_types: bool = False
-    max_new_columns: int = 1000
+    max_new_columns: int = NEW_COLUMNS

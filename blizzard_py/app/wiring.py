@@ -22,6 +22,7 @@ from blizzard_py.ingest.inferred_schema import InferredSchema
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import (
     Engine,
+    FileBounds,
     IngestJob,
     IngestResult,
     IngestSettings,
@@ -59,6 +60,11 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
         sort_by=tuple(SortKey(key.column, key.descending) for key in sink.sort_by),
         on_bad_record=pipeline.error_handling.on_bad_record,
         max_bad_fraction=pipeline.error_handling.max_bad_fraction,
+        bounds=FileBounds(
+            pipeline.error_handling.max_expansion,
+            pipeline.error_handling.max_letters_per_file,
+            pipeline.error_handling.max_directories_per_file,
+        ),
         metadata_columns=sink.metadata_columns,
         unexpected_fields=pipeline.schema_.unexpected_fields,
         transform=pipeline.transform or "",

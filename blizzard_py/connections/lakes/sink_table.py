@@ -8,7 +8,6 @@ Format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from blizzard_core.checkpoint.document import parsed
 from blizzard_core.delta_checkpoint import newest_checkpoint
 from blizzard_core.delta_json import COMMIT, LOG, listed, read_each
 from blizzard_core.errors import NotFound, StateError
+from blizzard_core.json_text import json_value
 from blizzard_core.storage.opening import scheme_of
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.contract import Declared, objections
@@ -112,7 +112,7 @@ def _understood(protocol: Mapping[str, Any], metadata: Mapping[str, Any], where:
                     *(protocol.get("writerFeatures") or ()),
                 ],
                 dict(metadata.get("configuration") or {}),
-                json.loads(text)["fields"],
+                json_value(text)["fields"],
                 partitions,
             )
         )

@@ -99,6 +99,7 @@ class IngestSettings:
     max_bad_fraction: float = 0.1
     metadata_columns: tuple[MetadataColumn, ...] = ()
     unexpected_fields: UnexpectedFields = "ignore"
+    fast_path: bool = True
     transform: str = ""
     deduplicate_by: tuple[str, ...] = ()
     unit_column: bool = False

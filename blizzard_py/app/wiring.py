@@ -61,6 +61,7 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
         max_bad_fraction=pipeline.error_handling.max_bad_fraction,
         metadata_columns=sink.metadata_columns,
         unexpected_fields=pipeline.schema_.unexpected_fields,
+        fast_path=pipeline.schema_.fast_path,
         transform=pipeline.transform or "",
         deduplicate_by=tuple(pipeline.deduplicate_by),
         unit_column=not isinstance(source, SourceSettings) and source.replaces,

@@ -90,7 +90,7 @@ def check_readable(
 
 
 def _parse(schema: RecordSchema, chunk: bytes, *, tolerant: bool) -> Parsed:
-    return LineParser(schema, tolerant=tolerant).parse(chunk)
+    return LineParser(schema, tolerant=tolerant, fast=False).parse(chunk)
 
 
 def _read_through(source: Place, file: JobFile, compression: SourceCompression) -> None:

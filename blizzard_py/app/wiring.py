@@ -29,6 +29,7 @@ from blizzard_py.job import (
     Place,
     SortKey,
 )
+from blizzard_py.kernels.fast.sandbox import compiled
 from blizzard_py.schema.types import field_spec
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.files.opening import open_files
@@ -183,6 +184,8 @@ def spark_engine(config: Config, app_name: str) -> StoppableEngine:
     """Spark as it is configured. Starts nothing before the first job."""
     from blizzard_py.engines.spark import SparkEngine  # noqa: PLC0415  # see `LazyEngine`
 
+    if any(pipeline.schema_.fast_path for pipeline in config.pipelines.values()):
+        compiled()  # where it does not load, the daemon's own log is where one looks
     return SparkEngine(config.spark.master, config.spark.conf, app_name)
 
 

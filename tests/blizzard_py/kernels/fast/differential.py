@@ -89,6 +89,7 @@ def told(parsed: Parsed) -> dict[str, Any]:
     """All that is seen of it, in a form that compares."""
     try:
         parsed.table.validate(full=True)
+        file = parquet(parsed.table)
     except pa.ArrowInvalid as error:
         return {"invalid": str(error)}
     return {
@@ -99,7 +100,7 @@ def told(parsed: Parsed) -> dict[str, Any]:
         "rows": parsed.table.num_rows,
         "pieces": [column.num_chunks for column in parsed.table.columns if parsed.table.num_rows],
         "bytes": parsed.table.nbytes,
-        "parquet": parquet(parsed.table),
+        "parquet": file,
     }
 
 

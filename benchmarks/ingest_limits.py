@@ -18,6 +18,7 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import FieldSpec, JobFile
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import LineParser
+from blizzard_py.kernels.write.parquet import repeating
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.framing import Chunk, framed
 
@@ -50,24 +51,29 @@ def _share(
 ) -> int:
     storage = LocalStorage(source)
     parser = LineParser(RecordSchema(fields))
-    schema = RecordSchema(fields).table
     lines = 0
     waiting: list[pa.Table] = []
-    with pq.ParquetWriter(sink / f"{number}.parquet", schema, use_dictionary=False) as writer:
-        for path in files:
-            with opened(storage, JobFile(path, 0), "auto") as blocks:
-                for chunk in framed(blocks):
-                    assert isinstance(chunk, Chunk)
-                    lines += chunk.data.count(b"\n")
-                    if name == GUNZIP:
-                        continue
-                    table = parser.parse(chunk.data).table
-                    if name == COLUMNS:
-                        continue
-                    waiting.append(table)
-                    if sum(t.nbytes for t in waiting) > _GROUP_BYTES:
-                        writer.write_table(pa.concat_tables(waiting))
-                        waiting.clear()
-        if waiting:
-            writer.write_table(pa.concat_tables(waiting))
+    writer: pq.ParquetWriter | None = None
+    for path in files:
+        with opened(storage, JobFile(path, 0), "auto") as blocks:
+            for chunk in framed(blocks):
+                assert isinstance(chunk, Chunk)
+                lines += chunk.data.count(b"\n")
+                if name == GUNZIP:
+                    continue
+                table = parser.parse(chunk.data).table
+                if name == COLUMNS:
+                    continue
+                writer = writer or pq.ParquetWriter(
+                    sink / f"{number}.parquet",
+                    table.schema,
+                    use_dictionary=repeating(table) or False,
+                )
+                waiting.append(table)
+                if sum(t.nbytes for t in waiting) > _GROUP_BYTES:
+                    writer.write_table(pa.concat_tables(waiting))
+                    waiting.clear()
+    if writer is not None:
+        writer.write_table(pa.concat_tables([table.slice(0, 0), *waiting]))
+        writer.close()
     return lines

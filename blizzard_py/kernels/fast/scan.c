@@ -477,7 +477,7 @@ static at as_written(at p, u8 **out, u8 *limit)
 
 static u32 nulled[FIELDS], nulled_count; /* the columns in which this line is null */
 
-static at value(at p, u32 index)
+static inline __attribute__((always_inline)) at value(at p, u32 index)
 {
     struct field *f = &schema[index];
     u8 *data = cells + f->data;

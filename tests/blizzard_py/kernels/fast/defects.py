@@ -58,7 +58,7 @@ DEFECTS: dict[str, tuple[str, str]] = {
         "while (*p++ != '\\n') ;",
     ),
     "a blank line is none": ("p = start + 1;\n            lines++;", "p = start + 1;"),
-    "a line that is not UTF-8 is one": ("!ascii || !beyond_ascii(p, end_of_line(p, end))", "1"),
-    "lines are numbered by rows": ("rows_at[row++] = line_index;", "rows_at[row] = row; row++;"),
+    "a line that is not UTF-8 is one": ("if (!ascii || !beyond", "if (ascii < 2 || !beyond"),
+    "lines are numbered by rows": ("rows_at[row++] = line_index;", "rows_at[row] = line_index < row ? 0 : row; row++;"),
     "a line that is handed over keeps its place": ("p = next;\n        lines++;", "p = next;"),
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import shutil
 from pathlib import Path
 
@@ -11,16 +12,17 @@ import numpy as np
 from blizzard_py.kernels.fast.sandbox import Bytes, Machine
 
 
+_numbers = itertools.count()
+
+
 class Library:
     """A `Program`; each machine is a copy of the file, since a library has its memory once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._copies = 0
 
     def machine(self) -> Machine:
-        self._copies += 1
-        copy = self._path.with_suffix(f".{self._copies}.so")
+        copy = self._path.with_suffix(f".{next(_numbers)}.so")
         shutil.copy(self._path, copy)
         return _Loaded(ctypes.CDLL(str(copy)))
 

@@ -59,6 +59,9 @@ DEFECTS: dict[str, tuple[str, str]] = {
     ),
     "a blank line is none": ("p = start + 1;\n            lines++;", "p = start + 1;"),
     "a line that is not UTF-8 is one": ("if (!ascii || !beyond", "if (ascii < 2 || !beyond"),
-    "lines are numbered by rows": ("rows_at[row++] = line_index;", "rows_at[row] = line_index < row ? 0 : row; row++;"),
+    "lines are numbered by rows": (
+        "rows_at[row++] = line_index;",
+        "rows_at[row] = line_index < row ? 0 : row; row++;",
+    ),
     "a line that is handed over keeps its place": ("p = next;\n        lines++;", "p = next;"),
 }  # fmt: skip

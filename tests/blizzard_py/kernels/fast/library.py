@@ -11,7 +11,6 @@ import numpy as np
 
 from blizzard_py.kernels.fast.sandbox import Bytes, Machine
 
-
 _numbers = itertools.count()
 
 

@@ -21,7 +21,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo demo-tables demo-units test check bench-ingest bench-discovery bench-penguin bench-tables bench-units chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs lock clean
+.PHONY: help setup demo demo-tables demo-units test check bench-ingest bench-discovery bench-penguin bench-tables bench-units chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs lock clean kernel fuzz-fast
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -72,6 +72,12 @@ chaos: ## deaths, pauses, lost answers, rivals: MINUTES around a source, 200 rou
 
 chaos-groups: ## groups that replace: 150 random histories of a table, with deaths at every request
 	$(DEV) python -m tests.chaos.replacing --histories 150 $(ARGS)
+
+kernel: ## compile the fast path from blizzard_py/kernels/fast/scan.c into what is shipped
+	$(DEV) python -m tests.blizzard_py.kernels.fast.build
+
+fuzz-fast: ## the fast path against the exact one (ARGS="--lines 10000000 --seed 1000000")
+	$(DEV) python -m tests.blizzard_py.kernels.fast.fuzz $(ARGS)
 
 simulate: ## both daemons against an adversary, seed by seed (ARGS="--seeds 10000", ARGS="--guards")
 	$(DEV) python -m tests.simulation $(ARGS)

@@ -110,6 +110,7 @@ class IngestSettings:
     bounds: FileBounds = FileBounds()
     metadata_columns: tuple[MetadataColumn, ...] = ()
     unexpected_fields: UnexpectedFields = "ignore"
+    fast_path: bool = True
     transform: str = ""
     deduplicate_by: tuple[str, ...] = ()
     unit_column: bool = False

@@ -30,6 +30,7 @@ from blizzard_py.job import (
     Place,
     SortKey,
 )
+from blizzard_py.kernels.fast.sandbox import compiled
 from blizzard_py.schema.types import field_spec
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.files.opening import open_files
@@ -67,6 +68,7 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
         ),
         metadata_columns=sink.metadata_columns,
         unexpected_fields=pipeline.schema_.unexpected_fields,
+        fast_path=pipeline.schema_.fast_path,
         transform=pipeline.transform or "",
         deduplicate_by=tuple(pipeline.deduplicate_by),
         unit_column=not isinstance(source, SourceSettings) and source.replaces,
@@ -200,6 +202,8 @@ def spark_engine(config: Config, app_name: str) -> StoppableEngine:
     """Spark as it is configured. Starts nothing before the first job."""
     from blizzard_py.engines.spark import SparkEngine  # noqa: PLC0415  # see `LazyEngine`
 
+    if any(pipeline.schema_.fast_path for pipeline in config.pipelines.values()):
+        compiled()  # where it does not load, the daemon's own log is where one looks
     return SparkEngine(config.spark.master, config.spark.conf, app_name)
 
 

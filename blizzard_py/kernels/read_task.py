@@ -169,7 +169,7 @@ class _Run:
         self._letters = letters
         self._stem = join(task.staging, f"{task.index:05d}-{attempt_id}")
         self._schema = RecordSchema(settings.fields, settings.unexpected_fields)
-        self._parser = LineParser(self._schema, tolerant=True)
+        self._parser = LineParser(self._schema, tolerant=True, fast=settings.fast_path)
         self._conformer = Conformer(
             settings.fields, rescued=settings.unexpected_fields == "capture"
         )

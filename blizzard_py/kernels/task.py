@@ -141,7 +141,8 @@ class _Run:
         self._schema = RecordSchema(settings.fields, settings.unexpected_fields)
         self._shape = row_shape(settings.fields)
         self._tolerant = settings.on_bad_record == "quarantine_record"
-        self._parser = LineParser(self._schema, tolerant=self._tolerant)
+        fast = settings.fast_path and not attempt
+        self._parser = LineParser(self._schema, tolerant=self._tolerant, fast=fast)
         self._metadata = Metadata(settings.metadata_columns, source.uri, task.started_ts)
         self._names = OutputNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
         self._format = output_format(settings, self._metadata.schema(self._schema.table))

@@ -17,6 +17,7 @@ from blizzard_py.connections.drivers import reader_of
 from blizzard_py.connections.protocol import Rows
 from blizzard_py.engines.spark.handed import whole, whole_access, whole_sink
 from blizzard_py.job import JobFile, Place
+from blizzard_py.kernels.fast.sandbox import compiled
 from blizzard_py.kernels.merge import MergeTask, run_merge
 from blizzard_py.kernels.process import prepare_process
 from blizzard_py.kernels.read_task import ReadingTask, read_item, run_read_task
@@ -147,12 +148,13 @@ def run_merge_partition(
 
 @functools.cache
 def prepare_worker() -> None:
-    """Once per worker process: pyarrow set up, and garbage collections made cheap.
+    """Once per worker process: pyarrow set up, the fast path compiled, garbage collections cheap.
 
     Spark collects garbage after every task. With pyarrow loaded that takes 40 ms
     unless what is loaded now is set aside.
     """
     prepare_process()
+    compiled()
     gc.collect()
     gc.freeze()
 

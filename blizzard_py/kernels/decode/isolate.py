@@ -86,7 +86,7 @@ def check_readable(nursery: ChildProcess, settings: IngestSettings, file: JobFil
 
 
 def _parse(schema: RecordSchema, chunk: bytes, *, tolerant: bool) -> Parsed:
-    return LineParser(schema, tolerant=tolerant).parse(chunk)
+    return LineParser(schema, tolerant=tolerant, fast=False).parse(chunk)
 
 
 def _read_through(settings: IngestSettings, file: JobFile) -> None:

@@ -22,6 +22,8 @@ from blizzard_py.kernels.decode.parse import BadRecord
 from blizzard_py.lines import framing
 from tests.support.ingest_world import STARTED_TS, IngestWorld, by_path, lines, specs
 
+pytestmark = pytest.mark.usefixtures("both_paths")
+
 BOM = b"\xef\xbb\xbf"
 
 

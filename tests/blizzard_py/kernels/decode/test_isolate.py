@@ -24,6 +24,8 @@ from blizzard_py.kernels.decode.parse import BadLine, Parsed
 from blizzard_py.lines.failure import FileFailed
 from tests.support.ingest_world import IngestWorld, by_path, lines, specs
 
+pytestmark = pytest.mark.usefixtures("both_paths")
+
 FIELDS = specs(id="int64", s="string")
 POISON = b'{"id":0,"s":"POISON"}\n'
 

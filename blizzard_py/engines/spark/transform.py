@@ -188,7 +188,7 @@ def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema
             refusal = spark_said(str(error))
         else:
             explained = "\n".join(line[0] for line in lines)
-            refusal = plan_refusal(explained) or _schema_refusal(schema, settings)
+            refusal = plan_refusal(explained) or schema_refusal(schema, settings)
     if refusal is not None:
         raise ConfigError(f"pipelines.{name}.transform", [refusal])
     return _output_schema(schema)
@@ -200,7 +200,8 @@ def _output_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(kept, timezone="UTC")
 
 
-def _schema_refusal(schema: StructType, settings: IngestSettings) -> str | None:
+def schema_refusal(schema: StructType, settings: IngestSettings) -> str | None:
+    """Why a table cannot have such columns; None if it can."""
     names = [field.name for field in schema.fields]
     lowered = [name.lower() for name in names]
     twice = [name for name in names if lowered.count(name.lower()) > 1]

@@ -21,7 +21,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo demo-tables demo-units test check bench-ingest bench-discovery bench-penguin bench-tables bench-units chaos chaos-groups simulate soak image image-test docs lock clean
+.PHONY: help setup demo demo-tables demo-units test check bench-ingest bench-discovery bench-penguin bench-tables bench-units chaos chaos-groups chaos-event-time simulate soak image image-test docs lock clean
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -72,6 +72,9 @@ chaos: ## deaths, pauses, lost answers, rivals: MINUTES around a source, 200 rou
 
 chaos-groups: ## groups that replace: 150 random histories of a table, with deaths at every request
 	$(DEV) python -m tests.chaos.replacing --histories 150 $(ARGS)
+
+chaos-event-time: ## random streams over event time with deaths, against brute force (ARGS="--streams 300")
+	$(DEV) python -m tests.chaos.event_time $(ARGS)
 
 simulate: ## both daemons against an adversary, seed by seed (ARGS="--seeds 10000", ARGS="--guards")
 	$(DEV) python -m tests.simulation $(ARGS)

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from blizzard_core.settings import load
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.yaml_file import Key
 from blizzard_py.app.unit_checks import unit_problems
 
 
 def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Config:
     """The validated configuration. Raises `ConfigError` with every problem, each with its line."""
-    return load.load_config(path, environment, [unit_problems, _later])
-
-
-def _later(config: Config) -> Iterator[tuple[Key, str]]:
-    for name, pipeline in config.pipelines.items():
-        if pipeline.event_time is not None:
-            yield ("pipelines", name, "event_time"), "is not available yet"
+    return load.load_config(path, environment, [unit_problems])

@@ -76,8 +76,10 @@ def _terminal() -> Console | None:
     return console if console.is_terminal else None
 
 
-def validate_transforms(config: Config) -> None:
-    """Raise `ConfigError` for transforms that cannot be used; no Spark starts without any.
+def validate_queries(config: Config) -> None:
+    """Raise `ConfigError` for transforms and queries over event time that cannot be used.
+
+    No Spark starts where there are none.
 
     A Spark of this machine judges them, so that no cluster needs to be there; a
     Connect client may have no Java, so there it is its server. Where columns are
@@ -86,19 +88,24 @@ def validate_transforms(config: Config) -> None:
     chosen = {
         name: pipeline
         for name, pipeline in config.pipelines.items()
-        if pipeline.transform is not None and not pipeline.schema_.infer
+        if (pipeline.transform or pipeline.event_time) and not pipeline.schema_.infer
     }
     if not chosen:
         return
     from blizzard_py.engines.spark import checking_engine  # noqa: PLC0415  # see `LazyEngine`
+    from blizzard_py.streaming.check import check_query  # noqa: PLC0415  # see `LazyEngine`
 
     engine = checking_engine(config.spark.master, config.spark.conf)
     problems: list[str] = []
     try:
         for name, pipeline in chosen.items():
             source = next(iter(pipeline.sources.values()))  # all sources have one schema
+            settings = ingest_settings(pipeline, source)
             try:
-                engine.check(name, ingest_settings(pipeline, source))
+                if pipeline.event_time is None:
+                    engine.check(name, settings)
+                else:
+                    check_query(engine.session(), name, pipeline.event_time, settings)
             except ConfigError as error:
                 problems += [f"{error.source}: {problem}" for problem in error.problems]
     finally:

@@ -13,6 +13,7 @@ output, state and watermark have one commit point.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -84,6 +85,16 @@ class StreamState:
     def objects(self) -> frozenset[str]:
         """Every object that a file of the working copy is kept in."""
         return frozenset(packed.object for packed in self.packs.values())
+
+
+def moment(ms: int | None) -> str | None:
+    """A time in milliseconds as people read it; None where nothing is known yet."""
+    if not ms:
+        return None
+    found = dt.datetime.fromtimestamp(ms / 1000, dt.UTC)
+    return found.isoformat(timespec="milliseconds" if ms % 1000 else "seconds").replace(
+        "+00:00", "Z"
+    )
 
 
 def stream_to_json(state: StreamState) -> dict[str, Any]:

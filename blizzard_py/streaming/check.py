@@ -14,30 +14,26 @@ from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_py.engines.spark.transform import check, record_schema, schema_refusal
 from blizzard_py.engines.spark.transform_guard import spark_said
 from blizzard_py.job import IngestSettings
+from blizzard_py.streaming.accepting import PLACE, accepting
 from blizzard_py.streaming.operators import Definition, frame_of, refusal, with_batch
 from blizzard_py.streaming.source import StagedRows
-
-_PLACE = ("_source_file", "_source_line")
 
 
 def definition_of(
     root: SparkSession,
     pipeline: str,
     given: EventTimeSettings,
-    accept: IngestSettings,
     settings: IngestSettings,
 ) -> Definition:
-    """The query, after what its input really has. Raises `ConfigError` with the key.
-
-    ``accept`` are the settings of the job whose rows it is given, ``settings`` those of its output.
-    """
+    """The query, after what its input really has. Raises `ConfigError` with the key."""
+    accept = accepting(settings)
     schema = check(root, pipeline, accept) if accept.transform else record_schema(accept)
     where = f"pipelines.{pipeline}"
     problems = list(_input_problems(given, schema, transformed=bool(accept.transform)))
     if problems:
         raise ConfigError(f"{where}.event_time", problems)
-    wanted = [name for name in _PLACE if name in settings.metadata_columns]
-    passing = tuple(n for n in schema.names if n not in _PLACE or n in wanted)
+    wanted = [name for name in PLACE if name in settings.metadata_columns]
+    passing = tuple(n for n in schema.names if n not in PLACE or n in wanted)
     return Definition(given, schema, passing, settings.emitted_batch)
 
 
@@ -46,7 +42,7 @@ def _input_problems(given: EventTimeSettings, schema: pa.Schema, *, transformed:
         return []  # the configuration was checked without Spark
     found = [
         f"the transform must hand on {name} (SELECT {name}, …), by which late rows are found"
-        for name in _PLACE
+        for name in PLACE
         if name not in schema.names
     ]
     asked = {"column": [given.column], "deduplicate": given.deduplicate, "group_by": given.group_by}
@@ -72,7 +68,6 @@ def check_query(
     root: SparkSession,
     pipeline: str,
     given: EventTimeSettings,
-    accept: IngestSettings,
     settings: IngestSettings,
 ) -> None:
     """Raise `ConfigError` for a query that cannot be used: Spark starts it over nothing."""
@@ -81,7 +76,7 @@ def check_query(
     where = f"pipelines.{pipeline}.event_time"
     if found := refusal(given):
         raise ConfigError(f"{where}.aggregates.{found[0]}", [found[1]])
-    definition = definition_of(root, pipeline, given, accept, settings)
+    definition = definition_of(root, pipeline, given, settings)
     session = root.newSession()
     session.dataSource.register(StagedRows)
     try:

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 from blizzard_core.errors import Cancelled
 from blizzard_core.log import get_logger
 from blizzard_core.settings.event_time import EventTimeSettings, micros
-from blizzard_core.settings.sources import MetadataColumn
 from blizzard_core.storage.protocol import join
 from blizzard_py.ingest.jobs import Ingested
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile, StagedOutput
@@ -40,7 +39,8 @@ from blizzard_py.sources.parts import Parts
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_query import fingerprint
-from blizzard_py.state.stream_state import SettledBatch, StreamState, settled
+from blizzard_py.state.stream_state import SettledBatch, StreamState, moment, settled
+from blizzard_py.streaming.accepting import accepting
 from blizzard_py.streaming.packs import Packs, WorkingCopy
 
 if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
@@ -50,8 +50,6 @@ if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
 
 _MILLI, _MICRO = 1000, 1_000_000
 _ACCEPTED = "accepted"
-_ACCEPTED_FILE_BYTES = 32 << 20
-_PLACE: tuple[MetadataColumn, ...] = ("_source_file", "_source_line")
 
 
 @dataclasses.dataclass(slots=True)
@@ -107,6 +105,14 @@ class StreamJobs:
 
     def close(self) -> None:
         """Stop the query and remove its directory."""
+        running = self._running
+        if running is not None and running.at.state_rows:
+            self._log.info(
+                "windows_open",
+                state_rows=running.at.state_rows,
+                watermark=moment(running.at.watermark_ms),
+                closed_by=f"a row more than {self._given.delay} after their end",
+            )
         self._drop()
         scratch, self._scratch = self._scratch, None
         if scratch is not None:
@@ -131,6 +137,9 @@ class StreamJobs:
         packs = self._packs.pack(running.copy, known.packs, epoch, f"{number:08d}")
         newest = [one.newest_us for one in found if one.newest_us is not None]
         last = done.micro_batches[-1]
+        if self._parts.activity is not None:
+            for place, one in enumerate(done.micro_batches):
+                self._parts.activity.micro_batch("empty" if place else "rows", one.secs)
         after = settled(
             known,
             batch,
@@ -236,11 +245,14 @@ class StreamJobs:
         definition = self._defined(root, settings)
         query = StreamQuery(root, definition, folder, known.batch, self._parts.name)
         self._running = _Running(query, copy, known)
+        secs = time.monotonic() - began
+        if self._parts.activity is not None:
+            self._parts.activity.query_started(secs)
         self._log.info(
             "query_started",
             batch=known.batch,
             files=len(known.packs),
-            restore_secs=round(time.monotonic() - began, 3),
+            restore_secs=round(secs, 3),
         )
         return self._running
 
@@ -248,10 +260,7 @@ class StreamJobs:
         from blizzard_py.streaming.check import definition_of  # noqa: PLC0415  # see above
 
         if self._definition is None:
-            accept = accepting_settings(settings)
-            self._definition = definition_of(
-                root, self._parts.pipeline, self._given, accept, settings
-            )
+            self._definition = definition_of(root, self._parts.pipeline, self._given, settings)
         return self._definition
 
     def _scratch_folder(self) -> Path:
@@ -274,24 +283,10 @@ class StreamJobs:
             raise Cancelled(f"{self._parts.name}: cancelled")
 
 
-def accepting_settings(settings: IngestSettings) -> IngestSettings:
-    """Of the job that decides about files and records: as declared, with file and line."""
-    wanted = settings.metadata_columns
-    return replace(
-        settings,
-        parquet_compression="lz4",
-        file_bytes=_ACCEPTED_FILE_BYTES,
-        partition_template="",
-        partition_rules=(),
-        sort_by=(),
-        metadata_columns=(*wanted, *(name for name in _PLACE if name not in wanted)),
-    )
-
-
 def _accepting(job: IngestJob) -> IngestJob:
     return replace(
         job,
-        settings=accepting_settings(job.settings),
+        settings=accepting(job.settings),
         staging=join(job.staging, _ACCEPTED),
         files=tuple(replace(file, partition="") for file in job.files),
     )

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings
-from blizzard_core.settings.event_time import EMITTED_BATCH
+from blizzard_core.settings.event_time import EMITTED_BATCH, EventTimeSettings
 from blizzard_core.settings.partitioning import TEMPLATES, PartitionBy
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.nowhere import Nowhere
@@ -25,6 +27,7 @@ from blizzard_py.ingest.inferred_schema import InferredSchema
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import (
     Engine,
+    FileBounds,
     IngestJob,
     IngestResult,
     IngestSettings,
@@ -63,6 +66,11 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
         sort_by=tuple(SortKey(key.column, key.descending) for key in sink.sort_by),
         on_bad_record=pipeline.error_handling.on_bad_record,
         max_bad_fraction=pipeline.error_handling.max_bad_fraction,
+        bounds=FileBounds(
+            pipeline.error_handling.max_expansion,
+            pipeline.error_handling.max_letters_per_file,
+            pipeline.error_handling.max_directories_per_file,
+        ),
         metadata_columns=tuple(c for c in sink.metadata_columns if c != "_emitted_batch"),
         unexpected_fields=pipeline.schema_.unexpected_fields,
         transform=pipeline.transform or "",
@@ -165,11 +173,40 @@ def parts_of(
         suffix=suffix,
         activity=activity,
         infer=None if inferred is None else inferred.fields,
+        check_table=partial(_check_table, config, name, engine)
+        if isinstance(engine, LazyEngine)
+        else None,
         asked=None
         if isinstance(source, SourceSettings)
         else asking_of(config, pipeline, source, asks_of(config, engine)),
         event_time=pipeline.event_time,
     )
+
+
+def _check_table(
+    config: Config, pipeline: str, engine: LazyEngine, settings: IngestSettings
+) -> None:
+    # A daemon whose sources are idle never needs what reads a table's log.
+    from blizzard_py.app.table_check import check_table  # noqa: PLC0415  # see above
+
+    given = config.pipelines[pipeline].event_time
+    has_query = settings.transform or given is not None
+    check_table(config, pipeline, query_columns(engine, given) if has_query else None, settings)
+
+
+def query_columns(
+    engine: StoppableEngine | LazyEngine, given: EventTimeSettings | None
+) -> Callable[[str, IngestSettings], pa.Schema]:
+    """What gives the columns of a pipeline's transform, or of its query over event time."""
+    if given is None:
+        return engine.columns
+
+    def columns(pipeline: str, settings: IngestSettings) -> pa.Schema:
+        from blizzard_py.streaming.check import check_query  # noqa: PLC0415  # see `LazyEngine`
+
+        return check_query(engine.session(), pipeline, given, settings)
+
+    return columns
 
 
 def inferred_schema(

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from blizzard_core.bounds import RAW_BYTES
 from blizzard_core.errors import Unavailable
 from blizzard_core.storage.protocol import Storage, join, order_key
 from blizzard_py.job import IngestSettings, JobFile, StagedBadRecords
@@ -28,7 +29,7 @@ from blizzard_py.kernels.lateness import Limits, Rule, key_us, split, times_of
 from blizzard_py.kernels.write.metadata import source_file_text
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
-from blizzard_py.lines.framing import RAW_BYTES, Chunk, framed
+from blizzard_py.lines.framing import Chunk, framed
 
 _FILE, _LINE = "_source_file", "_source_line"
 _MICRO = 1_000_000

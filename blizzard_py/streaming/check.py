@@ -27,6 +27,8 @@ def definition_of(
 ) -> Definition:
     """The query, after what its input really has. Raises `ConfigError` with the key."""
     accept = accepting(settings)
+    if found := refusal(root, given):
+        raise ConfigError(f"pipelines.{pipeline}.event_time.aggregates.{found[0]}", [found[1]])
     schema = check(root, pipeline, accept) if accept.transform else record_schema(accept)
     where = f"pipelines.{pipeline}"
     problems = list(_input_problems(given, schema, transformed=bool(accept.transform)))
@@ -69,13 +71,14 @@ def check_query(
     pipeline: str,
     given: EventTimeSettings,
     settings: IngestSettings,
-) -> None:
-    """Raise `ConfigError` for a query that cannot be used: Spark starts it over nothing."""
+) -> pa.Schema:
+    """The columns of the query's output. Raises `ConfigError` for one that cannot be used.
+
+    Spark starts it, over nothing.
+    """
     from blizzard_py.streaming.query import StreamQuery  # noqa: PLC0415  # it imports what we do
 
     where = f"pipelines.{pipeline}.event_time"
-    if found := refusal(given):
-        raise ConfigError(f"{where}.aggregates.{found[0]}", [found[1]])
     definition = definition_of(root, pipeline, given, settings)
     session = root.newSession()
     session.dataSource.register(StagedRows)
@@ -90,3 +93,4 @@ def check_query(
     with TemporaryDirectory(prefix="blizzard-check-") as folder:
         query = StreamQuery(root, definition, Path(folder), 0, pipeline)
         query.stop()
+    return query.schema

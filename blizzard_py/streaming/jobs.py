@@ -29,12 +29,11 @@ from blizzard_core.log import get_logger
 from blizzard_core.settings.event_time import EventTimeSettings, micros
 from blizzard_core.storage.protocol import join
 from blizzard_py.ingest.jobs import Ingested
-from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile, StagedOutput
+from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile, Place, StagedOutput
 from blizzard_py.kernels.late_letters import Judged, JudgeTask
 from blizzard_py.kernels.lateness import Limits, may_split, rule_of
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.report import merged
-from blizzard_py.kernels.sql_stage import SqlStage
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
@@ -174,21 +173,25 @@ class StreamJobs:
         span = bounds(self._parts.stores.sink, accepted.outputs, self._rule.column)
         if span is not None and not may_split(self._rule, limits, *span):
             return [Judged(newest_us=span[1])]
-        tasks = [
-            JudgeTask(
-                index,
-                job.settings,
-                job.staging,
-                files,
-                job.files,
-                self._rule,
-                limits,
-                job.started_ts,
-                keep=self._given.late_rows == "quarantine",
-            )
-            for index, files in enumerate(self._packed(running, accepted.outputs))
-        ]
-        return judged(running.query.root, tasks)
+        packed = self._packed(running, accepted.outputs)
+
+        def tasks(bare: IngestJob) -> list[JudgeTask]:
+            return [
+                JudgeTask(
+                    index,
+                    bare.settings,
+                    job.staging,
+                    files,
+                    job.files,
+                    self._rule,
+                    limits,
+                    job.started_ts,
+                    keep=self._given.late_rows == "quarantine",
+                )
+                for index, files in enumerate(packed)
+            ]
+
+        return judged(running.query.root, job, tasks)
 
     def _settled(
         self,
@@ -202,20 +205,13 @@ class StreamJobs:
 
         definition = self._defined(running.query.root, job.settings)
         offer = Offer(
-            job.settings.sink,
+            Place(job.settings.sink.uri),
             definition.read,
             tuple(self._packed(running, accepted.outputs)),
             self._rule,
             limits,
         )
-        stage = SqlStage(
-            job.settings,
-            job.staging,
-            job.output_prefix,
-            running.query.schema,
-            frozenset(),
-        )
-        return running.query.settle(number, offer, stage)
+        return running.query.settle(number, offer, job)
 
     def _packed(
         self, running: _Running, outputs: Sequence[StagedOutput]

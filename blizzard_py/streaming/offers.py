@@ -21,7 +21,10 @@ _LATEST = "latest"
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One batch's accepted rows: staged files by task, what is read of them, and the rule."""
+    """One batch's accepted rows: staged files by task, what is read of them, and the rule.
+
+    ``sink`` is where they are, without its options: tasks are handed these as they begin.
+    """
 
     sink: Place
     schema: pa.Schema
@@ -33,7 +36,6 @@ class Offer:
 def make_known(folder: Path, number: int, offer: Offer | None) -> None:
     """From now on ``number`` is the newest; without an offer it was settled before."""
     if offer is not None:
-        # Options of a store may hold secrets: the scratch directory is this user's alone.
         _replace(folder / f"{number}.offer", pickle.dumps(offer))
         (folder / f"{number - 1}.offer").unlink(missing_ok=True)
     _replace(folder / _LATEST, str(number).encode())

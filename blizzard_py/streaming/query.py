@@ -30,8 +30,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from blizzard_core.errors import BlizzardError, Cancelled, ConfigError, EngineError
 from blizzard_py.engines.spark.failures import reason_of
+from blizzard_py.engines.spark.handed import handing
 from blizzard_py.engines.spark.transform_guard import spark_said
-from blizzard_py.engines.spark.worker import REPORTS, write_partition
+from blizzard_py.engines.spark.worker import REPORTS, nothing, write_partition
+from blizzard_py.job import IngestJob
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.sql_stage import SqlStage
 from blizzard_py.state.stream_state import OperatorState
@@ -98,7 +100,8 @@ class StreamQuery:
         self._offers.mkdir(parents=True)
         self._name = name
         self._lock = threading.Lock()
-        self._stage: tuple[SqlStage, int] | None = None
+        self._job: IngestJob | None = None
+        self._number = settled
         self._reports: list[TaskReport] = []
         self._error: BaseException | None = None
         self._stopped = threading.Event()
@@ -113,14 +116,14 @@ class StreamQuery:
                 f"{name}: the query could not be started: {reason_of(error)}"
             ) from None
 
-    def settle(self, number: int, offer: Offer, stage: SqlStage) -> Settled:
+    def settle(self, number: int, offer: Offer, job: IngestJob) -> Settled:
         """Offer a batch and wait until nothing is left to do for it.
 
         Whatever is raised, what the working copy holds is worth nothing any more: `EngineError`,
         `Cancelled` if `stop` was called, and whatever the callback has met.
         """
         with self._lock:
-            self._stage, self._reports, self._error = (stage, number), [], None
+            self._job, self._number, self._reports, self._error = job, number, [], None
         try:
             make_known(self._offers, number, offer)
             self._query.processAllAvailable()
@@ -180,22 +183,24 @@ class StreamQuery:
         """The callback: write what a micro-batch emits, once and to its end."""
         try:
             with self._lock:
-                stage = self._stage
-            if stage is None:
-                frame.mapInArrow(functools.partial(_drain), REPORTS).collect()
+                job, number = self._job, self._number
+            if job is None:
+                frame.mapInArrow(nothing, REPORTS).collect()  # before the first batch
                 return
-            rows = with_batch(frame, self._definition, stage[1])
-            write = functools.partial(write_partition, stage[0])
-            found = [
-                TaskReport.from_json(row["result"])
-                for row in rows.mapInArrow(write, REPORTS).collect()
-            ]
+            rows = with_batch(frame, self._definition, number)
+            with handing(self.root.sparkContext, job) as bare:
+                write = functools.partial(write_partition, self._stage_of(bare))
+                told = rows.mapInArrow(write, REPORTS).collect()
+            found = [TaskReport.from_json(row["result"]) for row in told]
             with self._lock:
                 self._reports += found
         except BaseException as error:
             with self._lock:
                 self._error = error
             raise RuntimeError("the batch's rows could not be written") from None
+
+    def _stage_of(self, job: IngestJob) -> SqlStage:
+        return SqlStage(job.settings, job.staging, job.output_prefix, self.schema, frozenset())
 
     def _check(self) -> None:
         """Raise for a query that did not come to the end of its work."""
@@ -222,13 +227,6 @@ class StreamQuery:
         found = (_micro_batch(json.loads(one.json)) for one in self._query.recentProgress)
         fresh = {m.number: m for m in found if m.number > self._seen and m.end == number}
         return tuple(fresh[key] for key in sorted(fresh))
-
-
-def _drain(batches: Any) -> Any:
-    """Rows of a micro-batch that nothing was offered for: there are none."""
-    for _ in batches:
-        pass
-    yield from ()
 
 
 def _micro_batch(progress: Mapping[str, Any]) -> MicroBatch:

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+from blizzard_py.engines.spark.handed import whole_sink
 from blizzard_py.engines.spark.worker import prepare_worker, storage_of
 from blizzard_py.job import JobFile
 from blizzard_py.kernels.lateness import split, times_of
@@ -72,7 +73,8 @@ class StagedReader(DataSourceStreamReader):
         assert isinstance(partition, OfferedFiles)  # noqa: S101  # the ones that it was given
         prepare_worker()
         offer = partition.offer
-        for batch in read_records(storage_of(offer.sink), partition.files, offer.schema):
+        storage = storage_of(whole_sink(offer.sink))
+        for batch in read_records(storage, partition.files, offer.schema):
             times = times_of(batch.column(offer.rule.column))
             kept = split(offer.rule, offer.limits, times).kept
             yield batch if kept.all() else batch.filter(pa.array(kept))

@@ -15,6 +15,7 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.drivers import reader_of
 from blizzard_py.connections.protocol import Rows
+from blizzard_py.engines.spark.handed import whole, whole_access, whole_sink
 from blizzard_py.job import JobFile, Place
 from blizzard_py.kernels.merge import MergeTask, run_merge
 from blizzard_py.kernels.process import prepare_process
@@ -38,7 +39,7 @@ def run_partition(
     """
     context = task_context()
     for index in ids_of(batches):
-        task = tasks[index]
+        task = whole(tasks[index])
         yield _reported(
             run_task(
                 task,
@@ -58,10 +59,11 @@ def run_reading(
 ) -> Iterator[pa.RecordBatch]:
     """As `run_partition`, for tasks that a connection's reader reads, so long after each other."""
     context = task_context()
+    access = whole_access(access)
     for place, index in enumerate(ids_of(batches)):
         if place and pacing_secs:
             time.sleep(pacing_secs)
-        task = tasks[index]
+        task = whole(tasks[index])
 
         def read(spec: Mapping[str, Any], task: ReadingTask = task) -> Iterable[Rows]:
             return reader_of(access.driver)(access, spec, task.settings.fields)
@@ -75,7 +77,7 @@ def run_frame(
 ) -> Iterator[pa.RecordBatch]:
     """As `run_reading`, for tasks that Spark reads: each partition is one's rows."""
     context = task_context()
-    task = tasks[context.partitionId()]
+    task = whole(tasks[context.partitionId()])
     sink = storage_of(task.settings.sink)
     yield _reported(run_read_task(task, batches, sink, context.taskAttemptId()))
 
@@ -89,7 +91,7 @@ def read_partition(
     """As `run_partition`, for the second job's input: ids in, accepted records out."""
     task_context()
     for index in ids_of(batches):
-        yield from read_records(storage_of(sink), packed[index], schema)
+        yield from read_records(storage_of(whole_sink(sink)), packed[index], schema)
 
 
 def write_partition(
@@ -97,6 +99,7 @@ def write_partition(
 ) -> Iterator[pa.RecordBatch]:
     """As `run_partition`, for the second job's output: rows in, a report out."""
     context = task_context()
+    second = whole(second)
     yield _reported(
         write_rows(
             second,
@@ -140,7 +143,7 @@ def run_merge_partition(
     """As `run_partition`, for the job that merges small outputs."""
     context = task_context()
     for index in ids_of(batches):
-        task = tasks[index]
+        task = whole(tasks[index])
         yield _reported(run_merge(task, storage_of(task.settings.sink), context.taskAttemptId()))
 
 

@@ -152,7 +152,7 @@ def test_a_batch_has_the_rows_and_verdicts_of_the_kernels(
 
 
 def test_an_empty_batch_needs_no_spark(world: IngestWorld) -> None:
-    engine = SparkEngine("spark://nowhere:1")
+    engine = SparkEngine("spark://nowhere:1", {"spark.authenticate.secret": "hush"})
     assert engine.ingest(world.job()).tasks == 0
     engine.cancel("nothing/runs")
     engine.stop()
@@ -344,7 +344,8 @@ def test_local_masters_retry(master: str, expected: str) -> None:
 
 def test_the_users_settings_win_and_clusters_keep_their_addresses() -> None:
     assert settings("local[*]", {})["spark.driver.host"] == "127.0.0.1"
-    assert "spark.driver.host" not in settings("spark://host:7077", {})
+    secret = {"spark.authenticate.secret": "hush"}
+    assert "spark.driver.host" not in settings("spark://host:7077", secret)
     assert settings("local", {"spark.ui.enabled": "true"})["spark.ui.enabled"] == "true"
 
 

@@ -21,7 +21,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo demo-tables demo-units test check bench-ingest bench-discovery bench-penguin bench-tables bench-units chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs lock clean kernel fuzz-fast
+.PHONY: help setup demo demo-tables demo-units test check bench-ingest bench-discovery bench-penguin bench-tables bench-units chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs lock clean kernel fuzz-fast chaos-event-time
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -78,6 +78,9 @@ kernel: ## compile the fast path from blizzard_py/kernels/fast/scan.c into what 
 
 fuzz-fast: ## the fast path against the exact one (ARGS="--lines 10000000 --seed 1000000")
 	$(DEV) python -m tests.blizzard_py.kernels.fast.fuzz $(ARGS)
+
+chaos-event-time: ## random streams over event time with deaths, against brute force (ARGS="--streams 300")
+	$(DEV) python -m tests.chaos.event_time $(ARGS)
 
 simulate: ## both daemons against an adversary, seed by seed (ARGS="--seeds 10000", ARGS="--guards")
 	$(DEV) python -m tests.simulation $(ARGS)

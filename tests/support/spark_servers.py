@@ -17,6 +17,7 @@ from pathlib import Path
 import pyspark
 
 from blizzard_py.engines.spark.security import SHUT
+from tests.support.pipe import PIPES
 
 HOME = Path(pyspark.__file__).parent
 _SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -116,7 +117,8 @@ def _server(folder: Path, port: int | None, *arguments: str) -> Iterator[None]:
     """
     environment = {
         # Not this process's PYTHONPATH: the package has to arrive by itself.
-        **{key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+        **os.environ,
+        "PYTHONPATH": PIPES,
         "SPARK_HOME": str(HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
         **({} if arguments[0].endswith("SparkSubmit") else _DAEMONS),

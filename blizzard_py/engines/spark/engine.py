@@ -102,15 +102,17 @@ class SparkEngine:
                 result = merged(self._first(running.job, running))
             return _with_merges(running.job, result, running)
 
-    def check(self, pipeline: str, settings: IngestSettings) -> None:
-        """Raise `ConfigError` if the pipeline's transform cannot be used. Starts Spark for that."""
-        if needs_second(settings):
-            session = self._opened()
-            try:
-                self._output_schema(session, pipeline, settings)
-            except _Failure as error:
-                self._drop_if_dead(session)
-                raise EngineError(f"{pipeline}: {reason_of(error)}") from None
+    def columns(self, pipeline: str, settings: IngestSettings) -> pa.Schema:
+        """The columns that a pipeline's query gives. Starts Spark for that.
+
+        Raises `ConfigError` if the query cannot be used, `EngineError` if Spark fails.
+        """
+        session = self._opened()
+        try:
+            return self._output_schema(session, pipeline, settings)
+        except _Failure as error:
+            self._drop_if_dead(session)
+            raise EngineError(f"{pipeline}: {reason_of(error)}") from None
 
     def ask(self, access: Access, statement: str) -> pa.Table:
         """The whole answer of a database by Spark's JDBC source. Starts Spark for that."""
@@ -262,6 +264,8 @@ class SparkEngine:
             if running.cancelled.is_set() or not is_of_the_data(error):
                 raise
             raise FailedOnData(reason_of(error)) from None
+        if job.reading is None:
+            _check_directories(job, written)
         accepted = sum(file.rows for file in first.files)
         kept = sum(output.rows for output in written.outputs)
         return dataclasses.replace(
@@ -285,7 +289,7 @@ class SparkEngine:
 
 
 def checking_engine(master: str, conf: Mapping[str, str]) -> SparkEngine:
-    """An engine to `SparkEngine.check` with: this machine's, or the Connect server."""
+    """An engine to `SparkEngine.columns` with: this machine's, or the Connect server."""
     if is_connect(master):
         return SparkEngine(master, conf, "blizzard-validate")
     own = {key: value for key, value in conf.items() if key.startswith("spark.sql.")}
@@ -371,6 +375,20 @@ def _collected(running: _Running, frame: DataFrame) -> list[TaskReport]:
     if running.cancelled.is_set():
         raise Cancelled(f"{running.group}: cancelled")
     return [TaskReport.from_json(row["result"]) for row in frame.collect()]
+
+
+def _check_directories(job: IngestJob, written: IngestResult) -> None:
+    """Raise `FailedOnData` if the rows of so many files go to more directories than they may.
+
+    Rows of the result are of no file any more. Where all of them have too many, one half of the
+    files has as well, so the search ends at those that bring them.
+    """
+    most = job.settings.bounds.directories
+    if len({output.partition for output in written.outputs}) > most * len(job.files):
+        raise FailedOnData(
+            f"its rows go to more than {most:,} directories of the table, each with an output of"
+            " its own; if that is right, raise error_handling.max_directories_per_file"
+        )
 
 
 def _first_job(job: IngestJob) -> IngestJob:

@@ -125,6 +125,20 @@ def answers() -> bool:
     return True
 
 
+def let_go_of_context() -> None:
+    """Stop a context whose session was never made; forget a JVM that is gone.
+
+    A process has one context at a time, and one that nobody holds would stand in the way of
+    every later one.
+    """
+    context = SparkContext._active_spark_context  # noqa: SLF001  # no public name
+    if context is not None:
+        with contextlib.suppress(Py4JError, OSError):
+            context.stop()
+    if not answers():
+        forget_gateway()
+
+
 def forget_gateway() -> None:
     """Make pyspark start a new JVM: it keeps a dead one for the life of the process."""
     gateway = SparkContext._gateway  # noqa: SLF001  # no public name

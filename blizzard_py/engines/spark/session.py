@@ -22,8 +22,14 @@ from pyspark.sql import SparkSession
 from blizzard_core.errors import EngineError
 from blizzard_core.log import get_logger
 from blizzard_py.engines.spark.failures import reason_of
-from blizzard_py.engines.spark.gateway import JAVA_OPTIONS, answers, forget_gateway, opened_gateway
-from blizzard_py.engines.spark.handed import PROPERTY, apart
+from blizzard_py.engines.spark.gateway import (
+    JAVA_OPTIONS,
+    answers,
+    forget_gateway,
+    let_go_of_context,
+    opened_gateway,
+)
+from blizzard_py.engines.spark.handed import handing
 from blizzard_py.engines.spark.masters import is_local, require_reachable, retrying, settings
 from blizzard_py.engines.spark.scratch import Scratch
 from blizzard_py.engines.spark.security import weakened
@@ -81,13 +87,8 @@ class DriverSession:
         context, group = self.spark.sparkContext, job.output_prefix
         context.setJobGroup(group, f"ingest {group}", interruptOnCancel=True)
         context.setLocalProperty(_POOL, pool)
-        bare, secrets = apart(job)
-        context.setLocalProperty(PROPERTY, secrets)
-        try:
+        with handing(context, job) as bare:
             yield bare
-        finally:
-            with contextlib.suppress(Py4JError, OSError):  # the JVM may be what has failed
-                context.setLocalProperty(PROPERTY, None)  # type: ignore[arg-type]  # removes it
 
     def interrupt(self, group: str) -> None:
         """Tasks are interrupted, which ends their Python workers."""
@@ -144,8 +145,7 @@ def open_driver(master: str, conf: Mapping[str, str], app_name: str) -> DriverSe
             # Executors fetch it when their first task comes, and new ones later still.
             context.addPyFile(str(zipped_packages(_scratch().path)))
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
-        if not answers():
-            forget_gateway()
+        let_go_of_context()
         raise EngineError(f"spark.master {master}: {reason_of(error)}") from None
     return session
 

@@ -21,7 +21,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo demo-tables demo-units test check bench-ingest bench-discovery bench-penguin bench-tables bench-units chaos chaos-groups kernel fuzz-fast simulate soak image image-test docs lock clean
+.PHONY: help setup demo demo-tables demo-units test check bench-ingest bench-discovery bench-penguin bench-tables bench-units chaos chaos-groups simulate fuzz fuzz-fast kernel soak image image-test docs lock clean
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -82,6 +82,9 @@ fuzz-fast: ## the fast path against the exact one (ARGS="--lines 10000000 --seed
 simulate: ## both daemons against an adversary, seed by seed (ARGS="--seeds 10000", ARGS="--guards")
 	$(DEV) python -m tests.simulation $(ARGS)
 
+fuzz: ## bytes that coverage leads on, for all that reads foreign ones (ARGS="--minutes 10")
+	$(DEV) python -m tests.fuzz $(ARGS)
+
 soak: ## ten minutes of arrivals and restarts: flat memory, bounded lag, exact counts
 	$(DEV) python -m benchmarks.soak $(ARGS)
 
@@ -107,7 +110,7 @@ docs: ## write docs/configuration.md and configs/example.yaml from the settings
 	$(DEV) python -m blizzard_core.settings.reference
 
 clean: ## remove .venv and everything generated
-	rm -rf .venv .tools .demo .demo-tables .demo-units .bench .build-requires.in build dist spark-warehouse artifacts .coverage
+	rm -rf .venv .tools .demo .demo-tables .demo-units .bench .fuzz .build-requires.in build dist spark-warehouse artifacts .coverage
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis ./*.egg-info
 	rm -rf tests/azurite/node_modules
 	find $(CODE) -name __pycache__ -prune -exec rm -rf {} +

@@ -34,9 +34,10 @@ SOURCE_FILE_COLUMN = "_source_file"
 # How the base name of a file begins that travels by manifest.
 UNIT_FILE_PREFIX = "unit-"
 GROUPS_FOLDER = "_blizzard/groups"
-# Where committers keep what they know of a table, and under which key of that they say, by
-# source, why its next group waits.
+# Where committers keep what they know of a table, and under which keys of that they say, by
+# source, the number of its last group in the table, and why its next one waits.
 COMMITTERS_FOLDER = "_penguin"
+APPLIED_KEY = "groups"
 BLOCKED_KEY = "blocked"
 
 _VERSION = 1

@@ -29,6 +29,7 @@ from blizzard_py.app.asked_validate import validate_asked
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.operations import is_asked
 from blizzard_py.app.replacing import replace_range
+from blizzard_py.app.validation import validate_pipelines
 from blizzard_py.commands import checkpoint, dlq, ingest, init, rename
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.printing import print_plan, print_schema, print_status
@@ -93,14 +94,15 @@ def run(config: Path, once: bool, fresh: bool) -> int:
 def validate(config: Path) -> int:
     """Check CONFIG and report every problem at once (exit code 2).
 
-    Opens no connection to a store: `plan` tells whether they can be reached. Tables and
-    APIs are asked for their columns, and what their bounds may miss is told.
+    Sources of files are not looked at: `plan` tells whether they can be reached. Tables and
+    APIs are asked for their columns, and what their bounds may miss is told. The columns of each
+    pipeline are held against its Delta table, if there is one, and against Penguin's rules.
     If a pipeline has a transform, a Spark of this machine (or the Spark Connect server)
     is asked about it, which takes some seconds; nothing is read or written.
     """
     loaded = load_config(config)
     notes = validate_asked(loaded)
-    app.validate_transforms(loaded)
+    notes += validate_pipelines(loaded)
     click.echo(f"{config}: ok, {len(loaded.pipelines)} pipelines, {len(loaded.tables)} tables")
     sinks = (pipeline.sink for pipeline in loaded.pipelines.values())
     for note in fencing_notes((sink.table_uri, sink.storage_options) for sink in sinks):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from blizzard_core.bounds import DIRECTORIES, EXPANSION, LETTERS
 from blizzard_core.settings.schema import FieldType, TimeUnit, UnexpectedFields
 from blizzard_core.settings.sources import MetadataColumn, OnBadRecord, SourceCompression
 from blizzard_core.settings.tables import ParquetCompression
@@ -71,6 +72,15 @@ class SortKey:
 
 
 @dataclass(frozen=True, slots=True)
+class FileBounds:
+    """What one file may cost: bytes for each byte stored, letters, directories of the table."""
+
+    expansion: int = EXPANSION
+    letters: int = LETTERS
+    directories: int = DIRECTORIES
+
+
+@dataclass(frozen=True, slots=True)
 class IngestSettings:
     """The part of a job that is the same for every batch of a source.
 
@@ -97,6 +107,7 @@ class IngestSettings:
     sort_by: tuple[SortKey, ...] = ()
     on_bad_record: OnBadRecord = "quarantine_record"
     max_bad_fraction: float = 0.1
+    bounds: FileBounds = FileBounds()
     metadata_columns: tuple[MetadataColumn, ...] = ()
     unexpected_fields: UnexpectedFields = "ignore"
     fast_path: bool = True

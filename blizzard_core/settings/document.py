@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self, TypeAlias
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from blizzard_core.settings.base import Name, Settings
 from blizzard_core.settings.connections import ConnectionSettings
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.schema import COLUMNS, SchemaSettings
+from blizzard_core.settings.secret_files import SecretFiles
 from blizzard_core.settings.sources import ErrorSettings, SourceSettings
 from blizzard_core.settings.tables import SinkSettings, TableSettings
 
@@ -192,3 +193,15 @@ class Config(Settings):
     """Limits that all pipelines of a process share."""
     metrics: MetricsSettings | None = None
     """Status page, /metrics, /health, /ready; off without it."""
+    _secrets: SecretFiles = PrivateAttr(default_factory=SecretFiles)
+
+    @property
+    def secrets(self) -> SecretFiles:
+        """The files that it was filled in from."""
+        return self._secrets
+
+    def filled_from(self, secrets: SecretFiles) -> Self:
+        """The same, with the files that it was filled in from."""
+        found = self.model_copy()
+        found._secrets = secrets  # noqa: SLF001 - its own, of the copy
+        return found

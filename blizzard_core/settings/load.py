@@ -2,8 +2,8 @@
 
 The whole file is checked by whichever daemon reads it: unknown keys, wrong
 types, missing environment variables and conflicting resources are collected
-and raised together as one `ConfigError`, each with its path and line. Values
-never appear in a message, since a value may be a secret.
+and raised together as one `ConfigError`, each with its path and line. What was filled in
+from the environment never appears in a message, since it may be a secret.
 
 What two parts of the file would share is in `blizzard_core.settings.conflicts`.
 """
@@ -68,9 +68,10 @@ def load_config(
     if config is not None and not config.pipelines and not config.tables:
         problems.append("(top level): give at least one entry under `pipelines` or `tables`")
     if problems or config is None:
-        raise ConfigError(document.source, problems)
+        raise ConfigError(document.source, [document.as_written(told) for told in problems])
     _learn_secrets(config)
-    return config
+    redact.learn_values(document.secrets.texts())
+    return config.filled_from(document.secrets.files())
 
 
 def _learn_secrets(config: Config) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from blizzard_core.bounds import NEW_COLUMNS
 from blizzard_core.settings.base import Name, Options, Settings
 from blizzard_core.settings.partitioning import PartitionBy
 from blizzard_core.settings.sources import MetadataColumn, PartitionFilter
@@ -158,7 +159,7 @@ class TableSettings(Settings):
     """Others' files wait that long; null: never taken."""
     strict_types: bool = False
     """true: no narrower types than the table's."""
-    max_new_columns: int = Field(default=1000, ge=0)
+    max_new_columns: int = Field(default=NEW_COLUMNS, ge=0)
     """That one commit may add."""
     delta_checkpoint_interval: int | None = Field(default=None, ge=1, examples=[100])
     """Versions from one to the next; by default the table's own property."""

@@ -22,6 +22,7 @@ from blizzard_core.watermark.progress import Gap
 from blizzard_py.app.asked_plan import plan_of
 from blizzard_py.app.unit_explain import explained_unit
 from blizzard_py.app.unit_plan import unit_plan_of
+from blizzard_py.app.validation import table_problems
 from blizzard_py.app.wiring import NoEngine, build, inferred_schema, parts_of, source_pipeline
 from blizzard_py.explain import Explanation, Located, Task, located, unmatched
 from blizzard_py.explain import explain as explain_file
@@ -150,6 +151,8 @@ def plan(
         config,
         lambda source: _plan_source(config, source, moment, offline=offline, everything=everything),
     )
+    problems, notes = ([], []) if offline else table_problems(config)
+    errors += [*problems, *notes]
     asked = [
         source
         for pipeline in config.pipelines.values()

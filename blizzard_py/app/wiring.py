@@ -22,6 +22,7 @@ from blizzard_py.ingest.inferred_schema import InferredSchema
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import (
     Engine,
+    FileBounds,
     IngestJob,
     IngestResult,
     IngestSettings,
@@ -60,6 +61,11 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
         sort_by=tuple(SortKey(key.column, key.descending) for key in sink.sort_by),
         on_bad_record=pipeline.error_handling.on_bad_record,
         max_bad_fraction=pipeline.error_handling.max_bad_fraction,
+        bounds=FileBounds(
+            pipeline.error_handling.max_expansion,
+            pipeline.error_handling.max_letters_per_file,
+            pipeline.error_handling.max_directories_per_file,
+        ),
         metadata_columns=sink.metadata_columns,
         unexpected_fields=pipeline.schema_.unexpected_fields,
         fast_path=pipeline.schema_.fast_path,
@@ -149,10 +155,22 @@ def parts_of(
         suffix=suffix,
         activity=activity,
         infer=None if inferred is None else inferred.fields,
+        check_table=partial(_check_table, config, name, engine)
+        if isinstance(engine, LazyEngine)
+        else None,
         asked=None
         if isinstance(source, SourceSettings)
         else asking_of(config, pipeline, source, asks_of(config, engine)),
     )
+
+
+def _check_table(
+    config: Config, pipeline: str, engine: LazyEngine, settings: IngestSettings
+) -> None:
+    # A daemon whose sources are idle never needs what reads a table's log.
+    from blizzard_py.app.table_check import check_table  # noqa: PLC0415  # see above
+
+    check_table(config, pipeline, engine.columns, settings)
 
 
 def inferred_schema(

@@ -390,20 +390,20 @@ def _edit(
     yes: bool,
     dry_run: bool,
 ) -> int:
-    found = pipeline_of(load_config(config), where)
-    seen = checkpoint_edit.stored(found)
-    checkpoint_edit.check_settled(seen.state)
-    _print_effect(found, seen.state, edit(seen.state))
-    if dry_run:
+    with closing(pipeline_of(load_config(config), where)) as found:
+        seen = checkpoint_edit.stored(found)
+        checkpoint_edit.check_settled(seen.state)
+        _print_effect(found, seen.state, edit(seen.state))
+        if dry_run:
+            return 0
+        if not confirmed(found.name, yes=yes):
+            click.echo("That is not its name; nothing was changed.", err=True)
+            return 1
+        backup = checkpoint_edit.change(found, seen, edit, time.time())
+        click.echo(
+            f"Changed. The old checkpoint is {found.sink.uri}/{backup}" if backup else "Changed."
+        )
         return 0
-    if not confirmed(found.name, yes=yes):
-        click.echo("That is not its name; nothing was changed.", err=True)
-        return 1
-    backup = checkpoint_edit.change(found, seen, edit, time.time())
-    click.echo(
-        f"Changed. The old checkpoint is {found.sink.uri}/{backup}" if backup else "Changed."
-    )
-    return 0
 
 
 def _print_effect(found: SourcePipeline, before: SourceState, after: SourceState) -> None:
@@ -445,4 +445,7 @@ def _print_window(source: AskedSource, after: SourceState) -> None:
     click.echo(printable(f"the next poll would read up to {compact(known.window.up_to)}:"))
     for task in known.tasks[:_SHOWN_FILES]:
         click.echo(printable(f"  {task.where}"))
-    click.echo("those of its rows that the table has already come twice")
+    if source.asking.replaces:
+        click.echo("which takes the place of all that was published from there on")
+    else:
+        click.echo("those of its rows that the table has already come twice")

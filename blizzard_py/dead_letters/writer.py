@@ -6,6 +6,9 @@ line per file::
     {"path": "s3://raw/…", "error": "line 3: …", "stage": "parse",
      "timestamp": "2024-01-28T14:00:00Z", "retry_count": 0}
 
+With ``"kept": true`` the file was to replace what it had been ingested as, and failed: rows that
+it had before are in the table still.
+
 The bad records of its ingested files are in ``{batch}.records.ndjson`` beside it,
 one line each in order of path and line, as `blizzard_py.kernels.bad_records` describes
 them. It is written under another name and renamed, so it appears whole.
@@ -54,7 +57,8 @@ class DeadLetterWriter:
                     "stage": file.stage,
                     "timestamp": moment,
                     "retry_count": retries[file.path].count if file.path in retries else 0,
-                },
+                }
+                | ({"kept": True} if batch.group is not None else {}),
                 ensure_ascii=False,
             )
             for file in batch.finished

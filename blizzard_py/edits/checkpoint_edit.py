@@ -131,6 +131,11 @@ def set_columns(
         if state.progress.value is not None:
             raise EditRefused("this is a source of files; give --partition and --watermark")
         known = ColumnState()
+    if state.group_seq and not known.boundaries:
+        raise EditRefused(
+            "--column: the source begins anew, and its next group takes out all that was published;"
+            " have it read once, then say from where on"
+        )
     odd = sorted(set(watermark) - set(names))
     if names and odd:
         raise EditRefused(f"{odd[0]!r} is not one of watermark.columns: {', '.join(names)}")
@@ -169,13 +174,19 @@ def _revalued(progress: Progress) -> Progress:
 
 
 def over(state: SourceState) -> SourceState:
-    """A cold start. What was counted so far stays counted."""
+    """A cold start. What was counted so far stays counted, groups included."""
     columns = None
     if state.columns is not None:
         # Names of items are for ever, so windows go on being counted.
         columns = ColumnState(seq=state.columns.seq + 1)
     units = None if state.units is None else UnitsState(anew=True)
-    return SourceState(totals=state.totals, source=state.source, columns=columns, units=units)
+    return SourceState(
+        totals=state.totals,
+        source=state.source,
+        columns=columns,
+        units=units,
+        group_seq=state.group_seq,
+    )
 
 
 @dataclass(frozen=True, slots=True)

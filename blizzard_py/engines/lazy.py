@@ -12,7 +12,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from blizzard_py.job import Engine, IngestJob, IngestResult
+from blizzard_py.job import Engine, IngestJob, IngestResult, IngestSettings
 from blizzard_py.reading import Access
 
 _CANCEL_INTERVAL_SECS = 0.1
@@ -23,6 +23,9 @@ class StoppableEngine(Engine, Protocol):
 
     def ask(self, access: Access, statement: str) -> pa.Table:
         """The whole answer of a database that only the engine has a driver for."""
+
+    def columns(self, pipeline: str, settings: IngestSettings) -> pa.Schema:
+        """The columns that a pipeline's query gives. Raises `ConfigError` if it cannot be used."""
 
     def stop(self) -> None:
         """Let go of everything; running jobs fail."""
@@ -52,6 +55,10 @@ class LazyEngine:
     def ask(self, access: Access, statement: str) -> pa.Table:
         """See `StoppableEngine.ask`."""
         return self._engine().ask(access, statement)
+
+    def columns(self, pipeline: str, settings: IngestSettings) -> pa.Schema:
+        """See `StoppableEngine.columns`."""
+        return self._engine().columns(pipeline, settings)
 
     def cancel(self, output_prefix: str) -> None:
         """See `Engine.cancel`; a job that still waits for its engine is ended, too."""

@@ -66,7 +66,7 @@ class BatchRunner:
         self._letters = DeadLetterWriter(
             parts.stores.dlq, parts.letters_id, parts.stores.source.uri
         )
-        self._settings = parts.ingest if parts.infer is None else None
+        self._settings: IngestSettings | None = None
         self._names = OutputNames()
         self._groups = Groups(self._sink, parts.letters_id)
         self._tolerance = Tolerance(parts.name, parts.errors, source.is_gone)
@@ -82,14 +82,18 @@ class BatchRunner:
             self._parts.engine.cancel(job)
 
     def settle(self, files: Sequence[Entry]) -> IngestSettings:
-        """What jobs are run with; fields that are not declared are found out, once.
+        """What jobs are run with, once found out and held against the table.
 
         Called with all files there are before the first batch, since they tell more
-        than the batch's own. Raises as `Parts.infer` does.
+        than the batch's own. Raises as `Parts.infer` and `Parts.check_table` do.
         """
         if self._settings is None:
-            fields = () if self._parts.infer is None else self._parts.infer(files)
-            self._settings = replace(self._parts.ingest, fields=fields)
+            settings = self._parts.ingest
+            if self._parts.infer is not None:
+                settings = replace(settings, fields=self._parts.infer(files))
+            if self._parts.check_table is not None:
+                self._parts.check_table(settings)
+            self._settings = settings
         return self._settings
 
     def recover(self, state: SourceState, batch: Batch) -> SourceState:

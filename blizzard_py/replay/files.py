@@ -24,11 +24,15 @@ class ReplayRefused(BlizzardError):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A file that letters stand for: one that failed, or ``data``, a new one of ``records``."""
+    """A file that letters stand for: one that failed, or ``data``, a new one of ``records``.
+
+    One that is ``kept`` was to replace rows when it failed.
+    """
 
     path: str
     records: int = 0
     data: bytes = field(default=b"", repr=False)
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ class DeadLetterFiles:
             path = self._path_below(parts, letter)
             if path not in seen:
                 seen.add(path)
-                yield Candidate(path)
+                yield Candidate(path, kept=letter.kept)
 
     def chosen(self, candidate: Candidate, parts: Parts, claims: Claims, *, write: bool) -> Chosen:
         """What becomes of a file of `parts_for`; ``write`` writes one of records (step 1).
@@ -90,7 +94,7 @@ class DeadLetterFiles:
         path = candidate.path
         source = parts.stores.source
         entry = None if candidate.records else source.stat(path)
-        reason = claims.whose(path, live=parts is self.files)
+        reason = claims.whose(path, live=parts is self.files, kept=candidate.kept)
         if reason:
             return Chosen(path, reason)
         if candidate.records:
@@ -163,7 +167,12 @@ class DeadLetterFiles:
             )
         try:
             lines = read_lines(
-                source, path, entry.size, parts.files.compression, [c.line for c in cut]
+                source,
+                path,
+                entry.size,
+                parts.files.compression,
+                [c.line for c in cut],
+                parts.ingest.bounds.expansion,
             )
         except FileFailed as error:
             raise ReplayRefused(f"{uri} cannot be read again: {error.reason}") from error

@@ -65,6 +65,11 @@ _UNKNOWN = Claim(
     " into the table, and give --insist if they are not",
 )
 
+_KEPT = (
+    "it was to replace rows that are in the table still, and nobody knows where these are;"
+    " `blizzard backfill --replace --insist` takes it, if each row names its file"
+)
+
 
 class Claims:
     """What the live daemon, its backfills and earlier replays have to do with files.
@@ -123,16 +128,19 @@ class Claims:
                 " then replay"
             )
 
-    def whose(self, path: str, *, live: bool) -> str:
+    def whose(self, path: str, *, live: bool, kept: bool = False) -> str:
         """Why the file of a dead letter is not the replay's; empty if it is.
 
-        ``live`` says whether it is a file of the source (and not one of records).
+        ``live`` says whether it is a file of the source (and not one of records), ``kept``
+        whether the letter is of a reading that was to replace rows.
         """
         if not live:
             return self._replay_of(path) or self._replaced.of([path]).get(path, "")
         found = self.claim(path)
-        # The letter itself says that no rows came of it.
-        return "" if found.standing == "unknown" else found.reason
+        if found.standing == "unknown":
+            # The letter itself says that no rows came of it, unless it was to replace them.
+            return _KEPT if kept else ""
+        return found.reason
 
     def claim(self, path: str) -> Claim:
         """Whose a file of the source is."""

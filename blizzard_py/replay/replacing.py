@@ -53,7 +53,7 @@ class ReplaceRefused(BlizzardError):
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """Dead-letter objects with the files that they tell of, and those that failed as a whole."""
+    """Dead-letter objects with the files that they tell of, and those of which no rows came."""
 
     objects: Mapping[str, frozenset[str]] = field(default_factory=dict)
     failed: frozenset[str] = frozenset()
@@ -212,7 +212,7 @@ class Replacing:
             elif claim.standing == "free" and not (path in letters.failed or claims.failed(path)):
                 left[path] = "it was never ingested; `blizzard ingest` or `backfill` takes it"
             else:
-                # The letter of a whole file says that no rows came of it.
+                # The letter of a whole file says that no rows came of it, unless it was kept.
                 if claim.standing == "unknown" and path not in letters.failed:
                     unknown.append(path)
                 entries[path] = entry
@@ -222,6 +222,7 @@ class Replacing:
         if not self.insist:
             self._check_known(unknown, batches.cut(paths, found))
         earlier, lacking = earlier_of(paths, found, paths if self.insist else ())
+        self._check_named(earlier)
         self._check_whole(earlier, lacking)
         return _Chosen(entries, earlier, left, self.insist)
 
@@ -247,6 +248,21 @@ class Replacing:
                     f" their file in {SOURCE_FILE_COLUMN} (look there), give --insist; else delete"
                     " the rows by hand and ingest the files under new names"
                 )
+
+    def _check_named(self, earlier: Mapping[str, Earlier]) -> None:
+        """Raise `ReplaceRefused` where rows named their file and new ones would not.
+
+        The table has the column then, and takes no group that lacks it.
+        """
+        if SOURCE_FILE_COLUMN in self.live.ingest.metadata_columns:
+            return
+        named = [path for path, each in earlier.items() if any(b.named for b in each.batches)]
+        if named:
+            raise ReplaceRefused(
+                f"{self.live.name}: rows of {len(named):,} of the files name their file, so the"
+                f" table has {SOURCE_FILE_COLUMN}, and new rows would lack it: {_named(named)}."
+                f" Have {SOURCE_FILE_COLUMN} among sink.metadata_columns again"
+            )
 
     def _check_whole(self, earlier: Mapping[str, Earlier], lacking: Lacking) -> None:
         """Raise `ReplaceRefused` where outputs cannot go as a whole."""
@@ -374,7 +390,7 @@ def files_of_letters(
                 )
             path = letter.uri.removeprefix(root)
             paths.add(reader.original_of(path) if root == roots[0] else path)
-            if each.kind != "records" and root != roots[0]:
+            if each.kind != "records" and root != roots[0] and not letter.kept:
                 failed.add(path)
         objects[each.id] = frozenset(paths)
     wanted = sorted({path for paths in objects.values() for path in paths}, key=order_key)

@@ -12,8 +12,8 @@
 | arrays | ``list`` of whatever the elements have in common |
 | anything else: a conflict | ``string`` with ``coerce: true``, which takes all of it |
 
-What a hostile line could make of it is bounded: columns beyond `MAX_COLUMNS` are left out, and
-objects and arrays within `MAX_DEPTH` others are ``json``.
+What a hostile line could make of it is bounded: columns beyond `INFERRED_COLUMNS` are left out, and
+objects and arrays within `INFERRED_LEVELS` others are ``json``.
 
 With coercion off a conflict is `SchemaConflict`, and a field that is always null
 is a plain string; with it on that field takes anything, since nothing is known.
@@ -28,17 +28,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from blizzard_core.bounds import INFERRED_COLUMNS, INFERRED_LEVELS, STRUCT_FIELDS
 from blizzard_core.errors import SchemaConflict
 from blizzard_core.settings.schema import FieldType
 from blizzard_py.job import FieldSpec
 
-# An object with more names than this is a mapping of data, not a record.
-MAX_STRUCT_FIELDS = 256
 MAX_DECIMAL_DIGITS = 38
-# More is no table: one line of a megabyte has room for 60,000 names.
-MAX_COLUMNS = 1000
-# What readers of Parquet go down without trouble.
-MAX_DEPTH = 32
 
 # What Delta tables cannot have in a column's name without column mapping.
 _ODD_NAME = re.compile(r"[ ,;{}()\n\t=]")
@@ -102,11 +97,11 @@ class _Seen:
             return
         kind = _kind(value)
         self.kinds.setdefault(kind, where)
-        if depth > MAX_DEPTH:
+        if depth > INFERRED_LEVELS:
             return
         if kind == "object":
             for name, member in value.items():
-                if name not in self.members and len(self.members) > MAX_STRUCT_FIELDS:
+                if name not in self.members and len(self.members) > STRUCT_FIELDS:
                     continue  # too many already; memory stays bounded
                 self.members.setdefault(name, _Seen()).add(member, where, depth + 1)
         elif kind == "array":
@@ -140,9 +135,9 @@ class Inference:
         for name, value in record.items():
             if name.lower() in self._rules.taken:
                 continue
-            if name in self._columns or len(self._columns) < MAX_COLUMNS:
+            if name in self._columns or len(self._columns) < INFERRED_COLUMNS:
                 self._columns.setdefault(name, _Seen()).add(value, where)
-            elif len(self._beyond) < MAX_COLUMNS:  # so many are told
+            elif len(self._beyond) < INFERRED_COLUMNS:  # so many are told
                 self._beyond.add(name)
 
     def result(self) -> Inferred:
@@ -150,7 +145,8 @@ class Inference:
         fields: list[FieldSpec] = []
         left_out = dict.fromkeys(
             sorted(self._beyond),
-            f"it came after {MAX_COLUMNS:,} others; declare what is wanted under schema.fields",
+            f"it came after {INFERRED_COLUMNS:,} others; declare what is wanted under"
+            " schema.fields",
         )
         taken: dict[str, str] = {}
         for name, seen in self._columns.items():
@@ -188,7 +184,7 @@ class Inference:
     def _struct(self, name: str, seen: _Seen, path: str) -> FieldSpec:
         names = seen.members.keys()
         odd = any(map(_is_odd, names)) or len({n.lower() for n in names}) < len(names)
-        if not names or odd or len(names) > MAX_STRUCT_FIELDS:
+        if not names or odd or len(names) > STRUCT_FIELDS:
             return _spec(name, "json")
         children = [self._field(n, member, f"{path}.{n}") for n, member in seen.members.items()]
         return _spec(name, "struct", children=tuple(children))

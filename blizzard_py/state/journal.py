@@ -5,7 +5,8 @@
     {"batch": "…", "attempt": 1, "started_ts": 1706450500.1, "finished_ts": 1706450512.9,
      "seen_ts": 1706450499.5,
      "files": [{"path": "date=…/x.ndjson.gz", "outcome": "ingested", "rows": 20,
-                "bad_rows": 0, "error": "", "stage": ""}, …],
+                "bad_rows": 0, "error": "", "stage": "", "size": 812,
+                "modified": 1706450490.0}, …],
      "outputs": [{"final": "date=…/<uuidv7>.parquet", "rows": 20, "output_id": "…",
                   "size": 4711, "staged": "_blizzard/staging/…", "earlier": []}, …],
      "letters": [{"staged": "_blizzard/staging/…", "files": [["date=…/x.ndjson.gz", 1], …]}, …],
@@ -17,7 +18,8 @@ the same again. So a file is done if and only if the journal or what it was fold
 into (`blizzard_py.state.ledger`) says so; `seen_ts` is when the scan ended that found them. With
 ``staged`` and ``letters`` it is the whole batch: what a lost checkpoint knew of one that is
 being published can be made again (`blizzard_py.edits.rebuild`). ``names_root`` is there where
-rows name their file, ``group`` where they replace (`Batch`).
+rows name their file, ``group`` where they replace (`Batch`). ``size`` and ``modified`` are
+those of the file when it was listed.
 
 Whoever takes a batch over gives its outputs new final names, and writes them under a name of
 their own as well, ``{batch}~{how often it was taken over}.json``: what the one before has
@@ -32,7 +34,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import groupby, islice
 from typing import Any
 
@@ -60,6 +62,10 @@ class Record:
     seen_ts: float
     finished_ts: float
     outcomes: dict[str, str]
+    # Its files had been taken before: one that fails has its rows of before.
+    replaces: bool = False
+    # What files were like when they were listed; older releases did not say.
+    listed: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     @property
     def settled(self) -> list[str]:
@@ -71,6 +77,8 @@ class Record:
 class _Outcome:
     path: str
     outcome: Outcome
+    size: int | None = None
+    modified: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +90,7 @@ class _Outcomes:
     finished_ts: float
     files: tuple[_Outcome, ...]
     seen_ts: float | None = None
+    group: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,14 @@ class OutputDocument:
 
 
 @dataclass(frozen=True, slots=True)
+class FileDocument(FinishedFile):
+    """A file with what became of it, and what it was like when it was listed."""
+
+    size: int | None = None
+    modified: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class BatchDocument:
     """An object of the journal. Older releases did not say ``seen_ts``, nor which letters."""
 
@@ -104,7 +121,7 @@ class BatchDocument:
     attempt: int
     started_ts: float
     finished_ts: float
-    files: tuple[FinishedFile, ...]
+    files: tuple[FileDocument, ...]
     outputs: tuple[OutputDocument, ...]
     seen_ts: float | None = None
     letters: tuple[StagedBadRecords, ...] | None = None
@@ -122,6 +139,7 @@ class Journal:
 
     def write(self, batch: Batch) -> None:
         """Put the batch's object there, or the same again."""
+        listed = {entry.path: entry for entry in batch.files}
         document: dict[str, Any] = {
             "batch": batch.batch,
             "attempt": batch.attempt,
@@ -136,6 +154,8 @@ class Journal:
                     "bad_rows": f.bad_rows,
                     "error": f.error,
                     "stage": f.stage,
+                    "size": listed[f.path].size,
+                    "modified": listed[f.path].modified,
                 }
                 for f in batch.finished
             ],
@@ -179,12 +199,18 @@ class Journal:
                 found.started_ts if found.seen_ts is None else found.seen_ts,
                 found.finished_ts,
                 {file.path: file.outcome for file in found.files},
+                found.group is not None,
+                {
+                    file.path: (file.size, file.modified)
+                    for file in found.files
+                    if file.size is not None and file.modified is not None
+                },
             )
 
     def committed(self, batches: Iterable[str]) -> Iterator[Batch]:
         """These batches as they were committed, in the order given, without those that are gone.
 
-        Of their files only the paths are known. Raises as `read` does.
+        Of files that older releases wrote down only the paths are known. Raises as `read` does.
         """
         newest = {batch: entry.path for batch, entry in latest(self._entries())}
         paths = (newest[batch] for batch in batches if batch in newest)
@@ -249,13 +275,13 @@ def _batch(found: BatchDocument) -> Batch:
         found.attempt,
         "publishing",
         found.started_ts,
-        tuple(Entry(file.path, 0, 0.0) for file in found.files),
+        tuple(Entry(file.path, file.size or 0, file.modified or 0.0) for file in found.files),
         found.started_ts if found.seen_ts is None else found.seen_ts,
         tuple(
             PlannedOutput(one.staged, one.final, one.rows, one.size, one.output_id, one.earlier)
             for one in found.outputs
         ),
-        found.files,
+        tuple(map(_finished, found.files)),
         found.letters or (),
         found.finished_ts,
         lettered=found.seen_ts is None,
@@ -264,9 +290,20 @@ def _batch(found: BatchDocument) -> Batch:
     )
 
 
+def _finished(file: FileDocument) -> FinishedFile:
+    return FinishedFile(
+        file.path, file.outcome, file.rows, file.bytes_read, file.error, file.stage, file.bad_rows
+    )
+
+
 def first_name(moment: float) -> str:
     """What every UUIDv7 made at ``moment`` or later sorts above (RFC 9562: 48 bits of ms)."""
     return str(uuid.UUID(int=max(0, int(moment * 1000)) << 80))[:13]
+
+
+def moment_of(name: str) -> float:
+    """When a UUIDv7 was made, as its name says."""
+    return (uuid.UUID(name).int >> 80) / 1000
 
 
 class Ingested:

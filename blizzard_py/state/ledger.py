@@ -17,6 +17,8 @@ path           a batch has settled it
 ``history``    it lay below the origin of the cold start, which nobody asked for
 ``since/T``    rows came of it after T, when the live source was started over; a replay's only
 =============  =================================================================
+
+A reading that is to replace rows and fails says nothing of a file: what was known of it stays.
 """
 
 from __future__ import annotations
@@ -100,6 +102,8 @@ class Ledger:
 
     def _take(self, record: Record) -> None:
         settled = record.settled
+        if record.replaces:
+            settled = [path for path in settled if record.outcomes[path] == "ingested"]
         fresh = set(self._without("", settled))
         empty = set(settled) - set(self._without(_NONE, settled))
         for path in settled:

@@ -20,6 +20,7 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
   (`blizzard_py.units.state`), and ``readings``: those of the batch that is under way;
 * ``group_seq``: the number of the source's last group (`blizzard_core.groups`);
 * ``replacing``: of the ``queue`` those files that take the place of what they had before;
+* ``former``: the places that files of the source had before, which rows may name;
 * ``totals``: counts since the pipeline's first batch.
 
 **Names in grace** stand under ``recent`` while they are few. When there are more than
@@ -101,13 +102,15 @@ class Replaced:
     """Which rows a batch takes the place of, as `blizzard_core.groups.Group` says them.
 
     ``batches`` are those that brought these rows, for files; the journal keeps them, so that
-    whoever replaces the same files later looks no further back.
+    whoever replaces the same files later looks no further back. ``ever``: an operator said that
+    rows of batches go as well that no journal names any more.
     """
 
     ranges: tuple[tuple[str, str], ...] = ()
     source_files: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     batches: tuple[str, ...] = ()
+    ever: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +237,7 @@ class SourceState:
     replacing: Mapping[str, ToReplace] = field(default_factory=dict)
     units: UnitsState | None = None
     readings: tuple[UnitReading, ...] = ()
+    former: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +273,7 @@ class CheckpointDocument(ProgressDocument):
     replacing: dict[str, ToReplace] | None = None
     units: UnitsState | None = None
     readings: tuple[UnitReading, ...] | None = None
+    former: tuple[str, ...] | None = None
     passed: dict[str, Any] | None = None
 
 
@@ -307,6 +312,7 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "replacing": msgspec.to_builtins(state.replacing) or None,
         "units": None if state.units is None else units_to_json(state.units),
         "readings": msgspec.to_builtins(state.readings) or None,
+        "former": list(state.former) or None,
         "letters": list(state.letters) or None,
         "queue": msgspec.to_builtins(state.queue) or None,
         "sweep": sweep,
@@ -363,6 +369,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.replacing or {},
         None if found.units is None else checked(found.units, f"{where}: units"),
         found.readings or (),
+        found.former or (),
     )
 
 

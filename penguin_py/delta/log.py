@@ -13,7 +13,6 @@ double rows.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
@@ -23,8 +22,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from blizzard_core.delta_checkpoint import newest_checkpoint
 from blizzard_core.delta_json import COMMIT, LOG, commit_path, relative
 from blizzard_core.errors import NotFound, StateError, Unavailable
+from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Storage
 from penguin_py.model import Known, OwnCommit, Telling
 
@@ -42,7 +43,6 @@ SEARCHED_AT_ONCE = (1, 15, 48)
 # in most, an id.
 STAMP_BYTES = 4096
 
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 # delta-rs stages `N.json` as `N.json#M` on local disks, other writers beside it.
 _LEFTOVER = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)(?:#\d+|\..*\.tmp)|_commit_.*\.tmp")
 _CHECKPOINT_COLUMNS = (
@@ -57,6 +57,8 @@ _CHECKPOINT_COLUMNS = (
 )
 
 
+# In milliseconds: the numbers of the log have 64 bits.
+_LATEST = 2**63
 # Where each kind of action has a time.
 _TIMES = (("add", "modificationTime"), ("remove", "deletionTimestamp"))
 
@@ -115,7 +117,8 @@ def features(storage: Storage) -> list[str]:
             protocol = action.get("protocol")
             if isinstance(protocol, Mapping):
                 kinds = ("readerFeatures", "writerFeatures")
-                return [str(name) for kind in kinds for name in protocol.get(kind) or ()]
+                lists = (protocol.get(kind) for kind in kinds)
+                return [str(name) for names in lists if isinstance(names, list) for name in names]
     return []
 
 
@@ -234,11 +237,13 @@ def paths_of(storage: Storage, wanted: Collection[str], version: int, pool: Exec
 
 def _output_ids_of(storage: Storage, version: int) -> list[str]:
     """Without parsing the adds, of which there may be 100,000: our writer begins so."""
+    path = commit_path(version)
     try:
-        lines = storage.read(commit_path(version)).splitlines()
+        lines = storage.read(path).splitlines()
     except NotFound:
         return []
-    return output_ids([json.loads(line) for line in lines if line.startswith(b'{"commitInfo"')])
+    told = (line for line in lines if line.startswith(b'{"commitInfo"'))
+    return output_ids(_actions(told, f"{storage.uri}/{path}"))
 
 
 def news(storage: Storage, after: int, version: int, pool: Executor) -> News:
@@ -288,12 +293,16 @@ def read_commit(storage: Storage, version: int) -> list[dict[str, Any]] | None:
         raw = storage.read(path)
     except NotFound:
         return None
+    return _actions(raw.splitlines(), f"{storage.uri}/{path}")
+
+
+def _actions(lines: Iterable[bytes], where: str) -> list[dict[str, Any]]:
     try:
-        actions = [json.loads(line) for line in raw.splitlines() if line.strip()]
+        actions = [json_value(line) for line in lines if line.strip()]
     except ValueError as error:
-        raise StateError(f"{storage.uri}/{path}: is not a readable commit ({error})") from error
+        raise StateError(f"{where}: is not a readable commit ({error})") from error
     if not all(isinstance(action, dict) for action in actions):
-        raise StateError(f"{storage.uri}/{path}: holds a line that is not an action")
+        raise StateError(f"{where}: holds a line that is not an action")
     return actions
 
 
@@ -324,44 +333,12 @@ def _told(kind: str, data_change: Any) -> Telling:
 def _known(path: str, millis: Any, told: Telling, root: str) -> Iterator[Known]:
     plain = relative(path, root)
     if plain is not None:
-        yield Known(plain, 0, millis / 1000 if isinstance(millis, int) else 0.0, told)
+        yield Known(plain, 0, _seconds(millis), told)
 
 
-def newest_checkpoint(storage: Storage, version: int) -> tuple[int, list[str]] | None:
-    """Version and files of the newest whole checkpoint at or before ``version``.
-
-    ``_last_checkpoint`` may name one that is not read here; an older one does as well.
-    """
-    hint = _hint(storage)
-    found = None
-    if hint is not None and hint <= version:
-        found = _newest_listed(storage, f"{LOG}/{hint:020d}", version)
-    return found or _newest_listed(storage, f"{LOG}/", version)
-
-
-def _newest_listed(storage: Storage, start: str, version: int) -> tuple[int, list[str]] | None:
-    found: dict[int, dict[int, list[str]]] = {}
-    for page in storage.list_range(start, f"{LOG}/:"):  # ":" follows "9"
-        for entry in page.entries:
-            match = _CHECKPOINT.fullmatch(entry.path.removeprefix(f"{LOG}/"))
-            if match is not None and int(match[1]) <= version:
-                parts = found.setdefault(int(match[1]), {})
-                parts.setdefault(int(match[3] or 1), []).append(entry.path)
-    for number in sorted(found, reverse=True):
-        for count, paths in found[number].items():
-            if len(paths) == count:
-                return number, paths
-    return None
-
-
-def _hint(storage: Storage) -> int | None:
-    """What ``_last_checkpoint`` says. Only a hint: without it the whole log is listed."""
-    try:
-        document = json.loads(storage.read(f"{LOG}/_last_checkpoint"))
-    except (NotFound, ValueError):
-        return None
-    number = document.get("version") if isinstance(document, dict) else None
-    return number if isinstance(number, int) else None
+def _seconds(millis: Any) -> float:
+    """A time of the log; 0 for what is none, also where it has more digits than any time."""
+    return millis / 1000 if isinstance(millis, int) and abs(millis) < _LATEST else 0.0
 
 
 def _checkpoint_paths(storage: Storage, path: str, transactions: dict[str, int]) -> Iterator[Known]:

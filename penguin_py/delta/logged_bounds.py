@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from blizzard_core.delta_checkpoint import newest_checkpoint
 from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.storage.protocol import Storage
 from penguin_py.delta import log as deltalog
@@ -45,7 +46,7 @@ class LoggedBounds:
 
     def _begin(self, version: int) -> None:
         """Start from the newest log checkpoint."""
-        found = deltalog.newest_checkpoint(self._storage, version)
+        found = newest_checkpoint(self._storage, version)
         if found is None or found[0] <= self._version:
             return
         self._version, self._bounds = found[0], {}

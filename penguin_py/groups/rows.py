@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.protocol import Storage
-from penguin_py.model import Misfit
+from blizzard_core.table.schema_fit import Misfit
 from penguin_py.planning.replacing import Ranges, leaving
 
 # Codecs as footers call them and as the writer wants them.

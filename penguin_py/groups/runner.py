@@ -18,6 +18,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.groups import Group, decode_group, group_path
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Storage
+from blizzard_core.table.schema_fit import Misfit
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import Marks
@@ -32,7 +33,6 @@ from penguin_py.model import (
     CommitConflict,
     CommitPlan,
     CommitRefused,
-    Misfit,
 )
 from penguin_py.planning.replacing import replaced_by
 from penguin_py.settings import Table

@@ -33,7 +33,7 @@ from blizzard_core.checkpoint.document import (
     progress_of,
     progress_to_json,
 )
-from blizzard_core.groups import BLOCKED_KEY, COMMITTERS_FOLDER
+from blizzard_core.groups import APPLIED_KEY, BLOCKED_KEY, COMMITTERS_FOLDER
 from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.watermark.paths import joined, split
 from blizzard_core.watermark.progress import Progress, Scanned, finished, settled
@@ -110,7 +110,7 @@ def mirror_to_json(memory: Memory, now: float) -> dict[str, Any]:
         "output_ids": list(memory.output_ids),
         "chores": dict(memory.chores),
         "log": asdict(memory.seen),
-        **({"groups": dict(memory.groups)} if memory.groups else {}),
+        **({APPLIED_KEY: dict(memory.groups)} if memory.groups else {}),
         **({BLOCKED_KEY: dict(memory.blocked)} if memory.blocked else {}),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
+
+from blizzard_py.engines.spark.security import SHUT
 
 HOME = Path(pyspark.__file__).parent
 _SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -30,10 +33,15 @@ class Cluster:
 
 @contextlib.contextmanager
 def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A master and some workers of one core each, on the loopback interface."""
+    """A master and some workers of one core each, on the loopback interface, with a secret."""
     port = _free_port()
     master = f"spark://127.0.0.1:{port}"
-    common = ("--host", "127.0.0.1", "--webui-port", "0")
+    secret = secrets.token_hex(32)
+    shut = {**SHUT, "spark.authenticate.secret": secret}
+    settings = folder / "cluster.conf"
+    settings.touch(0o600)
+    settings.write_text("".join(f"{key} {value}\n" for key, value in shut.items()))
+    common = ("--host", "127.0.0.1", "--webui-port", "0", "--properties-file", str(settings))
     with contextlib.ExitStack() as stack:
         stack.enter_context(
             _server(
@@ -57,6 +65,7 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
         yield Cluster(
             master,
             {
+                "spark.authenticate.secret": secret,
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.bindAddress": "127.0.0.1",
                 "spark.executor.memory": "512m",
@@ -75,6 +84,7 @@ def connect_server(folder: Path) -> Iterator[str]:
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
+        **SHUT,
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.local.dir": str(folder),
     }

@@ -19,7 +19,7 @@ from blizzard_core.watermark.progress import (
 )
 from blizzard_core.watermark.scan import FLAT_KEYS
 from blizzard_py.job import FinishedFile
-from blizzard_py.state.source_state import Batch
+from blizzard_py.state.source_state import Batch, Replaced
 
 Place = Literal["staged", "placed", "logged", "nowhere"]
 Judgement = Literal["done", "publishing", "again", "letters"]
@@ -111,13 +111,23 @@ class Judged:
 
 
 def judged(
-    batch: Batch, places: Sequence[Place], *, log_is_whole: bool, unfinished: bool
+    batch: Batch,
+    places: Sequence[Place],
+    *,
+    log_is_whole: bool,
+    unfinished: bool,
+    unannounced: bool = False,
 ) -> Judged:
     """What becomes of a batch whose outputs are where ``places`` says, one for each.
 
     ``unfinished``: something else of it is left to do. ``log_is_whole``: what the
-    table's log does not name was never committed.
+    table's log does not name was never committed. ``unannounced``: it is a group whose
+    manifest was not put yet, so nobody has committed any of it, wherever it lies. What comes
+    without its rows takes none out.
     """
+    if unannounced:
+        unfinished = log_is_whole = True
+        places = ["staged" if place == "placed" else place for place in places]
     lost = places.count("nowhere")
     count = len(places)
     if not lost:
@@ -127,7 +137,8 @@ def judged(
         return Judged(batch, "publishing", f"{staged} of {count} outputs are still to be published")
     visible = sum(place in {"placed", "logged"} for place in places)
     if not visible and log_is_whole:
-        again = replace(batch, outputs=(), letters=(), finished=tuple(map(_again, batch.finished)))
+        finished = tuple(map(_again, batch.finished))
+        again = replace(_keeping(batch), outputs=(), letters=(), finished=finished)
         why = f"{lost} of {count} outputs are lost and none is in the table, so nothing can double"
         return Judged(again, "again", why)
     why = (
@@ -139,7 +150,14 @@ def judged(
     )
     left = tuple(o for o, place in zip(batch.outputs, places, strict=True) if place != "nowhere")
     finished = tuple(_given_up(file, f"batch {batch.batch}: {why}") for file in batch.finished)
-    return Judged(replace(batch, outputs=left, finished=finished), "letters", why)
+    return Judged(replace(_keeping(batch), outputs=left, finished=finished), "letters", why)
+
+
+def _keeping(batch: Batch) -> Batch:
+    """The batch without what it was to replace: rows stay until others come for them."""
+    if batch.group is None:
+        return batch
+    return replace(batch, group=replace(batch.group, replaced=Replaced()))
 
 
 def _again(file: FinishedFile) -> FinishedFile:

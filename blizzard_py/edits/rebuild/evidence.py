@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,10 +13,18 @@ from blizzard_core.delta_json import added, commits, delta_versions, listed, rea
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.edits.rebuild.decide import Place
+from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state import processed_set
 from blizzard_py.state.checkpoint_file import read_ledger
-from blizzard_py.state.journal import KEPT_SECS, Ingested, Journal, Record, first_name
+from blizzard_py.state.journal import (
+    KEPT_SECS,
+    Ingested,
+    Journal,
+    Record,
+    first_name,
+    moment_of,
+)
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.siblings import siblings_of
@@ -74,6 +81,7 @@ class Evidence:
         self.ledger.load(self.segments)
         self.ledger.look()
         self._siblings = siblings_of(self._sink, parts.id)
+        self._groups = Groups(self._sink, parts.letters_id)
         self.records: list[Record] = [
             record for record in self._journal.read(self.batches) if self._counts(record)
         ]
@@ -218,6 +226,16 @@ class Evidence:
             for o, place in zip(batch.outputs, places, strict=True)
         ], whole
 
+    def is_unannounced(self, batch: Batch) -> bool:
+        """Whether the batch is a group of which no committer has been told.
+
+        Committers remove the manifests of what they have taken, but none before it is as old as
+        the journal gets.
+        """
+        newest = max(self._written.values(), default=0.0)
+        recent = batch.batch > first_name(newest - KEPT_SECS + _DAY_SECS)
+        return batch.group is not None and recent and not self._groups.has(batch)
+
     def _place(self, output: PlannedOutput) -> Place:
         staged = bool(output.staged) and self._is_there(output.staged)
         if any(self._is_there(path) for path in output.finals):
@@ -260,7 +278,7 @@ class Evidence:
         since = "" if newest is None else first_name(newest - KEPT_SECS + _DAY_SECS)
         for batch in self.ledger.not_folded(left):
             if batch > since:
-                yield Doubt(f"the table's log commits batch {batch}", _moment(batch))
+                yield Doubt(f"the table's log commits batch {batch}", moment_of(batch))
         yield from self._unknown_outputs(committed, since)
 
     def _newest_segment(self) -> float | None:
@@ -282,7 +300,7 @@ class Evidence:
         }
         known = set(_planned(self._sink, self._parts.concurrency)) if loose else set()
         for path in sorted(loose.keys() - known):
-            yield Doubt(f"output {path} is in no journal", _moment(loose[path]))
+            yield Doubt(f"output {path} is in no journal", moment_of(loose[path]))
 
 
 def _planned(sink: Storage, concurrency: int) -> Iterator[str]:
@@ -296,8 +314,3 @@ def _planned(sink: Storage, concurrency: int) -> Iterator[str]:
         for batch in journal.committed(journal.batches()):
             for output in batch.outputs:
                 yield from output.finals
-
-
-def _moment(name: str) -> float:
-    """When a UUIDv7 was made."""
-    return (uuid.UUID(name).int >> 80) / 1000

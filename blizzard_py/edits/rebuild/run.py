@@ -118,7 +118,13 @@ class Rebuild:
                 " table up to where rows are in and say so with --done-before PARTITION_OR_PATH"
             )
         batches = tuple(
-            judged(batch, places, log_is_whole=whole, unfinished=certain)
+            judged(
+                batch,
+                places,
+                log_is_whole=whole,
+                unfinished=certain,
+                unannounced=evidence.is_unannounced(batch),
+            )
             for batch, certain in evidence.unfinished()
             for places, whole in [evidence.places(batch)]
         )
@@ -245,7 +251,10 @@ class Rebuild:
         progress, origin = self._progress(before, evidence, known, now)
         window = _window(progress, evidence, flying)
         flying = tuple(
-            replace(b, files=tuple(known.listed.get(e.path, e) for e in b.files)) for b in flying
+            replace(
+                b, files=tuple(e if e.modified else known.listed.get(e.path, e) for e in b.files)
+            )
+            for b in flying
         )
         state = SourceState(
             progress,
@@ -257,6 +266,10 @@ class Rebuild:
             processed=None if source.use_watermark else evidence.set_segments,
             source=self._parts.identity,
             anew_ts=before.anew_ts,
+            group_seq=max(
+                [before.group_seq, *(batch.group.seq for batch in flying if batch.group)]
+            ),
+            former=before.former,
         )
         if not source.use_watermark:
             return state

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.json_text import json_value
 from blizzard_core.watermark.paths import joined
 from blizzard_py.state.source_state import (
     MOVED_DOCUMENT,
@@ -47,10 +48,19 @@ def buried_epoch(document: Any, where: str) -> int:
     return decoded(_Buried, document, where, open_=True).moved_epoch
 
 
-def readdressed(document: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
-    """The checkpoint as another source's."""
+def readdressed(
+    document: Mapping[str, Any], identity: Identity, former: Iterable[str | None]
+) -> dict[str, Any]:
+    """The checkpoint as another source's; ``former`` are places that its rows may name."""
     kept = {key: value for key, value in document.items() if key != "writer"}
-    return {**kept, "source": asdict(identity)}
+    roots = dict.fromkeys([*document.get("former", ()), *former])
+    known = [root for root in roots if root not in {None, identity.uri}]
+    return {**kept, "source": asdict(identity), **({"former": known} if known else {})}
+
+
+def unnumbered(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The checkpoint of a source whose groups have the numbers of another name."""
+    return {key: value for key, value in document.items() if key != "group_seq"}
 
 
 def without_batches(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +81,7 @@ def newest_done(state: SourceState) -> list[str]:
 def letter_for(line: bytes, heads: Sequence[tuple[str, str]]) -> bytes:
     """A dead letter's line with its file's URI rewritten; as it is if it begins with no head."""
     try:
-        letter = json.loads(line)
+        letter = json_value(line)
     except ValueError:  # no letter: it is told of where letters are read
         return line
     path = letter.get("path") if isinstance(letter, dict) else None

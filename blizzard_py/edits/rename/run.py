@@ -17,10 +17,13 @@ from blizzard_py.edits.rename.documents import (
     newest_done,
     readdressed,
     tombstone,
+    unnumbered,
     without_batches,
 )
+from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.ingest.inferred_schema import schema_path
 from blizzard_py.sources.parts import Parts
+from blizzard_py.state.committers import applied_groups
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.siblings import RECORDS_SUFFIX, checkpoints, siblings_of
 from blizzard_py.state.source_state import (
@@ -98,6 +101,9 @@ class Rename:
             )
         if target is None and self._old != self._new:
             self._check_free()
+            for source_id in siblings_of(self._sink, self._old):
+                self._check_run(source_id, self._document(source_id) or {})
+            self._check_groups()
         return self._told(held, begun=target is not None)
 
     def run(self) -> Renamed:
@@ -115,6 +121,10 @@ class Rename:
 
     def _rename(self, plan: Renamed) -> None:
         """Steps 1 to 4."""
+        for source_id in siblings_of(self._sink, self._old):
+            if MOVED_TO not in (self._document(source_id) or {MOVED_TO: ""}):
+                file = FencedFile(self._sink, checkpoint_path(source_id))
+                self._check_run(source_id, self._taken(file, source_id))
         document = self._buried(self._old, self._new)
         runs = {
             old: self._buried(old, self._new + old[len(self._old) :])
@@ -122,6 +132,7 @@ class Rename:
             if self._document(old) is not None
         }
         if self._document(self._new) is None:
+            self._check_groups()  # nobody under the old name makes more of them from now on
             self._copy([self._old, *runs], plan, state_from_json(document, self._where(self._old)))
             for old, held in runs.items():
                 self._create(self._new + old[len(self._old) :], held, old)
@@ -174,7 +185,8 @@ class Rename:
         """Step 3: a checkpoint under its new id, unless a run that died has made it."""
         if self._document(new) is None:
             file = FencedFile(self._sink, checkpoint_path(new))
-            moved = readdressed(document, self._identity_of(new, document))
+            former = self._roots_of(old, document)
+            moved = readdressed(unnumbered(document), self._identity_of(new, document), former)
             file.replace(moved, None, self._buried_in(old) + 1)
 
     def _check_ours(self) -> None:
@@ -209,7 +221,9 @@ class Rename:
             document = self._taken(file, source_id)
             if source_id == self._new:
                 self._check(state_from_json(document, self._where(source_id)))
-            taken.append((file, readdressed(document, self._identity_of(source_id, document))))
+            identity = self._identity_of(source_id, document)
+            former = self._roots_of(source_id, document)
+            taken.append((file, readdressed(document, identity, former)))
         copy_letters(self._dlq, self._new, self._new, self._heads(plan))
         for file, document in taken:
             file.save(document)
@@ -276,6 +290,38 @@ class Rename:
             raise RenameRefused(
                 f"the journal has batch {batch} under the new name {self._new}; choose another name"
             )
+
+    def _check_run(self, source_id: str, document: Mapping[str, Any]) -> None:
+        """Raise `RenameRefused` for a replay that has a group to make known under the old name."""
+        held = {} if MOVED_TO in document else document
+        batches = state_from_json(held, self._where(source_id)).in_flight if held else ()
+        if any(batch.group is not None for batch in batches):
+            raise RenameRefused(
+                f"{source_id}: a batch that replaces rows is being published; finish that replay"
+                " under the old names, then run this again"
+            )
+
+    def _check_groups(self) -> None:
+        """Raise `RenameRefused` while groups under the old name are not in the table.
+
+        Committers know of no order between two names, so an older reading could come last.
+        """
+        newest = Groups(self._sink, self._old).newest()
+        taken = applied_groups(self._sink, self._old)
+        if newest > taken:
+            raise RenameRefused(
+                f"{self._old}: its groups up to number {newest} replace rows, and the table has"
+                f" those up to {taken}; run Penguin (`penguin status` says what holds it up), then"
+                " this again"
+            )
+
+    def _roots_of(self, old: str, document: Mapping[str, Any]) -> tuple[str | None, ...]:
+        """Where files and records lay whose names stand in rows of the state's outputs."""
+        known = state_from_json(document, self._where(old)).source
+        records = f"{self._dlq.uri}/{self._records_of(self._old)}"
+        is_live = old in {self._old, self._new}
+        moved = records if is_live and self._old != self._new else None
+        return (None if known is None else known.uri, moved)
 
     def _told(
         self, document: Mapping[str, Any], *, begun: bool = False, over: bool = False

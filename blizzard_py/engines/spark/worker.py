@@ -15,6 +15,7 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.drivers import reader_of
 from blizzard_py.connections.protocol import Rows
+from blizzard_py.engines.spark.handed import whole, whole_access, whole_sink
 from blizzard_py.job import JobFile, Place
 from blizzard_py.kernels.fast.sandbox import compiled
 from blizzard_py.kernels.merge import MergeTask, run_merge
@@ -39,7 +40,7 @@ def run_partition(
     """
     context = _context()
     for index in _ids(batches):
-        task = tasks[index]
+        task = whole(tasks[index])
         yield _reported(
             run_task(
                 task,
@@ -59,10 +60,11 @@ def run_reading(
 ) -> Iterator[pa.RecordBatch]:
     """As `run_partition`, for tasks that a connection's reader reads, so long after each other."""
     context = _context()
+    access = whole_access(access)
     for place, index in enumerate(_ids(batches)):
         if place and pacing_secs:
             time.sleep(pacing_secs)
-        task = tasks[index]
+        task = whole(tasks[index])
 
         def read(spec: Mapping[str, Any], task: ReadingTask = task) -> Iterable[Rows]:
             return reader_of(access.driver)(access, spec, task.settings.fields)
@@ -76,7 +78,7 @@ def run_frame(
 ) -> Iterator[pa.RecordBatch]:
     """As `run_reading`, for tasks that Spark reads: each partition is one's rows."""
     context = _context()
-    task = tasks[context.partitionId()]
+    task = whole(tasks[context.partitionId()])
     sink = _storage(task.settings.sink)
     yield _reported(run_read_task(task, batches, sink, context.taskAttemptId()))
 
@@ -90,7 +92,7 @@ def read_partition(
     """As `run_partition`, for the second job's input: ids in, accepted records out."""
     _context()
     for index in _ids(batches):
-        yield from read_records(_storage(sink), packed[index], schema)
+        yield from read_records(_storage(whole_sink(sink)), packed[index], schema)
 
 
 def write_partition(
@@ -98,6 +100,7 @@ def write_partition(
 ) -> Iterator[pa.RecordBatch]:
     """As `run_partition`, for the second job's output: rows in, a report out."""
     context = _context()
+    second = whole(second)
     yield _reported(
         write_rows(
             second,
@@ -139,7 +142,7 @@ def run_merge_partition(
     """As `run_partition`, for the job that merges small outputs."""
     context = _context()
     for index in _ids(batches):
-        task = tasks[index]
+        task = whole(tasks[index])
         yield _reported(run_merge(task, _storage(task.settings.sink), context.taskAttemptId()))
 
 

@@ -186,9 +186,12 @@ class LineParser:
         bad |= dict.fromkeys(shapes.at[~shapes.opens].tolist(), _NO_START)
         rows: list[int] = shapes.at[shapes.opens & shapes.closes].tolist()
         suspects = [index for index in rows if not self._plausible(lines[index].strip(_BLANK))]
-        self._settle(lines, suspects, bad)
+        condemned: dict[bytes, str] = {}
+        self._settle(lines, suspects, bad, condemned)
+        bad |= {index: condemned[lines[index]] for index in rows if lines[index] in condemned}
         rows = [index for index in rows if index not in bad]
-        tables = self._settle(lines, rows, bad)
+        tables = self._settle(lines, rows, bad, condemned)
+        bad |= {index: condemned[lines[index]] for index in rows if lines[index] in condemned}
         rows = [index for index in rows if index not in bad]
         return Parsed(
             whole(tables, self._schema.table),
@@ -198,13 +201,21 @@ class LineParser:
         )
 
     def _settle(
-        self, lines: Sequence[bytes], chosen: Sequence[int], bad: dict[int, str]
+        self,
+        lines: Sequence[bytes],
+        chosen: Sequence[int],
+        bad: dict[int, str],
+        condemned: dict[bytes, str],
     ) -> list[pa.Table]:
         """The rows of the chosen lines; those that fail alone are put into ``bad``.
 
         Parsing less and less at a time, so every line that is bad costs a few
-        calls and those that are good few altogether.
+        calls and those that are good few altogether. Lines that are ``condemned`` already,
+        since another one was the same, cost none: what packs well repeats itself. They are
+        not put into ``bad`` here, so that which ones are named does not depend on the parts.
         """
+        if condemned:
+            chosen = [i for i in chosen if lines[i] not in condemned]
         if not chosen:
             return []
         try:
@@ -213,13 +224,13 @@ class LineParser:
             if len(chosen) == 1:
                 line = lines[chosen[0]] + b"\n"
                 named = self._schema.named(error, line) if len(bad) < NAMED else error
-                bad[chosen[0]] = _reason(named)
+                bad[chosen[0]] = condemned[lines[chosen[0]]] = _reason(named)
                 return []
         step = -(-len(chosen) // _FAN_OUT)
         return [
             table
             for start in range(0, len(chosen), step)
-            for table in self._settle(lines, chosen[start : start + step], bad)
+            for table in self._settle(lines, chosen[start : start + step], bad, condemned)
         ]
 
 

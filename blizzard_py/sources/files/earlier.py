@@ -74,15 +74,31 @@ class EarlierBatches:
 
         Also those of single records that a replay has ingested, whose files it leaves.
         """
-        found = {path: [source_file_text(self._parts.stores.source.uri, path)] for path in paths}
+        live = read_state(self._sink, self._live_id) if paths else None
+        # A root that it never had names no row.
+        former = () if live is None else live.former
+        roots = (self._parts.stores.source.uri, *former)
+        found = {path: [source_file_text(root, path) for root in roots] for path in paths}
         stems = {stem_of(path): path for path in paths}
         folder = f"{self._live_id}{RECORDS_SUFFIX}"
         dlq = self._parts.stores.dlq
         for entry in listed(dlq, f"{folder}/", f"{folder}0") if paths else ():
             path = stems.get(original_of(below := entry.path.removeprefix(f"{folder}/")))
             if path is not None:
-                found[path].append(source_file_text(f"{dlq.uri}/{folder}", below))
+                homes = (f"{dlq.uri}/{folder}", *former)
+                found[path] += [source_file_text(home, below) for home in homes]
         return {path: tuple(names) for path, names in found.items()}
+
+    def untold(self, paths: Iterable[str]) -> set[str]:
+        """Those of the paths of which no run says that it was done with them without a row."""
+        ledgers = [
+            read_ledger(self._sink, source_id)
+            for source_id in self._runs()
+            if not source_id.endswith(RECORDS_SUFFIX)
+        ]
+        return {
+            path for path in paths if all(ledger.settled_as(path) != "none" for ledger in ledgers)
+        }
 
     def _runs(self) -> tuple[str, ...]:
         backfills = backfills_of(self._sink, self._live_id)

@@ -1,10 +1,11 @@
 """Files that a server offers again under their names (``units``), which replace what they had.
 
-A file that was taken is taken again if it was modified after the scan that had found it, and
-then only once ``abstinent_days`` are over since it was done with: what is put there every day
-is read once in so many days, and one that does not change once for ever. When that was the
-journal says, for thirty days; of a file that is in no journal any more only a modification since
-then counts. A reading that fails has its letter and waits as long as one that did not.
+A file that was taken is taken again if its size or modification time is not what the scan saw
+that had found it, or its time not before that scan, and then only once ``abstinent_days`` are over
+since it was done with: what is put there every day is read once in so many days, and one that
+does not change once for ever. All that the journal says, for thirty days; of a file that is in no
+journal any more only a modification since then counts. A reading that fails has its letter and
+waits as long as one that did not.
 
 What comes again comes in batches of its own, which are groups: each takes out the rows of its
 files, in one commit (`blizzard_py.sources.files.replacements`). What a replay has of these
@@ -19,77 +20,64 @@ from dataclasses import replace
 
 from blizzard_core.settings.sources import FileUnits
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.job import FinishedFile
 from blizzard_py.sources.files.advance import Work
 from blizzard_py.sources.files.discovery import Discovery, Scope
-from blizzard_py.sources.files.replacements import Replacements
+from blizzard_py.sources.files.replacing_files import Replacing
 from blizzard_py.sources.files.set_files import SetFiles
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.protocol import Plan, Upkeep, Withheld
+from blizzard_py.sources.protocol import Plan, Upkeep
 from blizzard_py.state.journal import KEPT_SECS, Journal
 from blizzard_py.state.siblings import replays_of
-from blizzard_py.state.source_state import Batch, Replaced, SourceState, ToReplace
+from blizzard_py.state.source_state import Batch, SourceState, ToReplace
 
 DAY_SECS = 86_400.0
 # The journal keeps what is younger than this for certain, whatever the clocks.
 _TOLD_SECS = KEPT_SECS - DAY_SECS
 
 
-class OfferedFiles(SetFiles):
+class OfferedFiles(Replacing, SetFiles):
     """Lists everything, and takes what is new or has changed since."""
+
+    chosen = False
 
     def __init__(self, parts: Parts, units: FileUnits, upkeep: Upkeep, scope: Scope | None) -> None:
         super().__init__(parts, upkeep, scope)
         self._units = units
-        self._replacements = Replacements(parts)
         self._taken = LastTaken(parts)
-
-    def recover(self, state: SourceState, epoch: int) -> SourceState:
-        self._replacements.forget()
-        return super().recover(state, epoch)
 
     def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:
         self._taken.look()
         return super().discover(state, whole=whole)
 
-    def plan(self, state: SourceState) -> Plan[Work]:
-        plan = super().plan(state)
+    def _asked(self, plan: Plan[Work]) -> Plan[Work]:
         files = plan.work.files
-        names = self._names()
-        fresh = set(names.unseen([entry.path for entry in files]))
+        fresh = set(self._names().unseen([entry.path for entry in files]))
         flying = {entry.path for batch in plan.state.in_flight for entry in batch.files}
         theirs = self._others.unfinished([e for e in files if e.path not in fresh])
         again = {e.path: ToReplace() for e in files if e.path not in fresh | theirs}
         kept = {path: asked for path, asked in plan.state.replacing.items() if path in flying}
         known = replace(plan.state, replacing=kept | again)
         left = [entry for entry in files if entry.path not in theirs]
-        return Plan(known, plan.found, self._replacements.work(known, left))
-
-    def replaced(
-        self, state: SourceState, batch: Batch, finished: Sequence[FinishedFile]
-    ) -> Replaced | Withheld | None:
-        if not self._replacements.concerns(state, batch):
-            return None
-        return self._replacements.replaced(state, batch, finished)
-
-    def advance(
-        self, state: SourceState, batch: Batch, work: Work | None, now: float
-    ) -> SourceState:
-        return self._replacements.settled(super().advance(state, batch, work, now), batch)
+        return replace(plan, state=known, work=self._replacements.work(known, left))
 
     def _theirs(self, state: SourceState, batch: Batch) -> dict[str, str]:
+        theirs = super()._theirs(state, batch)
         if not self._replacements.concerns(state, batch):
-            return super()._theirs(state, batch)
-        moved = self._replacements.moved(state, batch)
+            return theirs
+        if theirs:
+            self._log.warning("files_not_replaced", files=len(theirs), why=min(theirs.values()))
         taken = self._others.unfinished(batch.files)
-        if moved:
-            self._log.warning("files_not_replaced", files=len(moved), why=min(moved.values()))
-        return moved | dict.fromkeys(taken, "a replay has taken it")
+        return theirs | dict.fromkeys(taken, "a replay has taken it")
 
     def _again(self, entries: Sequence[Entry], now: float) -> list[str]:
         """Those of the files that were done with and are to be taken again."""
         wait = self._units.abstinent_days * DAY_SECS
         return [entry.path for entry in entries if self._taken.is_due(entry, wait, now)]
+
+    def _forget(self, state: SourceState, now: float) -> SourceState:  # noqa: ARG002  # the seam gives it
+        """Let go of no name: what is offered once more would come beside what it had."""
+        self._listed = None
+        return state
 
 
 class LastTaken:
@@ -102,6 +90,8 @@ class LastTaken:
         self._read: set[str] = set()
         # By path: when the scan ended that found it, and when it was done with.
         self._taken: dict[str, tuple[float, float]] = {}
+        # What it was like when it was found last: size and modification time.
+        self._listed: dict[str, tuple[float, tuple[int, float]]] = {}
 
     def look(self) -> None:
         """Read what is new. Raises `StateError`, `StorageError`."""
@@ -112,9 +102,15 @@ class LastTaken:
                 for path in record.settled:
                     seen, done = self._taken.get(path, (0.0, 0.0))
                     self._taken[path] = max(seen, record.seen_ts), max(done, record.finished_ts)
+                    before = self._listed.get(path, (0.0, None))[0]
+                    if path in record.listed and record.seen_ts >= before:
+                        self._listed[path] = record.seen_ts, record.listed[path]
 
     def is_due(self, entry: Entry, wait: float, now: float) -> bool:
         """Whether a file that was done with has changed since, and ``wait`` is over."""
         seen, done = self._taken.get(entry.path, (now - _TOLD_SECS, 0.0))
         # Stores tell times in whole seconds, so within one nobody can say which came first.
-        return entry.modified >= math.floor(seen) and now >= done + max(wait, 1)
+        changed = entry.modified >= math.floor(seen)
+        if entry.path in self._listed:  # also one with an older time, or of a clock behind ours
+            changed |= self._listed[entry.path][1] != (entry.size, entry.modified)
+        return changed and now >= done + max(wait, 1)

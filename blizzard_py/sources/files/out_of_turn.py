@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.dead_letters.reader import original_of
+from blizzard_py.dead_letters.reader import original_of, stem_of
 from blizzard_py.sources.files.replaced_since import ReplacedSince
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_file import read_ledger
@@ -92,10 +92,17 @@ class OutOfTurn:
         runs = self._scanning() if queue else ()
         return self._claimed(runs).intersection(entry.path for entry in queue)
 
-    def records_waiting(self) -> set[str]:
-        """Stems of the files whose single records a replay has under way."""
+    def records_under_way(self, paths: Iterable[str]) -> set[str]:
+        """Those of the files of which a replay may be bringing single records just now.
+
+        What it has only queued it asks for again before it brings it (`ReplacedSince`).
+        """
         state = self._state(replays_of(self._live_id)[1])
-        return set() if state is None else set(map(original_of, under_way(state)))
+        if state is None or not state.in_flight:
+            return set()
+        files = (entry.path for batch in state.in_flight for entry in batch.files)
+        stems = set(map(original_of, files))
+        return {path for path in paths if stem_of(path) in stems}
 
     def unfinished(self, entries: Sequence[Entry]) -> set[str]:
         """Those of the files that any other run has still to do."""

@@ -37,10 +37,15 @@ _CUT = (
 
 
 class Replacements:
-    """Those of one run of a source."""
+    """Those of one run of a source.
 
-    def __init__(self, parts: Parts) -> None:
+    Where files were not ``chosen`` by somebody who has looked, what nobody can account for is
+    taken for rows that were cut from the journal.
+    """
+
+    def __init__(self, parts: Parts, *, chosen: bool = True) -> None:
         self._parts = parts
+        self._chosen = chosen
         self._batches: EarlierBatches | None = None
         # Of the batch whose job was started last, by its id; asked for once it has run.
         self._earlier: dict[str, dict[str, Earlier]] = {}
@@ -84,6 +89,8 @@ class Replacements:
         without = [path for path in paths if not (earlier[path].batches or path in vouched)]
         cut = {path for path in paths if not known.issuperset(asked[path].batches)}
         cut.update(self._batches.cut(without, found) if without else ())
+        if without and not self._chosen:
+            cut |= self._batches.untold(without)
         moved = {
             path: why
             for path in paths
@@ -111,7 +118,12 @@ class Replacements:
         named = not any(one.together for one in done)
         names = {name for one in done for name in one.names} if named else set()
         outputs = {output for each in batches.values() for output in each.outputs}
-        return Replaced((), tuple(sorted(names)), tuple(sorted(outputs)), tuple(sorted(batches)))
+        return Replaced(
+            source_files=tuple(sorted(names)),
+            outputs=tuple(sorted(outputs)),
+            batches=tuple(sorted(batches)),
+            ever=any(state.replacing[entry.path].insist for entry in batch.files),
+        )
 
     @staticmethod
     def settled(state: SourceState, batch: Batch) -> SourceState:

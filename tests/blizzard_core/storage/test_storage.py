@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from blizzard_core.bounds import FIRST_PAGE_KEYS
 from blizzard_core.errors import AccessDenied, Conflict, NotFound, Unavailable, UnreadableName
 from blizzard_core.log import configure
 from blizzard_core.storage import azure
@@ -31,7 +32,7 @@ from blizzard_core.storage.gcs import GCSStorage
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.objects import ObjectStorage
 from blizzard_core.storage.opening import open_source, open_storage
-from blizzard_core.storage.protocol import FIRST_PAGE_KEYS, Storage, order_key
+from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.storage.s3 import S3Storage
 from blizzard_py.job import JobFile
 from blizzard_py.lines.failure import FileFailed

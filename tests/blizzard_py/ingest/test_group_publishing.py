@@ -136,17 +136,7 @@ def test_an_output_that_a_replaced_daemon_published_is_named_where_it_lies(there
     assert groups_of(sink)[0].files[0].path == there
 
 
-def test_a_source_that_has_another_name_now_begins_at_the_first_number() -> None:
-    world = world_with_hours()
-    world.drain(grouping(world))
-    for path in [p for p in world.sink.objects if p.startswith("_blizzard/groups/")]:
-        world.sink.objects[path.replace(ID, "another")] = world.sink.objects.pop(path)
-    world.put("date=2024-01-02/9.json", "9")
-    world.drain(grouping(world, Replaced(source_files=("mem://raw/1",))))
-    assert [group.seq for group in groups_of(world.sink)] == [1]
-
-
-def test_a_lost_manifest_of_units_keeps_its_number_so_that_the_committer_notices() -> None:
+def test_a_lost_manifest_keeps_its_number_so_that_the_committer_notices() -> None:
     world = world_with_hours()
     world.drain(grouping(world))
     for seq in (1, 2, 3):

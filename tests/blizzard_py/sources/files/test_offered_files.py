@@ -12,10 +12,12 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.settings.load import load_config
 from blizzard_core.settings.sources import FileUnits, SourceSettings
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.state.source_state import checkpoint_path
 from tests.blizzard_py.ingest.test_group_publishing import groups_of
 from tests.blizzard_py.replay.test_given_files import DAY
 from tests.blizzard_py.replay.test_replacing_files import ReplaceWorld, mended
 from tests.blizzard_py.replay.test_replay import ask
+from tests.support.blizzard_world import overtaking
 from tests.support.memory_store import Died, Dying
 from tests.support.scenario import Scenario
 
@@ -176,6 +178,128 @@ def test_dying_before_and_after_every_write_leaves_one_reading_of_each() -> None
         at += 1
     assert at > 20
     assert "replacing" not in json.loads(world.sink.read("_blizzard/events_main_checkpoint.json"))
+
+
+def with_a_bad_record() -> OfferedWorld:
+    """A file that was taken but for one record, and was mended since."""
+    world = OfferedWorld(days=1)
+    world.put(f"{DAY}/6.json", "6:a", "?6:bad")
+    world.drain()
+    record = {"path": f"mem://raw/{DAY}/6.json", "line": 2, "raw": "6:letter"}
+    world.put_records(record, batch=world.open_letters()[0].batch)
+    world.now += 2 * DAY_SECS
+    world.put(f"{DAY}/6.json", "6:a", "6:mended")
+    world.now += 1
+    return world
+
+
+def test_letters_of_records_bring_nothing_once_their_file_was_replaced() -> None:
+    world = with_a_bad_record()
+    world.drain()
+    assert world.table() == ["1", "5", "52", "6:a", "6:mended"]
+    [told] = world.run().outcomes
+    assert (told.state, told.files) == ("replayed", 0)
+    assert "replaced" in told.left_to_others[0][1]
+    assert world.table() == ["1", "5", "52", "6:a", "6:mended"]
+
+
+@pytest.mark.parametrize("first", ["daemon", "replay"])
+def test_a_record_and_its_file_at_once_come_once(first: str) -> None:
+    world = with_a_bad_record()
+    if first == "replay":
+        with overtaking(world.replays, world.drain):
+            world.run()
+    else:
+        with overtaking(world.engine, world.run):
+            world.drain()
+    world.now += 2 * DAY_SECS
+    world.drain()
+    world.run()
+    world.drain()
+    brought = any("6:letter" in rows for rows in world.published().values())
+    named = any(
+        "~records" in name for group in groups_of(world.sink) for name in group.source_files
+    )
+    assert brought == named  # what came by its letter goes with its file
+    assert brought == (first == "replay")
+    assert {"6:a", "6:mended"} < set(world.table())
+
+
+def test_a_replay_of_records_that_dies_anywhere_leaves_none_beside_its_file() -> None:
+    at, died = 0, True
+    while died:
+        world = with_a_bad_record()
+        dying = Dying(world.sink, world.dlq)
+        dying.arm(at)
+        try:
+            world.run()
+            died = False
+        except Died:
+            pass
+        dying.arm(-1)
+        world.drain()
+        world.run()
+        world.now += 2 * DAY_SECS
+        world.drain()
+        brought = any("6:letter" in rows for rows in world.published().values())
+        groups = groups_of(world.sink)
+        assert brought == any("~records" in n for g in groups for n in g.source_files), at
+        assert {"6:a", "6:mended"} < set(world.table()), at
+        at += 1
+    assert at > 20
+
+
+def test_a_name_that_was_gone_for_weeks_is_no_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blizzard_py.state.processed_set.TAIL", 1)
+    world = OfferedWorld(days=0)
+    names = [f"{DAY}/1{number}.json" for number in range(20)]
+    for name in names:
+        world.put(name, f"{name[-7:-5]}:a")
+    world.drain()
+    for name in names:
+        world.source.delete(name)
+    for day in range(18):
+        world.now += DAY_SECS
+        world.put(f"{DAY}/9{day:02}.json", "9")
+        world.drain()
+    world.put(names[3], "13:b")
+    world.now += 5
+    world.drain()
+    assert [row for row in world.table() if row.startswith("13")] == ["13:b"]
+
+
+def test_what_no_journal_and_no_ledger_accounts_for_is_left_alone() -> None:
+    world = OfferedWorld()
+    world.now += 2 * DAY_SECS
+    world.drain()  # folds
+    lost = ("_blizzard/journal/", "_blizzard/events_main_ledger")
+    for path in [p for p in world.sink.objects if p.startswith(lost)]:
+        del world.sink.objects[path]
+    state = world.checkpoint()
+    state.pop("ledger", None)
+    world.sink.put_atomic(checkpoint_path("events_main"), json.dumps(state).encode())
+    world.now += 40 * DAY_SECS
+    before = world.read()
+    mended(world, "b", "1")
+    world.now += 1
+    world.drain()
+    assert world.read() == before
+
+
+@pytest.mark.parametrize("older", [60.0, 10 * DAY_SECS])
+def test_a_mended_file_with_an_older_time_is_taken_as_well(older: float) -> None:
+    world = OfferedWorld(days=1)
+    world.now += 2 * DAY_SECS
+    world.drain()
+    now, world.now = world.now, world.now - 2 * DAY_SECS - older
+    mended(world, "b", "1")
+    world.now = now
+    before = world.read()
+    world.drain()
+    assert world.table() == ["1:b", "1:b+", "5", "52"]
+    world.now += 3 * DAY_SECS
+    world.drain()
+    assert world.read() == before + 1
 
 
 def test_units_of_files_need_a_set_of_names_and_rows_that_name_their_file(

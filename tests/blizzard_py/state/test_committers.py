@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from blizzard_py.app.inspection import status
-from blizzard_py.sources.tables.unit_blocked import blocked_by
+from blizzard_py.state.committers import blocked_by
 from tests.support.memory_store import MemoryStorage
 from tests.support.penguin_world import World, footer_pool
 from tests.support.unit_shop import ID, WHERE, UnitShop

@@ -1,0 +1,54 @@
+"""What committers say of a source's groups, where they keep their own: how far, and why not.
+
+Committers of any name may commit to the table, each with a state of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from blizzard_core.errors import NotFound
+from blizzard_core.groups import APPLIED_KEY, BLOCKED_KEY, COMMITTERS_FOLDER
+from blizzard_core.json_text import json_value
+from blizzard_core.storage.protocol import Storage
+
+_STATE = "_checkpoint.json"
+
+
+def blocked_by(sink: Storage, source_id: str) -> str | None:
+    """What a committer says of the source's next group; None if none says that it waits.
+
+    For people only. Costs a LIST and a GET for each committer. Raises `StorageError`.
+    """
+    reasons = (said.get(source_id) for said in _said(sink, BLOCKED_KEY))
+    return next((reason for reason in reasons if isinstance(reason, str)), None)
+
+
+def applied_groups(sink: Storage, source_id: str) -> int:
+    """The number of the source's last group that is in the table, 0 if none is.
+
+    A committer that died may have gone further, and says so once it runs again. Costs and
+    raises as `blocked_by`.
+    """
+    numbers = (said.get(source_id) for said in _said(sink, APPLIED_KEY))
+    return max((number for number in numbers if isinstance(number, int)), default=0)
+
+
+def _said(sink: Storage, key: str) -> Iterator[dict[str, Any]]:
+    for path in _states(sink):
+        try:
+            document = json_value(sink.read(path))
+        except (NotFound, ValueError):
+            continue  # gone, or not theirs; who else has said it?
+        said = document.get(key) if isinstance(document, dict) else None
+        if isinstance(said, dict):
+            yield said
+
+
+def _states(sink: Storage) -> list[str]:
+    try:
+        pages = sink.list_range(f"{COMMITTERS_FOLDER}/", f"{COMMITTERS_FOLDER}0")  # "0" follows "/"
+        return [e.path for page in pages for e in page.entries if e.path.endswith(_STATE)]
+    except NotFound:  # a local table that nothing was written to yet
+        return []

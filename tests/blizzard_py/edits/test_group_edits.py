@@ -1,0 +1,157 @@
+"""Renames and rebuilds where files are replaced by groups: no row twice, none lost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from blizzard_core.errors import BlizzardError
+from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.edits.rebuild import Rebuild, Rebuilt
+from blizzard_py.edits.rename import Rename, RenameRefused
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.source_state import checkpoint_path
+from tests.blizzard_py.ingest.test_group_publishing import groups_of
+from tests.blizzard_py.replay.test_given_files import DAY
+from tests.blizzard_py.replay.test_replacing_files import ReplaceWorld, mended
+from tests.blizzard_py.sources.files.test_offered_files import DAY_SECS, OfferedWorld
+from tests.support.memory_store import Died, Dying
+
+CHECKPOINT = checkpoint_path("events_main")
+
+
+def committed(world: ReplaceWorld, seq: int) -> None:
+    """A committer says how far it is."""
+    said = json.dumps({"groups": {"events_main": seq}}).encode()
+    world.sink.put_atomic("_penguin/events_checkpoint.json", said)
+
+
+def under(world: ReplaceWorld, pipeline: str) -> Parts:
+    return replace(world.live(), pipeline=pipeline)
+
+
+def test_a_name_stays_until_the_table_has_all_its_groups() -> None:
+    world = ReplaceWorld()
+    mended(world, "b", "1")
+    world.only(f"{DAY}/1.json")
+    before = dict(world.sink.objects)
+    with pytest.raises(RenameRefused, match=r"up to number 1 .* up to 0; run Penguin"):
+        Rename(under(world, "clicks"), "events_main").run()
+    assert world.sink.objects == before
+    committed(world, 1)
+    Rename(under(world, "clicks"), "events_main").run()
+
+
+def test_groups_under_another_name_begin_at_the_first() -> None:
+    world = OfferedWorld(days=0)
+    mended(world, "b", "1")
+    world.now += 5
+    world.drain()
+    committed(world, 1)
+    assert world.checkpoint()["group_seq"] == 1
+    Rename(under(world, "clicks"), "events_main").run()
+    document = json.loads(world.sink.read(checkpoint_path("clicks_main")))
+    assert "group_seq" not in document
+    mended(world, "c", "1")
+    world.now += 5
+    world.drain(source_pipeline(under(world, "clicks")))
+    [group] = groups_of(world.sink, "clicks_main")
+    assert (group.seq, group.source_files) == (1, (f"mem://raw/{DAY}/1.json",))
+
+
+def test_a_replay_with_a_group_to_tell_of_ends_under_the_old_name() -> None:
+    at, refused, died = 0, 0, True
+    while died:
+        world = ReplaceWorld()
+        mended(world, "b", "1")
+        dying = Dying(world.sink, world.dlq)
+        dying.arm(at)
+        at += 1
+        try:
+            world.only(f"{DAY}/1.json")
+            died = False
+        except Died:
+            dying.arm(-1)
+        found = world.sink.objects.get(checkpoint_path("events_main~replay"), (b"{}", 0))[0]
+        flying = json.loads(found).get("in_flight", [])
+        if flying and "group" in flying[0]:
+            refused += 1
+            before = dict(world.sink.objects)
+            with pytest.raises(RenameRefused, match="~replay: a batch that replaces rows"):
+                Rename(under(world, "clicks"), "events_main").run()
+            assert world.sink.objects == before
+    assert refused
+
+
+def rebuilt(world: ReplaceWorld) -> Rebuilt:
+    rebuild = Rebuild(world.live())
+    made = rebuild.plan(None)
+    rebuild.write(made)
+    return made
+
+
+def seen(world: ReplaceWorld) -> list[str]:
+    """The table; what lies there and no manifest names is in none."""
+    found = world.published()
+    named = {file.path for group in groups_of(world.sink) for file in group.files}
+    loose = [p for p in found if "unit-" in p and p not in named]
+    held = {path: world.sink.objects.pop(path) for path in loose}
+    table = world.table()
+    world.sink.objects.update(held)
+    return table
+
+
+@pytest.mark.parametrize("then", ["there", "gone", "bad"])
+@pytest.mark.parametrize("lost", ["outputs", "one output", "outputs and checkpoint", "checkpoint"])
+def test_rows_stay_where_those_that_were_to_replace_them_are_lost(lost: str, then: str) -> None:
+    at = tried = 0
+    while True:
+        world = OfferedWorld(days=1)
+        world.put("date=2024-01-02/8.json", "8:a")
+        world.drain()
+        world.now += 2 * DAY_SECS
+        mended(world, "b", "1")
+        world.put("date=2024-01-02/8.json", "8:b")
+        world.now += 1
+        world.table()
+        dying = Dying(world.sink, world.dlq)
+        dying.arm(at)
+        at += 1
+        try:
+            world.drain()
+            break
+        except Died:
+            dying.arm(-1)
+        staged = sorted(path for path in world.sink.objects if "/staging/" in path)
+        if not staged and lost != "checkpoint":
+            continue
+        gone = staged if "outputs" in lost else staged[:1] if "output" in lost else []
+        gone += [CHECKPOINT] if "checkpoint" in lost else []
+        for path in gone:
+            del world.sink.objects[path]
+        if then == "gone":
+            world.source.delete(f"{DAY}/1.json")
+        if then == "bad":
+            world.put(f"{DAY}/1.json", "bad")
+        old = {"1", "5", "52", "8:a"}
+        try:
+            world.drain()
+        except BlizzardError:
+            tried += 1
+            rebuilt(world)
+        states = [set(seen(world))]
+        for _ in range(6):
+            world.drain()
+            states.append(set(seen(world)))
+            world.now += DAY_SECS
+        # Each of the files has its old or its new rows, at any time.
+        for state in states:
+            assert {"5", "52"} < state
+            assert ("1" in state) != ({"1:b", "1:b+"} <= state), (at, states)
+            assert ("8:a" in state) != ("8:b" in state), (at, states)
+        assert len(states[-1]) == len(seen(world))
+        assert "8:b" in states[-1], (at, states)
+        assert then != "there" or not old & states[-1] - {"5", "52"}, (at, states)
+    assert tried

@@ -21,7 +21,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo demo-tables demo-units test check bench-ingest bench-discovery bench-penguin bench-tables bench-units chaos chaos-groups simulate fuzz fuzz-fast kernel soak image image-test docs lock clean
+.PHONY: help setup demo demo-tables demo-units test check bench-ingest bench-discovery bench-penguin bench-tables bench-units chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs lock clean kernel fuzz-fast chaos-event-time
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -79,6 +79,9 @@ kernel: ## compile the fast path from blizzard_py/kernels/fast/scan.c into what 
 fuzz-fast: ## the fast path against the exact one (ARGS="--lines 10000000 --seed 1000000")
 	$(DEV) python -m tests.blizzard_py.kernels.fast.fuzz $(ARGS)
 
+chaos-event-time: ## random streams over event time with deaths, against brute force (ARGS="--streams 300")
+	$(DEV) python -m tests.chaos.event_time $(ARGS)
+
 simulate: ## both daemons against an adversary, seed by seed (ARGS="--seeds 10000", ARGS="--guards")
 	$(DEV) python -m tests.simulation $(ARGS)
 
@@ -96,6 +99,15 @@ image: ## the container image, with docker, podman or buildah (ARGS="--build-arg
 image-test: ## build the image offline on a Debian made here, and run both daemons in it (root)
 	$(DEV) python -m tests.repository.image_check
 
+audit: ## what is known against the locked packages (ARGS="--advisories FOLDER" without a network)
+	$(DEV) python -m tests.repository.audit $(ARGS)
+
+sbom: ## the image's Python packages as CycloneDX, in sbom.json
+	$(DEV) python -m tests.repository.sbom
+
+pins: ## every image of your manifests has a digest (ARGS=FOLDER, your copy of deploy/kubernetes)
+	$(DEV) python -m tests.repository.pins $(ARGS)
+
 # The runtime set takes its versions from the development set, so that installing one
 # over the other changes nothing.
 lock: ## compile pyproject.toml into the requirements*.lock files
@@ -110,7 +122,7 @@ docs: ## write docs/configuration.md and configs/example.yaml from the settings
 	$(DEV) python -m blizzard_core.settings.reference
 
 clean: ## remove .venv and everything generated
-	rm -rf .venv .tools .demo .demo-tables .demo-units .bench .fuzz .build-requires.in build dist spark-warehouse artifacts .coverage
+	rm -rf .venv .tools .demo .demo-tables .demo-units .bench .fuzz .build-requires.in sbom.json build dist spark-warehouse artifacts .coverage
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis ./*.egg-info
 	rm -rf tests/azurite/node_modules
 	find $(CODE) -name __pycache__ -prune -exec rm -rf {} +

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ERRORS = "pipelines.NAME.error_handling"
+_ERRORS = "pipelines.NAME.error_handling"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ EXPANSION = _bound(
     256,
     "the file is quarantined, stage `decompress`",
     "test_task_bounds.py::test_what_expands_too_far_is_quarantined_and_nothing_else",
-    key=f"{ERRORS}.max_expansion",
+    key=f"{_ERRORS}.max_expansion",
 )
 EXPANSION_FREE_BYTES = _bound(
     _FILES,
@@ -99,7 +99,7 @@ DIRECTORIES = _bound(
     1000,
     "the file is quarantined, stage `partition`",
     "test_task_bounds.py::test_a_file_of_too_many_directories_is_quarantined_and_nothing_else",
-    key=f"{ERRORS}.max_directories_per_file",
+    key=f"{_ERRORS}.max_directories_per_file",
 )
 COMPONENT_BYTES = _bound(
     _FILES,
@@ -121,7 +121,7 @@ LETTERS = _bound(
     "the rest is counted: in the last letter, `bad_rows` and the file's error. A file of which more"
     " than `max_bad_fraction` is bad up to there is quarantined without reading on",
     "test_task_bounds.py::test_letters_of_a_file_are_bounded_and_the_rest_is_counted",
-    key=f"{ERRORS}.max_letters_per_file",
+    key=f"{_ERRORS}.max_letters_per_file",
 )
 LETTERS_BYTES = _bound(
     _LETTERS,

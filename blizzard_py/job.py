@@ -92,7 +92,8 @@ class IngestSettings:
 
     ``deduplicate_by`` and ``transform`` (a Spark SQL query over ``source``) are applied
     to the records of a batch in that order. With ``unit_column`` rows say which slice they are
-    of (`blizzard_core.groups.UNIT_COLUMN`), and no file holds rows of two.
+    of (`blizzard_core.groups.UNIT_COLUMN`), and no file holds rows of two. With ``emitted_batch``
+    rows of a query over event time say which batch they came out with.
     """
 
     source: Place
@@ -114,6 +115,7 @@ class IngestSettings:
     transform: str = ""
     deduplicate_by: tuple[str, ...] = ()
     unit_column: bool = False
+    emitted_batch: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from blizzard_core.settings.base import Name, Settings
 from blizzard_core.settings.connections import ConnectionSettings
+from blizzard_core.settings.event_time import EXAMPLE as EVENT_TIME
+from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.schema import COLUMNS, SchemaSettings
 from blizzard_core.settings.secret_files import SecretFiles
@@ -61,6 +63,8 @@ class PipelineSettings(Settings):
         examples=["SELECT time, upper(user) AS user, added FROM source"],
     )
     """A query over `source`, row by row; docs/engine.md."""
+    event_time: EventTimeSettings | None = Field(default=None, examples=[EVENT_TIME])
+    """Windows and duplicates by the time that rows tell; docs/event-time.md."""
     error_handling: ErrorSettings = ErrorSettings()
     """What happens to records and files that fail."""
 
@@ -110,8 +114,9 @@ class PipelineSettings(Settings):
 
     @model_validator(mode="after")
     def _output_fits(self) -> Self:
-        if self.transform is not None:
-            # What a transform gives is for Spark to say: `blizzard validate` asks it.
+        windows = self.event_time is not None and self.event_time.window is not None
+        if self.transform is not None or windows:
+            # What a transform or an aggregate gives is for Spark to say: `blizzard validate` asks.
             return self
         fields = self.field_types
         by = self.sink.partition_by

@@ -45,7 +45,8 @@ class SinkSettings(Settings):
 
     ``metadata_columns`` adds columns that say where a row comes from:
     ``_source_file`` (its URI), ``_source_line`` (from 1), ``_ingested_at`` (when
-    its batch began).
+    its batch began); with ``event_time`` also ``_emitted_batch`` (the number of the batch
+    that a row came out with).
     """
 
     table_uri: str = Field(examples=["${BUCKET:-s3://lake}/tables/events"])
@@ -56,8 +57,8 @@ class SinkSettings(Settings):
     """In memory, before encoding and compression."""
     compression: ParquetCompression = "snappy"
     """Of Parquet pages; `none` means `uncompressed`."""
-    metadata_columns: tuple[MetadataColumn, ...] = ()
-    """Of `_source_file`, `_source_line`, `_ingested_at`."""
+    metadata_columns: tuple[MetadataColumn | Literal["_emitted_batch"], ...] = ()
+    """Of `_source_file`, `_source_line`, `_ingested_at`, `_emitted_batch`."""
     partition_by: PartitionBy | None = Field(default=None, examples=[BY_DATE])
     """How the table is partitioned; without it, it is not."""
     sort_by: list[SortColumn] = Field(

@@ -29,14 +29,15 @@ QueryColumns = Callable[[str, IngestSettings], pa.Schema]
 
 
 def check_table(
-    config: Config, pipeline: str, columns: QueryColumns, settings: IngestSettings
+    config: Config, pipeline: str, columns: QueryColumns | None, settings: IngestSettings
 ) -> None:
     """Raise `ConfigError` if the pipeline's table takes none of its files.
 
+    ``columns`` tells those of its query; without it they are those declared.
     And `StateError`, `StorageError` where its log cannot be read. What some files would be
     refused for is a line of the log.
     """
-    made = columns(pipeline, settings) if settings.transform else None
+    made = None if columns is None else columns(pipeline, settings)
     fit = _fit_of(config, pipeline, settings, made)
     for told in fit.told:
         get_logger(pipeline=pipeline).warning("table_may_refuse", reason=told)

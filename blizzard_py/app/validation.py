@@ -9,7 +9,13 @@ import pyarrow as pa
 
 from blizzard_core.errors import ConfigError, StorageError
 from blizzard_core.settings.document import Config
-from blizzard_py.app.wiring import NoEngine, inferred_schema, ingest_settings, parts_of
+from blizzard_py.app.wiring import (
+    NoEngine,
+    inferred_schema,
+    ingest_settings,
+    parts_of,
+    query_columns,
+)
 from blizzard_py.job import IngestSettings
 
 
@@ -17,8 +23,9 @@ def validate_pipelines(config: Config) -> list[str]:
     """What people should know of pipelines and their tables, a line each.
 
     Raises `ConfigError` with every problem: a transform that cannot be used, a table that takes
-    none of a pipeline's files. No Spark starts without a transform. Where columns are inferred
-    and there was no batch yet nobody can say; the first batch is preceded by the same checks.
+    none of a pipeline's files. No Spark starts without a transform or event time. Where columns
+    are inferred and there was no batch yet nobody can say; the first batch is preceded by the
+    same checks.
     """
     known = list(_known(config))
     made = _made_by_queries(config, known)
@@ -31,9 +38,13 @@ def validate_pipelines(config: Config) -> list[str]:
 def table_problems(config: Config) -> tuple[list[str], list[str]]:
     """The problems of pipelines with their tables, and notes. Starts no Spark.
 
-    So it leaves out pipelines with a transform, whose columns Spark alone can tell.
+    So it leaves out pipelines with a transform or event time, whose columns Spark alone can tell.
     """
-    known = ((name, settings) for name, settings in _known(config) if not settings.transform)
+    known = (
+        (name, settings)
+        for name, settings in _known(config)
+        if not settings.transform and config.pipelines[name].event_time is None
+    )
     return _held(config, [(name, settings, None) for name, settings in known])
 
 
@@ -82,12 +93,16 @@ def _inferred(
 def _made_by_queries(
     config: Config, known: list[tuple[str, IngestSettings]]
 ) -> dict[str, pa.Schema]:
-    """The columns that each pipeline's transform gives. Raises `ConfigError`.
+    """The columns that each pipeline's transform or query gives. Raises `ConfigError`.
 
     A Spark of this machine judges them, so that no cluster needs to be there; a Connect client
     may have no Java, so there it is its server.
     """
-    chosen = {name: settings for name, settings in known if settings.transform}
+    chosen = {
+        name: settings
+        for name, settings in known
+        if settings.transform or config.pipelines[name].event_time is not None
+    }
     if not chosen:
         return {}
     from blizzard_py.engines.spark import checking_engine  # noqa: PLC0415  # see `LazyEngine`
@@ -98,7 +113,8 @@ def _made_by_queries(
     try:
         for name, settings in chosen.items():
             try:
-                made[name] = engine.columns(name, settings)
+                columns = query_columns(engine, config.pipelines[name].event_time)
+                made[name] = columns(name, settings)
             except ConfigError as error:
                 problems += [f"{error.source}: {problem}" for problem in error.problems]
     finally:

@@ -6,18 +6,23 @@ What runs them is in `blizzard_py.app.daemon`, what only looks in `blizzard_py.a
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
+from typing import Any
+
+import pyarrow as pa
 
 from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings
+from blizzard_core.settings.event_time import EMITTED_BATCH, EventTimeSettings
 from blizzard_core.settings.partitioning import TEMPLATES, PartitionBy
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.nowhere import Nowhere
-from blizzard_core.storage.opening import open_source, open_storage
+from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import join
 from blizzard_py.app.asked import Asks, asking_of, uri_of
-from blizzard_py.engines.lazy import LazyEngine, StoppableEngine
+from blizzard_py.engines.lazy import LazyEngine, StoppableEngine, WithSession
 from blizzard_py.ingest.inferred_schema import InferredSchema
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import (
@@ -39,6 +44,7 @@ from blizzard_py.sources.protocol import Opener
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.state_paths import STATE_FOLDER
+from blizzard_py.streaming.jobs import StreamJobs
 
 DLQ_FOLDER = join(STATE_FOLDER, "dlq")
 
@@ -66,11 +72,12 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
             pipeline.error_handling.max_letters_per_file,
             pipeline.error_handling.max_directories_per_file,
         ),
-        metadata_columns=sink.metadata_columns,
+        metadata_columns=tuple(c for c in sink.metadata_columns if c != "_emitted_batch"),
         unexpected_fields=pipeline.schema_.unexpected_fields,
         fast_path=pipeline.schema_.fast_path,
         transform=pipeline.transform or "",
         deduplicate_by=tuple(pipeline.deduplicate_by),
+        emitted_batch=EMITTED_BATCH in sink.metadata_columns,
         unit_column=not isinstance(source, SourceSettings) and source.replaces,
     )
 
@@ -101,7 +108,20 @@ def build(config: Config, engine: Engine, *, fresh: bool = False) -> list[Source
 
 def source_pipeline(parts: Parts, *, fresh: bool = False) -> SourcePipeline:
     """One source as its settings describe it; the one place that chooses its kind."""
-    return SourcePipeline(parts, opener_of(parts), fresh=fresh)
+    given = parts.event_time
+    jobs = None if given is None else StreamJobs(parts, given, session_of(parts.engine))
+    return SourcePipeline(parts, opener_of(parts), fresh=fresh, jobs=jobs)
+
+
+def session_of(engine: Engine) -> Callable[[], Any]:
+    """What gives the engine's Spark session. Starts nothing."""
+    if isinstance(engine, WithSession):
+        return engine.session
+
+    def none() -> Any:
+        raise BlizzardError("this command does not ingest")
+
+    return none
 
 
 def opener_of(parts: Parts) -> Opener:
@@ -135,7 +155,7 @@ def parts_of(
         if files is None
         else Metered(open_source(uri, files.storage_options), activity.beat),
         Metered(open_storage(sink.table_uri, sink.storage_options), activity.beat),
-        Metered(open_storage(dlq_uri, sink.storage_options), activity.beat),
+        Metered(open_private(dlq_uri, sink.storage_options), activity.beat),
     )
     inferred = (
         inferred_schema(name, pipeline, files, stores)
@@ -161,6 +181,7 @@ def parts_of(
         asked=None
         if isinstance(source, SourceSettings)
         else asking_of(config, pipeline, source, asks_of(config, engine)),
+        event_time=pipeline.event_time,
     )
 
 
@@ -170,7 +191,24 @@ def _check_table(
     # A daemon whose sources are idle never needs what reads a table's log.
     from blizzard_py.app.table_check import check_table  # noqa: PLC0415  # see above
 
-    check_table(config, pipeline, engine.columns, settings)
+    given = config.pipelines[pipeline].event_time
+    has_query = settings.transform or given is not None
+    check_table(config, pipeline, query_columns(engine, given) if has_query else None, settings)
+
+
+def query_columns(
+    engine: StoppableEngine | LazyEngine, given: EventTimeSettings | None
+) -> Callable[[str, IngestSettings], pa.Schema]:
+    """What gives the columns of a pipeline's transform, or of its query over event time."""
+    if given is None:
+        return engine.columns
+
+    def columns(pipeline: str, settings: IngestSettings) -> pa.Schema:
+        from blizzard_py.streaming.check import check_query  # noqa: PLC0415  # see `LazyEngine`
+
+        return check_query(engine.session(), pipeline, given, settings)
+
+    return columns
 
 
 def inferred_schema(

@@ -25,6 +25,7 @@ from blizzard_core.cli import (
 from blizzard_core.text import printable
 from blizzard_py.app import unit_operations
 from blizzard_py.app.configuration import load_config
+from blizzard_py.app.event_time import refuse_edit
 from blizzard_py.app.operations import asked_columns, pipeline_of, rebuild_of
 from blizzard_py.commands.options import compact, confirmed, source_options
 from blizzard_py.edits import checkpoint_edit, unit_edits
@@ -316,7 +317,9 @@ def rebuild(
     """
     if as_json and not (yes or dry_run):
         raise click.UsageError("--json asks nobody; give --dry-run, or --yes if you mean it")
-    found = rebuild_of(load_config(config), (pipeline, source))
+    loaded = load_config(config)
+    refuse_edit(loaded, (pipeline, source), "a rebuilt checkpoint")
+    found = rebuild_of(loaded, (pipeline, source))
     rebuilt = found.plan(done_before)
     if as_json:
         backup = None if dry_run else found.write(rebuilt)
@@ -390,7 +393,9 @@ def _edit(
     yes: bool,
     dry_run: bool,
 ) -> int:
-    with closing(pipeline_of(load_config(config), where)) as found:
+    loaded = load_config(config)
+    refuse_edit(loaded, where, "an edited checkpoint")
+    with closing(pipeline_of(loaded, where)) as found:
         seen = checkpoint_edit.stored(found)
         checkpoint_edit.check_settled(seen.state)
         _print_effect(found, seen.state, edit(seen.state))

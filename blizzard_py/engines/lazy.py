@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -18,7 +18,15 @@ from blizzard_py.reading import Access
 _CANCEL_INTERVAL_SECS = 0.1
 
 
-class StoppableEngine(Engine, Protocol):
+@runtime_checkable
+class WithSession(Protocol):
+    """An engine that has a Spark session."""
+
+    def session(self) -> Any:
+        """The Spark session, started if there is none; for modules that know Spark."""
+
+
+class StoppableEngine(Engine, WithSession, Protocol):
     """An engine that holds something until it is stopped."""
 
     def ask(self, access: Access, statement: str) -> pa.Table:
@@ -55,6 +63,10 @@ class LazyEngine:
     def ask(self, access: Access, statement: str) -> pa.Table:
         """See `StoppableEngine.ask`."""
         return self._engine().ask(access, statement)
+
+    def session(self) -> Any:
+        """See `WithSession`."""
+        return self._engine().session()
 
     def columns(self, pipeline: str, settings: IngestSettings) -> pa.Schema:
         """See `StoppableEngine.columns`."""

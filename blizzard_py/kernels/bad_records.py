@@ -141,11 +141,15 @@ class FileLetters:
     def add(self, bad: BadRecord) -> None:
         """One more record."""
         if self.full(1):
-            self.more += 1
+            self.pass_over(1)
             return
         self._write()
         self._last = replace(bad, head=bad.head[:RAW_BYTES])
         self.count += 1
+
+    def pass_over(self, count: int) -> None:
+        """So many more records, which have no letter."""
+        self.more += count
 
     def close(self) -> None:
         """Write what was held back. There are no more."""

@@ -57,10 +57,10 @@ class FileTally:
         self.first_bad = ""
         self.directories.clear()
 
-    def note_bad(self, line: int, reason: str) -> None:
-        """One line (from 1) is not a record."""
+    def note_bad(self, line: int, reason: str, count: int) -> None:
+        """So many lines are no records; the first of them is this one (from 1)."""
         self.first_bad = self.first_bad or f"line {line}: {reason}"
-        self.bad += 1
+        self.bad += count
 
     def check(self, max_bad_fraction: float, *, so_far: bool = False) -> None:
         """Raise `FileFailed` if too much of the file is bad, or of what was read ``so_far``.

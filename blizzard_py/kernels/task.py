@@ -239,9 +239,8 @@ class _Run:
             if isinstance(outcome, LongLine):
                 if not self._tolerant:
                     raise FileFailed("parse", f"line {number}: {outcome.reason}")
-                offset, length, head = outcome.offset, outcome.length, outcome.head
-                bad = BadRecord(content.lines, offset, length, head, outcome.reason)
-                self._bad_lines(content, letters, [bad])
+                bad = BadRecord(0, 0, outcome.length, outcome.head, outcome.reason)
+                self._bad_lines(content, letters, [bad], outcome.offset)
                 content.lines += 1
                 continue
             if isinstance(outcome, BadLine):
@@ -250,12 +249,7 @@ class _Run:
             chunk, parsed = outcome
             parsed, where = self._placed(content, chunk.data, parsed)
             content.rows += parsed.table.num_rows
-            at, offset = content.lines, chunk.offset
-            self._bad_lines(
-                content,
-                letters,
-                [replace(b, index=at + b.index, offset=offset + b.offset) for b in parsed.bad],
-            )
+            self._bad_lines(content, letters, parsed.bad, chunk.offset)
             content.lines += parsed.lines
             rows_of = [(content.file.path, parsed.table.num_rows)]
             rows = self._metadata.added(parsed.table, rows_of, parsed.rows_at + number)
@@ -290,16 +284,24 @@ class _Run:
         return ahead(work, chunks, self._pool, self._task.threads, _bytes_of, AHEAD_BYTES)
 
     def _bad_lines(
-        self, content: FileTally, letters: FileLetters, bad: Sequence[BadRecord]
+        self, content: FileTally, letters: FileLetters, bad: Sequence[BadRecord], offset: int
     ) -> None:
-        """Letters for the bad lines of a chunk; `FileFailed` if there are too many to go on."""
+        """Letters for the bad lines of what begins at ``offset`` and at the tally's line.
+
+        `FileFailed` if there are too many to go on.
+        """
+        if not bad:
+            return
         hopeless = letters.full(len(bad))
-        for record in bad:
-            content.note_bad(record.index + 1, record.reason)
-        if bad and hopeless:
+        content.note_bad(content.lines + bad[0].index + 1, bad[0].reason, len(bad))
+        if hopeless:
             content.check(self._task.settings.max_bad_fraction, so_far=True)
-        for record in bad:
-            letters.add(record)
+        for number, record in enumerate(bad):
+            if letters.full(1):
+                letters.pass_over(len(bad) - number)
+                return
+            index = content.lines + record.index
+            letters.add(replace(record, index=index, offset=offset + record.offset))
 
     def _letters_of(self, content: FileTally) -> FileLetters:
         return FileLetters(self._letters, content.file.path, content.bounds.letters)
@@ -332,8 +334,8 @@ class _Run:
             for (content, _), share in zip(group, found, strict=True):
                 content.recount()
                 content.rows = share.rows
-                for bad in share.bad:
-                    content.note_bad(bad.index + 1, bad.reason)
+                if share.bad:
+                    content.note_bad(share.bad[0].index + 1, share.bad[0].reason, len(share.bad))
                 try:
                     content.check(self._task.settings.max_bad_fraction)
                 except FileFailed as error:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from blizzard_core.errors import BlizzardError
+from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.settings.sources import CommonSource, ErrorSettings, SourceSettings
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry, Storage
@@ -38,7 +39,7 @@ class Parts:
     the first batch with what its job is told, and raises what speaks against its rows ever
     coming into the table. ``clock`` is for what people read; what decides
     goes by the store's clock and ``monotonic`` (`blizzard_core.storage.clock`). ``asked`` is what a
-    source is asked that has no files.
+    source is asked that has no files. ``event_time`` are the settings of a query that remembers.
     """
 
     pipeline: str
@@ -57,6 +58,7 @@ class Parts:
     infer: Callable[[Sequence[Entry]], tuple[FieldSpec, ...]] | None = None
     check_table: Callable[[IngestSettings], None] | None = None
     asked: Asking | None = None
+    event_time: EventTimeSettings | None = None
 
     @property
     def name(self) -> str:

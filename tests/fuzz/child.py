@@ -41,6 +41,7 @@ def fuzz(target: Target, seconds: float, folder: Path, seed: int, planted: str) 
         f"-max_total_time={max(1, round(seconds))}",
         f"-max_len={target.max_bytes}",
         f"-timeout={HANG_SECS}",
+        f"-report_slow_units={HANG_SECS}",  # by the wall's clock, which a busy machine slows down
         f"-rss_limit_mb={RSS_MB}",
         f"-artifact_prefix={folder / FOUND}/",
         f"-seed={seed}",

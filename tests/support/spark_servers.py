@@ -10,13 +10,14 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
 
 from blizzard_py.engines.spark.security import SHUT
+from tests.support.pipe import PIPES
 
 HOME = Path(pyspark.__file__).parent
 _SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -32,16 +33,21 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A master and some workers of one core each, on the loopback interface, with a secret."""
+def standalone_cluster(
+    folder: Path, workers: int = 2, settings: Mapping[str, str] | None = None
+) -> Iterator[Cluster]:
+    """A master and some workers of one core each, on the loopback interface, with a secret.
+
+    ``settings`` win over ours, which shut all that they can.
+    """
     port = _free_port()
     master = f"spark://127.0.0.1:{port}"
     secret = secrets.token_hex(32)
-    shut = {**SHUT, "spark.authenticate.secret": secret}
-    settings = folder / "cluster.conf"
-    settings.touch(0o600)
-    settings.write_text("".join(f"{key} {value}\n" for key, value in shut.items()))
-    common = ("--host", "127.0.0.1", "--webui-port", "0", "--properties-file", str(settings))
+    shut = {**SHUT, "spark.authenticate.secret": secret, **(settings or {})}
+    told = folder / "cluster.conf"
+    told.touch(0o600)
+    told.write_text("".join(f"{key} {value}\n" for key, value in shut.items()))
+    common = ("--host", "127.0.0.1", "--webui-port", "0", "--properties-file", str(told))
     with contextlib.ExitStack() as stack:
         stack.enter_context(
             _server(
@@ -111,7 +117,8 @@ def _server(folder: Path, port: int | None, *arguments: str) -> Iterator[None]:
     """
     environment = {
         # Not this process's PYTHONPATH: the package has to arrive by itself.
-        **{key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+        **os.environ,
+        "PYTHONPATH": PIPES,
         "SPARK_HOME": str(HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
         **({} if arguments[0].endswith("SparkSubmit") else _DAEMONS),

@@ -264,6 +264,8 @@ class SparkEngine:
             if running.cancelled.is_set() or not is_of_the_data(error):
                 raise
             raise FailedOnData(reason_of(error)) from None
+        if job.reading is None:
+            _check_directories(job, written)
         accepted = sum(file.rows for file in first.files)
         kept = sum(output.rows for output in written.outputs)
         return dataclasses.replace(
@@ -373,6 +375,20 @@ def _collected(running: _Running, frame: DataFrame) -> list[TaskReport]:
     if running.cancelled.is_set():
         raise Cancelled(f"{running.group}: cancelled")
     return [TaskReport.from_json(row["result"]) for row in frame.collect()]
+
+
+def _check_directories(job: IngestJob, written: IngestResult) -> None:
+    """Raise `FailedOnData` if the rows of so many files go to more directories than they may.
+
+    Rows of the result are of no file any more. Where all of them have too many, one half of the
+    files has as well, so the search ends at those that bring them.
+    """
+    most = job.settings.bounds.directories
+    if len({output.partition for output in written.outputs}) > most * len(job.files):
+        raise FailedOnData(
+            f"its rows go to more than {most:,} directories of the table, each with an output of"
+            " its own; if that is right, raise error_handling.max_directories_per_file"
+        )
 
 
 def _first_job(job: IngestJob) -> IngestJob:

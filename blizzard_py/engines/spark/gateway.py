@@ -82,7 +82,7 @@ def _files(folder: Path, conf: Mapping[str, str], scratch: Path) -> Path:
     told = {k: v for k, v in conf.items() if k not in {JAVA_OPTIONS, _DEFAULT_JAVA_OPTIONS}}
     told[JAVA_OPTIONS] = f'"@{arguments}"'
     settings = folder / "spark.properties"
-    settings.write_text("".join(f"{_property(k)}={_property(v)}\n" for k, v in told.items()))
+    settings.write_text("".join(f"{as_property(k)}={as_property(v)}\n" for k, v in told.items()))
     return settings
 
 
@@ -107,7 +107,7 @@ def _argument(option: str) -> str:
     return f'"{escaped}"'
 
 
-def _property(text: str) -> str:
+def as_property(text: str) -> str:
     """A name or a value as it stands in a file of Java's properties."""
     units = struct.unpack(f">{len(text.encode('utf-16-be')) // 2}H", text.encode("utf-16-be"))
     return "".join(f"\\u{unit:04x}" for unit in units)

@@ -9,14 +9,16 @@ and a task is handed those as it begins.
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import functools
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from pyspark import TaskContext
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
+from pyspark import SparkContext, TaskContext
 
 from blizzard_core.storage.protocol import StorageOptions
 from blizzard_py.job import IngestJob, IngestSettings, Place
@@ -62,6 +64,18 @@ def apart(job: IngestJob) -> tuple[IngestJob, str]:
         reading=reading and dataclasses.replace(reading, access=_bare(reading.access)),
     )
     return bare, base64.b64encode(pickle.dumps(secrets)).decode()
+
+
+@contextlib.contextmanager
+def handing(context: SparkContext, job: IngestJob) -> Iterator[IngestJob]:
+    """The job as tasks may be told it; what this thread starts inside is handed the rest."""
+    bare, secrets = apart(job)
+    context.setLocalProperty(PROPERTY, secrets)
+    try:
+        yield bare
+    finally:
+        with contextlib.suppress(Py4JError, OSError):  # the JVM may be what has failed
+            context.setLocalProperty(PROPERTY, None)  # type: ignore[arg-type]  # removes it
 
 
 def whole(task: T) -> T:

@@ -29,7 +29,7 @@ from blizzard_py.engines.spark.gateway import (
     let_go_of_context,
     opened_gateway,
 )
-from blizzard_py.engines.spark.handed import PROPERTY, apart
+from blizzard_py.engines.spark.handed import handing
 from blizzard_py.engines.spark.masters import is_local, require_reachable, retrying, settings
 from blizzard_py.engines.spark.scratch import Scratch
 from blizzard_py.engines.spark.security import weakened
@@ -87,13 +87,8 @@ class DriverSession:
         context, group = self.spark.sparkContext, job.output_prefix
         context.setJobGroup(group, f"ingest {group}", interruptOnCancel=True)
         context.setLocalProperty(_POOL, pool)
-        bare, secrets = apart(job)
-        context.setLocalProperty(PROPERTY, secrets)
-        try:
+        with handing(context, job) as bare:
             yield bare
-        finally:
-            with contextlib.suppress(Py4JError, OSError):  # the JVM may be what has failed
-                context.setLocalProperty(PROPERTY, None)  # type: ignore[arg-type]  # removes it
 
     def interrupt(self, group: str) -> None:
         """Tasks are interrupted, which ends their Python workers."""

@@ -185,7 +185,7 @@ def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema
             raise
         refusal = spark_said(str(error))
     if schema is not None:
-        refusal = _schema_refusal(schema, settings)
+        refusal = schema_refusal(schema, settings)
     if schema is None or refusal is not None:
         raise ConfigError(f"pipelines.{name}.transform", [str(refusal)])
     return _output_schema(schema)
@@ -197,7 +197,8 @@ def _output_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(kept, timezone="UTC")
 
 
-def _schema_refusal(schema: StructType, settings: IngestSettings) -> str | None:
+def schema_refusal(schema: StructType, settings: IngestSettings) -> str | None:
+    """Why a table cannot have such columns; None if it can."""
     names = [field.name for field in schema.fields]
     lowered = [name.lower() for name in names]
     twice = [name for name in names if lowered.count(name.lower()) > 1]

@@ -65,6 +65,21 @@ def written_refusal(query: Node) -> str | None:
     return size_refusal(query)
 
 
+def aggregate_refusal(query: Node) -> str | None:
+    """Why aggregates as they are written are unusable; None if they may be analysed.
+
+    As `written_refusal`, but that they may aggregate: what holds for a row holds for a window.
+    """
+    for node in query.everything():
+        is_call = node.kind == "UnresolvedFunction" and bool(node.names)
+        found = _not_allowed(node, EXPRESSIONS | UNRESOLVED)
+        if found is None and not (is_call and node.names[-1].lower() in AGGREGATES):
+            found = _written(node, {SOURCE})
+        if found:
+            return found
+    return size_refusal(query)
+
+
 def meant_refusal(plan: Node, view: str) -> str | None:
     """Why the analysed plan is unusable; None if it is not. ``view`` is what `SOURCE` is."""
     for node in plan.everything():

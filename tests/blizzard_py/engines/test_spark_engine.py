@@ -243,11 +243,12 @@ def test_a_line_that_kills_its_worker_costs_a_retry_and_that_line(
     world.put("c.ndjson", lines(6))
     context = spark_engine.session().sparkContext
     poisoned = str(Path(__file__).parents[2] / "support/poison")
+    before = context.environment["PYTHONPATH"]
     context.environment["PYTHONPATH"] = poisoned
     try:
         result = spark_engine.ingest(world.job())
     finally:
-        del context.environment["PYTHONPATH"]
+        context.environment["PYTHONPATH"] = before
     assert world.ids(result) == [1, 2, 3, 5, 6]
     [letter] = world.letters(result)
     assert (letter["path"], letter["line"]) == (f"{world.source}/b.ndjson.gz", 2)

@@ -11,6 +11,8 @@ import pytest
 from pyspark import cloudpickle
 
 from blizzard_core.errors import ConfigError
+from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.gateway import as_property
 from blizzard_py.engines.spark.handed import apart
 from blizzard_py.engines.spark.masters import settings
 from blizzard_py.engines.spark.security import (
@@ -127,3 +129,25 @@ def pickle_of(value: str) -> bytes:
     found = base64.b64decode(value)
     assert pickle.loads(found) is not None  # ours
     return found
+
+
+@pytest.mark.parametrize(
+    "value", ["", "a=b:c", " led and trailed ", "# !\\n\n\té€\U0001f600", "\\u0041"]
+)
+def test_what_the_jvm_is_told_by_a_file_arrives_as_it_is(
+    spark_engine: SparkEngine, value: str
+) -> None:
+    jvm = spark_engine.session().sparkContext._jvm  # noqa: SLF001  # no public name
+    assert jvm is not None
+    found = jvm.java.util.Properties()
+    found.load(jvm.java.io.StringReader(f"{as_property('a key')}={as_property(value)}\n"))
+    assert found.getProperty("a key") == value
+
+
+def test_the_jvms_command_line_names_files_and_nothing_else(spark_engine: SparkEngine) -> None:
+    gateway = spark_engine.session().sparkContext._gateway  # noqa: SLF001  # no public name
+    assert gateway is not None
+    command = Path(f"/proc/{gateway.proc.pid}/cmdline").read_text().split("\0")
+    assert "--conf" not in command
+    assert "--properties-file" in command
+    assert not [word for word in command if "postgresql" in word]  # our own spark.jars

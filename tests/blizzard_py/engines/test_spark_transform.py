@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from blizzard_core.errors import ConfigError, EngineError
 from blizzard_py.__main__ import main
 from blizzard_py.engines.spark import SparkEngine
-from blizzard_py.job import PartitionRule, SortKey
+from blizzard_py.job import FileBounds, PartitionRule, SortKey
 from tests.support.ingest_world import PREFIX, STAGING, IngestWorld, by_path, specs
 
 FIELDS = specs(id="int64", name="string", time="timestamp", tags="string")
@@ -296,6 +296,27 @@ def test_a_file_that_the_statement_fails_on_is_quarantined_and_no_other(
     }
     assert "'three'" in files["3.ndjson"].error
     assert "try_cast" in files["3.ndjson"].error
+
+
+def test_a_file_whose_rows_go_to_too_many_directories_is_quarantined_and_no_other(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    for number in range(4):
+        world.put(f"{number}.ndjson", records_of((number, f"n{number}")))
+    world.put("2-many.ndjson", records_of(*((number, f"m{number}") for number in range(30))))
+    world.transform = "SELECT id, name FROM source"
+    world.rules = (PartitionRule("name", key="name"),)
+    world.bounds = FileBounds(directories=5)
+    result = world.ingest(engine=spark_engine)
+    files = by_path(result)
+    assert {path for path, file in files.items() if file.outcome == "ingested"} == {
+        f"{number}.ndjson" for number in range(4)
+    }
+    assert files["2-many.ndjson"].stage == "transform"
+    assert "more than 5 directories" in files["2-many.ndjson"].error
+    assert {output.partition for output in result.outputs} == {
+        f"name=n{number}" for number in range(4)
+    }
 
 
 def test_validate_asks_spark_about_every_transform_and_only_then(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import resource
 import signal
 import subprocess
@@ -250,3 +251,17 @@ def test_eight_kilobytes_cost_bounded_memory_and_time_whatever_is_in_them(
     assert cost["mb"] <= MOST_MB, cost
     assert cost["secs"] <= MOST_SECS, cost
     assert cost["staged"] <= 100 << 20, cost
+
+
+def test_a_pipe_that_took_a_files_place_is_quarantined_and_holds_nobody(
+    world: IngestWorld,
+) -> None:
+    os.mkfifo(world.source / "b.ndjson")
+    job = world.job("b.ndjson")
+    [only] = task.tasks_of(job, [job.files])
+    source, sink = LocalStorage(str(world.source)), LocalStorage(str(world.table))
+    report = task.run_task(only, source, sink, attempt_id=7)
+    bad = by_path(report)["b.ndjson"]
+    assert (bad.outcome, bad.stage) == ("quarantined", "read")
+    assert "is no regular file" in bad.error
+    assert neighbours_are_ingested(world, report)

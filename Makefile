@@ -92,6 +92,8 @@ soak: ## ten minutes of arrivals and restarts: flat memory, bounded lag, exact c
 	$(DEV) python -m benchmarks.soak $(ARGS)
 
 image: ## the container image, with docker, podman or buildah (ARGS="--build-arg BASE=...")
+	@case '$(ARGS)' in *BASE=*@sha256:*) ;; *) \
+		echo "image: BASE is a tag, which may move; docs/kubernetes.md, What runs" >&2;; esac
 	@for tool in docker podman buildah; do \
 		command -v $$tool >/dev/null && exec $$tool build -t blizzard-penguin $(ARGS) .; \
 	done; echo "image: none of docker, podman and buildah is installed" >&2; exit 1

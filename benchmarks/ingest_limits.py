@@ -53,15 +53,17 @@ def _share(
     parser = LineParser(RecordSchema(fields))
     lines = 0
     waiting: list[pa.Table] = []
+    waiting_bytes = 0
     writer: pq.ParquetWriter | None = None
     for path in files:
         with opened(storage, JobFile(path, 0), "auto") as blocks:
             for chunk in framed(blocks):
                 assert isinstance(chunk, Chunk)
-                lines += chunk.data.count(b"\n")
                 if name == GUNZIP:
+                    lines += chunk.data.count(b"\n")
                     continue
                 table = parser.parse(chunk.data).table
+                lines += table.num_rows
                 if name == COLUMNS:
                     continue
                 writer = writer or pq.ParquetWriter(
@@ -70,9 +72,10 @@ def _share(
                     use_dictionary=repeating(table) or False,
                 )
                 waiting.append(table)
-                if sum(t.nbytes for t in waiting) > _GROUP_BYTES:
+                waiting_bytes += table.nbytes
+                if waiting_bytes > _GROUP_BYTES:
                     writer.write_table(pa.concat_tables(waiting))
-                    waiting.clear()
+                    waiting, waiting_bytes = [], 0
     if writer is not None:
         writer.write_table(pa.concat_tables([table.slice(0, 0), *waiting]))
         writer.close()

@@ -140,8 +140,25 @@ def test_every_guarantee_names_a_test() -> None:
     assert [row for row in rows if "::test_" not in row] == []
 
 
+def test_every_line_of_the_threat_model_names_a_test_that_exists() -> None:
+    text = (ROOT / "docs/threat-model.md").read_text(encoding="utf-8")
+    rows = [
+        line
+        for line in text.splitlines()
+        if line.startswith("| ") and not line.endswith("| what holds | test |")
+    ]
+    assert len(rows) > 30
+    for row in rows:
+        found = re.findall(r"`(test_\w+\.py)::(\w+)`", row)
+        assert found, row
+        for file, name in found:
+            (path,) = TESTS.rglob(file)
+            assert f"\ndef {name}(" in path.read_text(encoding="utf-8"), f"{file}::{name}"
+
+
 @pytest.mark.parametrize(
-    "document", ["README.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+    "document",
+    ["README.md", "SECURITY.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))],
 )
 def test_links_and_make_targets_exist(document: str) -> None:
     path = ROOT / document

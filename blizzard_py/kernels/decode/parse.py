@@ -188,8 +188,10 @@ class LineParser:
         suspects = [index for index in rows if not self._plausible(lines[index].strip(_BLANK))]
         condemned: dict[bytes, str] = {}
         self._settle(lines, suspects, bad, condemned)
+        bad |= {index: condemned[lines[index]] for index in rows if lines[index] in condemned}
         rows = [index for index in rows if index not in bad]
         tables = self._settle(lines, rows, bad, condemned)
+        bad |= {index: condemned[lines[index]] for index in rows if lines[index] in condemned}
         rows = [index for index in rows if index not in bad]
         return Parsed(
             whole(tables, self._schema.table),
@@ -209,10 +211,10 @@ class LineParser:
 
         Parsing less and less at a time, so every line that is bad costs a few
         calls and those that are good few altogether. Lines that are ``condemned`` already,
-        since another one was the same, cost none: what packs well repeats itself.
+        since another one was the same, cost none: what packs well repeats itself. They are
+        not put into ``bad`` here, so that which ones are named does not depend on the parts.
         """
         if condemned:
-            bad |= {i: condemned[lines[i]] for i in chosen if lines[i] in condemned}
             chosen = [i for i in chosen if lines[i] not in condemned]
         if not chosen:
             return []

@@ -128,6 +128,8 @@ def chunk(seed: int, lines: int, odd: float | None = None) -> Chunk:
             line = form.line()
         if random.random() < spoilt:
             line = damaged(random, line)
+        elif parts and random.random() < 0.03:
+            line = random.choice(parts[::2])  # also a bad one, which has a verdict already
         parts += (line, random.choice(BREAKS) if crooked else b"\n")
     return Chunk(fields, unexpected, tolerant, b"".join(parts))
 

@@ -174,6 +174,21 @@ INFERRED_COLUMNS = _bound(
     "left out, with a warning; declare what is wanted",
     "test_inference.py::test_columns_beyond_what_a_table_has_are_left_out_and_told",
 )
+INFERRED_VALUES = _bound(
+    _INFERRED,
+    "Values of a row, fields of objects counted: a line of a megabyte has room for 100,000",
+    4000,
+    "objects behind them are `json`",
+    "test_inference.py::test_objects_beyond_what_a_row_may_hold_are_json",
+)
+NAME_BYTES = _bound(
+    _INFERRED,
+    "The name of a column or field",
+    255,
+    "left out; an object with such a name is `json`",
+    "test_inference.py::test_names_that_are_too_long_are_left_out",
+    unit="bytes",
+)
 INFERRED_LEVELS = _bound(
     _INFERRED,
     "Levels of objects and arrays",

@@ -24,6 +24,7 @@ from blizzard_core.storage.protocol import join
 from blizzard_py.app.asked import Asks, asking_of, uri_of
 from blizzard_py.engines.lazy import LazyEngine, StoppableEngine, WithSession
 from blizzard_py.ingest.inferred_schema import InferredSchema
+from blizzard_py.ingest.jobs import Jobs
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import (
     Engine,
@@ -44,7 +45,6 @@ from blizzard_py.sources.protocol import Opener
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.state_paths import STATE_FOLDER
-from blizzard_py.streaming.jobs import StreamJobs
 
 DLQ_FOLDER = join(STATE_FOLDER, "dlq")
 
@@ -109,8 +109,15 @@ def build(config: Config, engine: Engine, *, fresh: bool = False) -> list[Source
 def source_pipeline(parts: Parts, *, fresh: bool = False) -> SourcePipeline:
     """One source as its settings describe it; the one place that chooses its kind."""
     given = parts.event_time
-    jobs = None if given is None else StreamJobs(parts, given, session_of(parts.engine))
+    jobs = None if given is None else _stream_jobs(parts, given)
     return SourcePipeline(parts, opener_of(parts), fresh=fresh, jobs=jobs)
+
+
+def _stream_jobs(parts: Parts, given: EventTimeSettings) -> Jobs:
+    # It brings kernels along, which a daemon without such a pipeline never needs in its process.
+    from blizzard_py.streaming.jobs import StreamJobs  # noqa: PLC0415  # see above
+
+    return StreamJobs(parts, given, session_of(parts.engine))
 
 
 def session_of(engine: Engine) -> Callable[[], Any]:

@@ -12,8 +12,9 @@
 | arrays | ``list`` of whatever the elements have in common |
 | anything else: a conflict | ``string`` with ``coerce: true``, which takes all of it |
 
-What a hostile line could make of it is bounded: columns beyond `INFERRED_COLUMNS` are left out, and
-objects and arrays within `INFERRED_LEVELS` others are ``json``.
+What a hostile line could make of it is bounded: columns beyond `INFERRED_COLUMNS` are left out,
+objects and arrays within `INFERRED_LEVELS` others are ``json``, and so is what would give a row
+more than `INFERRED_VALUES`.
 
 With coercion off a conflict is `SchemaConflict`, and a field that is always null
 is a plain string; with it on that field takes anything, since nothing is known.
@@ -28,7 +29,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from blizzard_core.bounds import INFERRED_COLUMNS, INFERRED_LEVELS, STRUCT_FIELDS
+from blizzard_core.bounds import (
+    INFERRED_COLUMNS,
+    INFERRED_LEVELS,
+    INFERRED_VALUES,
+    NAME_BYTES,
+    STRUCT_FIELDS,
+)
 from blizzard_core.errors import SchemaConflict
 from blizzard_core.settings.schema import FieldType
 from blizzard_py.job import FieldSpec
@@ -149,6 +156,7 @@ class Inference:
             " schema.fields",
         )
         taken: dict[str, str] = {}
+        values = 0
         for name, seen in self._columns.items():
             other = taken.setdefault(name.lower(), name)
             if other != name:
@@ -156,7 +164,11 @@ class Inference:
             elif _is_odd(name):
                 left_out[name] = "a column cannot have this name"
             else:
-                fields.append(self._field(name, seen, name))
+                found = self._field(name, seen, name)
+                if values + _values(found) > INFERRED_VALUES and found.children:
+                    found = _spec(name, "json")
+                values += _values(found)
+                fields.append(found)
         return Inferred(tuple(fields), left_out, self._records, self._skipped)
 
     def _field(self, name: str, seen: _Seen, path: str) -> FieldSpec:
@@ -215,7 +227,13 @@ def _is_timestamp(text: str) -> bool:
 
 def _is_odd(name: str) -> bool:
     """Also what no text editor shows: line ends of all kinds, marks, halves of surrogate pairs."""
-    return not name or _ODD_NAME.search(name) is not None or not name.isprintable()
+    if not name or _ODD_NAME.search(name) is not None or not name.isprintable():
+        return True
+    return len(name.encode()) > NAME_BYTES
+
+
+def _values(spec: FieldSpec) -> int:
+    return sum(map(_values, spec.children)) if spec.children else 1
 
 
 def _conflict(path: str, seen: _Seen) -> str:

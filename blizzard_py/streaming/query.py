@@ -110,7 +110,8 @@ class StreamQuery:
         try:
             self._query = self._started(root)
         except AnalysisException as error:
-            raise ConfigError(f"{name}: event_time", [spark_said(str(error))]) from None
+            place = f"pipelines.{name.partition('/')[0]}.event_time"
+            raise ConfigError(place, [spark_said(str(error))]) from None
         except _Failure as error:
             raise EngineError(
                 f"{name}: the query could not be started: {reason_of(error)}"

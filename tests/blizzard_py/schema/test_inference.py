@@ -226,6 +226,25 @@ def test_columns_beyond_what_a_table_has_are_left_out_and_told() -> None:
     }
 
 
+def test_objects_beyond_what_a_row_may_hold_are_json() -> None:
+    wide = {f"k{n}": n for n in range(200)}
+    line = {f"c{n}": wide for n in range(900)} | {"last": 1}
+    assert len(json.dumps(line)) > 1 << 20
+    found = inferred(json.dumps(line)).fields
+    assert [column.type for column in found] == ["struct"] * 20 + ["json"] * 880 + ["int64"]
+    assert [column.type for column in inferred(json.dumps({"c": [wide] * 9})).fields] == ["list"]
+
+
+def test_names_that_are_too_long_are_left_out() -> None:
+    longest, beyond = "é" * 127, "é" * 128
+    found = inferred(json.dumps({longest: 1, beyond: 2, "s": {beyond: 3}}))
+    assert [(column.name, column.type) for column in found.fields] == [
+        (longest, "int64"),
+        ("s", "json"),
+    ]
+    assert found.left_out == {beyond: "a column cannot have this name"}
+
+
 @pytest.mark.parametrize("name", ["x\u2028Join y", "\u202eevil", "a\x85b", "\x07", "a\u00a0b"])
 def test_names_that_no_editor_shows_are_left_out(name: str) -> None:
     found = inferred(json.dumps({"id": 1, name: 2}))

@@ -19,12 +19,31 @@ def world(tmp_path: Path, spark_engine: SparkEngine) -> EventWorld:
     return EventWorld(tmp_path, spark_engine)
 
 
+# The others differ from these by what every pipeline's tests look at, and cost a restart each;
+# `make chaos-event-time` takes them all.
+OURS = [
+    point
+    for point in POINTS
+    if point
+    not in {
+        "1-planned",
+        "2-before-the-job",
+        "3-judged",
+        "3-rows-written",
+        "6-letters-kept",
+        "6-published",
+        "7-pruned",
+    }
+]
+
+
+@pytest.mark.timeout(900)  # a loaded machine takes ten times as long
 def test_a_stream_survives_a_death_at_every_point(world: EventWorld) -> None:
     oracle = Oracle(TUMBLING)
     world.put([row(100)])
     oracle.settle({"0001.ndjson": [row(100)]})
     world.drain()
-    for number, point in enumerate(POINTS):
+    for number, point in enumerate(OURS):
         now = 112 + 7 * number
         # Each batch closes a window, has a row that is late, and one that is not.
         rows = [row(now), row(now - 9, "b", number), row(now - 25)]

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from deltalake import DeltaTable
 
@@ -40,11 +41,12 @@ def daemon(program: str, *arguments: str, kill_at: str = "") -> subprocess.Compl
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=400,
         check=False,
     )
 
 
+@pytest.mark.timeout(900)  # a loaded machine takes ten times as long
 def test_the_recipe_works_as_written_and_a_killed_process_changes_nothing(tmp_path: Path) -> None:
     world = EventWorld(tmp_path, Refused())  # type: ignore[arg-type]  # only for its files
     config = tmp_path / "config.yaml"

@@ -273,7 +273,7 @@ def test_a_base_that_may_move_is_told(tmp_path: Path, arguments: str, *, told: b
     docker.write_text('#!/bin/sh\necho "$@"\n')
     docker.chmod(0o755)
     done = subprocess.run(
-        ["make", "image", f"ARGS={arguments}"],
+        ["make", "--no-print-directory", "image", f"ARGS={arguments}"],
         cwd=ROOT,
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
         capture_output=True,

@@ -25,7 +25,7 @@ from blizzard_py.schema.types import table_schema
 # After a chunk of which most lines were handed over so many are not tried.
 PAUSE = 15
 
-_log = logging.getLogger(__name__)
+_stderr = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,9 @@ class Scanner:
             found = self._scanned(layout, chunk, utf8=utf8)
         except Broken as error:
             # Its memory may hold anything now, so it is not used again.
-            _log.warning("the fast path has failed on a chunk, which is read without it: %s", error)
+            _stderr.warning(
+                "the fast path has failed on a chunk, which is read without it: %s", error
+            )
             self._free.append(self._layout())
             return None
         self._free.append(layout)
@@ -151,5 +153,5 @@ def scanner(fields: tuple[FieldSpec, ...], unexpected: UnexpectedFields) -> Scan
     try:
         return None if program is None else Scanner(program, fields, unexpected)
     except Broken as error:
-        _log.warning("the fast path is not used: %s", error)
+        _stderr.warning("the fast path is not used: %s", error)
         return None

@@ -239,7 +239,7 @@ def test_a_line_that_kills_its_worker_costs_a_retry_and_that_line(
     world: IngestWorld, spark_engine: SparkEngine
 ) -> None:
     world.put("a.ndjson", lines(1, 2))
-    world.put("b.ndjson.gz", gzip.compress(lines(3) + b'{"id":4,"x":"POISON"}\n' + lines(5)))
+    world.put("b.ndjson.gz", gzip.compress(lines(3) + b'{"id":4e0,"x":"POISON"}\n' + lines(5)))
     world.put("c.ndjson", lines(6))
     context = spark_engine.session().sparkContext
     poisoned = str(Path(__file__).parents[2] / "support/poison")

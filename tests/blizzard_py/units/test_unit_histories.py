@@ -115,7 +115,6 @@ def test_what_is_owed_also_finds_a_tail_that_the_cut_off_has_passed(
     ("module", "name", "stands_in"),
     [
         (due_module, "reached", lambda unit: unit.high),
-        (unit_world, "put_right", lambda state, *_: state),
         (unit_world, "read_since", lambda state, *_: state),
     ],
 )

@@ -6,14 +6,17 @@
 
 Two processes with an engine each take turns at the same folder, and begin in turn, so a slow
 minute of the machine hits both. ``deduplicate_by`` sends all rows through a shuffle. Figures are
-medians over the rounds; compare ratios of one run.
+medians over the rounds; compare ratios of one run, and where others use the machine those of
+seconds of a core.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import dataclasses
+import os
 import shutil
 import statistics
 import sys
@@ -25,7 +28,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.ingest_contenders import bare_pool, job_of
-from benchmarks.ingest_shapes import Shape, write_shape
+from benchmarks.ingest_shapes import FIELDS, Shape, write_shape
 from blizzard_py.engines.spark import SparkEngine
 from tests.support.spark_servers import standalone_cluster
 
@@ -46,53 +49,46 @@ def main() -> None:
         folder = Path(name)
         with bare_pool(_CORES) as pool:
             write_shape(shape, folder / "source", pool)
-        masters = _masters(folder, stack, standalone=options.standalone)
         engines = {
             kind: stack.enter_context(
-                ProcessPoolExecutor(1, get_context("spawn"), initializer=_start, initargs=told)
+                ProcessPoolExecutor(
+                    1,
+                    get_context("spawn"),
+                    initializer=_start,
+                    initargs=(folder / kind, conf, options.standalone),
+                )
             )
-            for kind, told in masters.items()
+            for kind, conf in {"shut": {}, "open": _OPEN}.items()
         }
-        print(f"{shape.name}, medians of {options.rounds}\n\n| | open | shut | shut / open |")
-        print("|---|---|---|---|")
+        print(f"{shape.name}, medians of {options.rounds}; seconds, and seconds of a core\n")
+        print("| | open | shut | shut / open | core, open | core, shut | shut / open |")
+        print("|---|---|---|---|---|---|---|")
         for what, keys in (("ingest", ()), ("deduplicate_by", ("id",))):
-            seconds = _measured(engines, folder, keys, options.rounds)
-            open_secs, shut_secs = (statistics.median(seconds[kind]) for kind in ("open", "shut"))
-            ratios = [s / o for o, s in zip(seconds["open"], seconds["shut"], strict=True)]
-            print(
-                f"| {what} | {open_secs:.2f} s | {shut_secs:.2f} s"
-                f" | {shut_secs / open_secs:.3f} (by round {statistics.median(ratios):.3f}) |"
-            )
+            found = _measured(engines, folder, keys, options.rounds)
+            columns = [_compared(found, place) for place in (0, 1)]
+            print(f"| {what} | {' | '.join(columns)} |", flush=True)
 
 
-def _masters(
-    folder: Path, stack: contextlib.ExitStack, *, standalone: bool
-) -> dict[str, tuple[str, dict[str, str]]]:
-    if not standalone:
-        return {"shut": (f"local[{_CORES}]", {}), "open": (f"local[{_CORES}]", _OPEN)}
-    found = {}
-    for kind in ("shut", "open"):
-        place = folder / kind
-        place.mkdir()
-        extra = {} if kind == "shut" else _OPEN
-        cluster = stack.enter_context(standalone_cluster(place, settings=extra))
-        found[kind] = (cluster.master, {**cluster.conf, **extra})
-    return found
+def _compared(found: dict[str, list[tuple[float, float]]], place: int) -> str:
+    """The medians of both, and that of the rounds' ratios."""
+    opened, shut = ([each[place] for each in found[kind]] for kind in ("open", "shut"))
+    ratio = statistics.median(s / o for o, s in zip(opened, shut, strict=True))
+    return f"{statistics.median(opened):.2f} | {statistics.median(shut):.2f} | {ratio:.3f}"
 
 
 def _measured(
     engines: dict[str, ProcessPoolExecutor], folder: Path, keys: tuple[str, ...], rounds: int
-) -> dict[str, list[float]]:
-    seconds: dict[str, list[float]] = {kind: [] for kind in engines}
+) -> dict[str, list[tuple[float, float]]]:
+    found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in engines}
     names = list(engines)
-    for turn in range(-2, rounds):  # two rounds before the first one warm up
+    for turn in range(-3, rounds):  # three rounds before the first one warm up
         for kind in _turned(names, turn):
             taken = engines[kind].submit(_run, folder / "source", folder / "sink", keys).result()
             shutil.rmtree(folder / "sink")
             if turn >= 0:
-                seconds[kind].append(taken)
-            print(f"{kind} {keys} {taken:.2f} s", file=sys.stderr, flush=True)
-    return seconds
+                found[kind].append(taken)
+            print(f"{kind} {keys} {taken[0]:.2f} s, {taken[1]:.2f} s", file=sys.stderr, flush=True)
+    return found
 
 
 def _turned(names: list[str], turn: int) -> Iterator[str]:
@@ -100,17 +96,45 @@ def _turned(names: list[str], turn: int) -> Iterator[str]:
     yield from names[: turn % len(names)]
 
 
-def _start(master: str, conf: dict[str, str]) -> None:
+def _start(folder: Path, conf: dict[str, str], standalone: bool) -> None:
     global _engine  # noqa: PLW0603  # a process of its own, which has one
-    _engine = SparkEngine(master, conf)
+    master, known = f"local[{_CORES}]", {}
+    if standalone:
+        folder.mkdir()
+        opened = contextlib.ExitStack()
+        cluster = opened.enter_context(standalone_cluster(folder, settings=conf))
+        atexit.register(opened.close)
+        master, known = cluster.master, cluster.conf
+    _engine = SparkEngine(master, {**known, **conf})
 
 
-def _run(source: Path, sink: Path, keys: tuple[str, ...]) -> float:
-    job = job_of(source, sink)
+def _run(source: Path, sink: Path, keys: tuple[str, ...]) -> tuple[float, float]:
+    """Seconds, and seconds of a core in all that this process has started."""
+    job = job_of(FIELDS, source, sink)
     job = dataclasses.replace(job, settings=dataclasses.replace(job.settings, deduplicate_by=keys))
-    start = time.perf_counter()
+    start, worked = time.perf_counter(), _core_secs()
     _engine.ingest(job)
-    return time.perf_counter() - start
+    return time.perf_counter() - start, _core_secs() - worked
+
+
+def _core_secs() -> float:
+    """Of this process and its descendants, those that have ended included.
+
+    A machine that others use as well makes a batch longer, and hardly dearer.
+    """
+    parents, ticks = {}, {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            columns = status.read_text().rpartition(")")[2].split()
+            pid = int(status.parent.name)
+            parents[pid], ticks[pid] = int(columns[1]), sum(map(int, columns[11:15]))
+    found = {os.getpid()}
+    for _ in range(len(parents)):
+        more = {pid for pid, parent in parents.items() if parent in found} - found
+        if not more:
+            break
+        found |= more
+    return sum(ticks.get(pid, 0) for pid in found) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

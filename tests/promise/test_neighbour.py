@@ -25,22 +25,29 @@ import pytest
 import yaml
 
 from blizzard_core.storage.opening import open_storage
+from blizzard_py.engines.spark.handed import PROPERTY
 from tests.support import neighbour
 from tests.support.s3_server import S3Server
 from tests.support.scenario import ROOT
 
 WAIT_SECS = 150
 
-# Spark as it comes, with a secret in a closure; in the clear, to be told by its text.
+# Spark as it comes, with a secret in a closure; in the clear, to be told by its text. The task
+# goes on for ever: Spark may drop the closure's block as soon as its stage is over.
 OPEN_SPARK = """
-import sys
+import sys, time
+from pathlib import Path
 from pyspark import SparkConf, SparkContext
-secret = sys.stdin.readline().strip()
+secret, begun = sys.stdin.readline().split()
 plain = SparkConf().set("spark.broadcast.compress", "false")
 context = SparkContext("local[1]", "open", conf=plain)
-context.parallelize([1], 1).map(lambda x: (x, secret)).collect()
-print("ready", flush=True)
-sys.stdin.read()
+
+def work(number):
+    Path(begun).touch()
+    time.sleep(3600)
+    return number, secret
+
+context.parallelize([1], 1).map(work).collect()
 """
 
 
@@ -175,6 +182,9 @@ def configuration(place: Path, bucket: str, options: dict[str, str], hush: list[
             "master": "local[1]",
             "conf": {
                 "spark.hadoop.fs.s3a.secret.key": hush[1],
+                "spark.eventLog.enabled": "true",
+                "spark.eventLog.compress": "false",
+                "spark.eventLog.dir": f"file://{place}/tmp/events",
                 "spark.driver.extraJavaOptions": (
                     f"-Dproxy.password={hush[2]} -Dodd='two words, \"quoted\" \\ and more'"
                 ),
@@ -192,6 +202,8 @@ def test_a_neighbour_gets_nothing_of_a_daemon(place: Path, s3: S3Server) -> None
     bucket = f"s3://{s3.new_bucket()}"
     lines = b'{"id":1}\n{"id":"%s"}\n' % hush[3].encode()
     open_storage(bucket, s3.options).put_atomic("a.ndjson", lines)
+    events = place / "tmp" / "events"
+    events.mkdir()
     config = configuration(place, bucket, s3.options, hush)
     environment = {**os.environ, "HUSH": hush[0], "OTHER": hush[4], "TMPDIR": f"{place}/tmp"}
     log = place / "tmp" / "daemon.log"
@@ -230,24 +242,28 @@ def test_a_neighbour_gets_nothing_of_a_daemon(place: Path, s3: S3Server) -> None
     assert f"file {log}" in tried
     assert ".parquet" in tried  # the table's rows are whoever's may read the table
     assert found["found"] == []
+    logged = "".join(file.read_text() for file in events.rglob("*") if file.is_file())
+    # What is handed to tasks stands there by its name, as does what the operator has set.
+    assert f'"{PROPERTY}":"*********(redacted)"' in logged
+    assert '"spark.hadoop.fs.s3a.secret.key":"*********(redacted)"' in logged
+    assert not [secret for secret in hush if secret in logged]
 
 
 @pytest.mark.timeout(600)
-def test_a_neighbour_gets_a_closure_of_spark_as_it_comes() -> None:
+def test_a_neighbour_gets_a_closure_of_spark_as_it_comes(tmp_path: Path) -> None:
     """What the test above would find, if there were something to find."""
     hush = secrets.token_hex(32)
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     process = subprocess.Popen(
         [sys.executable, "-c", OPEN_SPARK],
-        env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         text=True,
     )  # fmt: skip
     with ended(process):
         assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(f"{hush}\n")
+        process.stdin.write(f"{hush} {tmp_path / 'begun'}\n")
         process.stdin.flush()
-        assert process.stdout.readline() == "ready\n"
+        wait_for(process, (tmp_path / "begun").exists)
         pids = descendants(process.pid)
         ports = list(listening(pids))
         asked = {"pids": pids, "ports": ports, "sockets": [], "folders": [], "secrets": [hush]}

@@ -397,8 +397,9 @@ def _edit(
     refuse_edit(loaded, where, "an edited checkpoint")
     with closing(pipeline_of(loaded, where)) as found:
         seen = checkpoint_edit.stored(found)
-        checkpoint_edit.check_settled(seen.state)
-        _print_effect(found, seen.state, edit(seen.state))
+        after = edit(seen.state)
+        checkpoint_edit.check_settled(found, seen.state, after)
+        _print_effect(found, seen.state, after)
         if dry_run:
             return 0
         if not confirmed(found.name, yes=yes):

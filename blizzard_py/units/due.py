@@ -109,9 +109,13 @@ def due(
     asked = _Asked(state, frozenset(state.redo), cut_off, terms.shift, in_utc(now, "now"))
     names = list(named)
     found, turns = [], []
+    told: tuple[datetime | None, str] = None, ""
     for at, columns in _places(asked, partitions, names, everything=terms.everything):
         begin, end = partitions[at]
-        span = _Span(partitions[at], stamp(begin), stamp(end), at == len(partitions) - 1)
+        # Most begin where the one before ends.
+        begin_text = told[1] if told[0] == begin else stamp(begin)
+        told = end, stamp(end)
+        span = _Span(partitions[at], begin_text, told[1], at == len(partitions) - 1)
         for column in columns:
             name = names[column]
             key = f"{span.begin}/{name}"

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
@@ -115,9 +116,15 @@ def owes(unit: OpenUnit, part_to: datetime, shift: timedelta) -> bool:
     if unit.read_at is None:
         return False
     try:
-        return unit.read_at < stamp(part_to - min(shift, timedelta(0)))
+        return _read_at(unit.read_at) < part_to - min(shift, timedelta(0))
     except OverflowError:
         return True
+
+
+@lru_cache(1024)
+def _read_at(text: str) -> datetime:
+    """The instant of a reading: that of all units of its batch."""
+    return moment(text)
 
 
 def reached(unit: OpenUnit) -> Stamp | None:

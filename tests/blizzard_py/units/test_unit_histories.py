@@ -118,7 +118,7 @@ def test_what_is_owed_also_finds_a_tail_that_the_cut_off_has_passed(
         (unit_world, "read_since", lambda state, *_: state),
     ],
 )
-def test_without_distrust_of_clocks_and_of_old_states_a_history_goes_wrong(
+def test_without_distrust_of_times_to_come_and_old_states_a_history_goes_wrong(
     monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, stands_in: object
 ) -> None:
     monkeypatch.setattr(module, name, stands_in)

@@ -156,14 +156,23 @@ def test_what_was_published_since_must_be_known(tmp_path: Path) -> None:
     assert shop.texts() == texts[:11]
 
 
-def test_a_state_from_before_a_beginning_anew_holds_no_more(tmp_path: Path) -> None:
+def test_a_state_from_before_a_beginning_anew_holds_no_more(
+    tmp_path: Path, versions: list[bytes]
+) -> None:
+    """Also one in which a batch was being published can be reset."""
     shop = UnitShop(tmp_path, now="2020-01-10T00:00:00")
-    days(shop, 1, 30)
-    shop.run()
-    checkpoint = shop.lake / checkpoint_path(ID)
-    saved = checkpoint.read_bytes()
+    texts = days(shop, 1, 30)
+    for _ in range(2):
+        shop.run()
+        shop.passes(days=1)
+    saved = [each for each in versions if b'"spec"' in each and b'"anew"' not in each]
+    assert any(b"publishing" in version for version in saved)
     command(shop, "checkpoint", "reset", "--units", "--yes")
     shop.run()
-    checkpoint.write_bytes(saved)
-    with pytest.raises(StateError, match="older than the last beginning from nothing"):
+    for version in saved:
+        (shop.lake / checkpoint_path(ID)).write_bytes(version)
+        with pytest.raises(StateError, match="older than the last beginning from nothing"):
+            shop.run()
+        command(shop, "checkpoint", "reset", "--units", "--yes")
         shop.run()
+        assert shop.texts() == texts[:11]

@@ -25,7 +25,7 @@ import pytest
 import yaml
 
 from blizzard_core.storage.opening import open_storage
-from blizzard_py.engines.spark.handed import PROPERTY
+from blizzard_py.engines.spark.handed import HANDED
 from tests.support import neighbour
 from tests.support.s3_server import S3Server
 from tests.support.scenario import ROOT
@@ -243,8 +243,8 @@ def test_a_neighbour_gets_nothing_of_a_daemon(place: Path, s3: S3Server) -> None
     assert ".parquet" in tried  # the table's rows are whoever's may read the table
     assert found["found"] == []
     logged = "".join(file.read_text() for file in events.rglob("*") if file.is_file())
-    # What is handed to tasks stands there by its name, as does what the operator has set.
-    assert f'"{PROPERTY}":"*********(redacted)"' in logged
+    # What is handed to tasks stands there by its name only, and what the operator has set.
+    assert f'"{HANDED}":"*********(redacted)"' in logged
     assert '"spark.hadoop.fs.s3a.secret.key":"*********(redacted)"' in logged
     assert not [secret for secret in hush if secret in logged]
 
@@ -256,8 +256,8 @@ def test_a_neighbour_gets_a_closure_of_spark_as_it_comes(tmp_path: Path) -> None
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     process = subprocess.Popen(
         [sys.executable, "-c", OPEN_SPARK],
-        env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        text=True,
+        env=environment, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     with ended(process):
         assert process.stdin is not None

@@ -1,9 +1,9 @@
 """Credentials of a job, which go to its tasks beside its closure and not in it.
 
 A closure is a block: Spark keeps it, hands it to whoever asks, and may put it on a disk. A
-property of a job goes with each task's description, from driver to executor, and nowhere else;
-its name keeps it out of event logs. So stores and connections travel without their options,
-and a task is handed those as it begins.
+property of a job goes with each task's description, from driver to executor; event logs leave
+it out. So stores and connections travel without their options, and a task is handed those as it
+begins.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from blizzard_core.storage.protocol import StorageOptions
 from blizzard_py.job import IngestJob, IngestSettings, Place
 from blizzard_py.reading import Access
 
-# "secret" is what keeps it out of event logs, whatever else they show.
-PROPERTY = "blizzard.secret.options"
+# Of a job's properties event logs leave out those whose name looks like a secret's, if the
+# context has a setting of that name. A name of Spark's own would not do: each query puts the
+# session's settings in the place of the job's.
+HANDED = "blizzard.secret.options"
 
 
 class _Told(Protocol):
@@ -47,7 +49,7 @@ class _Secrets:
 
 
 def apart(job: IngestJob) -> tuple[IngestJob, str]:
-    """The job without what is secret in it, and that, as the value of `PROPERTY`."""
+    """The job without what is secret in it, and that, as the value of `HANDED`."""
     settings, reading = job.settings, job.reading
     access = None if reading is None else reading.access
     secrets = _Secrets(
@@ -70,12 +72,12 @@ def apart(job: IngestJob) -> tuple[IngestJob, str]:
 def handing(context: SparkContext, job: IngestJob) -> Iterator[IngestJob]:
     """The job as tasks may be told it; what this thread starts inside is handed the rest."""
     bare, secrets = apart(job)
-    context.setLocalProperty(PROPERTY, secrets)
+    context.setLocalProperty(HANDED, secrets)
     try:
         yield bare
     finally:
         with contextlib.suppress(Py4JError, OSError):  # the JVM may be what has failed
-            context.setLocalProperty(PROPERTY, None)  # type: ignore[arg-type]  # removes it
+            context.setLocalProperty(HANDED, None)  # type: ignore[arg-type]  # removes it
 
 
 def whole(task: T) -> T:
@@ -114,7 +116,7 @@ def _bare(access: Access) -> Access:
 def _handed() -> _Secrets | None:
     """None where jobs have no properties: a Spark Connect server leaves all in the closure."""
     context = TaskContext.get()
-    value = None if context is None else context.getLocalProperty(PROPERTY)
+    value = None if context is None else context.getLocalProperty(HANDED)
     return None if not value else _read(value)
 
 

@@ -29,7 +29,7 @@ from blizzard_py.engines.spark.gateway import (
     let_go_of_context,
     opened_gateway,
 )
-from blizzard_py.engines.spark.handed import handing
+from blizzard_py.engines.spark.handed import HANDED, handing
 from blizzard_py.engines.spark.masters import is_local, require_reachable, retrying, settings
 from blizzard_py.engines.spark.scratch import Scratch
 from blizzard_py.engines.spark.security import weakened
@@ -139,6 +139,7 @@ def open_driver(master: str, conf: Mapping[str, str], app_name: str) -> DriverSe
         with _interrupt_handler_kept():
             told = {**dict(conf_of_all.getAll()), **wanted}
             gateway = opened_gateway(told, _scratch().path)
+            conf_of_all.set(HANDED, "handed with each job")  # which keeps it out of event logs
             context = SparkContext(conf=conf_of_all, gateway=gateway)
             session = DriverSession(SparkSession(context))
         if not is_local(master):

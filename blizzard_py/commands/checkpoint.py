@@ -89,7 +89,7 @@ def show(config: Path, pipeline: str, source: str, as_json: bool) -> int:
 
 def _print_state(where: str, seen: Stored, copies: list[str]) -> None:
     state, progress = seen.state, seen.state.progress
-    writer = "-" if seen.writer is None else f"{seen.writer.id}, epoch {seen.writer.epoch}"
+    writer = "-" if seen.writer is None else str(seen.writer).removeprefix("writer ")
     lines = [
         ("checkpoint", where if seen.raw is not None else f"{where} (does not exist)"),
         ("writer", writer),

@@ -15,6 +15,7 @@ from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.storage.protocol import Storage
 from penguin_py.delta import log as deltalog
 from penguin_py.delta.active_files import Logged, bounds_in
+from penguin_py.delta.checkpoint_files import newest_checkpoint
 
 
 class LoggedBounds:
@@ -45,7 +46,7 @@ class LoggedBounds:
 
     def _begin(self, version: int) -> None:
         """Start from the newest log checkpoint."""
-        found = deltalog.newest_checkpoint(self._storage, version)
+        found = newest_checkpoint(self._storage, version)
         if found is None or found[0] <= self._version:
             return
         self._version, self._bounds = found[0], {}

@@ -21,7 +21,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo demo-tables demo-units test check bench-ingest bench-discovery bench-penguin bench-tables bench-units chaos chaos-groups simulate soak image image-test docs lock clean
+.PHONY: help setup demo demo-tables demo-units test check bench-ingest bench-discovery bench-penguin bench-tables bench-units chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs lock clean kernel fuzz-fast chaos-event-time
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -73,19 +73,42 @@ chaos: ## deaths, pauses, lost answers, rivals: MINUTES around a source, 200 rou
 chaos-groups: ## groups that replace: 150 random histories of a table, with deaths at every request
 	$(DEV) python -m tests.chaos.replacing --histories 150 $(ARGS)
 
+kernel: ## compile the fast path from blizzard_py/kernels/fast/scan.c into what is shipped
+	$(DEV) python -m tests.blizzard_py.kernels.fast.build
+
+fuzz-fast: ## the fast path against the exact one (ARGS="--lines 10000000 --seed 1000000")
+	$(DEV) python -m tests.blizzard_py.kernels.fast.fuzz $(ARGS)
+
+chaos-event-time: ## random streams over event time with deaths, against brute force (ARGS="--streams 300")
+	$(DEV) python -m tests.chaos.event_time $(ARGS)
+
 simulate: ## both daemons against an adversary, seed by seed (ARGS="--seeds 10000", ARGS="--guards")
 	$(DEV) python -m tests.simulation $(ARGS)
+
+fuzz: ## bytes that coverage leads on, for all that reads foreign ones (ARGS="--minutes 10")
+	$(DEV) python -m tests.fuzz $(ARGS)
 
 soak: ## ten minutes of arrivals and restarts: flat memory, bounded lag, exact counts
 	$(DEV) python -m benchmarks.soak $(ARGS)
 
 image: ## the container image, with docker, podman or buildah (ARGS="--build-arg BASE=...")
+	@case '$(ARGS)' in *BASE=*@sha256:*) ;; *) \
+		echo "image: BASE is a tag, which may move; docs/kubernetes.md, What runs" >&2;; esac
 	@for tool in docker podman buildah; do \
 		command -v $$tool >/dev/null && exec $$tool build -t blizzard-penguin $(ARGS) .; \
 	done; echo "image: none of docker, podman and buildah is installed" >&2; exit 1
 
 image-test: ## build the image offline on a Debian made here, and run both daemons in it (root)
 	$(DEV) python -m tests.repository.image_check
+
+audit: ## what is known against the locked packages (ARGS="--advisories FOLDER" without a network)
+	$(DEV) python -m tests.repository.audit $(ARGS)
+
+sbom: ## the image's Python packages as CycloneDX, in sbom.json
+	$(DEV) python -m tests.repository.sbom
+
+pins: ## every image of your manifests has a digest (ARGS=FOLDER, your copy of deploy/kubernetes)
+	$(DEV) python -m tests.repository.pins $(ARGS)
 
 # The runtime set takes its versions from the development set, so that installing one
 # over the other changes nothing.
@@ -101,7 +124,7 @@ docs: ## write docs/configuration.md and configs/example.yaml from the settings
 	$(DEV) python -m blizzard_core.settings.reference
 
 clean: ## remove .venv and everything generated
-	rm -rf .venv .tools .demo .demo-tables .demo-units .bench .build-requires.in build dist spark-warehouse artifacts .coverage
+	rm -rf .venv .tools .demo .demo-tables .demo-units .bench .fuzz .build-requires.in sbom.json build dist spark-warehouse artifacts .coverage
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis ./*.egg-info
 	rm -rf tests/azurite/node_modules
 	find $(CODE) -name __pycache__ -prune -exec rm -rf {} +

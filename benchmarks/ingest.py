@@ -5,7 +5,8 @@
 
 Contenders take turns within a round and begin with another one in each, so a slow minute
 of the machine hits them all. Figures are medians over the rounds; compare ratios of one
-run. Prints Markdown on stdout, progress on stderr.
+run. CPU seconds are those of all processes together, which a busy machine changes less than the
+time on the clock. Prints Markdown on stdout, progress on stderr; `--csv` has every round.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks import worker_memory
+from benchmarks.cpu_time import cpu_seconds
 from benchmarks.ingest_contenders import (
     BLIZZARD,
     Contender,
@@ -29,7 +31,7 @@ from benchmarks.ingest_contenders import (
     contenders,
     table_pool,
 )
-from benchmarks.ingest_report import Measured, report
+from benchmarks.ingest_report import Measured, Turn, csv_of, report
 from benchmarks.ingest_shapes import FULL, QUICK, Shape, write_shape
 from blizzard_py.engines.spark import SparkEngine
 
@@ -40,6 +42,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="default: 3, or 1 with --quick")
     parser.add_argument("--only", default="", help="shapes whose name holds this")
     parser.add_argument("--against", nargs="*", default=[], help="contenders by part of the name")
+    parser.add_argument("--csv", type=Path, help="write every round's seconds there as well")
     options = parser.parse_args()
     rounds: int = options.rounds or (1 if options.quick else 3)
     shapes = [s for s in (QUICK if options.quick else FULL) if options.only in s.name]
@@ -48,22 +51,24 @@ def main() -> None:
         folder = Path(name)
         engine = SparkEngine(f"local[{cores}]", {"spark.local.dir": str(folder / "spark")})
         with bare_pool(cores) as bare, table_pool(cores) as tables:
-            everyone = contenders(engine, bare, tables, cores)
-            chosen = {
-                name: run
-                for name, run in everyone.items()
-                if not options.against or any(part in name for part in options.against)
-            }
             measured = []
             for shape in shapes:
+                everyone = contenders(engine, bare, tables, cores, shape.fields)
+                chosen = {
+                    name: run
+                    for name, run in everyone.items()
+                    if not options.against or any(part in name for part in options.against)
+                }
                 source = folder / "source"
                 _say(f"{shape.name}: generating")
                 raw = write_shape(shape, source, bare)
                 size = sum(path.stat().st_size for path in source.iterdir())
-                seconds, peak = _measure(shape, source, folder / "sink", chosen, rounds)
-                measured.append(Measured(shape, size / 1e6, raw / 1e6, seconds, peak))
+                turns, peak = _measure(shape, source, folder / "sink", chosen, rounds)
+                measured.append(Measured(shape, size / 1e6, raw / 1e6, turns, peak))
                 shutil.rmtree(source)
         engine.stop()
+    if options.csv:
+        options.csv.write_text(csv_of(measured))
     print(f"{cores} cores, {platform.machine()}, Python {platform.python_version()}", end="")
     for package in ("pyspark", "pyarrow", "duckdb", "polars"):
         print(f", {package} {importlib.metadata.version(package)}", end="")
@@ -72,9 +77,9 @@ def main() -> None:
 
 def _measure(
     shape: Shape, source: Path, sink: Path, chosen: Mapping[str, Contender], rounds: int
-) -> tuple[dict[str, list[float]], float]:
-    """Seconds of each round by contender, and the peak of a worker in MB."""
-    seconds: dict[str, list[float]] = {name: [] for name in chosen}
+) -> tuple[dict[str, list[Turn]], float]:
+    """Each round by contender, and the peak of a worker in MB."""
+    turns: dict[str, list[Turn]] = {name: [] for name in chosen}
     peak = 0.0
     names = list(chosen)
     first = 0 if shape.huge else -1  # a round before the first one warms up
@@ -82,18 +87,20 @@ def _measure(
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             if name == BLIZZARD:
                 worker_memory.reset()
-            start = time.perf_counter()
+            before, start = cpu_seconds(), time.perf_counter()
             rows = chosen[name](source, sink)
             elapsed = time.perf_counter() - start
+            cpu = cpu_seconds() - before
             if name == BLIZZARD:
                 peak = max(peak, worker_memory.peak_mb())
             if rows != shape.total:
                 sys.exit(f"{name}: {rows} rows instead of {shape.total}")
             shutil.rmtree(sink)
             if turn >= 0:
-                seconds[name].append(elapsed)
-            _say(f"{shape.name}: {name} {elapsed:.2f} s{'' if turn >= 0 else ' (warm-up)'}")
-    return seconds, peak
+                turns[name].append(Turn(elapsed, cpu))
+            warm = "" if turn >= 0 else " (warm-up)"
+            _say(f"{shape.name}: {name} {elapsed:.2f} s, {cpu:.2f} of CPU{warm}")
+    return turns, peak
 
 
 def _say(text: str) -> None:

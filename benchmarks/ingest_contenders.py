@@ -7,17 +7,19 @@ same disk, on the same number of cores.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from benchmarks.ingest_shapes import FIELDS
+from benchmarks.ingest_limits import LIMITS, limit
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.engines.spark import SparkEngine
-from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile, Place
+from blizzard_py.job import FieldSpec, IngestJob, IngestResult, IngestSettings, JobFile, Place
 from blizzard_py.kernels.merge import MergeTask, merge_tasks, run_merge, with_merged
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.process import prepare_process
@@ -25,6 +27,7 @@ from blizzard_py.kernels.report import TaskReport, merged
 from blizzard_py.kernels.task import Task, run_task, tasks_of
 
 BARE = "bare processes"
+PYARROW = "bare pyarrow processes"
 BLIZZARD = "blizzard on Spark"
 SPARK_JSON = "spark.read.json"
 STREAMING = "Structured Streaming"
@@ -38,18 +41,17 @@ _SQL_TYPES = {
     "float64": "DOUBLE",
     "boolean": "BOOLEAN",
 }
-_SPARK_SCHEMA = ", ".join(
-    f"{f.name} {'string' if f.type == 'string' else _SQL_TYPES[f.type].lower()}" for f in FIELDS
-)
-
 Contender = Callable[[Path, Path], int]
 
 
-def job_of(source: Path, sink: Path) -> IngestJob:
+Fields = tuple[FieldSpec, ...]
+
+
+def job_of(fields: Fields, source: Path, sink: Path) -> IngestJob:
     """What the daemon would hand to its engine for all files of the folder."""
     return IngestJob(
         IngestSettings(
-            Place(str(source)), Place(str(sink)), FIELDS, "auto", "snappy", file_bytes=128 << 20
+            Place(str(source)), Place(str(sink)), fields, "auto", "snappy", file_bytes=128 << 20
         ),
         "_blizzard/staging/bench/1/1",
         "bench/source/1/1",
@@ -68,16 +70,18 @@ def table_pool(cores: int) -> ProcessPoolExecutor:
 
 
 def contenders(
-    engine: SparkEngine, bare: Executor, tables: Executor, cores: int
+    engine: SparkEngine, bare: Executor, tables: Executor, cores: int, fields: Fields
 ) -> dict[str, Contender]:
     """By name; each returns the rows that it wrote, by the footers of its files."""
     return {
-        BARE: lambda source, sink: _bare(bare, cores, source, sink),
-        BLIZZARD: lambda source, sink: _rows_of(engine.ingest(job_of(source, sink)), sink),
-        SPARK_JSON: lambda source, sink: _spark_json(engine, source, sink),
-        STREAMING: lambda source, sink: _streaming(engine, source, sink),
-        DUCKDB: lambda source, sink: tables.submit(_duckdb, source, sink).result(),
-        POLARS: lambda source, sink: tables.submit(_polars, source, sink).result(),
+        BARE: partial(_bare, bare, cores, fields, True),
+        PYARROW: partial(_bare, bare, cores, fields, False),
+        BLIZZARD: lambda source, sink: _rows_of(engine.ingest(job_of(fields, source, sink)), sink),
+        SPARK_JSON: partial(_spark_json, engine, fields),
+        STREAMING: partial(_streaming, engine, fields),
+        DUCKDB: lambda source, sink: tables.submit(_duckdb, fields, source, sink).result(),
+        POLARS: lambda source, sink: tables.submit(_polars, fields, source, sink).result(),
+        **{name: partial(limit, bare, cores, fields, name) for name in LIMITS},
     }
 
 
@@ -89,9 +93,10 @@ def _rows_in(paths: Iterable[Path]) -> int:
     return sum(pq.read_metadata(path).num_rows for path in paths)
 
 
-def _bare(pool: Executor, cores: int, source: Path, sink: Path) -> int:
+def _bare(pool: Executor, cores: int, fields: Fields, fast: bool, source: Path, sink: Path) -> int:
     """The kernels of both jobs without Spark: what the engine is measured by."""
-    job = job_of(source, sink)
+    job = job_of(fields, source, sink)
+    job = replace(job, settings=replace(job.settings, fast_path=fast))
     tasks = tasks_of(job, pack(job.files, task_count(job.files, cores)))
     result = merged(pool.map(_bare_task, tasks))
     merges = merge_tasks(job, result, cores)
@@ -109,14 +114,19 @@ def _bare_merge(task: MergeTask) -> TaskReport:
     return run_merge(task, open_storage(task.settings.sink.uri, {}), attempt_id=os.getpid())
 
 
-def _spark_json(engine: SparkEngine, source: Path, sink: Path) -> int:
-    frame = engine.session().read.schema(_SPARK_SCHEMA).json(str(source))
+def _spark_schema(fields: Sequence[FieldSpec]) -> str:
+    types = _SQL_TYPES | {"string": "string"}
+    return ", ".join(f"{field.name} {types[field.type].lower()}" for field in fields)
+
+
+def _spark_json(engine: SparkEngine, fields: Fields, source: Path, sink: Path) -> int:
+    frame = engine.session().read.schema(_spark_schema(fields)).json(str(source))
     frame.write.parquet(str(sink))
     return _rows_in(sink.glob("*.parquet"))
 
 
-def _streaming(engine: SparkEngine, source: Path, sink: Path) -> int:
-    frame = engine.session().readStream.schema(_SPARK_SCHEMA).json(str(source))
+def _streaming(engine: SparkEngine, fields: Fields, source: Path, sink: Path) -> int:
+    frame = engine.session().readStream.schema(_spark_schema(fields)).json(str(source))
     query = (
         frame.writeStream.format("parquet")
         .option("path", str(sink / "table"))
@@ -133,10 +143,10 @@ def _limit_threads(cores: int) -> None:
     os.environ["BENCH_CORES"] = str(cores)
 
 
-def _duckdb(source: Path, sink: Path) -> int:
+def _duckdb(fields: Fields, source: Path, sink: Path) -> int:
     import duckdb  # noqa: PLC0415  # in its process only
 
-    columns = ", ".join(f"{f.name}: '{_SQL_TYPES[f.type]}'" for f in FIELDS)
+    columns = ", ".join(f"{f.name}: '{_SQL_TYPES[f.type]}'" for f in fields)
     sink.mkdir(parents=True)
     with duckdb.connect() as db:
         db.execute(f"set threads = {os.environ['BENCH_CORES']}")
@@ -148,7 +158,7 @@ def _duckdb(source: Path, sink: Path) -> int:
     return _rows_in([sink / "all.parquet"])
 
 
-def _polars(source: Path, sink: Path) -> int:
+def _polars(fields: Fields, source: Path, sink: Path) -> int:
     import polars as pl  # noqa: PLC0415  # after POLARS_MAX_THREADS is set
 
     types = {
@@ -159,6 +169,6 @@ def _polars(source: Path, sink: Path) -> int:
         "boolean": pl.Boolean(),
     }
     sink.mkdir(parents=True)
-    frame = pl.scan_ndjson(source / "*.gz", schema={f.name: types[f.type] for f in FIELDS})
+    frame = pl.scan_ndjson(source / "*.gz", schema={f.name: types[f.type] for f in fields})
     frame.sink_parquet(sink / "all.parquet", compression="snappy")
     return _rows_in([sink / "all.parquet"])

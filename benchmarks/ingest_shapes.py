@@ -1,6 +1,7 @@
 """The batches that `benchmarks.ingest` measures: the same bytes in every run and on every machine.
 
-Click events of ten fields, of which the schema names nine, ordered in time.
+Click events of ten fields, of which the schema names nine, ordered in time; or edits
+(`benchmarks.edit_events`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from isal import igzip
 
+from benchmarks.edit_events import EDIT_FIELDS, edit
 from blizzard_py.job import FieldSpec
 
 FIELDS = (
@@ -40,7 +42,7 @@ class Shape:
     """``files`` gzip files of ``rows`` rows each.
 
     ``large`` batches are held to the limit; of a ``huge`` one the memory is measured, and
-    it takes no warm-up round, having followed the others.
+    it takes no warm-up round, having followed the others. ``edits`` are events of twenty fields.
     """
 
     name: str
@@ -48,6 +50,12 @@ class Shape:
     rows: int
     large: bool = False
     huge: bool = False
+    edits: bool = False
+
+    @property
+    def fields(self) -> tuple[FieldSpec, ...]:
+        """The columns."""
+        return EDIT_FIELDS if self.edits else FIELDS
 
     @property
     def total(self) -> int:
@@ -58,6 +66,7 @@ class Shape:
 FULL = (
     Shape("100 x 20,000 rows", 100, 20_000, large=True),
     Shape("1,000 x 2,000 rows", 1000, 2000, large=True),
+    Shape("100 x 10,000 edits", 100, 10_000, large=True, edits=True),
     Shape("10,000 x 50 rows", 10_000, 50),
     Shape("1 x 20,000 rows", 1, 20_000),
     Shape("1 x 9,600,000 rows", 1, 9_600_000, huge=True),
@@ -65,6 +74,7 @@ FULL = (
 QUICK = (
     Shape("20 x 5,000 rows", 20, 5000, large=True),
     Shape("100 x 1,000 rows", 100, 1000, large=True),
+    Shape("20 x 2,000 edits", 20, 2000, large=True, edits=True),
     Shape("300 x 50 rows", 300, 50),
     Shape("1 x 20,000 rows", 1, 20_000),
     Shape("1 x 200,000 rows", 1, 200_000, huge=True),
@@ -83,20 +93,21 @@ def _write_files(shape: Shape, folder: Path, share: int, first: int) -> int:
     for number in range(first, min(first + share, shape.files)):
         # Level 2 of isal is gzip's default in size, near enough, and ten times as fast.
         with igzip.open(folder / f"{1715000000 + number}.ndjson.gz", "wb", 2) as file:
-            for piece in _lines(number * shape.rows, shape.rows):
+            for piece in _lines(shape, number * shape.rows):
                 file.write(piece)
                 raw += len(piece)
     return raw
 
 
-def _lines(first: int, rows: int) -> Iterator[bytes]:
+def _lines(shape: Shape, first: int) -> Iterator[bytes]:
     """Rows by their number, so that every shape holds the same events."""
-    for start in range(first, first + rows, _PIECE_ROWS):
-        count = min(_PIECE_ROWS, first + rows - start)
-        yield "".join(_line(number) for number in range(start, start + count)).encode()
+    event = edit if shape.edits else _click
+    for start in range(first, first + shape.rows, _PIECE_ROWS):
+        count = min(_PIECE_ROWS, first + shape.rows - start)
+        yield "".join(event(number) for number in range(start, start + count)).encode()
 
 
-def _line(number: int) -> str:
+def _click(number: int) -> str:
     draw = random.Random(number).random
     when = (START + timedelta(milliseconds=37 * number)).isoformat(timespec="milliseconds")
     return (

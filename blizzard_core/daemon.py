@@ -15,6 +15,8 @@ the loop without waiting.
 * But a worker that was fenced ends the whole daemon, as a signal does: only a new
   start may take the state over again, and whoever supervises the process makes one,
   in backoff. It could not tell that one worker of several is missing.
+* A secret that was renewed in its file ends it likewise, with `RENEWED`: stores, connections and
+  workers were opened with the old one, and a new start costs less than to know of each.
 * A signal only sets the stop event. Workers see it between two steps; after
   the grace period they are told to cancel what is running.
 """
@@ -24,6 +26,7 @@ from __future__ import annotations
 import random
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,6 +40,10 @@ from blizzard_core.observability.activity import Activity
 FIRST_BACKOFF_SECS = 1.0
 MAX_BACKOFF_SECS = 300.0
 ONCE_TRIES = 5
+# The exit code where a secret was renewed: nothing is wrong, and it is to be started again.
+RENEWED = 4
+# So often files of secrets are looked at; whoever renews them keeps the old ones valid longer.
+RENEWAL_SECS = 10.0
 _JOIN_SECS = 0.5
 
 
@@ -75,12 +82,17 @@ class StopEvent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """How to turn: once or for ever, with which jitter, grace, and source of chance."""
+    """How to turn: once or for ever, with which jitter, grace, and source of chance.
+
+    ``renewed`` tells which files of secrets hold others than those that the daemon runs with.
+    """
 
     once: bool
     jitter_secs: float
     grace_secs: float
     chance: Callable[[], float] = field(default=random.random)
+    renewed: Callable[[], list[str]] = field(default=list)
+    clock: Callable[[], float] = field(default=time.monotonic)
 
 
 def run(workers: Sequence[Worker], loop: Loop, stop: StopEvent) -> int:
@@ -105,6 +117,7 @@ def run(workers: Sequence[Worker], loop: Loop, stop: StopEvent) -> int:
         target=_cancel_after_grace, args=(workers, loop, stop, done), name="shutdown", daemon=True
     )
     watcher.start()
+    renewal = _Renewal(loop, stop)
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -112,9 +125,32 @@ def run(workers: Sequence[Worker], loop: Loop, stop: StopEvent) -> int:
         # that the kernel gave to another thread would wait for ever behind a plain join.
         while thread.is_alive():
             thread.join(_JOIN_SECS)
+            renewal.look()
     done.set()
     logs.flush()
-    return max(codes, default=0)
+    return max(codes, default=0) or (RENEWED if renewal.noticed else 0)
+
+
+class _Renewal:
+    """Stops a daemon whose secrets were renewed; one that runs once ends soon anyway."""
+
+    def __init__(self, loop: Loop, stop: StopEvent) -> None:
+        self._loop = loop
+        self._stop = stop
+        self._looked = loop.clock()
+        self.noticed = False
+
+    def look(self) -> None:
+        """Look at the files, if that was long ago."""
+        now = self._loop.clock()
+        if self._loop.once or self._stop.is_set() or now - self._looked < RENEWAL_SECS:
+            return
+        self._looked = now
+        files = self._loop.renewed()
+        if files:
+            self.noticed = True
+            get_logger().warning("secrets_renewed", files=files)
+            self._stop.set()
 
 
 def _cancel_after_grace(

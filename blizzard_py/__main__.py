@@ -21,14 +21,17 @@ from blizzard_core.cli import (
     print_json,
     verbose_option,
 )
+from blizzard_core.settings.event_time_checks import event_time_notes
 from blizzard_core.text import printable
 from blizzard_py.app import daemon as app
 from blizzard_py.app import inspection, unit_operations
 from blizzard_py.app.asked_backfill import backfill_asked
 from blizzard_py.app.asked_validate import validate_asked
 from blizzard_py.app.configuration import load_config
+from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.operations import is_asked
 from blizzard_py.app.replacing import replace_range
+from blizzard_py.app.validation import validate_pipelines
 from blizzard_py.commands import checkpoint, dlq, ingest, init, rename
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.printing import print_plan, print_schema, print_status
@@ -93,19 +96,20 @@ def run(config: Path, once: bool, fresh: bool) -> int:
 def validate(config: Path) -> int:
     """Check CONFIG and report every problem at once (exit code 2).
 
-    Opens no connection to a store: `plan` tells whether they can be reached. Tables and
-    APIs are asked for their columns, and what their bounds may miss is told.
-    If a pipeline has a transform, a Spark of this machine (or the Spark Connect server)
-    is asked about it, which takes some seconds; nothing is read or written.
+    Sources of files are not looked at: `plan` tells whether they can be reached. Tables and
+    APIs are asked for their columns, and what their bounds may miss is told. The columns of each
+    pipeline are held against its Delta table, if there is one, and against Penguin's rules.
+    If a pipeline has a transform or event_time, a Spark of this machine (or the Spark Connect
+    server) is asked about it, which takes some seconds; nothing is read or written.
     """
     loaded = load_config(config)
     notes = validate_asked(loaded)
-    app.validate_transforms(loaded)
+    notes += validate_pipelines(loaded)
     click.echo(f"{config}: ok, {len(loaded.pipelines)} pipelines, {len(loaded.tables)} tables")
     sinks = (pipeline.sink for pipeline in loaded.pipelines.values())
     for note in fencing_notes((sink.table_uri, sink.storage_options) for sink in sinks):
         click.echo(f"note: {note}", err=True)
-    for note in notes:
+    for note in (*notes, *event_time_notes(loaded)):
         click.echo(printable(f"note: {note}"), err=True)
     return 0
 
@@ -294,6 +298,7 @@ def backfill(
         raise click.UsageError("--anew goes with --replay")
     _check_replacing(replace=replace, replay=replay, only=dry_run or insist or as_json)
     loaded = load_config(config)
+    refuse_rows(loaded, (pipeline, source), "a backfill")
     if unit_operations.is_by_units(loaded, (pipeline, source)):
         if replay or anew or replace or save or chunk:
             raise click.UsageError("work units take --from, --to and --values alone")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from blizzard_core.bounds import DIRECTORIES, EXPANSION, LETTERS
 from blizzard_core.settings.schema import FieldType, TimeUnit, UnexpectedFields
 from blizzard_core.settings.sources import MetadataColumn, OnBadRecord, SourceCompression
 from blizzard_core.settings.tables import ParquetCompression
@@ -71,6 +72,15 @@ class SortKey:
 
 
 @dataclass(frozen=True, slots=True)
+class FileBounds:
+    """What one file may cost: bytes for each byte stored, letters, directories of the table."""
+
+    expansion: int = EXPANSION
+    letters: int = LETTERS
+    directories: int = DIRECTORIES
+
+
+@dataclass(frozen=True, slots=True)
 class IngestSettings:
     """The part of a job that is the same for every batch of a source.
 
@@ -82,7 +92,8 @@ class IngestSettings:
 
     ``deduplicate_by`` and ``transform`` (a Spark SQL query over ``source``) are applied
     to the records of a batch in that order. With ``unit_column`` rows say which slice they are
-    of (`blizzard_core.groups.UNIT_COLUMN`), and no file holds rows of two.
+    of (`blizzard_core.groups.UNIT_COLUMN`), and no file holds rows of two. With ``emitted_batch``
+    rows of a query over event time say which batch they came out with.
     """
 
     source: Place
@@ -97,11 +108,14 @@ class IngestSettings:
     sort_by: tuple[SortKey, ...] = ()
     on_bad_record: OnBadRecord = "quarantine_record"
     max_bad_fraction: float = 0.1
+    bounds: FileBounds = FileBounds()
     metadata_columns: tuple[MetadataColumn, ...] = ()
     unexpected_fields: UnexpectedFields = "ignore"
+    fast_path: bool = True
     transform: str = ""
     deduplicate_by: tuple[str, ...] = ()
     unit_column: bool = False
+    emitted_batch: bool = False
 
 
 @dataclass(frozen=True, slots=True)

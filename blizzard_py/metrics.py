@@ -105,6 +105,51 @@ UTILIZATION = Gauge(
     "blizzard_utilization_ratio", "Share of the last five minutes spent in batches.", ["target"]
 )
 
+# Event time.
+
+EVENT_WATERMARK = Gauge(
+    "blizzard_event_time_watermark_seconds",
+    "Event time up to which windows are closed, in seconds since 1970.",
+    ["target"],
+)
+EVENT_WATERMARK_LAG = Gauge(
+    "blizzard_event_time_watermark_lag_seconds",
+    "How far the watermark over event time is behind now.",
+    ["target"],
+)
+LATE_ROWS = Counter(
+    "blizzard_late_rows_total", "Rows that came behind the watermark over event time.", ["target"]
+)
+PARTLY_LATE_ROWS = Counter(
+    "blizzard_partly_late_rows_total",
+    "Rows that were late for some of their windows and not for the last.",
+    ["target"],
+)
+AHEAD_ROWS = Counter(
+    "blizzard_ahead_rows_total", "Rows with a time too far in the future.", ["target"]
+)
+UNACCOUNTED_ROWS = Counter(
+    "blizzard_unaccounted_rows_total",
+    "Rows that Spark has dropped as late and we have not found; always 0.",
+    ["target"],
+)
+STATE_ROWS = Gauge("blizzard_state_rows", "Rows that a query remembers.", ["target"])
+STATE_BYTES = Gauge(
+    "blizzard_state_bytes", "Memory of what a query remembers, as Spark tells it.", ["target"]
+)
+MICRO_BATCH_SECS = Histogram(
+    "blizzard_micro_batch_duration_seconds",
+    "How long a micro-batch took: with rows, or empty to close windows.",
+    ["target", "kind"],
+    buckets=WORK_SECS,
+)
+RESTORE_SECS = Histogram(
+    "blizzard_state_restore_seconds",
+    "How long it took to restore a query's state and start it.",
+    ["target"],
+    buckets=WORK_SECS,
+)
+
 # The checkpoint.
 
 CHECKPOINTS_SAVED = Counter(

@@ -16,8 +16,8 @@
 #   6. for `dev`: the servers of PostgreSQL and MariaDB, which the tests start themselves,
 #      and PostgreSQL's JDBC driver.
 # What the distribution leaves out (ensurepip, Java, Node.js, Chromium, servers) is installed
-# with apt-get, as root or through sudo. Without the right to do that it says what to install
-# and exits 1. promtool and kubectl are only taken out of their packages, into .tools:
+# with apt-get, as root; through sudo only where SETUP_SUDO=yes says so, or whoever sits at the
+# terminal when asked. Without the right to do that it says what to install and exits 1. promtool and kubectl are only taken out of their packages, into .tools:
 # installing the one would start a Prometheus, on the port that the daemons like best.
 # No database is started either: MariaDB's package is the one without a service, and
 # PostgreSQL's makes no cluster where it is told so before.
@@ -136,17 +136,30 @@ find_mariadb() {
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # Sets SUDO to what runs a command as root ('' for root itself); false if nothing does.
-# Where a person sits at the terminal, sudo may ask for the password.
+# Where a person sits at the terminal, sudo may ask for the password. $* says what for.
 find_rights() {
     if [ "$(id -u)" = 0 ]; then
         SUDO=
-    elif have sudo && sudo -n true 2>/dev/null; then
+    elif ! have sudo || ! may_use_sudo "$@"; then
+        return 1
+    elif sudo -n true 2>/dev/null; then
         SUDO='sudo -n'
-    elif have sudo && [ -t 0 ] && [ -t 2 ]; then
+    elif [ -t 0 ] && [ -t 2 ]; then
         SUDO=sudo
     else
         return 1
     fi
+}
+
+# Whether it may become root: SETUP_SUDO says so, or whoever sits at the terminal, once.
+may_use_sudo() {
+    if [ -z "${SETUP_SUDO:-}" ]; then
+        if ! [ -t 0 ] || ! [ -t 2 ]; then return 1; fi
+        printf 'setup: use sudo to %s? [y/N] ' "$*" >&2
+        read -r answer || answer=
+        case $answer in [yY]*) SETUP_SUDO=yes ;; *) SETUP_SUDO=no ;; esac
+    fi
+    [ "$SETUP_SUDO" = yes ]
 }
 
 # The version apt would install, nothing if it knows none.
@@ -233,7 +246,7 @@ install_missing() {
     if ! have apt-get; then
         fail "missing: $wanted; install it with your distribution's package manager and run this again"
     fi
-    if ! find_rights; then
+    if ! find_rights "install $wanted"; then
         if [ "$NEED_JAVA" = yes ]; then
             java=$(java_package)
             packages="${packages:+$packages }${java:-default-jre-headless}"
@@ -242,7 +255,7 @@ install_missing() {
         if [ "$NEED_BROWSER" = yes ]; then packages="${packages:+$packages }chromium"; fi
         if [ -n "$NEED_SERVERS" ]; then packages="${packages:+$packages }$NEED_SERVERS"; fi
         say "missing: $wanted"
-        fail "no right to install it here (not root, and no sudo without a password); as root, run:" \
+        fail "no right to install it here (not root; sudo only with SETUP_SUDO=yes); as root, run:" \
             "apt-get update && apt-get install $packages"
     fi
     open_log
@@ -301,7 +314,7 @@ fetch_tool() {
     fi
     open_log
     if [ -z "$(candidate "$package")" ]; then
-        find_rights || fail "missing: $1; as root, run: apt-get update"
+        find_rights "update the package lists" || fail "missing: $1; as root, run: apt-get update"
         update_lists
     fi
     say "taking $1 out of the distribution's package $package..."
@@ -309,7 +322,7 @@ fetch_tool() {
     download="cd '$folder' && apt-get -qq download $package"
     if ! sh -c "$download" >"$LOG" 2>&1; then
         # The lists may have named a file that is gone.
-        if find_rights; then update_lists; fi
+        if find_rights "update the package lists"; then update_lists; fi
         sh -c "$download" >"$LOG" 2>&1 || {
             tail -n 20 "$LOG" >&2
             rm -rf "$folder"

@@ -60,7 +60,12 @@ def run_daemon(config: Config, *, once: bool) -> int:
     log = get_logger()
     stop = threading.Event()
     limits = config.global_
-    loop = Loop(once, limits.poll_jitter_secs, limits.shutdown_grace_secs)
+    loop = Loop(
+        once,
+        limits.poll_jitter_secs,
+        limits.shutdown_grace_secs,
+        renewed=config.secrets.changed,
+    )
     with (
         stop_on_signals(stop),
         build(config) as workers,

@@ -20,14 +20,6 @@ CLOCK_SKEW_SECS = 3600.0
 CHORES = ("reconcile", "optimize", "vacuum")
 
 
-class Misfit(ValueError):
-    """A file cannot become part of the table; the message says why, without its name.
-
-    Raised and caught inside the pure layers only. It is the file that is wrong,
-    so it ends in quarantine and never stops the table.
-    """
-
-
 class CommitConflict(CommitError):
     """Another writer's commit came first; the next cycle plans anew on top of it."""
 

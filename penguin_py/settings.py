@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from blizzard_core.bounds import NEW_COLUMNS
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.partitioning import PartitionType
 from blizzard_core.settings.sources import PartitionFilter
@@ -51,7 +52,7 @@ class Table:
     own_prefixes: tuple[str, ...] = ()
     foreign_min_age_secs: float | None = 3600
     strict_types: bool = False
-    max_new_columns: int = 1000
+    max_new_columns: int = NEW_COLUMNS
     source_ids: tuple[str, ...] = ()
     replacing: tuple[str, ...] = ()
     storage_options: StorageOptions = field(default_factory=dict, repr=False)

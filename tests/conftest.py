@@ -14,6 +14,7 @@ from blizzard_py.engines.spark import SparkEngine
 from tests.support.azurite_server import AzuriteServer, azurite_server
 from tests.support.gcs_server import GcsServer, gcs_server
 from tests.support.penguin_world import WORLDS, unsound
+from tests.support.pipe import PIPES
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.table_bench import Bench, copied, tables_below
 
@@ -81,7 +82,8 @@ def azurite() -> Iterator[AzuriteServer]:
 def spark_engine(bench: Bench) -> Iterator[SparkEngine]:
     """One real Spark session for the whole run; it starts with the first job."""
     # Spark takes jars at its start only; the setup brings this one.
-    engine = SparkEngine("local[2]", {"spark.jars": str(JDBC_JAR)} if JDBC_JAR.exists() else {})
+    conf = {"spark.jars": str(JDBC_JAR)} if JDBC_JAR.exists() else {}
+    engine = SparkEngine("local[2]", {**conf, "spark.executorEnv.PYTHONPATH": PIPES})
     yield engine
     try:
         bench.take_by_spark(engine.session())

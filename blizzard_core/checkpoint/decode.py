@@ -41,8 +41,8 @@ def decoded(
     """
     try:
         value = msgspec.convert(document, kind)
-    except msgspec.ValidationError as error:
-        place, what = _told(kind, document, str(error))
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        place, what = _reason(kind, document, error)
         raise StateError(f"{_joined(where, place)}: {what}; {remedy}") from error
     walk = None if open_ else _walk(cast("Hashable", kind))
     unknown = None if walk is None else walk(document)
@@ -60,6 +60,14 @@ def _joined(where: str, place: str) -> str:
 
 
 # -- where it is wrong ------------------------------------------------------------
+
+
+def _reason(kind: Any, document: Any, error: Exception) -> tuple[str, str]:
+    """The place of what is wrong, as far as it is known, and what."""
+    try:
+        return _told(kind, document, str(error))
+    except UnicodeEncodeError:  # msgspec asks for the UTF-8 of text where there should be none
+        return "", str(error)
 
 
 def _told(kind: Any, document: Any, message: str) -> tuple[str, str]:

@@ -34,6 +34,7 @@ from typing import Any, TypeVar
 
 from blizzard_core.checkpoint.decode import RESTORE, decoded
 from blizzard_core.errors import NotFound, StateError
+from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import PartitionProgress, Progress, State
@@ -198,7 +199,7 @@ def load(storage: Storage, path: str, parse: Callable[[Any, str], T]) -> T | Non
 def parsed(raw: bytes, where: str) -> Any:
     """The JSON in ``raw``. Raises `StateError` naming ``where``."""
     try:
-        return json.loads(raw)
+        return json_value(raw)
     except ValueError as error:
         raise StateError(
             f"{where}: is not valid JSON ({error}); restore it, or move it away to start over"

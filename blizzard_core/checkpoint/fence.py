@@ -18,7 +18,6 @@ write counts as written if it is there.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from typing import Any, TypeVar
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import encode, parsed
 from blizzard_core.errors import Conflict, FencedError, NotFound
+from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Storage
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ class FencedFile:
 
     def _stored(self) -> Writer | None:
         try:
-            return writer_of(json.loads(self._storage.read(self._path)), self._where)
+            return writer_of(json_value(self._storage.read(self._path)), self._where)
         except (NotFound, ValueError):
             return None
 

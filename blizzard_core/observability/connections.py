@@ -1,7 +1,7 @@
 """The web server's connections: so many at most, and nothing of the server told to strangers.
 
 Whoever opens many connections and says nothing on them would use up the process's file
-descriptors, which the pipelines need. So beyond `MAX_CONNECTIONS` the one that was heard of
+descriptors, which the pipelines need. So beyond `CONNECTIONS` the one that was heard of
 least lately is cut off: a health check that asks now is always newer than all who wait.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
-MAX_CONNECTIONS = 64
+from blizzard_core.bounds import CONNECTIONS
 
 # Instead of the library's, which names its version and Python's.
 SERVER = "blizzard-penguin"
@@ -23,7 +23,7 @@ SERVER = "blizzard-penguin"
 class Crowd:
     """The open connections, whom was heard of longest ago first."""
 
-    most: int = MAX_CONNECTIONS
+    most: int = CONNECTIONS
     _heard: dict[Connection, None] = field(default_factory=dict)
 
     def hear(self, connection: Connection) -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self, TypeAlias
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from blizzard_core.settings.base import Name, Settings
 from blizzard_core.settings.connections import ConnectionSettings
+from blizzard_core.settings.event_time import EXAMPLE as EVENT_TIME
+from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.schema import COLUMNS, SchemaSettings
+from blizzard_core.settings.secret_files import SecretFiles
 from blizzard_core.settings.sources import ErrorSettings, SourceSettings
 from blizzard_core.settings.tables import SinkSettings, TableSettings
 
@@ -60,6 +63,8 @@ class PipelineSettings(Settings):
         examples=["SELECT time, upper(user) AS user, added FROM source"],
     )
     """A query over `source`, row by row; docs/engine.md."""
+    event_time: EventTimeSettings | None = Field(default=None, examples=[EVENT_TIME])
+    """Windows and duplicates by the time that rows tell; docs/event-time.md."""
     error_handling: ErrorSettings = ErrorSettings()
     """What happens to records and files that fail."""
 
@@ -109,8 +114,9 @@ class PipelineSettings(Settings):
 
     @model_validator(mode="after")
     def _output_fits(self) -> Self:
-        if self.transform is not None:
-            # What a transform gives is for Spark to say: `blizzard validate` asks it.
+        windows = self.event_time is not None and self.event_time.window is not None
+        if self.transform is not None or windows:
+            # What a transform or an aggregate gives is for Spark to say: `blizzard validate` asks.
             return self
         fields = self.field_types
         by = self.sink.partition_by
@@ -192,3 +198,15 @@ class Config(Settings):
     """Limits that all pipelines of a process share."""
     metrics: MetricsSettings | None = None
     """Status page, /metrics, /health, /ready; off without it."""
+    _secrets: SecretFiles = PrivateAttr(default_factory=SecretFiles)
+
+    @property
+    def secrets(self) -> SecretFiles:
+        """The files that it was filled in from."""
+        return self._secrets
+
+    def filled_from(self, secrets: SecretFiles) -> Self:
+        """The same, with the files that it was filled in from."""
+        found = self.model_copy()
+        found._secrets = secrets  # noqa: SLF001 - its own, of the copy
+        return found

@@ -22,6 +22,7 @@ _HEAD = """\
 # Every key, at its default. What is commented out has none and is shown with an example.
 # Generated from the settings by `make docs`; docs/configuration.md says more of each.
 # ${VAR} and ${VAR:-default} are filled in from the environment; $${ is a literal ${.
+# ${file:/run/secrets/NAME} is filled in from that file; when it is renewed a daemon starts again.
 # `blizzard validate` and `penguin validate` report every problem at once.
 """
 

@@ -2,8 +2,8 @@
 
 The whole file is checked by whichever daemon reads it: unknown keys, wrong
 types, missing environment variables and conflicting resources are collected
-and raised together as one `ConfigError`, each with its path and line. Values
-never appear in a message, since a value may be a secret.
+and raised together as one `ConfigError`, each with its path and line. What was filled in
+from the environment never appears in a message, since it may be a secret.
 
 What two parts of the file would share is in `blizzard_core.settings.conflicts`.
 """
@@ -24,6 +24,7 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.settings.conflicts import conflicts
 from blizzard_core.settings.connections import HttpConnection, LakeConnection
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.event_time_checks import event_time_problems, said_of_later
 from blizzard_core.settings.query_checks import query_problems
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.yaml_file import Key, load_yaml
@@ -62,15 +63,15 @@ def load_config(
             ]
     problems += conflicts(document)
     if config is not None:
-        problems += [f"{document.locate(key)}: {text}" for key, text in query_problems(config)]
-        for check in checks:
+        for check in (query_problems, event_time_problems, *checks):
             problems += [f"{document.locate(key)}: {text}" for key, text in check(config)]
     if config is not None and not config.pipelines and not config.tables:
         problems.append("(top level): give at least one entry under `pipelines` or `tables`")
     if problems or config is None:
-        raise ConfigError(document.source, problems)
+        raise ConfigError(document.source, [document.as_written(told) for told in problems])
     _learn_secrets(config)
-    return config
+    redact.learn_values(document.secrets.texts())
+    return config.filled_from(document.secrets.files())
 
 
 def _learn_secrets(config: Config) -> None:
@@ -130,7 +131,8 @@ def _message(item: Any) -> str:
     if kind == "union_tag_invalid":
         return f"must be one of {item['ctx']['expected_tags']}"
     if kind == "extra_forbidden":
-        return f"unknown key{_near(item['loc'])}"
+        later = said_of_later(_place(item["loc"]))
+        return later or f"unknown key{_near(item['loc'])}"
     if kind == "missing":
         return "is required"
     if kind == "string_pattern_mismatch" and "[key]" in item["loc"]:

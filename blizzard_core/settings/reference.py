@@ -2,7 +2,8 @@
 
 Types, defaults and bounds come from the models, the prose from their docstrings and the
 remarks from those of the fields. With ``--check`` nothing is written, and what is out of
-date is an error; so it is for ``configs/example.yaml`` (`blizzard_core.settings.example`).
+date is an error; so it is for ``configs/example.yaml`` (`blizzard_core.settings.example`)
+and ``docs/limits.md`` (`blizzard_core.settings.limits`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pydantic.fields import FieldInfo
 from blizzard_core.settings.connections import DatabaseConnection, HttpConnection, LakeConnection
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.example import example_configuration
+from blizzard_core.settings.limits import limits_reference
 from blizzard_core.settings.load import models_in
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.sources import SourceSettings
@@ -33,6 +35,8 @@ the docstrings of `blizzard_core/settings/document.py` and of what it imports.
 
 - `${VAR}` and `${VAR:-default}` are filled in from the environment, `$${` is a literal `${`.
   Inside `{ }` and `[ ]` such a value needs quotes.
+- `${file:/run/secrets/NAME}` is filled in from that file, without the line break at its end. When
+  it is renewed a daemon ends its batch and exits with 4, to be started again with the new one.
 - `blizzard validate FILE` reports every problem at once, with its line. Unknown keys are errors.
 - `blizzard init` writes a first file, `configs/example.yaml` shows every key.
 - Names of pipelines, sources and tables consist of letters, digits, `_`, `.` and `-`.
@@ -140,10 +144,11 @@ def _bound(found: Any) -> str:
 
 
 def generated() -> dict[str, str]:
-    """The files that are made of the settings, by their paths in the repository."""
+    """The files that are made of the settings and bounds, by their paths in the repository."""
     return {
         "docs/configuration.md": configuration_reference(),
         "configs/example.yaml": example_configuration(),
+        "docs/limits.md": limits_reference(),
     }
 
 

@@ -149,6 +149,9 @@ class SchemaSettings(Settings):
     ``unexpected_fields`` says what happens to JSON fields without a column:
     ``ignore`` drops them, which costs nothing; ``capture`` keeps them as one JSON
     object in the column ``_rescued``; ``fail`` makes the line a bad record.
+
+    ``fast_path`` reads the lines whose outcome is certain several times as fast, and leaves
+    all others to the reader that reads every line without it.
     """
 
     fields: list[FieldSettings] = Field(default_factory=list)
@@ -165,6 +168,8 @@ class SchemaSettings(Settings):
     """false: values of different types are an error."""
     infer_timestamps: bool = False
     """true: text that is ISO 8601 throughout becomes a timestamp."""
+    fast_path: bool = True
+    """false: every line is read by the slower reader alone; the rows are the same."""
 
     @model_validator(mode="after")
     def _says_what_the_columns_are(self) -> Self:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from blizzard_core.bounds import DIRECTORIES, EXPANSION, LETTERS
 from blizzard_core.settings.base import Name, Options, Settings
 
 SourceCompression = Literal["auto", "gzip", "zstd", "none"]
@@ -195,6 +196,13 @@ class ErrorSettings(Settings):
     pipeline before that many files have been quarantined since its start; 0
     sets no limit, and files that were deleted do not count. ``dlq_path`` defaults
     to ``_blizzard/dlq`` in the table.
+
+    What a file may cost is bounded: a file that becomes more than ``max_expansion`` times
+    its stored size is quarantined, unless that is still little, and so is one whose rows go to
+    more than ``max_directories_per_file`` directories. Of its bad records
+    ``max_letters_per_file`` get a letter, and the rest is counted; a file of which more than
+    ``max_bad_fraction`` is bad up to there is not read to its end. `docs/limits.md` has
+    all bounds.
     """
 
     on_bad_record: OnBadRecord = "quarantine_record"
@@ -207,3 +215,9 @@ class ErrorSettings(Settings):
     """Further tries for a file that cannot be read."""
     dlq_path: str | None = Field(default=None, examples=["s3://lake/dlq"])
     """Where dead letters go; by default `_blizzard/dlq` in the table."""
+    max_expansion: int = Field(default=EXPANSION, ge=1)
+    """Bytes that a stored byte of a file may become, beyond the first 16 MiB."""
+    max_letters_per_file: int = Field(default=LETTERS, ge=1)
+    """Bad records of a file that get a letter each."""
+    max_directories_per_file: int = Field(default=DIRECTORIES, ge=1)
+    """Directories of the table that a file's rows may go to."""

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from blizzard_core.bounds import NEW_COLUMNS
 from blizzard_core.settings.base import Name, Options, Settings
 from blizzard_core.settings.partitioning import PartitionBy
 from blizzard_core.settings.sources import MetadataColumn, PartitionFilter
@@ -44,7 +45,8 @@ class SinkSettings(Settings):
 
     ``metadata_columns`` adds columns that say where a row comes from:
     ``_source_file`` (its URI), ``_source_line`` (from 1), ``_ingested_at`` (when
-    its batch began).
+    its batch began); with ``event_time`` also ``_emitted_batch`` (the number of the batch
+    that a row came out with).
     """
 
     table_uri: str = Field(examples=["${BUCKET:-s3://lake}/tables/events"])
@@ -55,8 +57,8 @@ class SinkSettings(Settings):
     """In memory, before encoding and compression."""
     compression: ParquetCompression = "snappy"
     """Of Parquet pages; `none` means `uncompressed`."""
-    metadata_columns: tuple[MetadataColumn, ...] = ()
-    """Of `_source_file`, `_source_line`, `_ingested_at`."""
+    metadata_columns: tuple[MetadataColumn | Literal["_emitted_batch"], ...] = ()
+    """Of `_source_file`, `_source_line`, `_ingested_at`, `_emitted_batch`."""
     partition_by: PartitionBy | None = Field(default=None, examples=[BY_DATE])
     """How the table is partitioned; without it, it is not."""
     sort_by: list[SortColumn] = Field(
@@ -158,7 +160,7 @@ class TableSettings(Settings):
     """Others' files wait that long; null: never taken."""
     strict_types: bool = False
     """true: no narrower types than the table's."""
-    max_new_columns: int = Field(default=1000, ge=0)
+    max_new_columns: int = Field(default=NEW_COLUMNS, ge=0)
     """That one commit may add."""
     delta_checkpoint_interval: int | None = Field(default=None, ge=1, examples=[100])
     """Versions from one to the next; by default the table's own property."""

@@ -1,9 +1,10 @@
 """A YAML file as plain data, with everything that is wrong in it found at once.
 
 Two things plain YAML does not do: ``${VAR}`` and ``${VAR:-default}`` inside
-strings are filled in from the environment (``$${`` is a literal ``${``), and a
-key given twice is a problem instead of a silent last-one-wins. Every problem
-names the path of the value in the file and its line.
+strings are filled in from the environment (``$${`` is a literal ``${``) and
+``${file:/path}`` from a file (`blizzard_core.settings.secret_files`); and a key given
+twice is a problem instead of a silent last-one-wins. Every problem names the path of
+the value in the file and its line.
 
 Substitution happens after parsing, so a value from the environment can never
 change the structure of the document.
@@ -22,25 +23,32 @@ from typing import Any
 
 import yaml
 
+from blizzard_core.bounds import CONFIG_BYTES, CONFIG_VALUES
 from blizzard_core.errors import ConfigError
+from blizzard_core.settings.secret_files import SecretReader, SecretUnreadable
 
-_VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\$\{|\$\{(file:[^}:]+|[A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 Key = tuple[str | int, ...]
 
-# A configuration of 300 sources has 200 KB and 30,000 values.
-MAX_BYTES = 4 << 20
-MAX_VALUES = 250_000
+# A shorter value of the environment is as likely a word of a message as a secret.
+SHORTEST_SECRET = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The parsed file: ``data``, the problems so far, and the line of every value."""
+    """The parsed file: ``data``, the problems so far, and the line of every value.
+
+    ``filled`` are values of the environment and of files in it, by which name each was asked
+    for; ``secrets`` has the files.
+    """
 
     source: str
     data: Any
     problems: tuple[str, ...]
     lines: Mapping[Key, int] = field(default_factory=dict)
+    filled: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: SecretReader = field(default_factory=SecretReader, repr=False)
 
     def locate(self, path: Key) -> str:
         """``pipelines.events.sink (line 12)``; the nearest enclosing line if it has none."""
@@ -50,6 +58,16 @@ class Document:
             if line is not None:
                 return f"{name} (line {line})"
         return name
+
+    def as_written(self, text: str) -> str:
+        """A message with ``${NAME}`` again where it tells what was filled in for that.
+
+        Such a value may be a secret wherever it stands, and whoever checks it may quote it.
+        """
+        for value in sorted(self.filled, key=len, reverse=True):
+            for spelled in (value, repr(value)[1:-1]):
+                text = text.replace(spelled, f"${{{self.filled[value]}}}")
+        return text
 
 
 def dotted(path: Key) -> str:
@@ -64,8 +82,8 @@ def load_yaml(path: Path, environment: Mapping[str, str]) -> Document:
     """Read, parse and fill in. Raises `ConfigError` if there is no document to speak of."""
     source = str(path)
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ConfigError(source, [f"is larger than {MAX_BYTES >> 20} MiB; split it"])
+        if path.stat().st_size > CONFIG_BYTES:
+            raise ConfigError(source, [f"is larger than {CONFIG_BYTES >> 20} MiB; split it"])
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(source, ["no such file; `blizzard init` writes a first one"]) from None
@@ -84,9 +102,10 @@ def load_yaml(path: Path, environment: Mapping[str, str]) -> Document:
     lines: dict[Key, int] = {}
     problems: list[str] = []
     _walk(root, (), lines, problems)
-    document = Document(source, data, (), lines)
-    filled = _fill(data, (), environment, document, problems)
-    return Document(source, filled, tuple(problems), lines)
+    unfilled = Document(source, data, (), lines)
+    filling = _Filling(environment, unfilled, problems, {})
+    whole = filling.of(data, ())
+    return Document(source, whole, tuple(problems), lines, filling.filled, unfilled.secrets)
 
 
 def _check_size(source: str, root: yaml.Node | None) -> None:
@@ -110,9 +129,9 @@ def _check_size(source: str, root: yaml.Node | None) -> None:
         sizes[id(node)] = size = 1 + sum(map(measured, inner))
         return size
 
-    if root is not None and measured(root) > MAX_VALUES:
+    if root is not None and measured(root) > CONFIG_VALUES:
         raise ConfigError(
-            source, [f"has more than {MAX_VALUES:,} values, aliases counted; split it"]
+            source, [f"has more than {CONFIG_VALUES:,} values, aliases counted; split it"]
         )
 
 
@@ -121,7 +140,8 @@ def _told(error: yaml.YAMLError, text: str) -> str:
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return " ".join(str(error).split())
-    line = text.splitlines()[mark.line] if mark.line < text.count("\n") + bool(text) else ""
+    lines = text.splitlines()
+    line = lines[mark.line] if mark.line < len(lines) else ""
     hint = ""
     if line.startswith("\t"):
         hint = "; indent with spaces, not tabs"
@@ -149,33 +169,46 @@ def _walk(node: yaml.Node | None, path: Key, lines: dict[Key, int], problems: li
             _walk(value, (*path, index), lines, problems)
 
 
-def _fill(
-    value: Any,
-    path: Key,
-    environment: Mapping[str, str],
-    document: Document,
-    problems: list[str],
-) -> Any:
-    if isinstance(value, dict):
-        return {
-            k: _fill(v, (*path, str(k)), environment, document, problems) for k, v in value.items()
-        }
-    if isinstance(value, list):
-        return [_fill(v, (*path, i), environment, document, problems) for i, v in enumerate(value)]
-    if not isinstance(value, str):
-        return value
+@dataclass(frozen=True)
+class _Filling:
+    """Puts values of the environment into the strings of a document."""
 
-    def replace(match: re.Match[str]) -> str:
+    environment: Mapping[str, str]
+    document: Document
+    problems: list[str]
+    filled: dict[str, str]
+
+    def of(self, value: Any, path: Key) -> Any:
+        """The value with all that is below it filled in."""
+        if isinstance(value, dict):
+            return {k: self.of(v, (*path, str(k))) for k, v in value.items()}
+        if isinstance(value, list):
+            return [self.of(v, (*path, i)) for i, v in enumerate(value)]
+        if not isinstance(value, str):
+            return value
+        return _VARIABLE.sub(lambda match: self._value(match, path), value)
+
+    def _value(self, match: re.Match[str], path: Key) -> str:
         name, default = match.group(1), match.group(2)
         if name is None:
             return "${"
-        found = environment.get(name)
-        if found is None or (found == "" and default is not None):
+        try:
+            found = self._found(name)
+        except SecretUnreadable as error:
+            found = ""
             if default is None:
-                where = document.locate(path)
-                problems.append(f"{where}: environment variable {name} is not set")
-                return ""
-            return default
+                self.problems.append(f"{self.document.locate(path)}: {error}")
+        if not found and default is not None:
+            return str(default)
+        if len(found) >= SHORTEST_SECRET:
+            self.filled[found] = name
         return found
 
-    return _VARIABLE.sub(replace, value)
+    def _found(self, name: str) -> str:
+        """Raises `SecretUnreadable`."""
+        if name.startswith("file:"):
+            return self.document.secrets.text(name.removeprefix("file:"))
+        found = self.environment.get(name)
+        if found is None:
+            raise SecretUnreadable(f"environment variable {name} is not set")
+        return found

@@ -10,9 +10,10 @@ from aiohttp import ClientTimeout
 from gcsfs.core import GCSFileSystem  # type: ignore[import-untyped]  # ships no types
 from gcsfs.retry import retry_request  # type: ignore[import-untyped]  # ships no types
 
+from blizzard_core.bounds import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.errors import Conflict, NotFound
 from blizzard_core.storage.objects import FileSystem, ObjectStorage, Patience, modified_of
-from blizzard_core.storage.protocol import FIRST_PAGE_KEYS, PAGE_KEYS, Entry, Page, order_key
+from blizzard_core.storage.protocol import Entry, Page, order_key
 
 _FIELDS = "items(name,size,updated),nextPageToken"
 _API = "storage/v1/"

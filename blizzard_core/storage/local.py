@@ -24,6 +24,12 @@ from blizzard_core.errors import AccessDenied, Conflict, NotFound, StorageError,
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, Page, is_hidden, order_key
 
+# Where state, letters and what is not published yet lie in a table.
+_OUR_FOLDERS = frozenset({"_blizzard", "_penguin"})
+# Before the umask.
+_FILE, _FOLDER = 0o666, 0o777
+_PRIVATE_FILE, _PRIVATE_FOLDER = 0o660, 0o770
+
 
 class LocalStorage:
     """A directory as a `Storage`. The directory is made by the first write.
@@ -33,11 +39,18 @@ class LocalStorage:
     may write there could have anything read that this process can read. With it a link that
     leads back to where it is met is not followed: two of them are 2⁴⁰ directories. The root
     may be a link.
+
+    Only regular files are opened, and none is waited for: a pipe would block for ever.
+
+    What is written to our own folders of a table, or anywhere if ``private``, is for this user
+    and, as the umask says, the group: dead letters and checkpoints hold what records hold. Tables
+    are for whom the umask lets read.
     """
 
-    def __init__(self, root: str, *, follow: bool = True) -> None:
+    def __init__(self, root: str, *, follow: bool = True, private: bool = False) -> None:
         self._root = Path(root)
         self._follow = follow
+        self._private = private
         self._told = False
 
     def __repr__(self) -> str:
@@ -184,8 +197,10 @@ class LocalStorage:
             raise _wrapped(self.uri, path, error) from error
 
     def _open(self, path: str) -> int:
-        """The file at ``path``, opened; it is looked at once it cannot be another any more."""
-        descriptor = os.open(self._at(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+        """The regular file at ``path``, opened; looked at once it cannot be another any more."""
+        # Whoever may write there may put a pipe in a file's place, and nobody waits for it.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+        descriptor = os.open(self._at(path), flags)
         try:
             self._check(path, os.fstat(descriptor))
         except BaseException:
@@ -196,15 +211,20 @@ class LocalStorage:
     def _check(self, path: str, status: os.stat_result) -> None:
         if S_ISDIR(status.st_mode):
             raise IsADirectoryError(EISDIR, "is a directory")
+        if not S_ISREG(status.st_mode):
+            raise FileNotFoundError(ENOENT, "is no regular file")
         if not self._is_inside(path, status):
             raise FileNotFoundError(ENOENT, "a link leads out of the source, and is not followed")
 
     def open_output(self, path: str) -> BinaryIO:
         """The file, opened for writing; directories are made."""
         target = self._at(path)
+        # An output becomes a table's file by its name alone; until then its folder keeps it.
+        mode = _PRIVATE_FILE if self._private else _FILE
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            return target.open("wb")
+            self._make_folders(path)
+            return os.fdopen(os.open(target, flags, mode), "wb")
         except OSError as error:
             raise _wrapped(self.uri, path, error) from error
 
@@ -212,10 +232,11 @@ class LocalStorage:
         """Temporary file beside the target, fsync, ``os.replace``, directory fsync."""
         target = self._at(path)
         temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folders(path)
             try:
-                with temporary.open("wb") as stream:
+                with os.fdopen(os.open(temporary, flags, self._mode(path)), "wb") as stream:
                     stream.write(data)
                     stream.flush()
                     os.fsync(stream.fileno())
@@ -253,8 +274,9 @@ class LocalStorage:
         target = self._at(path)
         lock = target.with_name(f"{target.name}.lock")
         try:
-            lock.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._make_folders(path)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            descriptor = os.open(lock, flags, self._mode(path))
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 yield
@@ -267,11 +289,28 @@ class LocalStorage:
         """``os.replace`` and an fsync of the directory it went to."""
         final = self._at(target)
         try:
-            final.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folders(target)
             self._at(source).replace(final)
             _sync_directory(final.parent)
         except OSError as error:
             raise _wrapped(self.uri, source, error) from error
+
+    def _mode(self, path: str) -> int:
+        return _PRIVATE_FILE if self._is_private(path) else _FILE
+
+    def _is_private(self, path: str) -> bool:
+        return self._private or path.split("/", 1)[0] in _OUR_FOLDERS
+
+    def _make_folders(self, path: str) -> None:
+        """The directories that the file lies in."""
+        folder = self._at(path).parent
+        if folder.is_dir():
+            return
+        mode = _PRIVATE_FOLDER if self._is_private(path) else _FOLDER
+        self._root.mkdir(_PRIVATE_FOLDER if self._private else _FOLDER, parents=True, exist_ok=True)
+        for part in reversed([folder, *folder.parents]):
+            if part.is_relative_to(self._root):
+                part.mkdir(mode, exist_ok=True)
 
     def sync(self, path: str) -> None:
         """Fsync the file."""

@@ -16,9 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, Self, TypeVar, cast
 
+from blizzard_core.bounds import PAGE_KEYS
 from blizzard_core.errors import Conflict, NotFound, StorageError
 from blizzard_core.storage.failures import wrap_error
-from blizzard_core.storage.protocol import PAGE_KEYS, Entry, Page, join, order_key
+from blizzard_core.storage.protocol import Entry, Page, join, order_key
 
 T = TypeVar("T")
 

@@ -147,6 +147,13 @@ def open_source(uri: str, options: StorageOptions) -> Storage:
     return open_storage(uri, options)
 
 
+def open_private(uri: str, options: StorageOptions) -> Storage:
+    """As `open_storage`, for what is nobody else's: on a local disk others may not read it."""
+    if scheme_of(uri) in {"", "file"}:
+        return LocalStorage(normalize_uri(uri), private=True)
+    return open_storage(uri, options)
+
+
 def open_storage(uri: str, options: StorageOptions, patience: Patience | None = None) -> Storage:
     """The `Storage` at ``uri``. Opens no connection: a missing bucket shows on first use.
 

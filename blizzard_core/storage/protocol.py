@@ -36,10 +36,6 @@ class Entry:
     modified: float
 
 
-FIRST_PAGE_KEYS = 100
-PAGE_KEYS = 1000
-
-
 @dataclass(frozen=True, slots=True)
 class Page:
     """A piece of a listing: entries in order, and the requests it cost.

@@ -16,9 +16,10 @@ from typing import Any, Protocol
 from fsspec.asyn import sync
 from s3fs import core as s3fs  # type: ignore[import-untyped]  # ships no types
 
+from blizzard_core.bounds import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.errors import Conflict, StorageError, Unavailable
 from blizzard_core.storage.objects import ExactPaths, FileSystem, ObjectStorage, Patience
-from blizzard_core.storage.protocol import FIRST_PAGE_KEYS, PAGE_KEYS, Entry, Page, order_key
+from blizzard_core.storage.protocol import Entry, Page, order_key
 
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERRORS = 500

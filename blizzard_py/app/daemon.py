@@ -1,4 +1,4 @@
-"""What runs Blizzard's parts: the daemon, a backfill, and the check of transforms."""
+"""What runs Blizzard's parts: the daemon and a backfill."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from blizzard_py.app.live_progress import shown
 from blizzard_py.app.wiring import (
     NoEngine,
     build,
-    ingest_settings,
     parts_of,
     source_of,
     source_pipeline,
@@ -54,7 +53,12 @@ def run_daemon(config: Config, *, once: bool, fresh: bool = False) -> int:
     engine = LazyEngine(partial(spark_engine, config, "blizzard"))
     stop = threading.Event()
     limits = config.global_
-    loop = Loop(once, limits.poll_jitter_secs, limits.shutdown_grace_secs)
+    loop = Loop(
+        once,
+        limits.poll_jitter_secs,
+        limits.shutdown_grace_secs,
+        renewed=config.secrets.changed,
+    )
     workers = build(config, engine, fresh=fresh)
     panel = Panel("blizzard", [w.activity for w in workers], time.time)
     with stop_on_signals(stop), served(config.metrics, panel):
@@ -74,37 +78,6 @@ def _terminal() -> Console | None:
     """Where a person watches, None in a container or a pipe."""
     console = Console(stderr=True)
     return console if console.is_terminal else None
-
-
-def validate_transforms(config: Config) -> None:
-    """Raise `ConfigError` for transforms that cannot be used; no Spark starts without any.
-
-    A Spark of this machine judges them, so that no cluster needs to be there; a
-    Connect client may have no Java, so there it is its server. Where columns are
-    inferred, nobody can say before the first batch, which is preceded by the same check.
-    """
-    chosen = {
-        name: pipeline
-        for name, pipeline in config.pipelines.items()
-        if pipeline.transform is not None and not pipeline.schema_.infer
-    }
-    if not chosen:
-        return
-    from blizzard_py.engines.spark import checking_engine  # noqa: PLC0415  # see `LazyEngine`
-
-    engine = checking_engine(config.spark.master, config.spark.conf)
-    problems: list[str] = []
-    try:
-        for name, pipeline in chosen.items():
-            source = next(iter(pipeline.sources.values()))  # all sources have one schema
-            try:
-                engine.check(name, ingest_settings(pipeline, source))
-            except ConfigError as error:
-                problems += [f"{error.source}: {problem}" for problem in error.problems]
-    finally:
-        engine.stop()
-    if problems:
-        raise ConfigError("configuration", problems)
 
 
 def backfill(

@@ -20,8 +20,10 @@ from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.progress import Gap
 from blizzard_py.app.asked_plan import plan_of
+from blizzard_py.app.event_time import shown_stream
 from blizzard_py.app.unit_explain import explained_unit
 from blizzard_py.app.unit_plan import unit_plan_of
+from blizzard_py.app.validation import table_problems
 from blizzard_py.app.wiring import NoEngine, build, inferred_schema, parts_of, source_pipeline
 from blizzard_py.explain import Explanation, Located, Task, located, unmatched
 from blizzard_py.explain import explain as explain_file
@@ -150,6 +152,8 @@ def plan(
         config,
         lambda source: _plan_source(config, source, moment, offline=offline, everything=everything),
     )
+    problems, notes = ([], []) if offline else table_problems(config)
+    errors += [*problems, *notes]
     asked = [
         source
         for pipeline in config.pipelines.values()
@@ -164,7 +168,13 @@ def plan(
 
 def status(config: Config) -> tuple[dict[str, Any], list[str]]:
     """The state of every source, from storage alone, and the errors of unreadable ones."""
-    return _collect(config, _status_of)
+    found, errors = _collect(config, _status_of)
+    for name, pipeline in config.pipelines.items():
+        if pipeline.event_time is not None and name in found["pipelines"]:
+            block = found["pipelines"][name]
+            told = [source.pop("event_time", None) for source in block["sources"].values()]
+            block["event_time"] = next(iter(told), None)
+    return found, errors
 
 
 def _collect(
@@ -212,6 +222,7 @@ def _plan_source(
         "files": [{"path": entry.path, "size": entry.size} for entry in found.files],
         "list_requests": found.requests,
         "keys_listed": found.keys,
+        **_event_time_of(source, state),
     }
 
 
@@ -236,7 +247,14 @@ def _status_of(source: SourcePipeline) -> dict[str, Any]:
             for batch in state.in_flight
         ],
         "totals": asdict(state.totals),
+        **_event_time_of(source, state),
     }
+
+
+def _event_time_of(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
+    """Where the query of a pipeline over event time is; its block is the pipeline's."""
+    given = source.parts.event_time
+    return {} if given is None else {"event_time": shown_stream(given, state, source.source_name)}
 
 
 # Objects of a dead-letter queue that `status` counts: a request for each thousand.

@@ -12,6 +12,7 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.opening import open_storage
+from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.wiring import NoEngine, parts_of, source_of, source_pipeline, spark_engine
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
@@ -97,6 +98,8 @@ def ingest(
     Raises `ConfigError` for a URI that lies below no source's root, or below several.
     """
     chosen = _by_source(config, uris, names)
+    for where in chosen:
+        refuse_rows(config, where, "`blizzard ingest`")
     if dry_run:
         return {
             where: _given_files(config, where, NoEngine(), never, insist=insist).preview(paths)

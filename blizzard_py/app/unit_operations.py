@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from blizzard_core.errors import UnitError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.query_sources import QuerySource
 from blizzard_py.app.wiring import NoEngine, parts_of, source_of, source_pipeline
+from blizzard_py.connections.asking import Units
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetterObject, put_away
 from blizzard_py.edits import checkpoint_edit, unit_edits
@@ -39,14 +39,14 @@ def is_by_units(config: Config, where: tuple[str, str]) -> bool:
 def high_edit(found: SourcePipeline, unit: str, high: str) -> Edit:
     """What ``checkpoint set --unit NAME --high T`` does to the state; ``none`` forgets the unit.
 
-    Raises `EditRefused`, `UnitError`.
+    Raises `EditRefused`, `UnitError`, `Unavailable` where values stand in a table that gives none.
     """
     source = _units_of(found)
-    zone = _zone(source)
-    now = dt.datetime.now(dt.UTC)
+    zone, now = _zone(source), _now(found)
     key = key_of(unit, now, zone)
     to = None if high.strip().lower() == "none" else resolve(high, now, zone)
-    return lambda state: unit_edits.set_high(state, _look(source, state), key, to)
+    values = values_of(_configured(source))
+    return lambda state: unit_edits.set_high(state, _look(source, state, now), key, to, values)
 
 
 def key_of(text: str, now: dt.datetime, zone: str) -> str:
@@ -65,22 +65,23 @@ def read_again(
     found = _pipeline_of(config, where)
     with closing(found):
         source = _units_of(found)
-        now, zone = dt.datetime.now(dt.UTC), _zone(source)
+        now, zone = _now(found), _zone(source)
         try:
             span = (resolve(ends[0], now, zone), resolve(ends[1], now, zone))
         except UnitError as error:
             raise EditRefused(f"--from, --to: {'; '.join(error.problems)}") from error
-        assert source.asking.units is not None  # noqa: S101  # it is read by such
-        values = values_of(source.asking.units)
+        values = values_of(_configured(source))
         seen = checkpoint_edit.stored(found)
         keys: tuple[str, ...] = ()
 
         def edit(state: SourceState) -> SourceState:
             nonlocal keys
-            after, keys = unit_edits.read_again(state, _look(source, state), span, values, only)
+            after, keys = unit_edits.read_again(
+                state, _look(source, state, now), span, values, only
+            )
             return after
 
-        checkpoint_edit.change(found, seen, edit, time.time())
+        checkpoint_edit.change(found, seen, edit, found.parts.clock())
         return len(keys)
 
 
@@ -113,13 +114,13 @@ def replay_units(
         done = Marked(tuple(each.id for each in chosen), keys)
         if dry_run or not keys:
             return done
-        source = _units_of(found)
+        source, now = _units_of(found), _now(found)
         seen = checkpoint_edit.stored(found)
         checkpoint_edit.change(
             found,
             seen,
-            lambda state: unit_edits.with_marks(state, _look(source, state), keys),
-            time.time(),
+            lambda state: unit_edits.with_marks(state, _look(source, state, now), keys),
+            found.parts.clock(),
         )
         # Whoever dies here has marked them: doing it once more reads them once more.
         for each in chosen:
@@ -148,15 +149,21 @@ def _units_of(found: SourcePipeline) -> UnitSource:
     return found.source
 
 
-def _zone(source: UnitSource) -> str:
-    assert source.asking.units is not None  # noqa: S101  # it is read by such
-    return source.asking.units.range.zone
-
-
-def _look(source: UnitSource, state: SourceState) -> Looked:
-    """The partitions now, and the spec that the state has to be of."""
+def _configured(source: UnitSource) -> Units:
+    """How the units of a source are configured, without a limit of a run."""
     units = source.asking.units
     assert units is not None  # noqa: S101  # it is read by such
-    return unit_plans.looked(
-        state.units, unit_plans.without_limit(units), (), dt.datetime.now(dt.UTC), "the checkpoint"
-    )
+    return unit_plans.without_limit(units)
+
+
+def _zone(source: UnitSource) -> str:
+    return _configured(source).range.zone
+
+
+def _now(found: SourcePipeline) -> dt.datetime:
+    return dt.datetime.fromtimestamp(found.parts.clock(), dt.UTC)
+
+
+def _look(source: UnitSource, state: SourceState, now: dt.datetime) -> Looked:
+    """The partitions now, and the spec that the state has to be of."""
+    return unit_plans.looked(state.units, _configured(source), (), now, "the checkpoint")

@@ -6,22 +6,29 @@ What runs them is in `blizzard_py.app.daemon`, what only looks in `blizzard_py.a
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
+from typing import Any
+
+import pyarrow as pa
 
 from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings
+from blizzard_core.settings.event_time import EMITTED_BATCH, EventTimeSettings
 from blizzard_core.settings.partitioning import TEMPLATES, PartitionBy
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.nowhere import Nowhere
-from blizzard_core.storage.opening import open_source, open_storage
+from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import join
 from blizzard_py.app.asked import Asks, asking_of, uri_of
-from blizzard_py.engines.lazy import LazyEngine, StoppableEngine
+from blizzard_py.engines.lazy import LazyEngine, StoppableEngine, WithSession
 from blizzard_py.ingest.inferred_schema import InferredSchema
+from blizzard_py.ingest.jobs import Jobs
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import (
     Engine,
+    FileBounds,
     IngestJob,
     IngestResult,
     IngestSettings,
@@ -29,6 +36,7 @@ from blizzard_py.job import (
     Place,
     SortKey,
 )
+from blizzard_py.kernels.fast.sandbox import compiled
 from blizzard_py.schema.types import field_spec
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.files.opening import open_files
@@ -59,10 +67,17 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
         sort_by=tuple(SortKey(key.column, key.descending) for key in sink.sort_by),
         on_bad_record=pipeline.error_handling.on_bad_record,
         max_bad_fraction=pipeline.error_handling.max_bad_fraction,
-        metadata_columns=sink.metadata_columns,
+        bounds=FileBounds(
+            pipeline.error_handling.max_expansion,
+            pipeline.error_handling.max_letters_per_file,
+            pipeline.error_handling.max_directories_per_file,
+        ),
+        metadata_columns=tuple(c for c in sink.metadata_columns if c != "_emitted_batch"),
         unexpected_fields=pipeline.schema_.unexpected_fields,
+        fast_path=pipeline.schema_.fast_path,
         transform=pipeline.transform or "",
         deduplicate_by=tuple(pipeline.deduplicate_by),
+        emitted_batch=EMITTED_BATCH in sink.metadata_columns,
         unit_column=not isinstance(source, SourceSettings) and source.replaces,
     )
 
@@ -93,7 +108,27 @@ def build(config: Config, engine: Engine, *, fresh: bool = False) -> list[Source
 
 def source_pipeline(parts: Parts, *, fresh: bool = False) -> SourcePipeline:
     """One source as its settings describe it; the one place that chooses its kind."""
-    return SourcePipeline(parts, opener_of(parts), fresh=fresh)
+    given = parts.event_time
+    jobs = None if given is None else _stream_jobs(parts, given)
+    return SourcePipeline(parts, opener_of(parts), fresh=fresh, jobs=jobs)
+
+
+def _stream_jobs(parts: Parts, given: EventTimeSettings) -> Jobs:
+    # It brings kernels along, which a daemon without such a pipeline never needs in its process.
+    from blizzard_py.streaming.jobs import StreamJobs  # noqa: PLC0415  # see above
+
+    return StreamJobs(parts, given, session_of(parts.engine))
+
+
+def session_of(engine: Engine) -> Callable[[], Any]:
+    """What gives the engine's Spark session. Starts nothing."""
+    if isinstance(engine, WithSession):
+        return engine.session
+
+    def none() -> Any:
+        raise BlizzardError("this command does not ingest")
+
+    return none
 
 
 def opener_of(parts: Parts) -> Opener:
@@ -127,7 +162,7 @@ def parts_of(
         if files is None
         else Metered(open_source(uri, files.storage_options), activity.beat),
         Metered(open_storage(sink.table_uri, sink.storage_options), activity.beat),
-        Metered(open_storage(dlq_uri, sink.storage_options), activity.beat),
+        Metered(open_private(dlq_uri, sink.storage_options), activity.beat),
     )
     inferred = (
         inferred_schema(name, pipeline, files, stores)
@@ -147,10 +182,40 @@ def parts_of(
         suffix=suffix,
         activity=activity,
         infer=None if inferred is None else inferred.fields,
+        check_table=partial(_check_table, config, name, engine)
+        if isinstance(engine, LazyEngine)
+        else None,
         asked=None
         if isinstance(source, SourceSettings)
         else asking_of(config, pipeline, source, asks_of(config, engine)),
+        event_time=pipeline.event_time,
     )
+
+
+def _check_table(
+    config: Config, pipeline: str, engine: LazyEngine, settings: IngestSettings
+) -> None:
+    # A daemon whose sources are idle never needs what reads a table's log.
+    from blizzard_py.app.table_check import check_table  # noqa: PLC0415  # see above
+
+    given = config.pipelines[pipeline].event_time
+    has_query = settings.transform or given is not None
+    check_table(config, pipeline, query_columns(engine, given) if has_query else None, settings)
+
+
+def query_columns(
+    engine: StoppableEngine | LazyEngine, given: EventTimeSettings | None
+) -> Callable[[str, IngestSettings], pa.Schema]:
+    """What gives the columns of a pipeline's transform, or of its query over event time."""
+    if given is None:
+        return engine.columns
+
+    def columns(pipeline: str, settings: IngestSettings) -> pa.Schema:
+        from blizzard_py.streaming.check import check_query  # noqa: PLC0415  # see `LazyEngine`
+
+        return check_query(engine.session(), pipeline, given, settings)
+
+    return columns
 
 
 def inferred_schema(
@@ -182,6 +247,8 @@ def spark_engine(config: Config, app_name: str) -> StoppableEngine:
     """Spark as it is configured. Starts nothing before the first job."""
     from blizzard_py.engines.spark import SparkEngine  # noqa: PLC0415  # see `LazyEngine`
 
+    if any(pipeline.schema_.fast_path for pipeline in config.pipelines.values()):
+        compiled()  # where it does not load, the daemon's own log is where one looks
     return SparkEngine(config.spark.master, config.spark.conf, app_name)
 
 

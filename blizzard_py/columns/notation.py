@@ -9,13 +9,13 @@ written, so a watermark that was saved can always be read.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from blizzard_core.errors import WatermarkError
+from blizzard_core.json_text import json_value
 from blizzard_py.columns.compare import Watermark, is_finite, shown
 
 
@@ -57,7 +57,7 @@ def deserialize(text: str | bytes, strict: bool = False) -> dict[str, Any]:
     error if ``strict``. Raises `WatermarkError` for what is not JSON.
     """
     try:
-        found = json.loads(text, parse_constant=_refused, parse_float=_finite)
+        found = json_value(text)
         if isinstance(found, dict):
             return {column: _decoded(value) for column, value in found.items()}
     except (ValueError, TypeError, RecursionError) as error:
@@ -122,14 +122,3 @@ def _marked(key: str, text: str) -> Any:
         return _MARKERS[key][2](text)
     except (ValueError, ArithmeticError):
         return text
-
-
-def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number of JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is beyond any number")
-    return number

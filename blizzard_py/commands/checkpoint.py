@@ -25,6 +25,7 @@ from blizzard_core.cli import (
 from blizzard_core.text import printable
 from blizzard_py.app import unit_operations
 from blizzard_py.app.configuration import load_config
+from blizzard_py.app.event_time import refuse_edit
 from blizzard_py.app.operations import asked_columns, pipeline_of, rebuild_of
 from blizzard_py.commands.options import compact, confirmed, source_options
 from blizzard_py.edits import checkpoint_edit, unit_edits
@@ -316,7 +317,9 @@ def rebuild(
     """
     if as_json and not (yes or dry_run):
         raise click.UsageError("--json asks nobody; give --dry-run, or --yes if you mean it")
-    found = rebuild_of(load_config(config), (pipeline, source))
+    loaded = load_config(config)
+    refuse_edit(loaded, (pipeline, source), "a rebuilt checkpoint")
+    found = rebuild_of(loaded, (pipeline, source))
     rebuilt = found.plan(done_before)
     if as_json:
         backup = None if dry_run else found.write(rebuilt)
@@ -390,20 +393,23 @@ def _edit(
     yes: bool,
     dry_run: bool,
 ) -> int:
-    found = pipeline_of(load_config(config), where)
-    seen = checkpoint_edit.stored(found)
-    checkpoint_edit.check_settled(seen.state)
-    _print_effect(found, seen.state, edit(seen.state))
-    if dry_run:
+    loaded = load_config(config)
+    refuse_edit(loaded, where, "an edited checkpoint")
+    with closing(pipeline_of(loaded, where)) as found:
+        seen = checkpoint_edit.stored(found)
+        after = edit(seen.state)
+        checkpoint_edit.check_settled(found, seen.state, after)
+        _print_effect(found, seen.state, after)
+        if dry_run:
+            return 0
+        if not confirmed(found.name, yes=yes):
+            click.echo("That is not its name; nothing was changed.", err=True)
+            return 1
+        backup = checkpoint_edit.change(found, seen, edit, time.time())
+        click.echo(
+            f"Changed. The old checkpoint is {found.sink.uri}/{backup}" if backup else "Changed."
+        )
         return 0
-    if not confirmed(found.name, yes=yes):
-        click.echo("That is not its name; nothing was changed.", err=True)
-        return 1
-    backup = checkpoint_edit.change(found, seen, edit, time.time())
-    click.echo(
-        f"Changed. The old checkpoint is {found.sink.uri}/{backup}" if backup else "Changed."
-    )
-    return 0
 
 
 def _print_effect(found: SourcePipeline, before: SourceState, after: SourceState) -> None:
@@ -445,4 +451,7 @@ def _print_window(source: AskedSource, after: SourceState) -> None:
     click.echo(printable(f"the next poll would read up to {compact(known.window.up_to)}:"))
     for task in known.tasks[:_SHOWN_FILES]:
         click.echo(printable(f"  {task.where}"))
-    click.echo("those of its rows that the table has already come twice")
+    if source.asking.replaces:
+        click.echo("which takes the place of all that was published from there on")
+    else:
+        click.echo("those of its rows that the table has already come twice")

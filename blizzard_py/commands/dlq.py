@@ -24,6 +24,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.text import json_safe, printable
 from blizzard_py.app import operations, unit_operations
 from blizzard_py.app.configuration import load_config
+from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.replacing import replace_letters
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.replacing import answer_replacement
@@ -194,6 +195,7 @@ def replay(
     if (letter is None) != everything:
         raise click.UsageError("give either --letter ID or --all")
     loaded, where = load_config(config), (pipeline, source)
+    refuse_rows(loaded, where, "a replay")
     if insist and not replacing:
         raise click.UsageError("--insist goes with --replace")
     if replacing:

@@ -18,6 +18,7 @@ from blizzard_core.cli import (
 from blizzard_core.text import printable
 from blizzard_py.app import operations
 from blizzard_py.app.configuration import load_config
+from blizzard_py.app.event_time import refuse_edit
 from blizzard_py.commands.options import source_options
 from blizzard_py.edits.rename import Renamed
 
@@ -74,7 +75,9 @@ def rename(
     daemon that runs is fenced. Killed at any moment, the same command goes on. Exit
     codes: 0 done, 1 refused, 2 bad configuration or usage, 3 somebody else took over.
     """
-    found = operations.rename_of(load_config(config), (pipeline, source), old_id, moved_from)
+    loaded = load_config(config)
+    refuse_edit(loaded, (pipeline, source), "a rename")
+    found = operations.rename_of(loaded, (pipeline, source), old_id, moved_from)
     done = found.plan() if dry_run else found.run()
     if as_json:
         print_json({**asdict(done), "dry_run": dry_run})

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from blizzard_core.errors import SourceError
+from blizzard_core.errors import SourceError, WatermarkError
 from blizzard_py.columns import param
 from blizzard_py.columns.literals import literal
 from blizzard_py.units.instants import stamp
@@ -41,6 +41,12 @@ _HASHED = re.compile(r"#[^\n]*")
 def unit_placeholder(name: str) -> str:
     """What a unit's value of that name is called in a statement or a request."""
     return f"unit.{name}"
+
+
+def is_of_one(units: Sequence[Values]) -> bool:
+    """Whether all are of one unit that has values, of whatever times."""
+    told = [{name: text for name, text in one.items() if name not in {FROM, TO}} for one in units]
+    return bool(told) and bool(told[0]) and all(one == told[0] for one in told)
 
 
 def names_in(text: str) -> list[str]:
@@ -98,7 +104,10 @@ def _unknown(name: str, known: Sequence[str]) -> Iterator[str]:
 
 
 def in_sql(text: str, values: Values, dialect: str) -> str:
-    """A query or a filter with literals in place of its placeholders."""
+    """A query or a filter with literals in place of its placeholders.
+
+    Raises `SourceError` for a value that no literal can hold.
+    """
     return _filled(text, values, lambda value, _: _literal(value, dialect))
 
 
@@ -148,7 +157,10 @@ def _literal(value: datetime | str, dialect: str) -> str:
     if dialect in {"sqlite", LAKE} and isinstance(value, datetime):
         # Times may be text there: the shortest form sorts right beside whatever is longer.
         return literal(_plain(value), dialect)
-    return literal(value, dialect)
+    try:
+        return literal(value, dialect)
+    except WatermarkError as error:
+        raise SourceError(f"{error}; leave the value out") from error
 
 
 def _plain(value: datetime) -> str:

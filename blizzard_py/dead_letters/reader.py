@@ -22,21 +22,20 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal
 
+from blizzard_core.bounds import LETTER_BYTES
 from blizzard_core.errors import BlizzardError, NotFound
+from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Entry, Storage, join
 from blizzard_py.state.source_state import REPLAYED_FOLDER
 
 Kind = Literal["files", "late", "records"]
 
-# A letter is at most 64 KiB of a line, and what JSON's escapes make of them.
-MAX_LETTER_BYTES = 4 << 20
 
 # What a replay appends to the name of the file that records are from.
 _OURS = re.compile(r"\.([0-9a-f]{8}-[0-9a-f-]{27})\.\d+\.ndjson$")
@@ -176,7 +175,7 @@ def read(dlq: Storage, found: DeadLetterObject) -> Iterator[DeadLetter]:
                 raise UnreadableDeadLetter(f"{where}: line {number} is too long to be a letter")
             if line.strip():
                 try:
-                    yield _letter(json.loads(line), found.kind)
+                    yield _letter(json_value(line), found.kind)
                 except (ValueError, KeyError, TypeError, binascii.Error) as error:
                     raise UnreadableDeadLetter(
                         f"{where}: line {number} is not a dead letter ({error!r}); mend the line,"
@@ -185,14 +184,13 @@ def read(dlq: Storage, found: DeadLetterObject) -> Iterator[DeadLetter]:
 
 
 def _letter(document: dict[str, Any], kind: Kind) -> DeadLetter:
-    texts = [document[key] for key in ("path", "error", "stage", "timestamp")]
-    if not all(isinstance(text, str) for text in texts):
-        raise TypeError("path, error, stage and timestamp must be text")
+    texts = (_text(document, key) for key in ("path", "error", "stage", "timestamp"))
     uri, error, stage, timestamp = texts
+    uri.encode("utf-8", "surrogateescape")  # other halves of pairs are in no path
     if kind != "records":
         return DeadLetter(uri, error, stage, timestamp, kept=document.get("kept") is True)
     encoded = document.get("raw_base64")
-    raw = document["raw"].encode() if encoded is None else base64.b64decode(encoded, validate=True)
+    raw = _text(document, "raw").encode() if encoded is None else _unpacked(encoded)
     return DeadLetter(
         uri,
         error,
@@ -205,6 +203,17 @@ def _letter(document: dict[str, Any], kind: Kind) -> DeadLetter:
     )
 
 
+def _text(document: dict[str, Any], key: str) -> str:
+    found = document[key]
+    if not isinstance(found, str):
+        raise TypeError(f"{key} must be text")
+    return found
+
+
+def _unpacked(encoded: Any) -> bytes:
+    return base64.b64decode(encoded, validate=True)
+
+
 def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
     """Lines without their ends; None for one longer than a letter can be."""
     held = b""
@@ -214,7 +223,7 @@ def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
         for line in whole:
             yield None if skipping else line
             skipping = False
-        if len(rest) > MAX_LETTER_BYTES:
+        if len(rest) > LETTER_BYTES:
             skipping, rest = True, b""
         held = rest
     if held or skipping:

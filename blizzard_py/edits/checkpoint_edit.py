@@ -23,6 +23,7 @@ from blizzard_core.storage.protocol import Entry, Storage, order_key
 from blizzard_core.watermark.paths import joined
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by, is_new
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.sources.tables.overtaken import published_since
 from blizzard_py.sources.tables.progress import progress_of_text
 from blizzard_py.sources.tables.windows import is_below, text_of
 from blizzard_py.state.checkpoint_file import whole
@@ -131,6 +132,11 @@ def set_columns(
         if state.progress.value is not None:
             raise EditRefused("this is a source of files; give --partition and --watermark")
         known = ColumnState()
+    if state.group_seq and not known.boundaries:
+        raise EditRefused(
+            "--column: the source begins anew, and its next group takes out all that was published;"
+            " have it read once, then say from where on"
+        )
     odd = sorted(set(watermark) - set(names))
     if names and odd:
         raise EditRefused(f"{odd[0]!r} is not one of watermark.columns: {', '.join(names)}")
@@ -169,13 +175,19 @@ def _revalued(progress: Progress) -> Progress:
 
 
 def over(state: SourceState) -> SourceState:
-    """A cold start. What was counted so far stays counted."""
+    """A cold start. What was counted so far stays counted, groups included."""
     columns = None
     if state.columns is not None:
         # Names of items are for ever, so windows go on being counted.
         columns = ColumnState(seq=state.columns.seq + 1)
     units = None if state.units is None else UnitsState(anew=True)
-    return SourceState(totals=state.totals, source=state.source, columns=columns, units=units)
+    return SourceState(
+        totals=state.totals,
+        source=state.source,
+        columns=columns,
+        units=units,
+        group_seq=state.group_seq,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,13 +216,22 @@ def _found(source: SourcePipeline, state: SourceState) -> list[Entry]:
     return [*found.files, *found.young]
 
 
-def check_settled(state: SourceState) -> None:
-    """Raise `EditRefused` while a batch is being published."""
-    if any(batch.phase == "publishing" for batch in state.in_flight):
-        raise EditRefused(
-            "a batch is being published; let the daemon finish it (or start it: `blizzard run"
-            " --once`), then try again"
-        )
+def check_settled(source: SourcePipeline, state: SourceState, after: SourceState) -> None:
+    """Raise `EditRefused` while a batch is being published, for a change to ``after``.
+
+    One of a checkpoint that was brought back and is overtaken is published, if at all: it does not
+    keep anybody from beginning anew, which is what such a source may have to do.
+    """
+    if not any(batch.phase == "publishing" for batch in state.in_flight):
+        return
+    by_groups = state.units is not None or state.columns is not None
+    begins_anew = by_groups and after.progress.state == "Initial"
+    if begins_anew and published_since(source.sink, source.parts.letters_id, state) is not None:
+        return
+    raise EditRefused(
+        "a batch is being published; let the daemon finish it (or start it: `blizzard run"
+        " --once`), then try again"
+    )
 
 
 def change(
@@ -225,7 +246,7 @@ def change(
     is in the middle of publishing. A daemon that runs is fenced.
     """
     fresh = stored(source)
-    check_settled(fresh.state)
+    check_settled(source, fresh.state, edit(fresh.state))
     if fresh.raw != seen.raw:
         raise EditRefused(
             "the checkpoint has changed since it was shown: a daemon is at work; look again, or"

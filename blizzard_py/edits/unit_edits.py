@@ -22,17 +22,26 @@ from blizzard_py.units.state import UnitsState, key_parts, unit_key
 from blizzard_py.units.values import LONE, unit_name
 
 
-def set_high(state: SourceState, found: Looked, key: str, high: datetime | None) -> SourceState:
+def set_high(
+    state: SourceState,
+    found: Looked,
+    key: str,
+    high: datetime | None,
+    values: Sequence[Mapping[str, str]] | None,
+) -> SourceState:
     """The state with a unit as if read up to ``high``; None forgets it, so it is read again.
 
-    ``found`` is a look at the state. Raises `EditRefused` for a unit that there is not.
+    ``found`` is a look at the state, ``values`` what the source has now. Raises `EditRefused` for
+    a unit that there is not: it would count for the cut-off of all others.
     """
     if high is not None and state.units is not None and state.units.anew and state.group_seq:
         raise EditRefused(
             "--high: the source begins anew, and its next group takes out all that was published:"
             " have it read once, then say how far a unit is"
         )
-    begin, _ = key_parts(key, "--unit")
+    begin, name = key_parts(key, "--unit")
+    if name not in _names(values):
+        raise EditRefused(f"--unit: {name!r} is none of the source's; see `blizzard plan`")
     partition = next((pair for pair in found.laid.partitions if pair[0] == begin), None)
     if partition is None:
         raise EditRefused(f"--unit: no partition begins at {stamp(begin)}; see `blizzard plan`")
@@ -71,7 +80,7 @@ def read_again(
     They are read again from their beginning; ``only`` narrows them down to values of these names.
     Raises `EditRefused` if there are none, or no such value.
     """
-    names = [LONE] if values is None else [unit_name(one) for one in values]
+    names = _names(values)
     odd = [name for name in only if name not in names]
     if odd:
         raise EditRefused(f"--values: {odd[0]!r} is none of the source's; see `blizzard plan`")
@@ -95,6 +104,10 @@ def with_marks(state: SourceState, found: Looked, keys: Sequence[str]) -> Source
     except UnitError as error:
         raise EditRefused("; ".join(error.problems)) from error
     return _given_up(replace(state, units=units))
+
+
+def _names(values: Sequence[Mapping[str, str]] | None) -> list[str]:
+    return [LONE] if values is None else [unit_name(one) for one in values]
 
 
 def _known(state: SourceState, found: Looked) -> UnitsState:

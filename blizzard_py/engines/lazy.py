@@ -8,21 +8,32 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from blizzard_py.job import Engine, IngestJob, IngestResult
+from blizzard_py.job import Engine, IngestJob, IngestResult, IngestSettings
 from blizzard_py.reading import Access
 
 _CANCEL_INTERVAL_SECS = 0.1
 
 
-class StoppableEngine(Engine, Protocol):
+@runtime_checkable
+class WithSession(Protocol):
+    """An engine that has a Spark session."""
+
+    def session(self) -> Any:
+        """The Spark session, started if there is none; for modules that know Spark."""
+
+
+class StoppableEngine(Engine, WithSession, Protocol):
     """An engine that holds something until it is stopped."""
 
     def ask(self, access: Access, statement: str) -> pa.Table:
         """The whole answer of a database that only the engine has a driver for."""
+
+    def columns(self, pipeline: str, settings: IngestSettings) -> pa.Schema:
+        """The columns that a pipeline's query gives. Raises `ConfigError` if it cannot be used."""
 
     def stop(self) -> None:
         """Let go of everything; running jobs fail."""
@@ -52,6 +63,14 @@ class LazyEngine:
     def ask(self, access: Access, statement: str) -> pa.Table:
         """See `StoppableEngine.ask`."""
         return self._engine().ask(access, statement)
+
+    def session(self) -> Any:
+        """See `WithSession`."""
+        return self._engine().session()
+
+    def columns(self, pipeline: str, settings: IngestSettings) -> pa.Schema:
+        """See `StoppableEngine.columns`."""
+        return self._engine().columns(pipeline, settings)
 
     def cancel(self, output_prefix: str) -> None:
         """See `Engine.cancel`; a job that still waits for its engine is ended, too."""

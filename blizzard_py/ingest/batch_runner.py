@@ -18,6 +18,7 @@ from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, join
 from blizzard_py.dead_letters.writer import DeadLetterWriter
 from blizzard_py.ingest.group_publishing import Groups
+from blizzard_py.ingest.jobs import Ingested, Jobs
 from blizzard_py.ingest.publish import OutputNames, clear_older, publish, staging_of, unpublished
 from blizzard_py.ingest.tolerance import Tolerance
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile
@@ -46,14 +47,15 @@ class Ingesting:
 
     batch: Batch
     started: float
-    result: Future[IngestResult]
+    result: Future[Ingested]
 
 
 class BatchRunner:
     """Runs the batches of one source. Every action of it follows the save that allows it."""
 
-    def __init__(self, parts: Parts, source: Source[Any], upkeep: Upkeep) -> None:
+    def __init__(self, parts: Parts, source: Source[Any], upkeep: Upkeep, jobs: Jobs) -> None:
         self._parts = parts
+        self._jobs = jobs
         self._activity = upkeep.activity
         self._source = source
         self._save = upkeep.save
@@ -66,7 +68,7 @@ class BatchRunner:
         self._letters = DeadLetterWriter(
             parts.stores.dlq, parts.letters_id, parts.stores.source.uri
         )
-        self._settings = parts.ingest if parts.infer is None else None
+        self._settings: IngestSettings | None = None
         self._names = OutputNames()
         self._groups = Groups(self._sink, parts.letters_id)
         self._tolerance = Tolerance(parts.name, parts.errors, source.is_gone)
@@ -79,17 +81,21 @@ class BatchRunner:
         """End the running job; its batch runs again on the next start."""
         job = self._job
         if job is not None:
-            self._parts.engine.cancel(job)
+            self._jobs.cancel(job)
 
     def settle(self, files: Sequence[Entry]) -> IngestSettings:
-        """What jobs are run with; fields that are not declared are found out, once.
+        """What jobs are run with, once found out and held against the table.
 
         Called with all files there are before the first batch, since they tell more
-        than the batch's own. Raises as `Parts.infer` does.
+        than the batch's own. Raises as `Parts.infer` and `Parts.check_table` do.
         """
         if self._settings is None:
-            fields = () if self._parts.infer is None else self._parts.infer(files)
-            self._settings = replace(self._parts.ingest, fields=fields)
+            settings = self._parts.ingest
+            if self._parts.infer is not None:
+                settings = replace(settings, fields=self._parts.infer(files))
+            if self._parts.check_table is not None:
+                self._parts.check_table(settings)
+            self._settings = settings
         return self._settings
 
     def recover(self, state: SourceState, batch: Batch) -> SourceState:
@@ -169,9 +175,10 @@ class BatchRunner:
         batch = ingesting.batch
         log = self._log.bind(batch=batch.batch, attempt=batch.attempt)
         try:
-            result = ingesting.result.result()
+            ingested = ingesting.result.result()
         finally:
             self._job = None
+        result = ingested.result
         secs = self._parts.clock() - ingesting.started
         if secs > 0:
             self.bytes_per_sec = sum(f.size for f in batch.files) / secs
@@ -215,6 +222,7 @@ class BatchRunner:
             result.marks,
             replaced,
             self._names_root(),
+            ingested.stream,
         )
         return (*ready, ingesting.started)
 
@@ -286,17 +294,18 @@ class BatchRunner:
         saved = self._save(ended(self._source.advance(state, batch, work, now), batch, now))
         self._activity.batch_done(batch)
         self._source.saved()
+        self._jobs.advanced(saved)
         return saved
 
-    def _ingest_batch(self, state: SourceState, batch: Batch, prefix: str) -> IngestResult:
-        result = self._ingest(state, batch, prefix)
+    def _ingest_batch(self, state: SourceState, batch: Batch, prefix: str) -> Ingested:
+        ingested = self._ingest(state, batch, prefix)
         self._activity.batch_enters(batch, "prepare")
-        return result
+        return ingested
 
-    def _ingest(self, state: SourceState, batch: Batch, prefix: str) -> IngestResult:
+    def _ingest(self, state: SourceState, batch: Batch, prefix: str) -> Ingested:
         files, lost = self._source.placed(state, batch)
         if not files:
-            return IngestResult((), tuple(lost), 0)
+            return Ingested(IngestResult((), tuple(lost), 0))
         job = IngestJob(
             self.settle(batch.files),
             join(staging_of(self._parts.id, self._epoch(), batch.batch), str(batch.attempt)),
@@ -305,11 +314,12 @@ class BatchRunner:
             batch.started_ts,
         )
         with self._source.reading(state, batch) as reading:
-            result = self._parts.engine.ingest(replace(job, reading=reading))
+            ingested = self._jobs.run(state, replace(job, reading=reading), self._epoch())
+        result = ingested.result
         _check_complete(files, result)
         if result.rows_dropped:
             self._log.info("rows_dropped", batch=batch.batch, rows=result.rows_dropped)
-        return replace(result, files=(*result.files, *lost))
+        return replace(ingested, result=replace(result, files=(*result.files, *lost)))
 
 
 def _check_complete(files: list[JobFile], result: IngestResult) -> None:

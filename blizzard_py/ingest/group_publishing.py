@@ -12,17 +12,10 @@ another name a source begins at the first again.
 
 from __future__ import annotations
 
-from blizzard_core.errors import Conflict, NotFound
-from blizzard_core.groups import (
-    GROUPS_FOLDER,
-    Group,
-    GroupFile,
-    decode_group,
-    encode_group,
-    group_path,
-    seq_of,
-)
-from blizzard_core.storage.protocol import Storage, join
+from blizzard_core.errors import Conflict
+from blizzard_core.groups import Group, GroupFile, encode_group, group_path
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.state.manifests import manifest, numbers_from
 from blizzard_py.state.source_state import Batch, PlannedOutput
 
 
@@ -40,7 +33,7 @@ class Groups:
         """
         assert batch.group is not None  # noqa: S101  # the caller has looked
         seq = batch.group.seq
-        taken = self._from(seq)
+        taken = numbers_from(self._sink, self._source_id, seq)
         if seq in taken and self._is_ours(batch, seq):
             return None
         if taken:
@@ -59,33 +52,17 @@ class Groups:
         Raises `StateError` for a manifest that is not understood.
         """
         assert batch.group is not None  # noqa: S101  # the caller has looked
-        return any(self._is_ours(batch, seq) for seq in self._from(batch.group.seq))
+        return any(
+            self._is_ours(batch, seq)
+            for seq in numbers_from(self._sink, self._source_id, batch.group.seq)
+        )
 
     def newest(self) -> int:
         """The highest number that was given, 0 if none was."""
-        return max(self._from(1), default=0)
-
-    def _from(self, seq: int) -> set[int]:
-        """The numbers of this one and above that there are manifests of."""
-        folder = join(GROUPS_FOLDER, self._source_id)
-        before = group_path(self._source_id, seq).removesuffix(".json")
-        found: set[int] = set()
-        try:
-            for page in self._sink.list_range(before, f"{folder}0"):  # "0" follows "/"
-                for entry in page.entries:
-                    number = seq_of(entry.path)
-                    # Nothing that lies deeper, whatever put it there.
-                    if number is not None and entry.path == group_path(self._source_id, number):
-                        found.add(number)
-        except NotFound:  # a local table without any
-            return set()
-        return found
+        return max(numbers_from(self._sink, self._source_id, 1), default=0)
 
     def _is_ours(self, batch: Batch, seq: int) -> bool:
-        path = group_path(self._source_id, seq)
-        data = self._sink.read(path)
-        where = f"{self._sink.uri}/{path}"
-        return decode_group(data, where, self._source_id, seq).batch == batch.batch
+        return manifest(self._sink, self._source_id, seq).batch == batch.batch
 
     def _group(self, batch: Batch, epoch: int) -> Group:
         assert batch.group is not None  # noqa: S101  # the caller has looked

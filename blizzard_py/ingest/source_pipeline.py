@@ -38,6 +38,7 @@ from blizzard_core.storage.clock import StoreClock
 from blizzard_core.watermark.progress import mark_idle, observed
 from blizzard_py.ingest.batch_runner import BatchRunner, Ingesting
 from blizzard_py.ingest.cold_start import check_cold_start
+from blizzard_py.ingest.jobs import Jobs, PlainJobs
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.job import FinishedFile
 from blizzard_py.sources.activity import SourceActivity
@@ -65,8 +66,11 @@ class SourcePipeline(SourceView):
         *,
         fresh: bool = False,
         begins_over: Callable[[SourceState], bool] | None = None,
+        jobs: Jobs | None = None,
     ) -> None:
         """``opens`` makes the source. ``fresh`` insists on a cold start where state is missing.
+
+        ``jobs`` make outputs of a batch's files; without them each batch is a job of the engine.
 
         With ``begins_over`` an operator has it ingest again what was done, so what replays took
         before counts no more; it says whether to begin over, given what an earlier run has left.
@@ -83,7 +87,8 @@ class SourcePipeline(SourceView):
             self._save, self._clock, lambda: self._file.epoch, self._finish, self.activity
         )
         super().__init__(parts, opens(parts, upkeep))
-        self._batches = BatchRunner(parts, self.source, upkeep)
+        self._jobs = PlainJobs(parts.engine) if jobs is None else jobs
+        self._batches = BatchRunner(parts, self.source, upkeep, self._jobs)
         self._limits = parts.limits
         self._items = f"{self.source.items}(s) of {parts.stores.source.uri}"
         # The state that is gone on from; None where it has to be read first.
@@ -93,6 +98,11 @@ class SourcePipeline(SourceView):
     def cancel(self) -> None:
         """End the running job; its batch runs again on the next start."""
         self._batches.cancel()
+
+    def close(self) -> None:
+        """Let go of what the source and the jobs hold open."""
+        super().close()
+        self._jobs.close()
 
     def cycle(self, stop: StopEvent) -> bool:
         """Ingest everything that is there now, batch by batch; True if any file was done."""

@@ -16,6 +16,7 @@ from blizzard_py.sources.protocol import Backlog, Found, Source
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.identity import check_identity
 from blizzard_py.state.source_state import SourceState, checkpoint_path
+from blizzard_py.state.stream_query import check_query, fingerprint
 from blizzard_py.state.transitions import ended
 
 
@@ -86,3 +87,6 @@ class SourceView:
         """Raise `StateError` if the state is not this source's or was kept in another way."""
         check_identity(state, self.parts.identity, self.parts.source.id, self._where)
         self.source.check(state)
+        given = self.parts.event_time
+        asked = None if given is None else fingerprint(given, self.parts.ingest)
+        check_query(state, asked, self._where)

@@ -13,26 +13,31 @@ the line's first byte in the decompressed stream, a byte order mark counted;
 ``truncated`` says whether that is not all. ``timestamp`` is when the batch began,
 so a batch that runs again writes the same letters. The letter of a row of a table or an API has
 ``where`` as well, the statement or request, and more of ``raw``, for it cannot be read
-again from anywhere.
+again from anywhere. A file has so many letters at most; the last one then has ``more``, how
+many bad lines follow it that have none.
 
 They wait on the local disk, because a file's records count only once its end
-is known to be good: `rewind` forgets those of a file that was given up.
+is known to be good: `rewind` forgets those of a file that was given up. Errors of that disk
+come as `StorageError`: they are no file's fault, and end the task for now.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime as dt
 import json
 import shutil
 import tempfile
+from dataclasses import replace
 from typing import Any
 
+from blizzard_core.bounds import LETTERS_BYTES, RAW_BYTES
+from blizzard_core.errors import StorageError
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.kernels.decode.parse import BadRecord
 from blizzard_py.lines.failure import bounded
-from blizzard_py.lines.framing import RAW_BYTES
 
 # Above this the records go to a temporary file.
 _MEMORY_BYTES = 1 << 20
@@ -46,10 +51,19 @@ class BadRecordWriter:
         self._timestamp = dt.datetime.fromtimestamp(started_ts, dt.UTC).isoformat()
         self._file = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115  # closed by `close`
 
-    def add(self, path: str, bad: BadRecord, *, keep: int = RAW_BYTES, where: str = "") -> None:
+    def add(
+        self,
+        path: str,
+        bad: BadRecord,
+        *,
+        keep: int = RAW_BYTES,
+        where: str = "",
+        more: int = 0,
+    ) -> int:
         """One record of the file at ``path``; index and offset count from the file's start.
 
-        Of its bytes at most ``keep`` are kept. ``where`` says what a row was read by.
+        Of its bytes at most ``keep`` are kept. ``where`` says what a row was read by, ``more``
+        how many follow without a letter. Returns the letter's bytes.
         """
         raw = bad.head[:keep]
         truncated = len(raw) < bad.length
@@ -64,9 +78,13 @@ class BadRecordWriter:
             **_raw(raw, cut=truncated),
             "truncated": truncated,
             **({"where": where} if where else {}),
+            **({"more": more} if more else {}),
         }
         text = json.dumps(letter, ensure_ascii=False) + "\n"
-        self._file.write(text.encode("utf-8", "backslashreplace"))
+        try:
+            return self._file.write(text.encode("utf-8", "backslashreplace"))
+        except OSError as error:
+            raise _disk_failed(error) from error
 
     def mark(self) -> int:
         """Where the next record will be, for `rewind`."""
@@ -74,14 +92,18 @@ class BadRecordWriter:
 
     def rewind(self, mark: int) -> None:
         """Forget what was added since ``mark`` was taken."""
-        self._file.seek(mark)
-        self._file.truncate()
+        with contextlib.suppress(OSError):  # of a full disk, of which the task has been told
+            self._file.seek(mark)
+            self._file.truncate()
 
     def stage(self, sink: Storage, path: str) -> str:
         """Write the records to ``path`` and return it; nothing and ``""`` if there are none."""
         if not self._file.tell():
             return ""
-        self._file.seek(0)
+        try:
+            self._file.seek(0)
+        except OSError as error:
+            raise _disk_failed(error) from error
         stream = sink.open_output(path)
         try:
             with stream:
@@ -93,7 +115,54 @@ class BadRecordWriter:
 
     def close(self) -> None:
         """Remove the temporary file."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # what it could not write is not wanted any more
+            self._file.close()
+
+
+class FileLetters:
+    """The letters of one file's bad records: so many at most, and the rest counted.
+
+    The last letter is held back until it is known how many come after it.
+    """
+
+    def __init__(self, writer: BadRecordWriter, path: str, most: int) -> None:
+        self._writer = writer
+        self._path = path
+        self._most = most
+        self._last: BadRecord | None = None
+        self._bytes = 0
+        self.count = 0
+        self.more = 0
+
+    def full(self, more: int) -> bool:
+        """Whether that many more are too many."""
+        return self.count + more > self._most or self._bytes >= LETTERS_BYTES
+
+    def add(self, bad: BadRecord) -> None:
+        """One more record."""
+        if self.full(1):
+            self.pass_over(1)
+            return
+        self._write()
+        self._last = replace(bad, head=bad.head[:RAW_BYTES])
+        self.count += 1
+
+    def pass_over(self, count: int) -> None:
+        """So many more records, which have no letter."""
+        self.more += count
+
+    def close(self) -> None:
+        """Write what was held back. There are no more."""
+        self._write()
+
+    def _write(self) -> None:
+        last, self._last = self._last, None
+        if last is not None:
+            self._bytes += self._writer.add(self._path, last, more=self.more)
+
+
+def _disk_failed(error: OSError) -> StorageError:
+    return wrap_error(f"{tempfile.gettempdir()} (dead letters that wait for their file)", error)
 
 
 def _raw(raw: bytes, *, cut: bool) -> dict[str, Any]:

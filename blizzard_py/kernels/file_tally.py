@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from blizzard_py.job import FinishedFile, JobFile
+from blizzard_py.job import FileBounds, FinishedFile, JobFile
+from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Chunk, LongLine
+
+_UNLETTERED = "have no letter (error_handling.max_letters_per_file)"
 
 
 @dataclass(slots=True)
 class FileTally:
-    """``chunks`` come from `framed`; ``lines``, ``rows`` and ``bad`` count what was parsed."""
+    """``chunks`` come from `portions`; ``lines``, ``rows`` and ``bad`` count what was parsed.
+
+    ``unlettered`` are those of the bad lines that have no letter, ``directories`` where rows went.
+    """
 
     file: JobFile
+    bounds: FileBounds
+    expansion: Expansion = field(init=False)
     chunks: Iterator[Chunk | LongLine] = field(default_factory=lambda: iter(()))
     bytes_read: int = 0
     ended: bool = False
@@ -22,6 +30,12 @@ class FileTally:
     rows: int = 0
     bad: int = 0
     first_bad: str = ""
+    unlettered: int = 0
+    directories: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Begin to count what it becomes."""
+        self.expansion = Expansion(self.file.size, self.bounds.expansion)
 
     def counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         """The blocks, counted; ``ended`` is set when there are no more."""
@@ -30,34 +44,63 @@ class FileTally:
             yield block
         self.ended = True
 
+    def weighed(self, items: Iterable[Chunk | LongLine]) -> Iterator[Chunk | LongLine]:
+        """The chunks, with what they may become counted."""
+        for item in items:
+            if isinstance(item, Chunk):
+                self.expansion.add_cells(item.cells)
+            yield item
+
     def recount(self) -> None:
         """Back to the start of the file."""
-        self.lines = self.rows = self.bad = 0
+        self.lines = self.rows = self.bad = self.unlettered = 0
         self.first_bad = ""
+        self.directories.clear()
 
-    def note_bad(self, line: int, reason: str) -> None:
-        """One line (from 1) is not a record."""
+    def note_bad(self, line: int, reason: str, count: int) -> None:
+        """So many lines are no records; the first of them is this one (from 1)."""
         self.first_bad = self.first_bad or f"line {line}: {reason}"
-        self.bad += 1
+        self.bad += count
 
-    def check(self, max_bad_fraction: float) -> None:
-        """Raise `FileFailed` if too much of the file is bad."""
+    def check(self, max_bad_fraction: float, *, so_far: bool = False) -> None:
+        """Raise `FileFailed` if too much of the file is bad, or of what was read ``so_far``.
+
+        The latter is asked once there are more bad lines than letters: a file of which that
+        much is bad is hardly ever a good one by its end, and costs without bound until then.
+        """
         total = self.rows + self.bad
-        if self.bad and self.bad / total > max_bad_fraction:
+        if not self.bad or self.bad / total <= max_bad_fraction:
+            return
+        of, then = str(total), ""
+        if so_far:
+            of = f"the first {total}"
+            then = "; with more than error_handling.max_letters_per_file the rest is not read"
+        raise FileFailed(
+            "parse",
+            f"{self.bad} of {of} lines are bad, which is more than"
+            f" max_bad_fraction = {max_bad_fraction:g}{then}; first {self.first_bad}",
+        )
+
+    def went_to(self, directories: Iterable[str]) -> None:
+        """Rows belong to these, too. Raises `FileFailed` if there are too many by now."""
+        self.directories.update(directories)
+        if len(self.directories) > self.bounds.directories:
             raise FileFailed(
-                "parse",
-                f"{self.bad} of {total} lines are bad, which is more than"
-                f" max_bad_fraction = {max_bad_fraction:g}; first {self.first_bad}",
+                "partition",
+                f"its rows go to more than {self.bounds.directories:,} directories of the table,"
+                " each with an output of its own; if that is right, raise"
+                " error_handling.max_directories_per_file",
             )
 
     def ingested(self) -> FinishedFile:
         """The verdict on a file whose records are in the outputs."""
+        rest = f"; {self.unlettered:,} more {_UNLETTERED}" if self.unlettered else ""
         return FinishedFile(
             self.file.path,
             "ingested",
             rows=self.rows,
             bytes_read=self.bytes_read,
-            error=self.first_bad,
+            error=self.first_bad + rest,
             bad_rows=self.bad,
         )
 

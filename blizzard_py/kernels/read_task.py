@@ -24,6 +24,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from blizzard_core.bounds import ROW_BYTES
 from blizzard_core.errors import BlizzardError, PipelineStopped, SourceError, StorageError
 from blizzard_core.storage.protocol import Storage, join
 from blizzard_py.job import (
@@ -51,8 +52,6 @@ from blizzard_py.reading import ReadTask, Recognition, UnitSlice
 SLIPS = 20
 # After so many rows of which most are bad the rest is not read first: a wrong schema is told soon.
 HOPELESS = 10_000
-# Of a row a letter holds so much; with JSON's escapes it is still a letter.
-ROW_BYTES = 512 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +169,7 @@ class _Run:
         self._letters = letters
         self._stem = join(task.staging, f"{task.index:05d}-{attempt_id}")
         self._schema = RecordSchema(settings.fields, settings.unexpected_fields)
-        self._parser = LineParser(self._schema, tolerant=True)
+        self._parser = LineParser(self._schema, tolerant=True, fast=settings.fast_path)
         self._conformer = Conformer(
             settings.fields, rescued=settings.unexpected_fields == "capture"
         )

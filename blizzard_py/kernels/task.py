@@ -24,6 +24,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from blizzard_core.storage.protocol import Storage, join
@@ -36,12 +37,13 @@ from blizzard_py.job import (
     StagedOutput,
 )
 from blizzard_py.kernels.ahead import ahead
-from blizzard_py.kernels.bad_records import BadRecordWriter
+from blizzard_py.kernels.bad_records import BadRecordWriter, FileLetters
 from blizzard_py.kernels.decode.child_process import ChildProcess
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.grouping import Share, shares
 from blizzard_py.kernels.decode.isolate import IsolatedParser, check_readable
 from blizzard_py.kernels.decode.parse import BadLine, BadRecord, LineParser, Parsed
+from blizzard_py.kernels.decode.weights import row_shape
 from blizzard_py.kernels.file_tally import FileTally
 from blizzard_py.kernels.output_format import output_format
 from blizzard_py.kernels.report import TaskReport
@@ -51,6 +53,7 @@ from blizzard_py.kernels.write.partition import Places, Unplaceable, place_rows,
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Chunk, LongLine, framed
+from blizzard_py.lines.portions import portions
 
 # Files below the first size are parsed in groups of about the second.
 SMALL_FILE_BYTES = 1 << 20
@@ -61,6 +64,8 @@ FILE_BUFFER_BYTES = 32 << 20
 MAX_THREADS = 4
 # Raw data that may be parsed before its turn.
 AHEAD_BYTES = 8 << 20
+# Of a group's bytes, for each value that its lines may become.
+_CELL_BYTES = 4
 
 _Piece = tuple[str | Places, pa.Table]  # where in the table, and rows that belong there
 _Outcome = tuple[Chunk, Parsed] | BadLine | LongLine  # of what comes out of `framed`
@@ -134,8 +139,10 @@ class _Run:
         self._lettered: list[tuple[str, int]] = []
         self._letters_path = join(task.staging, f"{task.index:05d}-{attempt_id}.letters.ndjson")
         self._schema = RecordSchema(settings.fields, settings.unexpected_fields)
+        self._shape = row_shape(settings.fields)
         self._tolerant = settings.on_bad_record == "quarantine_record"
-        self._parser = LineParser(self._schema, tolerant=self._tolerant)
+        fast = settings.fast_path and not attempt
+        self._parser = LineParser(self._schema, tolerant=self._tolerant, fast=fast)
         self._metadata = Metadata(settings.metadata_columns, source.uri, task.started_ts)
         self._names = OutputNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
         self._format = output_format(settings, self._metadata.schema(self._schema.table))
@@ -148,7 +155,7 @@ class _Run:
     def run(self) -> TaskReport:
         group_bytes = 0 if self._attempt else GROUP_BYTES
         for file in self._task.files:
-            content = FileTally(file)
+            content = FileTally(file, self._task.settings.bounds)
             try:
                 self._read(content)
             except FileFailed as error:
@@ -176,16 +183,20 @@ class _Run:
         """Ingest one file; a small one is read and put into the group."""
         settings = self._task.settings
         if self._attempt > 1:
-            check_readable(self._nursery, settings.source, content.file, settings.compression)
-        with opened(self._source, content.file, settings.compression) as blocks:
-            chunks = framed(content.counted(blocks))
-            first = next(chunks, Chunk(b"", 0))
-            if content.ended and isinstance(first, Chunk) and len(first.data) <= SMALL_FILE_BYTES:
-                self._group.append((content, first))
-                self._group_bytes += len(first.data)
+            check_readable(self._nursery, settings, content.file)
+        with opened(self._source, content.file, settings.compression, content.expansion) as blocks:
+            whole_lines = framed(content.counted(blocks))
+            chunks = content.weighed(portions(whole_lines, self._shape))
+            first = list(itertools.islice(chunks, 1))
+            if content.ended:  # what was read at once may be several portions
+                first += itertools.islice(chunks, 1)
+            only = _small(first) if content.ended else None
+            if only is not None:
+                self._group.append((content, only))
+                self._group_bytes += max(len(only.data), only.cells * _CELL_BYTES)
                 return
             self._ingest_group()  # rows stay in path order
-            content.chunks = itertools.chain([first], chunks)
+            content.chunks = itertools.chain(first, chunks)
             self._ingest(content)
 
     def _ingest(self, content: FileTally) -> None:
@@ -194,9 +205,10 @@ class _Run:
         waiting_bytes = 0
         private: OutputSet | None = None
         mark = self._letters.mark()
+        letters = self._letters_of(content)
         content.recount()
         try:
-            for piece in self._pieces_of_file(content):
+            for piece in self._pieces_of_file(content, letters):
                 if private is not None:
                     private.add(*piece)
                     continue
@@ -208,6 +220,7 @@ class _Run:
                         private.add(*held)
                     waiting.clear()
             content.check(self._task.settings.max_bad_fraction)
+            letters.close()
             if private is not None:
                 self._outputs += private.close()
         except BaseException:
@@ -217,19 +230,17 @@ class _Run:
             raise
         for piece in waiting:
             self._shared.add(*piece)
-        self._finish(content)
+        self._finish(content, letters)
 
-    def _pieces_of_file(self, content: FileTally) -> Iterator[_Piece]:
+    def _pieces_of_file(self, content: FileTally, letters: FileLetters) -> Iterator[_Piece]:
         """Each chunk's rows; lines are numbered from 1 over the whole file."""
         for outcome in self._outcomes(content.chunks):
             number = content.lines + 1
             if isinstance(outcome, LongLine):
                 if not self._tolerant:
                     raise FileFailed("parse", f"line {number}: {outcome.reason}")
-                offset, length, head = outcome.offset, outcome.length, outcome.head
-                self._bad_line(
-                    content, BadRecord(content.lines, offset, length, head, outcome.reason)
-                )
+                bad = BadRecord(0, 0, outcome.length, outcome.head, outcome.reason)
+                self._bad_lines(content, letters, [bad], outcome.offset)
                 content.lines += 1
                 continue
             if isinstance(outcome, BadLine):
@@ -237,11 +248,9 @@ class _Run:
                 raise FileFailed("parse", reason) from outcome
             chunk, parsed = outcome
             parsed, where = self._placed(content, chunk.data, parsed)
-            for bad in parsed.bad:
-                index, offset = content.lines + bad.index, chunk.offset + bad.offset
-                self._bad_line(content, replace(bad, index=index, offset=offset))
-            content.lines += parsed.lines
             content.rows += parsed.table.num_rows
+            self._bad_lines(content, letters, parsed.bad, chunk.offset)
+            content.lines += parsed.lines
             rows_of = [(content.file.path, parsed.table.num_rows)]
             rows = self._metadata.added(parsed.table, rows_of, parsed.rows_at + number)
             yield where, without_moved(rows, self._task.settings.partition_rules)
@@ -254,14 +263,16 @@ class _Run:
         if not rules:
             return parsed, content.file.partition
         try:
-            return parsed, place_rows(parsed.table, rules)
+            places = place_rows(parsed.table, rules)
         except Unplaceable as error:
             if not self._tolerant:
                 line = content.lines + int(parsed.rows_at[min(error.reasons)]) + 1
                 # A file that falls for a bad record does so at this stage, and `fail` stops for it.
                 raise FileFailed("parse", f"line {line}: {error.reason}") from error
-            placeable = parsed.without(chunk, error.reasons, error.stage)
-        return placeable, place_rows(placeable.table, rules)
+            parsed = parsed.without(chunk, error.reasons, error.stage)
+            places = place_rows(parsed.table, rules)
+        content.went_to(places.directories)
+        return parsed, places
 
     def _outcomes(self, chunks: Iterable[Chunk | LongLine]) -> Iterator[_Outcome]:
         if self._attempt:
@@ -272,9 +283,28 @@ class _Run:
             return map(work, chunks)
         return ahead(work, chunks, self._pool, self._task.threads, _bytes_of, AHEAD_BYTES)
 
-    def _bad_line(self, content: FileTally, bad: BadRecord) -> None:
-        content.note_bad(bad.index + 1, bad.reason)
-        self._letters.add(content.file.path, bad)
+    def _bad_lines(
+        self, content: FileTally, letters: FileLetters, bad: Sequence[BadRecord], offset: int
+    ) -> None:
+        """Letters for the bad lines of what begins at ``offset`` and at the tally's line.
+
+        `FileFailed` if there are too many to go on.
+        """
+        if not bad:
+            return
+        hopeless = letters.full(len(bad))
+        content.note_bad(content.lines + bad[0].index + 1, bad[0].reason, len(bad))
+        if hopeless:
+            content.check(self._task.settings.max_bad_fraction, so_far=True)
+        for number, record in enumerate(bad):
+            if letters.full(1):
+                letters.pass_over(len(bad) - number)
+                return
+            index = content.lines + record.index
+            letters.add(replace(record, index=index, offset=offset + record.offset))
+
+    def _letters_of(self, content: FileTally) -> FileLetters:
+        return FileLetters(self._letters, content.file.path, content.bounds.letters)
 
     def _ingest_group(self) -> None:
         """Ingest the small files read so far: together, or in turn if that fails."""
@@ -304,8 +334,8 @@ class _Run:
             for (content, _), share in zip(group, found, strict=True):
                 content.recount()
                 content.rows = share.rows
-                for bad in share.bad:
-                    content.note_bad(bad.index + 1, bad.reason)
+                if share.bad:
+                    content.note_bad(share.bad[0].index + 1, share.bad[0].reason, len(share.bad))
                 try:
                     content.check(self._task.settings.max_bad_fraction)
                 except FileFailed as error:
@@ -318,9 +348,11 @@ class _Run:
         for piece in pieces:
             self._shared.add(*piece)
         for content, share in kept:
+            letters = self._letters_of(content)
             for bad in share.bad:
-                self._letters.add(content.file.path, bad)
-            self._finish(content)
+                letters.add(bad)
+            letters.close()
+            self._finish(content, letters)
         for content, failure in lost:
             self._fail(content, failure)
         return True
@@ -332,7 +364,9 @@ class _Run:
         if rules := self._task.settings.partition_rules:
             slices = [table.slice(share.start, share.rows) for _, share in kept]
             rows = pa.concat_tables(slices or [table.slice(0, 0)])
-            yield place_rows(rows, rules), without_moved(rows, rules)
+            places = place_rows(rows, rules)
+            _check_directories(places, kept)
+            yield places, without_moved(rows, rules)
             return
         start = end = 0
         partition = ""
@@ -345,10 +379,11 @@ class _Run:
         if end > start:
             yield partition, table.slice(start, end - start)
 
-    def _finish(self, content: FileTally) -> None:
+    def _finish(self, content: FileTally, letters: FileLetters) -> None:
+        content.unlettered = letters.more
         self._finished[content.file.path] = content.ingested()
-        if content.bad:
-            self._lettered.append((content.file.path, content.bad))
+        if letters.count:
+            self._lettered.append((content.file.path, letters.count))
 
     def _fail(self, content: FileTally, error: FileFailed) -> None:
         self._finished[content.file.path] = content.failed(error)
@@ -364,4 +399,24 @@ def _outcome(parser: LineParser | IsolatedParser, item: Chunk | LongLine) -> _Ou
 
 
 def _bytes_of(item: Chunk | LongLine) -> int:
-    return len(item.head if isinstance(item, LongLine) else item.data)
+    return len(item.head) if isinstance(item, LongLine) else max(len(item.data), item.cells)
+
+
+def _small(items: Sequence[Chunk | LongLine]) -> Chunk | None:
+    """The whole of a file if it is small enough to be parsed with others."""
+    if not items:
+        return Chunk(b"", 0)
+    first = items[0]
+    if isinstance(first, LongLine) or len(items) > 1 or len(first.data) > SMALL_FILE_BYTES:
+        return None
+    return first
+
+
+def _check_directories(places: Places, kept: Sequence[tuple[FileTally, Share]]) -> None:
+    """Raise `FileFailed` if rows of one file go to too many; ``places`` are of all, in order."""
+    end = 0
+    for content, share in kept:
+        start, end = end, end + share.rows
+        if len(places.directories) > content.bounds.directories:
+            codes = np.unique(places.codes[start:end])
+            content.went_to(places.directories[code] for code in codes.tolist())

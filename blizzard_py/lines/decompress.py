@@ -17,6 +17,7 @@ from isal import igzip_lib
 from blizzard_core.settings.sources import SourceCompression
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import JobFile
+from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.source import SourceStream
 
@@ -37,14 +38,27 @@ def codec_of(path: str, compression: SourceCompression) -> Codec:
 
 @contextmanager
 def opened(
-    storage: Storage, file: JobFile, compression: SourceCompression
+    storage: Storage,
+    file: JobFile,
+    compression: SourceCompression,
+    expansion: Expansion | None = None,
 ) -> Iterator[Iterator[bytes]]:
     """The blocks of a file, as `decompressed` gives them; its stream is closed in the end.
 
-    Raises `FileFailed`, here and while they are read.
+    Raises `FileFailed`, here and while they are read, also for those that are too many by
+    ``expansion``, if there is one.
     """
     with closing(SourceStream(storage, file)) as stream:
-        yield decompressed(stream, codec_of(file.path, compression))
+        blocks = decompressed(stream, codec_of(file.path, compression))
+        yield blocks if expansion is None else _counted(blocks, stream, expansion)
+
+
+def _counted(
+    blocks: Iterator[bytes], stream: SourceStream, expansion: Expansion
+) -> Iterator[bytes]:
+    for block in blocks:
+        expansion.add(len(block), stream.bytes_read)
+        yield block
 
 
 def decompressed(stream: SourceStream, codec: Codec) -> Iterator[bytes]:
@@ -89,16 +103,18 @@ def _gunzip(stream: SourceStream) -> Iterator[bytes]:
 
 def _unzstd(stream: SourceStream) -> Iterator[bytes]:
     # pyarrow's reader bounds each block and notices a frame that is cut short;
-    # the zstandard package offers one or the other.
+    # the zstandard package offers one or the other. It reads into a block of ours: one of its
+    # own it never frees where the stream is damaged.
     reader = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), "zstd")
+    block = bytearray(BLOCK_BYTES)
     while True:
         try:
-            block = reader.read(BLOCK_BYTES)
+            size = reader.readinto(block)
         except OSError as error:  # errors of the store come as FileFailed
             raise _damaged("zstd", str(error)) from error
-        if not block:
+        if not size:
             break
-        yield block
+        yield bytes(memoryview(block)[:size])
     if stream.bytes_read == 0:
         raise _damaged("zstd", "an object of 0 bytes")
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from blizzard_core.bounds import REASON_CHARACTERS
 from blizzard_py.job import Outcome
 
 Stage = Literal["read", "decompress", "parse", "partition"]
-
-MAX_REASON_CHARS = 500
 
 
 class FileFailed(Exception):
@@ -21,7 +20,7 @@ class FileFailed(Exception):
         self.outcome = outcome
 
 
-def bounded(text: str, limit: int = MAX_REASON_CHARS) -> str:
+def bounded(text: str, limit: int = REASON_CHARACTERS) -> str:
     """One line of at most ``limit`` characters; parsers quote values of any length."""
     line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"

@@ -10,20 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from blizzard_core.bounds import LINE_BYTES, RAW_BYTES
+
 CHUNK_BYTES = 2 << 20
-MAX_LINE_BYTES = 64 << 20
-# How much of a bad line is kept.
-RAW_BYTES = 64 << 10
 
 _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    r"""Whole lines, the last ending with ``\n`` too; ``offset`` counts from the stream's start."""
+    r"""Whole lines, the last ending with ``\n`` too; ``offset`` counts from the stream's start.
+
+    ``cells`` is how many values they may become, where somebody has looked (`portions`).
+    """
 
     data: bytes
     offset: int
+    cells: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class LongLine:
 
 
 def framed(
-    blocks: Iterable[bytes], target: int = CHUNK_BYTES, limit: int = MAX_LINE_BYTES
+    blocks: Iterable[bytes], target: int = CHUNK_BYTES, limit: int = LINE_BYTES
 ) -> Iterator[Chunk | LongLine]:
     """Chunks of about ``target`` bytes, and the lines above ``limit`` bytes, in order.
 

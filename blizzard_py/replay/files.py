@@ -167,7 +167,12 @@ class DeadLetterFiles:
             )
         try:
             lines = read_lines(
-                source, path, entry.size, parts.files.compression, [c.line for c in cut]
+                source,
+                path,
+                entry.size,
+                parts.files.compression,
+                [c.line for c in cut],
+                parts.ingest.bounds.expansion,
             )
         except FileFailed as error:
             raise ReplayRefused(f"{uri} cannot be read again: {error.reason}") from error

@@ -12,8 +12,9 @@
 | arrays | ``list`` of whatever the elements have in common |
 | anything else: a conflict | ``string`` with ``coerce: true``, which takes all of it |
 
-What a hostile line could make of it is bounded: columns beyond `MAX_COLUMNS` are left out, and
-objects and arrays within `MAX_DEPTH` others are ``json``.
+What a hostile line could make of it is bounded: columns beyond `INFERRED_COLUMNS` are left out,
+objects and arrays within `INFERRED_LEVELS` others are ``json``, and so is what would give a row
+more than `INFERRED_VALUES`.
 
 With coercion off a conflict is `SchemaConflict`, and a field that is always null
 is a plain string; with it on that field takes anything, since nothing is known.
@@ -28,17 +29,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from blizzard_core.bounds import (
+    INFERRED_COLUMNS,
+    INFERRED_LEVELS,
+    INFERRED_VALUES,
+    NAME_BYTES,
+    STRUCT_FIELDS,
+)
 from blizzard_core.errors import SchemaConflict
 from blizzard_core.settings.schema import FieldType
 from blizzard_py.job import FieldSpec
 
-# An object with more names than this is a mapping of data, not a record.
-MAX_STRUCT_FIELDS = 256
 MAX_DECIMAL_DIGITS = 38
-# More is no table: one line of a megabyte has room for 60,000 names.
-MAX_COLUMNS = 1000
-# What readers of Parquet go down without trouble.
-MAX_DEPTH = 32
 
 # What Delta tables cannot have in a column's name without column mapping.
 _ODD_NAME = re.compile(r"[ ,;{}()\n\t=]")
@@ -102,11 +104,11 @@ class _Seen:
             return
         kind = _kind(value)
         self.kinds.setdefault(kind, where)
-        if depth > MAX_DEPTH:
+        if depth > INFERRED_LEVELS:
             return
         if kind == "object":
             for name, member in value.items():
-                if name not in self.members and len(self.members) > MAX_STRUCT_FIELDS:
+                if name not in self.members and len(self.members) > STRUCT_FIELDS:
                     continue  # too many already; memory stays bounded
                 self.members.setdefault(name, _Seen()).add(member, where, depth + 1)
         elif kind == "array":
@@ -140,9 +142,9 @@ class Inference:
         for name, value in record.items():
             if name.lower() in self._rules.taken:
                 continue
-            if name in self._columns or len(self._columns) < MAX_COLUMNS:
+            if name in self._columns or len(self._columns) < INFERRED_COLUMNS:
                 self._columns.setdefault(name, _Seen()).add(value, where)
-            elif len(self._beyond) < MAX_COLUMNS:  # so many are told
+            elif len(self._beyond) < INFERRED_COLUMNS:  # so many are told
                 self._beyond.add(name)
 
     def result(self) -> Inferred:
@@ -150,9 +152,11 @@ class Inference:
         fields: list[FieldSpec] = []
         left_out = dict.fromkeys(
             sorted(self._beyond),
-            f"it came after {MAX_COLUMNS:,} others; declare what is wanted under schema.fields",
+            f"it came after {INFERRED_COLUMNS:,} others; declare what is wanted under"
+            " schema.fields",
         )
         taken: dict[str, str] = {}
+        values = 0
         for name, seen in self._columns.items():
             other = taken.setdefault(name.lower(), name)
             if other != name:
@@ -160,7 +164,11 @@ class Inference:
             elif _is_odd(name):
                 left_out[name] = "a column cannot have this name"
             else:
-                fields.append(self._field(name, seen, name))
+                found = self._field(name, seen, name)
+                if values + _values(found) > INFERRED_VALUES and found.children:
+                    found = _spec(name, "json")
+                values += _values(found)
+                fields.append(found)
         return Inferred(tuple(fields), left_out, self._records, self._skipped)
 
     def _field(self, name: str, seen: _Seen, path: str) -> FieldSpec:
@@ -188,7 +196,7 @@ class Inference:
     def _struct(self, name: str, seen: _Seen, path: str) -> FieldSpec:
         names = seen.members.keys()
         odd = any(map(_is_odd, names)) or len({n.lower() for n in names}) < len(names)
-        if not names or odd or len(names) > MAX_STRUCT_FIELDS:
+        if not names or odd or len(names) > STRUCT_FIELDS:
             return _spec(name, "json")
         children = [self._field(n, member, f"{path}.{n}") for n, member in seen.members.items()]
         return _spec(name, "struct", children=tuple(children))
@@ -219,7 +227,13 @@ def _is_timestamp(text: str) -> bool:
 
 def _is_odd(name: str) -> bool:
     """Also what no text editor shows: line ends of all kinds, marks, halves of surrogate pairs."""
-    return not name or _ODD_NAME.search(name) is not None or not name.isprintable()
+    if not name or _ODD_NAME.search(name) is not None or not name.isprintable():
+        return True
+    return len(name.encode()) > NAME_BYTES
+
+
+def _values(spec: FieldSpec) -> int:
+    return sum(map(_values, spec.children)) if spec.children else 1
 
 
 def _conflict(path: str, seen: _Seen) -> str:

@@ -20,6 +20,7 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_py import metrics
 from blizzard_py.job import FinishedFile
 from blizzard_py.state.source_state import Batch, SourceState, Totals
+from blizzard_py.state.stream_state import StreamState
 from blizzard_py.units.grid import Layout, grid
 from blizzard_py.units.state import UnitsState
 
@@ -64,12 +65,14 @@ class SourceActivity(Activity):
         self._saved: float | None = None
         self._apart = NONE_APART
         self._units = UnitsState()
+        self._stream: StreamState | None = None
         self._layout: Layout | None = None
         self._grid: _Grid | None = None
         metrics.PENDING_FILES.labels(name).set_function(self.pending)
         metrics.LAG_SECS.labels(name).set_function(self.lag)
         metrics.UTILIZATION.labels(name).set_function(self.utilization)
         metrics.TRACKED_PARTITIONS.labels(name).set_function(self.tracked)
+        metrics.EVENT_WATERMARK_LAG.labels(name).set_function(self._event_lag)
         metrics.CHECKPOINT_AGE.labels(name).set_function(self._checkpoint_age)
         # Series that exist from the start let a rule see the first event.
         for outcome in OUTCOMES:
@@ -92,6 +95,10 @@ class SourceActivity(Activity):
             metrics.CHECKPOINT_FAILURES,
             metrics.POLL_SECS,
             metrics.BATCH_SECS,
+            metrics.LATE_ROWS,
+            metrics.PARTLY_LATE_ROWS,
+            metrics.AHEAD_ROWS,
+            metrics.UNACCOUNTED_ROWS,
         ):
             metric.labels(name)
 
@@ -134,8 +141,40 @@ class SourceActivity(Activity):
             self._progress = state.progress
             self._totals = state.totals
             self._units = state.units or UnitsState()
+            self._stream = state.stream
+            if state.stream is not None:
+                metrics.EVENT_WATERMARK.labels(self.name).set(state.stream.watermark_ms / 1000)
+                metrics.STATE_ROWS.labels(self.name).set(state.stream.state_rows)
+                metrics.STATE_BYTES.labels(self.name).set(state.stream.state_bytes)
             if self._saved is None and state.last_update_ts is not None:
                 self._saved = float(state.last_update_ts)
+
+    def query_started(self, secs: float) -> None:
+        """The state of a query was restored, and it runs."""
+        metrics.RESTORE_SECS.labels(self.name).observe(secs)
+
+    def micro_batch(self, kind: Literal["rows", "empty"], secs: float) -> None:
+        """A micro-batch of a query has ended."""
+        metrics.MICRO_BATCH_SECS.labels(self.name, kind).observe(secs)
+
+    def _count_stream(self, stream: StreamState | None) -> None:
+        """What has come since the state before, of a query over event time."""
+        if stream is None:
+            return
+        before = self._stream or StreamState(query={})
+        for metric, counted in (
+            (metrics.LATE_ROWS, stream.late_rows - before.late_rows),
+            (metrics.PARTLY_LATE_ROWS, stream.partly_late_rows - before.partly_late_rows),
+            (metrics.AHEAD_ROWS, stream.ahead_rows - before.ahead_rows),
+            (metrics.UNACCOUNTED_ROWS, stream.unaccounted_rows - before.unaccounted_rows),
+        ):
+            metric.labels(self.name).inc(max(0, counted))
+
+    def _event_lag(self) -> float:
+        with self._lock:
+            stream = self._stream
+        known = stream is not None and stream.watermark_ms
+        return self.clock() - known / 1000 if known else math.nan
 
     def units_planned(self, layout: Layout) -> None:
         """A poll has laid out its units; the grid of them is made when somebody looks."""
@@ -146,6 +185,7 @@ class SourceActivity(Activity):
         """The checkpoint was saved."""
         metrics.CHECKPOINTS_SAVED.labels(self.name).inc()
         with self._lock:
+            self._count_stream(state.stream)
             self._saved = self.clock()
             self.knows(state)
             self.beat()

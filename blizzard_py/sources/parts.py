@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from blizzard_core.errors import BlizzardError
+from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.settings.sources import CommonSource, ErrorSettings, SourceSettings
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry, Storage
@@ -34,9 +35,11 @@ class Parts:
     """What a source is made of; ``suffix`` tells other runs of it from the live one.
 
     ``infer`` gives the fields for ``ingest`` where they are not all declared; it is
-    called with the first files to do. ``clock`` is for what people read; what decides
+    called with the first files to do. ``check_table`` is called before
+    the first batch with what its job is told, and raises what speaks against its rows ever
+    coming into the table. ``clock`` is for what people read; what decides
     goes by the store's clock and ``monotonic`` (`blizzard_core.storage.clock`). ``asked`` is what a
-    source is asked that has no files.
+    source is asked that has no files. ``event_time`` are the settings of a query that remembers.
     """
 
     pipeline: str
@@ -53,7 +56,9 @@ class Parts:
     meter: Meter = field(default_factory=Meter)
     activity: SourceActivity | None = None
     infer: Callable[[Sequence[Entry]], tuple[FieldSpec, ...]] | None = None
+    check_table: Callable[[IngestSettings], None] | None = None
     asked: Asking | None = None
+    event_time: EventTimeSettings | None = None
 
     @property
     def name(self) -> str:

@@ -5,12 +5,12 @@ Committers of any name may commit to the table, each with a state of its own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from blizzard_core.errors import NotFound
 from blizzard_core.groups import APPLIED_KEY, BLOCKED_KEY, COMMITTERS_FOLDER
+from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Storage
 
 _STATE = "_checkpoint.json"
@@ -38,7 +38,7 @@ def applied_groups(sink: Storage, source_id: str) -> int:
 def _said(sink: Storage, key: str) -> Iterator[dict[str, Any]]:
     for path in _states(sink):
         try:
-            document = json.loads(sink.read(path))
+            document = json_value(sink.read(path))
         except (NotFound, ValueError):
             continue  # gone, or not theirs; who else has said it?
         said = document.get(key) if isinstance(document, dict) else None

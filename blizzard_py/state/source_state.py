@@ -20,6 +20,7 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
   (`blizzard_py.units.state`), and ``readings``: those of the batch that is under way;
 * ``group_seq``: the number of the source's last group (`blizzard_core.groups`);
 * ``replacing``: of the ``queue`` those files that take the place of what they had before;
+* ``stream``: of a pipeline over event time, where its query is (`stream_state`);
 * ``former``: the places that files of the source had before, which rows may name;
 * ``totals``: counts since the pipeline's first batch.
 
@@ -56,6 +57,7 @@ from blizzard_py.state.column_state import ColumnState, columns_to_json
 from blizzard_py.state.lateness import Lateness
 from blizzard_py.state.processed_set import Segment, SegmentDocument, segments_of, segments_to_json
 from blizzard_py.state.state_paths import StatePaths
+from blizzard_py.state.stream_state import StreamState, stream_to_json
 from blizzard_py.units.outcomes import UnitReading
 from blizzard_py.units.state import UnitsState, checked, units_to_json
 
@@ -237,6 +239,7 @@ class SourceState:
     replacing: Mapping[str, ToReplace] = field(default_factory=dict)
     units: UnitsState | None = None
     readings: tuple[UnitReading, ...] = ()
+    stream: StreamState | None = None
     former: tuple[str, ...] = ()
 
 
@@ -273,6 +276,7 @@ class CheckpointDocument(ProgressDocument):
     replacing: dict[str, ToReplace] | None = None
     units: UnitsState | None = None
     readings: tuple[UnitReading, ...] | None = None
+    stream: StreamState | None = None
     former: tuple[str, ...] | None = None
     passed: dict[str, Any] | None = None
 
@@ -312,6 +316,7 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "replacing": msgspec.to_builtins(state.replacing) or None,
         "units": None if state.units is None else units_to_json(state.units),
         "readings": msgspec.to_builtins(state.readings) or None,
+        "stream": None if state.stream is None else stream_to_json(state.stream),
         "former": list(state.former) or None,
         "letters": list(state.letters) or None,
         "queue": msgspec.to_builtins(state.queue) or None,
@@ -369,6 +374,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.replacing or {},
         None if found.units is None else checked(found.units, f"{where}: units"),
         found.readings or (),
+        found.stream,
         found.former or (),
     )
 

@@ -45,6 +45,11 @@ class StatePaths:
         return f"{STATE_FOLDER}/{self.id}_seen"
 
     @property
+    def stream(self) -> str:
+        """The folder of what a query over event time has kept (`blizzard_py.streaming.packs`)."""
+        return f"{STATE_FOLDER}/state/{self.id}"
+
+    @property
     def journal(self) -> str:
         """The folder of the journal."""
         return f"{JOURNAL_FOLDER}/{self.id}"

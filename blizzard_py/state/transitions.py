@@ -28,6 +28,7 @@ from blizzard_py.state.source_state import (
     SourceState,
     Totals,
 )
+from blizzard_py.state.stream_state import StreamState
 
 
 def begin_batch(state: SourceState, batch: Batch) -> SourceState:
@@ -77,12 +78,15 @@ def prepare_batch(
     marks: tuple[ReadMarks, ...] = (),
     replaced: Replaced | None = None,
     names_root: str = "",
+    stream: StreamState | None = None,
 ) -> tuple[SourceState, Batch]:
     """Step 3, the commit point: from here on exactly these outputs and letters are published.
 
     With ``replaced`` they are a group, under the source's next number. ``names_root`` as in
-    `Batch`.
+    `Batch`. ``stream`` is what a query over event time knows with this batch, None without one.
     """
+    if stream is not None:
+        state = replace(state, stream=stream)
     group = None
     if replaced is not None:
         group = PlannedGroup(state.group_seq + 1, replaced)

@@ -2,10 +2,12 @@
 
 Units that are closed and stay so are counted and not looked at, so planning costs what is open.
 
-Two things the planner cannot know that has high watermarks alone. A complete unit is due until
+Three things the planner cannot know that has high watermarks alone. A complete unit is due until
 it was read *after* its grace: where its last reading failed, or was beyond the limit, the
-cut-off has moved past it meanwhile. And where the limit binds, whoever was read longest ago has
-its turn: units in grace, which are read each time, would else keep all others waiting.
+cut-off has moved past it meanwhile. One that was read up to a time that was still to come (the
+end of its range was, or a clock was ahead) is known up to when it was read. And where the limit
+binds, whoever was read longest ago has its turn: units in grace, which are read each time, would
+else keep all others waiting.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from blizzard_py.units.state import (
     highest,
     key_parts,
     owes,
+    reached,
     stored_moment,
     unit_key,
     unit_of,
@@ -106,9 +109,13 @@ def due(
     asked = _Asked(state, frozenset(state.redo), cut_off, terms.shift, in_utc(now, "now"))
     names = list(named)
     found, turns = [], []
+    told: tuple[datetime | None, str] = None, ""
     for at, columns in _places(asked, partitions, names, everything=terms.everything):
         begin, end = partitions[at]
-        span = _Span(partitions[at], stamp(begin), stamp(end), at == len(partitions) - 1)
+        # Most begin where the one before ends.
+        begin_text = told[1] if told[0] == begin else stamp(begin)
+        told = end, stamp(end)
+        span = _Span(partitions[at], begin_text, told[1], at == len(partitions) - 1)
         for column in columns:
             name = names[column]
             key = f"{span.begin}/{name}"
@@ -127,10 +134,9 @@ def due(
 def reading_of(unit: PlannedUnit, terms: Terms, now: datetime) -> UnitReading:
     """What is saved of a unit that is executed, before it is read; ``now`` is that of `due`."""
     begin, end = unit.partition
-    slices = tuple(stamp(low) for low in cut(unit.start, unit.end, terms.shift))
-    return UnitReading(
-        unit_key(begin, unit.name), stamp(end), slices, stamp(unit.end), stamp(in_utc(now, "now"))
-    )
+    at = in_utc(now, "now")
+    slices = tuple(stamp(low) for low in cut(unit.start, unit.end, terms.shift, at))
+    return UnitReading(unit_key(begin, unit.name), stamp(end), slices, stamp(unit.end), stamp(at))
 
 
 def _places(
@@ -178,10 +184,13 @@ def _planned(
     high = None
     if known.high is not None:
         high = end if known.high == span.end else stored_moment(known.high, key)
-    execute, low, reason = verdict(span.partition, high, asked.cut_off, asked.shift)
+    known_to = high
+    if begin < asked.now and known.read_at is not None and known.high != reached(known):
+        known_to = stored_moment(known.read_at, key)
+    execute, low, reason = verdict(span.partition, known_to, asked.cut_off, asked.shift)
     if known.next_try is not None and stored_moment(known.next_try, key) > asked.now:
         execute, reason = False, "waiting"
-    elif key in asked.marks and reason != "new" and high is not None and high <= end:
+    elif key in asked.marks and reason != "new" and known_to is not None and known_to <= end:
         execute, low, reason = True, begin, "redo"
     elif reason == "done" and low < end <= asked.now and owes(known, end, asked.shift):
         execute, reason = True, "grace"

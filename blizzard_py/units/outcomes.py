@@ -21,6 +21,7 @@ from blizzard_py.units.state import (
     UnitKey,
     UnitsState,
     key_parts,
+    reached,
     stored_moment,
     unit_of,
 )
@@ -54,8 +55,8 @@ class UnitReading:
 def succeeded(state: UnitsState, reading: UnitReading) -> UnitsState:
     """After a reading that is published: its end is the high watermark, its slices are known.
 
-    Never lower; failures are forgotten, and a mark to read it again is taken off. Raises
-    `StateError` for a reading that begins within a slice: it leaves rows twice.
+    Never lower than what was known; failures are forgotten, and a mark to read it again is taken
+    off. Raises `StateError` for a reading that begins within a slice: it leaves rows twice.
     """
     known = unit_of(state, reading.key, reading.part_to)
     begin = reading.key.partition("/")[0]
@@ -71,7 +72,7 @@ def succeeded(state: UnitsState, reading: UnitReading) -> UnitsState:
     slices = [*older, *reading.slices]
     if len(slices) > KEPT_SLICES + 1:
         slices = [slices[0], *slices[-KEPT_SLICES:]]
-    high = reading.to if known.high is None else max(known.high, reading.to)
+    high = max(reached(known) or reading.to, reading.to)
     read = OpenUnit(high=high, slices=tuple(slices), read_at=reading.at)
     marks = tuple(key for key in state.redo if key != reading.key)
     return replace(state, open={**state.open, reading.key: read}, redo=marks)
@@ -115,8 +116,9 @@ def with_high(state: UnitsState, key: str, partition: Pair, high: datetime | Non
     """The unit as if read up to ``high``; None forgets it, so it is new, and replaced as a whole.
 
     A lower one than before is lowered to where a slice begins, or forgets the unit if none is
-    known there: what lies above is read again, and slices are replaced as a whole. Raises
-    `UnitError` for one that is not within the partition.
+    known there: what lies above is read again, and slices are replaced as a whole. Where it is
+    higher than what was read nobody asks any more when that was. Raises `UnitError` for one that
+    is not within the partition.
     """
     begin, end = partition
     known = unit_of(state, key, stamp(end))
@@ -134,16 +136,18 @@ def with_high(state: UnitsState, key: str, partition: Pair, high: datetime | Non
             f" told apart at {told}: have it read as a whole first, or give its end {stamp(end)} to"
             " pass it over"
         )
+    is_known = told <= (reached(known) or "")
+    read_at = known.read_at if is_known else None
     if known.high is None:
-        read = OpenUnit(told, (stamp(begin),), known.read_at)
+        read = OpenUnit(told, (stamp(begin),), read_at)
     elif told >= known.high:
         # What is above is taken for published: a slice of its own that begins there.
         grown = (*known.slices, known.high) if told > known.high and known.slices else known.slices
-        read = OpenUnit(told, grown, known.read_at)
+        read = OpenUnit(told, grown, read_at)
     else:
         lower = max((text for text in known.slices if text <= told), default=stamp(begin))
         kept = tuple(text for text in known.slices if text < lower)
-        read = OpenUnit(lower, kept, known.read_at) if kept else OpenUnit()
+        read = OpenUnit(lower, kept, read_at) if kept else OpenUnit()
     return replace(state, open={**state.open, key: read})
 
 

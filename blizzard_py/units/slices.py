@@ -1,8 +1,9 @@
 """Slices: what a reading is cut into, and the text in `_unit` by which it is replaced. Pure.
 
-A reading of [low, to) is cut where the next one will begin, at ``to + abstinent - grace``: the
-next reading then replaces whole slices. Each row says its slice in the column
-`blizzard_core.groups.UNIT_COLUMN`, so no row needs to carry a time::
+A reading of [low, to) is cut where the next one will begin, at ``to + abstinent - grace`` (as
+much from when it is read, if ``to`` is still to come): the next reading then replaces whole
+slices. Each row says its slice in the column `blizzard_core.groups.UNIT_COLUMN`, so no row
+needs to carry a time::
 
     {source}/{part_from}/{value}/{slice_from}       a work unit's
     {source}/{slice_from}                           a column window's
@@ -37,13 +38,14 @@ _DIGEST_DIGITS = 32
 _WIDTH = 39
 
 
-def cut(low: datetime, to: datetime, shift: timedelta) -> tuple[datetime, ...]:
+def cut(low: datetime, to: datetime, shift: timedelta, at: datetime) -> tuple[datetime, ...]:
     """Where the slices of a reading of [low, to) begin: ``low``, and where the next one will.
 
-    ``shift`` is abstinence less grace. One slice if the next reading begins within neither.
+    ``shift`` is abstinence less grace, ``at`` when it is read: of what is still to come then
+    nothing is known. One slice if the next reading begins within neither.
     """
     try:
-        begin = to + shift
+        begin = min(to, at) + shift
     except OverflowError:
         return (low,)
     return (low, begin) if low < begin < to else (low,)
@@ -66,12 +68,12 @@ def widened(
 
 def unit_slice(source_id: str, part_from: datetime, name: str, slice_from: datetime) -> str:
     """What `_unit` holds in the rows of one slice of a work unit."""
-    return f"{_unit(source_id, part_from, name)}/{stamp(slice_from)}"
+    return f"{unit_prefix(source_id, part_from, name)}/{stamp(slice_from)}"
 
 
 def unit_range(source_id: str, part_from: datetime, name: str, low: datetime) -> Range:
     """What a reading of a work unit from ``low`` replaces."""
-    key = _unit(source_id, part_from, name)
+    key = unit_prefix(source_id, part_from, name)
     return f"{key}/{stamp(low)}", f"{key}0"
 
 
@@ -99,7 +101,8 @@ def snapshot_slice(source_id: str) -> str:
     return f"{source_id}/"
 
 
-def _unit(source_id: str, part_from: datetime, name: str) -> str:
+def unit_prefix(source_id: str, part_from: datetime, name: str) -> str:
+    """How `_unit` begins in the rows of a work unit, up to the last ``/``."""
     return f"{source_id}/{stamp(part_from)}/{_value(name)}"
 
 

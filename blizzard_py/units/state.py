@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
@@ -44,7 +45,8 @@ class OpenUnit:
     """One unit's state. ``slices`` are where those begin that are known, rising.
 
     ``read_at`` is when the reading was planned that succeeded last: nothing that arrived later
-    is in the table. ``failures`` count since; until ``next_try`` it waits; ``error`` is why.
+    is in the table, also where ``high`` lies behind it; None where somebody has said how far it
+    is. ``failures`` count since; until ``next_try`` it waits; ``error`` is why.
     """
 
     high: Stamp | None = None
@@ -107,16 +109,29 @@ def unit_of(state: UnitsState, key: str, part_to: str, *, is_last: bool = False)
 
 
 def owes(unit: OpenUnit, part_to: datetime, shift: timedelta) -> bool:
-    """Whether a unit has not been read since the grace of its partition was over.
+    """Whether a unit has not been read since its partition, and the grace of it, was over.
 
     ``shift`` is abstinence less grace. What is not known to be owed is not.
     """
-    if unit.read_at is None or shift >= timedelta(0):
+    if unit.read_at is None:
         return False
     try:
-        return unit.read_at < stamp(part_to - shift)
+        return _read_at(unit.read_at) < part_to - min(shift, timedelta(0))
     except OverflowError:
         return True
+
+
+@lru_cache(1024)
+def _read_at(text: str) -> datetime:
+    """The instant of a reading: that of all units of its batch."""
+    return moment(text)
+
+
+def reached(unit: OpenUnit) -> Stamp | None:
+    """Up to when a unit is known: its high watermark, but nothing that was still to come then."""
+    if unit.high is None or unit.read_at is None:
+        return unit.high
+    return min(unit.high, unit.read_at)
 
 
 def highest(state: UnitsState) -> datetime | None:

@@ -107,7 +107,7 @@ def bounds_in(stats: str | None, column: str) -> tuple[str | None, str | None, i
     """What the statistics of one file say of a text column."""
     try:
         found = _Stats() if stats is None else _DECODER.decode(stats)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         found = _Stats()  # no statistics are always right
     low, high = found.minValues.get(column), found.maxValues.get(column)
     nulls = found.nullCount.get(column)

@@ -6,20 +6,17 @@ Formats: https://github.com/delta-io/delta/blob/master/PROTOCOL.md. What is not 
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_core.delta_json import LOG, relative
+from blizzard_core.delta_json import relative
 from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.storage.protocol import Storage
 from penguin_py.model import Known, Telling
 
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 _CHECKPOINT_COLUMNS = (
     "add.path",
     "add.modificationTime",
@@ -30,8 +27,8 @@ _CHECKPOINT_COLUMNS = (
     "txn.version",
     "sidecar.path",
 )
-
-
+# In milliseconds: the numbers of the log have 64 bits.
+_LATEST = 2**63
 # Where each kind of action has a time.
 TIMES = (("add", "modificationTime"), ("remove", "deletionTimestamp"))
 
@@ -47,44 +44,12 @@ def known_at(path: str, millis: Any, told: Telling, root: str) -> Iterator[Known
     """What the log says of a path; nothing of one outside of the table's directory ``root``."""
     plain = relative(path, root)
     if plain is not None:
-        yield Known(plain, 0, millis / 1000 if isinstance(millis, int) else 0.0, told)
+        yield Known(plain, 0, _seconds(millis), told)
 
 
-def newest_checkpoint(storage: Storage, version: int) -> tuple[int, list[str]] | None:
-    """Version and files of the newest whole checkpoint at or before ``version``.
-
-    ``_last_checkpoint`` may name one that is not read here; an older one does as well.
-    """
-    hint = _hint(storage)
-    found = None
-    if hint is not None and hint <= version:
-        found = _newest_listed(storage, f"{LOG}/{hint:020d}", version)
-    return found or _newest_listed(storage, f"{LOG}/", version)
-
-
-def _newest_listed(storage: Storage, start: str, version: int) -> tuple[int, list[str]] | None:
-    found: dict[int, dict[int, list[str]]] = {}
-    for page in storage.list_range(start, f"{LOG}/:"):  # ":" follows "9"
-        for entry in page.entries:
-            match = _CHECKPOINT.fullmatch(entry.path.removeprefix(f"{LOG}/"))
-            if match is not None and int(match[1]) <= version:
-                parts = found.setdefault(int(match[1]), {})
-                parts.setdefault(int(match[3] or 1), []).append(entry.path)
-    for number in sorted(found, reverse=True):
-        for count, paths in found[number].items():
-            if len(paths) == count:
-                return number, paths
-    return None
-
-
-def _hint(storage: Storage) -> int | None:
-    """What ``_last_checkpoint`` says. Only a hint: without it the whole log is listed."""
-    try:
-        document = json.loads(storage.read(f"{LOG}/_last_checkpoint"))
-    except (NotFound, ValueError):
-        return None
-    number = document.get("version") if isinstance(document, dict) else None
-    return number if isinstance(number, int) else None
+def _seconds(millis: Any) -> float:
+    """A time of the log; 0 for what is none, also where it has more digits than any time."""
+    return millis / 1000 if isinstance(millis, int) and abs(millis) < _LATEST else 0.0
 
 
 def checkpoint_paths(storage: Storage, path: str, transactions: dict[str, int]) -> Iterator[Known]:

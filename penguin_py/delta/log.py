@@ -13,21 +13,21 @@ double rows.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
+from blizzard_core.delta_checkpoint import newest_checkpoint
 from blizzard_core.delta_json import COMMIT, LOG, commit_path
 from blizzard_core.errors import NotFound, StateError
+from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Storage
 from penguin_py.delta.checkpoint_files import (
     TIMES,
     checkpoint_paths,
     known_at,
-    newest_checkpoint,
     told_by,
 )
 from penguin_py.model import Known, OwnCommit
@@ -104,7 +104,8 @@ def features(storage: Storage) -> list[str]:
             protocol = action.get("protocol")
             if isinstance(protocol, Mapping):
                 kinds = ("readerFeatures", "writerFeatures")
-                return [str(name) for kind in kinds for name in protocol.get(kind) or ()]
+                lists = (protocol.get(kind) for kind in kinds)
+                return [str(name) for names in lists if isinstance(names, list) for name in names]
     return []
 
 
@@ -223,11 +224,13 @@ def paths_of(storage: Storage, wanted: Collection[str], version: int, pool: Exec
 
 def _output_ids_of(storage: Storage, version: int) -> list[str]:
     """Without parsing the adds, of which there may be 100,000: our writer begins so."""
+    path = commit_path(version)
     try:
-        lines = storage.read(commit_path(version)).splitlines()
+        lines = storage.read(path).splitlines()
     except NotFound:
         return []
-    return output_ids([json.loads(line) for line in lines if line.startswith(b'{"commitInfo"')])
+    told = (line for line in lines if line.startswith(b'{"commitInfo"'))
+    return output_ids(_actions(told, f"{storage.uri}/{path}"))
 
 
 def news(storage: Storage, after: int, version: int, pool: Executor) -> News:
@@ -277,12 +280,16 @@ def read_commit(storage: Storage, version: int) -> list[dict[str, Any]] | None:
         raw = storage.read(path)
     except NotFound:
         return None
+    return _actions(raw.splitlines(), f"{storage.uri}/{path}")
+
+
+def _actions(lines: Iterable[bytes], where: str) -> list[dict[str, Any]]:
     try:
-        actions = [json.loads(line) for line in raw.splitlines() if line.strip()]
+        actions = [json_value(line) for line in lines if line.strip()]
     except ValueError as error:
-        raise StateError(f"{storage.uri}/{path}: is not a readable commit ({error})") from error
+        raise StateError(f"{where}: is not a readable commit ({error})") from error
     if not all(isinstance(action, dict) for action in actions):
-        raise StateError(f"{storage.uri}/{path}: holds a line that is not an action")
+        raise StateError(f"{where}: holds a line that is not an action")
     return actions
 
 

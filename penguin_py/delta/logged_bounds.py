@@ -11,11 +11,11 @@ from concurrent.futures import Executor
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from blizzard_core.delta_checkpoint import newest_checkpoint
 from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.storage.protocol import Storage
 from penguin_py.delta import log as deltalog
 from penguin_py.delta.active_files import Logged, bounds_in
-from penguin_py.delta.checkpoint_files import newest_checkpoint
 
 
 class LoggedBounds:

@@ -30,16 +30,16 @@ from blizzard_core.errors import BlizzardError, CommitError, NotFound, StateErro
 from blizzard_core.log import get_logger
 from blizzard_core.storage.opening import delta_options
 from blizzard_core.storage.protocol import Storage
-from penguin_py.delta import log as deltalog
-from penguin_py.delta.active_files import active_files, lacking
-from penguin_py.delta.logged_bounds import LoggedBounds
-from penguin_py.delta.messages import interval_secs, is_passing, is_unsupported, told_by
-from penguin_py.delta.table_contract import (
+from blizzard_core.table.contract import (
     Declared,
     feature_objections,
     objections,
     replace_objections,
 )
+from penguin_py.delta import log as deltalog
+from penguin_py.delta.active_files import active_files, lacking
+from penguin_py.delta.logged_bounds import LoggedBounds
+from penguin_py.delta.messages import interval_secs, is_passing, is_unsupported, told_by
 from penguin_py.delta.writer import LogWriter, Marks
 from penguin_py.model import (
     CommitConflict,

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from blizzard_core.errors import BlizzardError
 from blizzard_core.groups import Group, decode_group, group_path
 from blizzard_core.storage.protocol import Storage
+from blizzard_core.table.schema_fit import Misfit
 from penguin_py.groups.commits import Commit, GroupCommits
 from penguin_py.groups.standing import commit_mark, last_of
 from penguin_py.groups.verdict import (
@@ -26,7 +27,7 @@ from penguin_py.groups.verdict import (
 )
 from penguin_py.intake.manifests import Manifests
 from penguin_py.memory.state import Snapshot
-from penguin_py.model import CommitConflict, CommitPlan, Misfit, TableState
+from penguin_py.model import CommitConflict, CommitPlan, TableState
 from penguin_py.table_view import TableView
 
 # How often it is planned anew when another commit came first.
@@ -39,11 +40,15 @@ class DiscardRefused(BlizzardError):
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """What was given up: output ids, and the number of a source's group; ``rows`` went with it."""
+    """What was given up: output ids, and the number of a source's group; ``rows`` went with it.
+
+    Of a group with ``lost`` manifest nobody knows what it was to bring and to replace.
+    """
 
     outputs: tuple[str, ...]
     group: tuple[str, int] | None
     rows: int
+    lost: bool = False
 
 
 class Discarding:
@@ -100,11 +105,12 @@ class Discarding:
         marks: list[str] = []
         groups, going = dict(memory.groups), Going()
         given_up = list(outputs)
-        number = None
+        number, lost = None, False
         if source is not None:
             seq = last_of(source, memory.groups, known) + 1
             number = (source, seq)
             group = self._next(source, seq)
+            lost = group is None
             marks.append(commit_mark(source, seq))
             groups[source] = seq
             if group is not None:
@@ -116,7 +122,7 @@ class Discarding:
             raise DiscardRefused("all of these are given up already")
         plan = CommitPlan((), (), state.schema, (), state.partition_columns, removes=going.removes)
         commit = Commit(replace(plan, replaces=True), 0, going, (), tuple(marks), groups)
-        return Discarded(tuple(dict.fromkeys(given_up)), number, going.rows), commit
+        return Discarded(tuple(dict.fromkeys(given_up)), number, going.rows, lost), commit
 
     def _next(self, source: str, seq: int) -> Group | None:
         """The source's next group; None if its manifest was lost. Raises `DiscardRefused`."""

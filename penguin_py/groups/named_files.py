@@ -7,8 +7,9 @@ from concurrent.futures import Executor
 
 from blizzard_core.groups import GroupFile
 from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.table.schema_fit import Misfit
 from penguin_py.intake.footers import read_footers
-from penguin_py.model import Footer, Misfit
+from penguin_py.model import Footer
 
 _OR_GIVE_UP = ", or give its group up with `penguin discard --group`"
 

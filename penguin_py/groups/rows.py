@@ -21,7 +21,7 @@ from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.storage.range_file import RangeFile
-from penguin_py.model import Misfit
+from blizzard_core.table.schema_fit import Misfit
 from penguin_py.planning.replacing import Ranges, leaving
 
 # Codecs as footers call them and as the writer wants them.
@@ -88,8 +88,13 @@ def _leaving(rows: pa.Table, wanted: Mapping[str, Ranges]) -> Any:
 
 
 def _text_columns(schema: pa.Schema, wanted: Mapping[str, Ranges]) -> list[str]:
-    """Those of the wanted columns that the file has. Raises `Misfit` for one that is no text."""
-    there = [name for name in wanted if schema.get_field_index(name) >= 0]
+    """Those of the wanted columns that have values. Raises `Misfit` for one that is no text."""
+    places = {name: schema.get_field_index(name) for name in wanted}
+    there = [
+        name
+        for name, place in places.items()
+        if place >= 0 and not pa.types.is_null(schema.field(place).type)
+    ]
     for name in there:
         kind = schema.field(name).type
         if not _is_text(kind):
@@ -169,7 +174,9 @@ def _opened(
             coerce_int96_timestamp_unit="us",
         ) as file:
             yield file
-    except (BlizzardError, Misfit):
+    except Misfit as error:
+        raise Misfit(f"{path} {error}") from error
+    except BlizzardError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         text = " ".join(str(error).split())

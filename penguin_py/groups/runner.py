@@ -17,6 +17,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.groups import Group, decode_group, group_path
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Storage
+from blizzard_core.table.schema_fit import Misfit
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.commits import Commit, GroupCommits
@@ -30,7 +31,6 @@ from penguin_py.memory.state import Memory, Snapshot
 from penguin_py.model import (
     CommitConflict,
     CommitRefused,
-    Misfit,
 )
 from penguin_py.planning.replacing import replaced_by
 from penguin_py.settings import Table

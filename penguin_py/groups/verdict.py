@@ -16,6 +16,7 @@ import pyarrow as pa
 from blizzard_core.delta_json import relative
 from blizzard_core.groups import Group
 from blizzard_core.storage.protocol import Storage
+from blizzard_core.table.schema_fit import Misfit
 from penguin_py.delta.active_files import spelled_values
 from penguin_py.delta.replace_entry import is_removable
 from penguin_py.delta.table import DeltaLog
@@ -25,7 +26,7 @@ from penguin_py.groups.rewriting import Mixed
 from penguin_py.groups.rows import Looked, look_into
 from penguin_py.intake.naming import is_blizzards
 from penguin_py.intake.verdict import rules_of
-from penguin_py.model import CommitPlan, Misfit, Remove, TableState
+from penguin_py.model import CommitPlan, Remove, TableState
 from penguin_py.planning.commit_plan import make_plan
 from penguin_py.planning.replacing import (
     ActiveFiles,

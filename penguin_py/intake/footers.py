@@ -27,15 +27,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blizzard_core import handover
+from blizzard_core.bounds import FOOTER_BYTES, FOOTER_ITEMS, FOOTERS_DECODED_BYTES, OUTPUT_ID_BYTES
 from blizzard_core.errors import NotFound, StorageError, Unavailable
 from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.table.schema_fit import Misfit, check_note
 from penguin_py.intake.naming import is_grouped
 from penguin_py.intake.raw_footer import FooterCheck
-from penguin_py.model import Footer, Misfit, Rejection
+from penguin_py.model import Footer, Rejection
 from penguin_py.planning.file_contract import (
     ARROW_KEY,
-    FOOTER_BYTES,
-    FOOTERS_DECODED_BYTES,
     MOST_DECODED,
     check_calendar,
     check_columns,
@@ -44,7 +44,6 @@ from penguin_py.planning.file_contract import (
     decoded_bytes,
     noted,
 )
-from penguin_py.planning.schema_fit import check_note
 
 TAIL_BYTES = 1 << 16
 # Magic at both ends and the footer's length: no Parquet file is shorter.
@@ -53,10 +52,6 @@ MAGIC = b"PAR1"
 # What to do about files that `Names` left out.
 REMEDY = "file_pattern does not take these names; if no other engine writes here, widen it"
 OUTPUT_ID_KEY = handover.OUTPUT_ID_KEY.encode()
-# Ids are in each commit and in the mirror, thousands of them.
-OUTPUT_ID_BYTES = 1024
-# A list or a text in a footer that is longer than this is no footer.
-THRIFT_ITEMS = 1_000_000
 # What was decoded hangs together in a circle. More than this in memory is not left to the
 # collector's own time: it would be there beside what is decoded next.
 LARGE_BYTES = 16 << 20
@@ -244,7 +239,7 @@ def _decoded(entry: Entry, tail: bytes, length: int, reading: _Reading) -> Foote
     try:
         # What `pq.read_metadata` is built on, without the rest of it: half the time.
         reader = pq.ParquetReader()
-        reader.open(pa.BufferReader(tail), thrift_container_size_limit=THRIFT_ITEMS)
+        reader.open(pa.BufferReader(tail), thrift_container_size_limit=FOOTER_ITEMS)
         metadata = reader.metadata
         found = _checked(entry, metadata, reading)
         reading.keep(decoded_bytes(metadata, length))

@@ -7,7 +7,7 @@
      "retry_count": 0}
 
 Object stores cannot append, so the whole object is replaced. It is kept short: when
-it has grown past `ROLLED_BYTES` its lines move to ``_penguin/{table}_quarantine/`` for
+it has grown past `QUARANTINE_BYTES` its lines move to ``_penguin/{table}_quarantine/`` for
 good, and adding to a record of any length costs the same. Of several lines about one
 path the latest counts; one that has ``"released": true`` takes the path off the record.
 
@@ -29,12 +29,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from blizzard_core.bounds import QUARANTINE_BYTES
 from blizzard_core.errors import NotFound
+from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Entry, Storage
 from penguin_py.model import Rejection
 
-# Some 2,500 lines: read, compared and written in a few milliseconds.
-ROLLED_BYTES = 1 << 19
 # How many files of a process are remembered as recorded.
 REMEMBERED = 100_000
 # Stands for the stage of a line that takes a file off the record.
@@ -127,9 +127,9 @@ class Quarantine:
 
     def _write(self, lines: Sequence[bytes], added: Sequence[bytes]) -> None:
         """The short object anew; dying after its lines were moved leaves them in both places."""
-        if sum(map(len, added)) > ROLLED_BYTES:
+        if sum(map(len, added)) > QUARANTINE_BYTES:
             lines, added = [*lines, *added], ()
-        if sum(map(len, lines)) > ROLLED_BYTES:
+        if sum(map(len, lines)) > QUARANTINE_BYTES:
             number = len(self._segments())
             path = f"{self._folder}/{number:08d}-{uuid.uuid4().hex}.ndjson"
             self._storage.put_atomic(path, b"\n".join([*lines, b""]))
@@ -174,7 +174,7 @@ def _without(lines: Sequence[bytes], paths: Collection[str]) -> list[bytes]:
 def _record(line: bytes) -> Record | None:
     """What a line is about. A damaged line is kept as it is and is about nothing."""
     try:
-        found: Any = json.loads(line)
+        found: Any = json_value(line)
     except ValueError:
         return None
     if not isinstance(found, Mapping) or not isinstance(found.get("path"), str):

@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from blizzard_core.bounds import FOOTER_LEVELS
+from blizzard_core.table.schema_fit import Misfit
 from penguin_py.intake.thrift import (
     BINARY,
-    DEEPEST,
     LIST,
     STRUCT,
     WHOLE,
@@ -33,7 +34,6 @@ from penguin_py.intake.thrift import (
     unsigned,
     whole,
 )
-from penguin_py.model import Misfit
 
 _FIXED = 7
 # Bytes of a value, by physical type: bool, int32, int64, int96, float, double. Of byte
@@ -171,8 +171,8 @@ def _leaves(
     walk: Iterator[_Element], children: int, path: list[bytes], repetition: int, definition: int
 ) -> Iterator[_Leaf]:
     """The flat columns of the next so many elements and what belongs to them."""
-    if len(path) > DEEPEST:
-        raise unreadable(f"its columns are nested more than {DEEPEST} levels deep")
+    if len(path) > FOOTER_LEVELS:
+        raise unreadable(f"its columns are nested more than {FOOTER_LEVELS} levels deep")
     for _ in range(children):
         element = next(walk, None)
         if element is None:

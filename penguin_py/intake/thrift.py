@@ -7,14 +7,14 @@ is built that is longer than the bytes are.
 
 from __future__ import annotations
 
-from penguin_py.model import Misfit
+from blizzard_core.bounds import FOOTER_LEVELS
+from blizzard_core.table.schema_fit import Misfit
 
 # Types of values.
 TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 WHOLE = frozenset({4, 5, 6})
 # Of those that always take as much. A struct's flags stand in the heads of their fields.
 _LENGTHS = {TRUE: 0, FALSE: 0, BYTE: 1, DOUBLE: 8}
-DEEPEST = 64
 
 
 def unreadable(why: str) -> Misfit:
@@ -72,7 +72,7 @@ def count(data: bytes, at: int, kind: int) -> tuple[int, int]:
 
 def skipped(data: bytes, at: int, kind: int, depth: int = 0) -> int:
     """Where the value of a field ends."""
-    if depth > DEEPEST:
+    if depth > FOOTER_LEVELS:
         raise unreadable("it is nested too deep")
     if kind in WHOLE:
         return unsigned(data, at)[1]

@@ -12,11 +12,12 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.table.rules import Rules
 from penguin_py.intake.footers import LARGE_BYTES, Failure, read_footers
 from penguin_py.intake.ownership import Owners
 from penguin_py.intake.reconcile import beyond
 from penguin_py.model import CommitPlan, Rejection, TableState
-from penguin_py.planning.commit_plan import Rules, make_plan
+from penguin_py.planning.commit_plan import make_plan
 from penguin_py.settings import Table
 
 

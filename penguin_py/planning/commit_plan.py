@@ -13,7 +13,16 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penguin_py.model import Add, CommitPlan, Footer, Misfit, Rejection, TableState
+from blizzard_core.table.rules import Rules
+from blizzard_core.table.schema_fit import (
+    Misfit,
+    check_growth,
+    check_names,
+    delta_schema,
+    merge,
+    table_schema,
+)
+from penguin_py.model import Add, CommitPlan, Footer, Rejection, TableState
 from penguin_py.planning.file_contract import check_nulls
 from penguin_py.planning.file_statistics import StatisticsWriter
 from penguin_py.planning.partition_values import (
@@ -22,30 +31,9 @@ from penguin_py.planning.partition_values import (
     partition_values,
     typed_columns,
 )
-from penguin_py.planning.schema_fit import (
-    check_names,
-    count_fields,
-    delta_schema,
-    merge,
-    table_schema,
-)
 
 # How delta-rs signs the Parquet it writes, compactions included.
 DELTA_WRITER = "delta-rs"
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The part of the configuration that decides.
-
-    ``partition_types`` is None where nobody says. ``max_new_columns`` bounds what one
-    commit may add to a table that exists, fields of structs counted.
-    """
-
-    partition_types: Mapping[str, str] | None
-    evolution: str
-    strict_types: bool = False
-    max_new_columns: int = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +115,8 @@ class _Taking:
             values = partition_values(footer.path, partitions)
         self.stage = "schema"
         schema = _grown(fitting, footer, partitions, self._rules)
-        _check_growth(self._table, schema, self._rules)
+        if self._table is not None:
+            check_growth(self._table.schema, schema, self._rules.max_new_columns)
         self.stage = "output_id"
         _check_identity(footer.output_id, self._seen)
         _check_identity(footer.output_id, self._known)
@@ -162,27 +151,6 @@ def _grown(
     # Under `overwrite` a column that may hold nulls is nullable by now.
     check_nulls(merged, footer)
     return merged
-
-
-def _check_growth(table: TableState | None, schema: pa.Schema, rules: Rules) -> None:
-    """Refuse more new columns than one commit may bring; and any without a column to go by.
-
-    The log entry that adds columns together with files needs a filter that finds no
-    file, and delta-rs takes none on a nested column.
-    """
-    if table is None or schema is table.schema or schema.equals(table.schema):
-        return
-    if all(pa.types.is_nested(field.type) for field in table.schema):
-        raise Misfit(
-            "changes the columns of a table that has nested ones only, which cannot be done"
-            " together with a file; add the columns first, with ALTER TABLE"
-        )
-    added = count_fields(schema) - count_fields(table.schema)
-    if added > rules.max_new_columns:
-        raise Misfit(
-            f"brings the commit to {added:,} new columns; max_new_columns is"
-            f" {rules.max_new_columns:,}"
-        )
 
 
 def _check_identity(output_id: str | None, seen: Container[str]) -> None:

@@ -26,29 +26,18 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penguin_py.model import Footer, Misfit
+from blizzard_core.bounds import FILE_COLUMNS, FILE_LEVELS, GROUP_ROWS, ROWS_PER_BYTE
+from blizzard_core.table.schema_fit import Misfit
+from penguin_py.model import Footer
 from penguin_py.planning.file_statistics import column_bounds, leaf_columns, row_groups
 
 # Where Arrow's writer notes types that Parquet has none for.
 ARROW_KEY = b"ARROW:schema"
 
-# Some 20,000 column chunks: 200 columns in 100 row groups. One that is made for it takes
-# thirty times as much when it is decoded.
-FOOTER_BYTES = 4 << 20
-# What footers may take in memory at the same time, once decoded, until their batch is worked off.
-FOOTERS_DECODED_BYTES = 96 << 20
 # Measured: what a column chunk, a row group and a column take once they are decoded, whatever
 # they take in the footer, and so how much longer than itself a footer may become.
 CHUNK_BYTES, GROUP_BYTES, COLUMN_BYTES = 800, 256, 1700
 MOST_DECODED = 32
-MOST_COLUMNS = 10_000
-# delta-rs reads the schema again with a JSON parser that gives up at 128 levels, of
-# which a struct takes three.
-DEEPEST = 24
-# Readers count the rows of a group, and the values of a page, in 32 bits.
-ROWS_IN_A_GROUP = (1 << 31) - 1
-# A page of one repeated value takes some 20 bytes and rarely has more rows than this for each.
-ROWS_PER_BYTE = 1 << 16
 
 # Spark 2, and Spark 3 where it is told to, writes days before these in the Julian calendar.
 _LEGACY_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
@@ -70,8 +59,8 @@ def check_columns(metadata: pq.FileMetaData, note: bytes | None) -> None:
 
     ``note`` is the Arrow schema that the writer left, as it stands in the footer.
     """
-    if metadata.num_columns > MOST_COLUMNS:
-        raise Misfit(f"has {metadata.num_columns:,} columns; at most {MOST_COLUMNS:,} are taken")
+    if metadata.num_columns > FILE_COLUMNS:
+        raise Misfit(f"has {metadata.num_columns:,} columns; at most {FILE_COLUMNS:,} are taken")
     for index in range(metadata.num_columns):
         column = metadata.schema.column(index)
         if column.physical_type == "INT96":
@@ -102,8 +91,8 @@ def noted(note: bytes) -> pa.Schema:
 def check_depth(schema: pa.Schema) -> None:
     """Refuse columns that are nested deeper than a log can be read again. Raises `Misfit`."""
     for field in schema:
-        if _depth(field.type) > DEEPEST:
-            raise Misfit(f"column {field.name!r} is nested more than {DEEPEST} levels deep")
+        if _depth(field.type) > FILE_LEVELS:
+            raise Misfit(f"column {field.name!r} is nested more than {FILE_LEVELS} levels deep")
 
 
 def check_rows(metadata: pq.FileMetaData, size: int) -> None:
@@ -112,7 +101,7 @@ def check_rows(metadata: pq.FileMetaData, size: int) -> None:
     counts = [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
     if rows == 0 and not any(counts):
         raise Misfit("has no rows")
-    if rows < 0 or any(not 0 <= count <= ROWS_IN_A_GROUP for count in counts):
+    if rows < 0 or any(not 0 <= count <= GROUP_ROWS for count in counts):
         raise Misfit(f"has an impossible row count: {rows:,} rows in groups of {counts[:5]}")
     if rows != sum(counts):
         raise Misfit(f"says it has {rows:,} rows, its row groups have {sum(counts):,}")
@@ -273,8 +262,8 @@ def _check_noted(name: str, kind: pa.DataType, depth: int) -> None:
             f"column {name!r} is noted as a list of fixed size, for which Delta has no type;"
             " write it as a list"
         )
-    if depth > DEEPEST:
-        raise Misfit(f"column {name!r} is nested more than {DEEPEST} levels deep")
+    if depth > FILE_LEVELS:
+        raise Misfit(f"column {name!r} is nested more than {FILE_LEVELS} levels deep")
     for inner in _children(kind):
         _check_noted(name, inner, depth + 1)
 

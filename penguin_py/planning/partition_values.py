@@ -17,7 +17,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from blizzard_core.handover import NULL_PARTITION
-from penguin_py.model import Misfit
+from blizzard_core.table.rules import PARTITION_TYPES
+from blizzard_core.table.schema_fit import Misfit
 
 NOT_TEXT = "its path is not valid UTF-8, so no Delta log can name it; rename it"
 
@@ -30,15 +31,6 @@ _TIMESTAMP = re.compile(
 # Some readers take keys and values from the path as it stands, where these are patterns
 # or separators; a value can be percent-encoded.
 _MISREAD = re.compile(r"[*=]")
-
-TYPES: Mapping[str, pa.DataType] = {
-    "string": pa.string(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "boolean": pa.bool_(),
-}
 
 
 def columns_of(path: str) -> tuple[str, ...]:
@@ -181,4 +173,4 @@ def typed_columns(
 ) -> dict[str, pa.DataType]:
     """Types for the partition columns of a new table: as configured, else strings."""
     given = configured or {}
-    return {name: TYPES[given.get(name, "string")] for name in names}
+    return {name: PARTITION_TYPES[given.get(name, "string")] for name in names}

@@ -7,12 +7,15 @@ import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 import pytest
 
 from blizzard_core import errors
 from blizzard_core.daemon import (
     ONCE_TRIES,
+    RENEWAL_SECS,
+    RENEWED,
     Loop,
     StopEvent,
     backoff,
@@ -196,6 +199,22 @@ def test_after_the_grace_period_running_work_is_cancelled() -> None:
             raise Cancelled("as asked")
 
     assert run([Stubborn(iter(()))], FOREVER, threading.Event()) == 0
+
+
+def test_a_renewed_secret_ends_the_daemon_to_be_started_again() -> None:
+    stop = threading.Event()
+    files: list[list[str]] = [[], ["/run/secrets/key"]]
+    moments = count(step=RENEWAL_SECS)
+    loop = replace(FOREVER, renewed=lambda: files.pop(0), clock=lambda: next(moments))
+    assert run([scripted(False)], loop, stop) == RENEWED
+    assert stop.is_set()
+    assert not files
+
+
+def test_an_error_wins_over_a_renewed_secret_and_once_is_not_ended() -> None:
+    loop = replace(FOREVER, renewed=lambda: ["/run/secrets/key"], clock=count(step=99).__next__)
+    assert run([scripted(False), scripted(ConfigError("c", []))], loop, threading.Event()) == 2
+    assert run([scripted(True, False)], replace(loop, once=True), threading.Event()) == 0
 
 
 def test_signals_set_the_event_and_handlers_are_put_back() -> None:

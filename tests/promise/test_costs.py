@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from blizzard_core.bounds import SCAN_FILES
 from blizzard_core.errors import Unavailable
 from blizzard_core.settings.sources import CheckpointSettings, SourceSettings
 from blizzard_core.storage.protocol import Entry, Page
@@ -23,7 +24,7 @@ from blizzard_core.watermark.progress import PartitionProgress, Progress, Scanne
 from blizzard_py.job import FinishedFile
 from blizzard_py.planning.batches import BatchLimits
 from blizzard_py.sources.files.advance import Window, Work, end_scan, finish_batch
-from blizzard_py.sources.files.discovery import SCAN_FILES, FirstSeen, discover
+from blizzard_py.sources.files.discovery import FirstSeen, discover
 from blizzard_py.state.lateness import measured
 from blizzard_py.state.processed_set import segments_to_json
 from blizzard_py.state.processed_tracker import ProcessedTracker

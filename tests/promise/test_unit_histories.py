@@ -1,9 +1,10 @@
 """Whole histories of a source read by units and its table, that nobody thought up.
 
 Rows come late, change and go, within grace; both daemons die at any change of theirs, also twice in
-a row; the base is gone for a while; operators have units read again, others compact the table. In
-the end, when nothing is due any more, the table holds what the base holds: each row once, of the
-last reading, in the unit it belongs to.
+a row; the base is gone for a while, the machine's clock is ahead for a poll; operators have units
+read again, forget them, say how far they are, begin anew, replay letters, and bring old checkpoints
+back, dying as well; others compact the table. In the end, when nothing is due any more, the table
+holds what the base holds: each row once, of the last reading, in the unit it belongs to.
 """
 
 from __future__ import annotations
@@ -22,11 +23,17 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from blizzard_core.errors import BlizzardError
+from blizzard_core.errors import BlizzardError, StateError
 from blizzard_core.storage.local import LocalStorage
+from blizzard_py.app import unit_operations
+from blizzard_py.edits import checkpoint_edit, unit_edits
+from blizzard_py.sources.tables.units import UnitSource
+from blizzard_py.state.source_state import SourceState, checkpoint_path
+from blizzard_py.units.instants import moment
+from blizzard_py.units.state import UnitsState, reached
 from tests.support.memory_store import Died
 from tests.support.penguin_world import World, footer_pool
-from tests.support.unit_shop import UnitShop
+from tests.support.unit_shop import ID, WHERE, UnitShop
 
 SEEDS = range(8)
 GRACE_DAYS = 3
@@ -72,6 +79,7 @@ class History:
     rows: int = 0
     theirs: int = 0
     told: list[str] = field(default_factory=list)
+    kept: list[bytes] = field(default_factory=list)
 
     def play(self, steps: int) -> None:
         actions: list[tuple[int, Callable[[], None]]] = [
@@ -83,6 +91,10 @@ class History:
             (1, self.compaction),
             (1, self.neighbour),
             (2, self.settings),
+            (2, self.clock_ahead),
+            (2, self.keep),
+            (1, self.restore),
+            (3, self.operator),
         ]
         weights = [weight for weight, _ in actions]
         for _ in range(steps):
@@ -121,8 +133,86 @@ class History:
         for _ in range(self.draw.randint(1, 3)):
             self.mortal.left = self.draw.choice([-1, self.draw.randrange(30)])
             with contextlib.suppress(Died, BlizzardError):
-                self.shop.run()
+                self.poll()
             self.mortal.left = -1
+
+    def poll(self) -> None:
+        """As told, whoever is refused because of an old checkpoint begins anew."""
+        try:
+            self.shop.run()
+        except StateError as error:
+            if "reset --units" not in str(error):
+                raise
+            self.edit(lambda state: unit_edits.started_over(state, adopt=False))
+
+    def clock_ahead(self) -> None:
+        """Of the machine, not of the store."""
+        self.shop.ahead = dt.timedelta(hours=self.draw.choice([1, 30, 24 * 9, 24 * 50]))
+        self.blizzard()
+        self.shop.ahead = dt.timedelta(0)
+
+    def keep(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self.kept.append(self.checkpoint.read_bytes())
+
+    def restore(self) -> None:
+        """An older checkpoint is brought back, as it was at any time."""
+        if self.kept:
+            self.checkpoint.write_bytes(self.draw.choice(self.kept))
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.shop.lake / checkpoint_path(ID)
+
+    def operator(self) -> None:
+        """Changes the checkpoint by hand, and may die at it."""
+        self.mortal.left = self.draw.choice([-1, self.draw.randrange(8)])
+        with contextlib.suppress(Died, BlizzardError):
+            match self.draw.randrange(8):
+                case 0:
+                    self.edit(lambda state: unit_edits.started_over(state, adopt=False))
+                case 1:
+                    self.edit(checkpoint_edit.over)
+                case 2 | 3:
+                    unit_operations.replay_units(self.shop.config(), WHERE, None, dry_run=False)
+                case 4 | 5:
+                    self.edit(self.lowered)
+                case _:
+                    self.edit(self.again)
+        self.mortal.left = -1
+
+    def edit(self, change: Callable[[SourceState], SourceState]) -> None:
+        with contextlib.closing(self.shop.worker()) as worker:
+            seen = checkpoint_edit.stored(worker)
+            checkpoint_edit.change(worker, seen, change, self.shop.now.timestamp())
+
+    def lowered(self, state: SourceState) -> SourceState:
+        """A unit is forgotten, or said to be read as far as it is, or less far."""
+        known = state.units or UnitsState()
+        if not known.open:
+            return state
+        key = self.draw.choice(sorted(known.open))
+        told = reached(known.open[key])
+        high = None
+        if told is not None and self.draw.random() < 0.7:
+            high = moment(told) - dt.timedelta(hours=self.draw.choice([0, 5, 50]))
+        with contextlib.closing(self.shop.worker()) as worker:
+            assert isinstance(worker.source, UnitSource)
+            found = worker.source.looked(state)
+            values = worker.source.asking.units
+            assert values is not None
+            return unit_edits.set_high(state, found, key, high, values.listed)
+
+    def again(self, state: SourceState) -> SourceState:
+        """Some stretch is read again as a whole."""
+        low = self.shop.now - dt.timedelta(days=self.draw.randrange(100))
+        span = (low, low + dt.timedelta(days=self.draw.choice([1, 10, 60])))
+        with contextlib.closing(self.shop.worker()) as worker:
+            assert isinstance(worker.source, UnitSource)
+            units = worker.source.asking.units
+            assert units is not None
+            found = worker.source.looked(state)
+            return unit_edits.read_again(state, found, span, units.listed, ())[0]
 
     def outage(self) -> None:
         """The base cannot be read for a poll."""
@@ -167,7 +257,7 @@ class History:
         for _ in range(12):
             self.shop.passes(days=1)
             with contextlib.suppress(BlizzardError):
-                self.shop.run()
+                self.poll()
             self.lake.run(own_prefixes=[])
 
     def expected(self) -> list[tuple[str, str]]:

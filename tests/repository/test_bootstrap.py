@@ -7,6 +7,7 @@ write what they were called with to a log.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -199,6 +200,24 @@ class Machine:
             timeout=60,
             check=False,
         )
+
+    def run_at_terminal(self, *arguments: str, typed: str) -> tuple[int, str]:
+        """The exit code, and what the terminal shows."""
+        ours, theirs = os.openpty()
+        os.write(ours, typed.encode())
+        done = subprocess.run(
+            [self.project / "deploy" / "bootstrap.sh", *arguments],
+            env={"PATH": str(self.bin), "JVM_DIR": str(self.jvm), **self.environment},
+            stdin=theirs,
+            stdout=subprocess.DEVNULL,
+            stderr=theirs,
+            timeout=60,
+            check=False,
+        )
+        os.close(theirs)
+        shown = os.read(ours, 1 << 16).decode()
+        os.close(ours)
+        return done.returncode, shown
 
     def log(self) -> list[str]:
         log = self.state / "log"
@@ -399,15 +418,40 @@ def test_without_rights_it_says_what_to_install_and_changes_nothing(machine: Mac
 def test_sudo_that_wants_a_password_is_no_right(machine: Machine) -> None:
     machine.not_root()
     machine.stand_in(machine.bin / "sudo", 'log "sudo $*"; exit 1')
+    machine.environment["SETUP_SUDO"] = "yes"
     done = machine.run("runtime")
     assert done.returncode == 1
     assert "no right to install" in done.stderr
     assert machine.log() == ["sudo -n true"]
 
 
+@pytest.mark.parametrize("said", [None, "no", "perhaps"])
+def test_sudo_is_not_even_asked_for_unless_somebody_said_so(
+    machine: Machine, said: str | None
+) -> None:
+    machine.not_root()
+    machine.stand_in(machine.bin / "sudo", 'log "sudo $*"; [ "$1" = -n ] && shift; exec "$@"')
+    if said is not None:
+        machine.environment["SETUP_SUDO"] = said
+    done = machine.run("runtime")
+    assert done.returncode == 1
+    assert "sudo only with SETUP_SUDO=yes" in done.stderr
+    assert machine.log() == []
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 1)])
+def test_who_sits_at_the_terminal_is_asked_once(machine: Machine, answer: str, code: int) -> None:
+    machine.not_root()
+    machine.stand_in(machine.bin / "sudo", '[ "$1" = -n ] || exit 1; shift; exec "$@"')
+    done, told = machine.run_at_terminal("runtime", typed=answer)
+    assert done == code
+    assert told.count("use sudo to install") == 1
+
+
 def test_sudo_without_a_password_installs(machine: Machine) -> None:
     machine.not_root()
     machine.stand_in(machine.bin / "sudo", '[ "$1" = -n ] || exit 1; shift; exec "$@"')
+    machine.environment["SETUP_SUDO"] = "yes"
     assert machine.run("runtime").returncode == 0
     assert machine.apt() == ["update", "python3.11-venv openjdk-17-jre-headless"]
 

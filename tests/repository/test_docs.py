@@ -10,6 +10,8 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from blizzard_core import bounds
+from blizzard_core.bounds import BOUNDS, Bound
 from blizzard_core.settings import reference
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.example import example_configuration
@@ -138,8 +140,25 @@ def test_every_guarantee_names_a_test() -> None:
     assert [row for row in rows if "::test_" not in row] == []
 
 
+def test_every_line_of_the_threat_model_names_a_test_that_exists() -> None:
+    text = (ROOT / "docs/threat-model.md").read_text(encoding="utf-8")
+    rows = [
+        line
+        for line in text.splitlines()
+        if line.startswith("| ") and not line.endswith("| what holds | test |")
+    ]
+    assert len(rows) > 30
+    for row in rows:
+        found = re.findall(r"`(test_\w+\.py)::(\w+)`", row)
+        assert found, row
+        for file, name in found:
+            (path,) = TESTS.rglob(file)
+            assert f"\ndef {name}(" in path.read_text(encoding="utf-8"), f"{file}::{name}"
+
+
 @pytest.mark.parametrize(
-    "document", ["README.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+    "document",
+    ["README.md", "SECURITY.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))],
 )
 def test_links_and_make_targets_exist(document: str) -> None:
     path = ROOT / document
@@ -153,3 +172,47 @@ def test_links_and_make_targets_exist(document: str) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"(?:^|`)make ([a-z][a-z-]+)", text, re.MULTILINE):
         assert f"\n{target}:" in makefile, target
+
+
+# --- limits ---------------------------------------------------------------------------------
+
+
+def defined_in(file: str) -> set[str]:
+    (path,) = TESTS.rglob(file)  # no two tests have one name
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: f"{bound.area}: {bound.of}"[:60])
+def test_every_bound_names_a_test_and_a_key_that_exist(bound: Bound) -> None:
+    file, _, name = bound.test.partition("::")
+    assert name in defined_in(file)
+    assert bound.value > 0
+    if bound.key:
+        section, _, key = bound.key.rpartition(".")
+        text = reference.configuration_reference().partition(f"## `{section}`\n")[2]
+        row = next(line for line in text.splitlines() if line.startswith(f"| `{key}` |"))
+        assert f"| `{bound.value}` |" in row
+
+
+def test_every_bound_is_what_the_code_takes() -> None:
+    """Each name of the module is imported by a module of the product; nothing is told beside it."""
+    names = {name for name, value in vars(bounds).items() if name.isupper() and type(value) is int}
+    assert len(names) == len(BOUNDS) > 30
+    taken: set[str] = set()
+    for package in ("blizzard_core", "blizzard_py", "penguin_py"):
+        for path in (ROOT / package).rglob("*.py"):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            imported = {
+                alias.name
+                for node in ast.walk(tree)
+                if isinstance(node, ast.ImportFrom) and node.module == bounds.__name__
+                for alias in node.names
+            }
+            used = {
+                node.id
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+            }
+            taken |= imported & used
+    assert names - taken == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import os
 import re
 import shlex
 import socket
@@ -260,3 +261,25 @@ def test_what_spark_did_not_start_is_no_executor() -> None:
     )
     assert done.returncode == 1
     assert done.stderr.startswith("error: Spark sets these for an executor: SPARK_")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [("", True), ("--build-arg BASE=debian:13.1-slim", True),
+     (f"--build-arg BASE=debian:12.15-slim@sha256:{'0' * 64}", False)],
+)  # fmt: skip
+def test_a_base_that_may_move_is_told(tmp_path: Path, arguments: str, *, told: bool) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\necho "$@"\n')
+    docker.chmod(0o755)
+    done = subprocess.run(
+        ["make", "--no-print-directory", "image", f"ARGS={arguments}"],
+        cwd=ROOT,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.startswith("build -t blizzard-penguin")
+    assert ("BASE is a tag" in done.stderr) is told

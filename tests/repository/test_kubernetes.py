@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import zipfile
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ OVERLAYS = ("overlays/local", "overlays/spark-on-kubernetes")
 ALL = ("base", *OVERLAYS, "monitoring")
 DAEMONS = ("blizzard", "penguin")
 SPARK = "overlays/spark-on-kubernetes"
+EXECUTORS = "blizzard-executors"
+CREDENTIALS = "/run/secrets/blizzard"
+PRIVATE = {"10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"}
 # The oldest that knows every field, and the newest there is a schema for.
 VERSIONS = ("1.27", kubernetes_validate.latest_version())
 # Between SIGTERM's grace and SIGKILL: cancel a job, save, stop the JVM.
@@ -229,11 +233,110 @@ def test_pods_read_the_configuration_that_is_rendered(objects: Objects) -> None:
 
 def test_no_manifest_holds_a_secret(objects: Objects) -> None:
     assert not [kind for kind, _ in objects if kind == "Secret"]
+
+
+def test_each_daemon_has_a_secret_of_its_own_as_files(objects: Objects) -> None:
     for daemon in DAEMONS:
         container = container_of(objects, daemon)
-        assert "env" not in container
-        (source,) = container["envFrom"]
-        assert source["secretRef"] == {"name": "blizzard-credentials", "optional": True}
+        assert not {"env", "envFrom"} & container.keys()
+        volumes = pod_of(objects["StatefulSet", daemon])["volumes"]
+        (found,) = [volume for volume in volumes if "secret" in volume]
+        assert found["secret"] == {
+            "secretName": f"{daemon}-credentials",
+            "optional": True,
+            "defaultMode": 0o440,  # for fsGroup
+        }
+        (mount,) = [m for m in container["volumeMounts"] if m["name"] == found["name"]]
+        # A file of a `subPath` would never be renewed.
+        assert mount == {
+            "name": found["name"],
+            "mountPath": CREDENTIALS,
+            "readOnly": True,
+        }
+
+
+def test_configurations_name_secrets_where_they_are_mounted() -> None:
+    for path in ("base/config.yaml", f"{SPARK}/config.yaml"):
+        assert f"${{file:{CREDENTIALS}/NAME}}" in (FOLDER / path).read_text()
+
+
+def test_executors_hold_no_secret_and_no_rights(spark: Objects) -> None:
+    pod = executor_of(spark)["spec"]
+    (container,) = pod["containers"]
+    assert not {"env", "envFrom"} & container.keys()
+    assert not [volume for volume in pod["volumes"] if "emptyDir" not in volume]
+    account = pod["serviceAccountName"]
+    assert account not in DAEMONS
+    assert spark["ServiceAccount", account]["automountServiceAccountToken"] is False
+    bound = [s for (k, _), b in spark.items() if k == "RoleBinding" for s in b["subjects"]]
+    assert account not in {subject["name"] for subject in bound}
+
+
+def test_where_the_driver_may_create_pods_there_is_nothing_to_take(spark: Objects) -> None:
+    there = {key for key, found in spark.items() if found["metadata"].get("namespace") == EXECUTORS}
+    assert there == {
+        ("ServiceAccount", "blizzard-executor"),
+        ("ResourceQuota", "executors"),
+        ("Role", "blizzard-driver"),
+        ("RoleBinding", "blizzard-driver"),
+        ("NetworkPolicy", "executors"),
+    }
+    labels = spark["Namespace", EXECUTORS]["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    # Also of a pod that is no executor.
+    assert spark["NetworkPolicy", "executors"]["spec"]["podSelector"] == {}
+
+
+def test_the_quota_has_room_for_the_executors(spark: Objects, tmp_path: Path) -> None:
+    conf = config_of(spark, tmp_path).spark.conf
+    count = int(conf["spark.executor.instances"])
+    hard = spark["ResourceQuota", "executors"]["spec"]["hard"]
+    assert count < int(hard["pods"])  # one more while another ends
+    assert count * int(conf["spark.executor.cores"]) <= int(hard["requests.cpu"])
+
+
+def policies(objects: Objects) -> list[dict[str, Any]]:
+    return [found["spec"] for (kind, _), found in objects.items() if kind == "NetworkPolicy"]
+
+
+def test_traffic_out_has_a_destination(objects: Objects) -> None:
+    for policy in policies(objects):
+        assert "Egress" in policy["policyTypes"]
+        for rule in policy["egress"]:
+            assert rule["to"]
+            assert rule["ports"]
+            for block in (peer["ipBlock"] for peer in rule["to"] if "ipBlock" in peer):
+                if block["cidr"] == "0.0.0.0/0":
+                    assert set(block["except"]) == PRIVATE
+                elif block["cidr"] == "::/0":
+                    assert block["except"] == ["fc00::/7", "fe80::/10"]
+                else:
+                    assert ip_network(block["cidr"]).num_addresses == 1
+
+
+def test_nobody_asks_the_nodes_metadata_without_an_identity(objects: Objects) -> None:
+    assert objects["NetworkPolicy", "blizzard-identity"]["spec"]["egress"] == []
+
+
+def test_only_the_driver_reaches_the_api_server(spark: Objects) -> None:
+    ports = {
+        name: {port["port"] for rule in found["spec"]["egress"] for port in rule["ports"]}
+        for (kind, name), found in spark.items()
+        if kind == "NetworkPolicy"
+    }
+    assert [name for name in ports if 6443 in ports[name]] == ["blizzard-spark"]
+
+
+def test_the_rights_in_the_docs_are_those_of_the_driver(spark: Objects) -> None:
+    (rule,) = spark["Role", "blizzard-driver"]["rules"]
+    for name in ("engine.md", "kubernetes.md"):
+        text = " ".join((FOLDER.parents[1] / "docs" / name).read_text().split())
+        told = re.findall(
+            r"may ((?:`\w+`(?:, | and )?)+) (pods|\w+) of the executors' namespace", text
+        )
+        assert [(set(re.findall(r"\w+", verbs)) - {"and"}, kind) for verbs, kind in told] == [
+            (set(rule["verbs"]), *rule["resources"])
+        ]
 
 
 def test_budgets_never_block_a_drain(objects: Objects) -> None:
@@ -263,7 +366,9 @@ def test_the_driver_may_do_with_pods_what_spark_does_and_nothing_else(spark: Obj
     assert rule["apiGroups"] == [""]
     assert rule["resources"] == ["pods"]
     assert set(rule["verbs"]) == {"create", "get", "list", "watch", "delete", "deletecollection"}
+    assert spark["Role", "blizzard-driver"]["metadata"]["namespace"] == EXECUTORS
     binding = spark["RoleBinding", "blizzard-driver"]
+    assert binding["metadata"]["namespace"] == EXECUTORS
     assert binding["roleRef"]["name"] == "blizzard-driver"
     assert binding["subjects"] == [
         {"kind": "ServiceAccount", "name": "blizzard", "namespace": "blizzard"}
@@ -274,9 +379,11 @@ def test_the_driver_may_do_with_pods_what_spark_does_and_nothing_else(spark: Obj
 def test_executors_find_the_driver(spark: Objects, tmp_path: Path) -> None:
     conf = config_of(spark, tmp_path).spark.conf
     workload = spark["StatefulSet", "blizzard"]
-    assert conf["spark.kubernetes.driver.pod.name"] == f"{workload['metadata']['name']}-0"
-    assert conf["spark.kubernetes.namespace"] == workload["metadata"]["namespace"]
-    service = spark["Service", conf["spark.driver.host"]]["spec"]
+    assert conf["spark.kubernetes.namespace"] == EXECUTORS
+    assert "spark.kubernetes.driver.pod.name" not in conf  # is in another namespace
+    name, namespace, _ = conf["spark.driver.host"].split(".")
+    assert namespace == workload["metadata"]["namespace"]
+    service = spark["Service", name]["spec"]
     assert service["publishNotReadyAddresses"] is True
     assert service["selector"].items() <= workload["spec"]["template"]["metadata"]["labels"].items()
     wanted = {int(conf["spark.driver.port"]), int(conf["spark.blockManager.port"])}
@@ -285,6 +392,14 @@ def test_executors_find_the_driver(spark: Objects, tmp_path: Path) -> None:
     assert all(by_name[port["targetPort"]] == port["port"] for port in service["ports"])
     (rule,) = spark["NetworkPolicy", "blizzard-spark"]["spec"]["ingress"]
     assert {port["port"] for port in rule["ports"]} == wanted
+    (peer,) = rule["from"]
+    assert peer["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": EXECUTORS}
+    assert (
+        peer["podSelector"]["matchLabels"].items()
+        <= executor_of(spark)["metadata"]["labels"].items()
+    )
+    out = spark["NetworkPolicy", "executors"]["spec"]["egress"][0]
+    assert {port["port"] for port in out["ports"]} == wanted
 
 
 def test_executors_run_the_daemons_image_and_its_template(spark: Objects, tmp_path: Path) -> None:
@@ -323,6 +438,11 @@ def test_workload_identity_is_one_line(cloud: str, tmp_path: Path) -> None:
     objects = rendered(tmp_path / "k" / "overlays" / "local")
     for daemon in DAEMONS:
         assert objects["ServiceAccount", daemon]["metadata"]["annotations"]
+    rules = objects["NetworkPolicy", "blizzard-identity"]["spec"]["egress"]
+    asked = {peer["ipBlock"]["cidr"] for rule in rules for peer in rule["to"]}
+    assert all(ip_network(cidr).is_link_local for cidr in asked)
+    assert len(asked) == {"aws": 1, "gcp": 2, "azure": 0}[cloud]
+    for daemon in DAEMONS:
         labels = objects["StatefulSet", daemon]["spec"]["template"]["metadata"]["labels"]
         assert (labels.get("azure.workload.identity/use") == "true") == (cloud == "azure")
     for found in objects.values():

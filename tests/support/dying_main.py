@@ -24,6 +24,7 @@ from blizzard_py.engines import spark
 from blizzard_py.engines.spark import SparkEngine
 from blizzard_py.ingest import batch_runner as blizzard_batch
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.streaming.query import StreamQuery
 from penguin_py.__main__ import main as penguin_main
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
@@ -93,6 +94,11 @@ def arm_half_a_rename() -> None:
     ObjectStorage.rename = copy_and_die  # type: ignore[method-assign]  # half of the original
 
 
+def arm_after_settling() -> None:
+    """Of a query over event time: Spark has committed, and we have not."""
+    after(StreamQuery, "settle")
+
+
 ARM: dict[str, Callable[[], None]] = {
     "1-planned": lambda: after(FencedFile, "save", saved_phase("running")),
     "2-ingested": lambda: after(SparkEngine, "ingest"),
@@ -104,6 +110,7 @@ ARM: dict[str, Callable[[], None]] = {
     "5-advanced": lambda: after(FencedFile, "save", saved_phase(None)),
     "0-listing": lambda: after(LocalStorage, "list_range"),
     "2-job-submitted": lambda: after(SparkEngine, "_opened"),
+    "3-settled": arm_after_settling,
     "6-idle": lambda: after(SourcePipeline, "cycle"),
     "commit-idle": lambda: after(TablePipeline, "cycle"),
     "before-commit": before_a_commit,
@@ -111,8 +118,10 @@ ARM: dict[str, Callable[[], None]] = {
 }
 PENGUIN_POINTS = ("before-commit", "after-commit")
 # Where being told to stop is something else than to die.
+STREAM_POINTS = ("3-settled",)
 STOP_POINTS = ("0-listing", "2-job-submitted", "6-idle", "commit-idle")
-BLIZZARD_POINTS = tuple(point for point in ARM if point not in {*PENGUIN_POINTS, *STOP_POINTS})
+_OTHERS = {*PENGUIN_POINTS, *STOP_POINTS, *STREAM_POINTS}
+BLIZZARD_POINTS = tuple(point for point in ARM if point not in _OTHERS)
 
 
 class StoppableDirectEngine(DirectEngine):

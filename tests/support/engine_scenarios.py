@@ -53,7 +53,7 @@ def refuses_statements(engine: SparkEngine, world: IngestWorld) -> list[str]:
     ):
         world.transform = statement
         with pytest.raises(Exception, match="problem") as caught:
-            engine.check("p", world.job().settings)
+            engine.columns("p", world.job().settings)
         said.append(str(caught.value))
     return said
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from blizzard_core.settings.schema import FieldType
+from blizzard_core.settings.schema import FieldType, UnexpectedFields
 from blizzard_core.settings.sources import MetadataColumn, OnBadRecord, SourceCompression
 from blizzard_core.settings.tables import ParquetCompression
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import (
     Engine,
     FieldSpec,
+    FileBounds,
     FinishedFile,
     IngestJob,
     IngestResult,
@@ -61,6 +62,8 @@ class IngestWorld:
     partitions: Mapping[str, str] = field(default_factory=dict)
     transform: str = ""
     deduplicate_by: tuple[str, ...] = ()
+    bounds: FileBounds = field(default_factory=FileBounds)
+    unexpected_fields: UnexpectedFields = "ignore"
 
     @property
     def source(self) -> Path:
@@ -101,6 +104,8 @@ class IngestWorld:
                 metadata_columns=self.metadata,
                 transform=self.transform,
                 deduplicate_by=self.deduplicate_by,
+                bounds=self.bounds,
+                unexpected_fields=self.unexpected_fields,
             ),
             STAGING,
             PREFIX,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penguin_py.delta.table_contract import (
+from blizzard_core.table.contract import (
     FEATURES,
     PARTITION_TYPES,
     READER_VERSIONS,

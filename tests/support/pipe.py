@@ -1,4 +1,7 @@
-"""A source file that keeps its task waiting, and the worker processes that read or write."""
+"""A source file that keeps its task waiting, and the worker processes that read or write.
+
+Workers take a pipe for a file where `PIPES` is in their path, and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from typing import Self
 
 from blizzard_py.job import IngestResult
 from tests.support.ingest_world import IngestWorld
+
+PIPES = str(Path(__file__).parent / "pipes")
 
 
 class Pipe:

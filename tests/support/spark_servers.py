@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
+
+from blizzard_py.engines.spark.security import SHUT
+from tests.support.pipe import PIPES
 
 HOME = Path(pyspark.__file__).parent
 _SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -29,11 +33,21 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A master and some workers of one core each, on the loopback interface."""
+def standalone_cluster(
+    folder: Path, workers: int = 2, settings: Mapping[str, str] | None = None
+) -> Iterator[Cluster]:
+    """A master and some workers of one core each, on the loopback interface, with a secret.
+
+    ``settings`` win over ours, which shut all that they can.
+    """
     port = _free_port()
     master = f"spark://127.0.0.1:{port}"
-    common = ("--host", "127.0.0.1", "--webui-port", "0")
+    secret = secrets.token_hex(32)
+    shut = {**SHUT, "spark.authenticate.secret": secret, **(settings or {})}
+    told = folder / "cluster.conf"
+    told.touch(0o600)
+    told.write_text("".join(f"{key} {value}\n" for key, value in shut.items()))
+    common = ("--host", "127.0.0.1", "--webui-port", "0", "--properties-file", str(told))
     with contextlib.ExitStack() as stack:
         stack.enter_context(
             _server(
@@ -57,6 +71,7 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
         yield Cluster(
             master,
             {
+                "spark.authenticate.secret": secret,
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.bindAddress": "127.0.0.1",
                 "spark.executor.memory": "512m",
@@ -75,6 +90,7 @@ def connect_server(folder: Path) -> Iterator[str]:
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
+        **SHUT,
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.local.dir": str(folder),
     }
@@ -101,7 +117,8 @@ def _server(folder: Path, port: int | None, *arguments: str) -> Iterator[None]:
     """
     environment = {
         # Not this process's PYTHONPATH: the package has to arrive by itself.
-        **{key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+        **os.environ,
+        "PYTHONPATH": PIPES,
         "SPARK_HOME": str(HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
         **({} if arguments[0].endswith("SparkSubmit") else _DAEMONS),

@@ -27,12 +27,13 @@ ID = "answers"
 
 
 class UnitShop:
-    """``now`` is what everybody takes for now."""
+    """``now`` is what everybody takes for now, but for a machine whose clock is ``ahead``."""
 
     def __init__(self, folder: Path, now: str = "2020-02-22T09:30:00", **units: Any) -> None:
         self.folder = folder
         self.base = folder / "shop.db"
         self.now = dt.datetime.fromisoformat(now).replace(tzinfo=dt.UTC)
+        self.ahead = dt.timedelta(0)
         self.engine: Engine = DirectEngine()
         query = "SELECT * FROM answers WHERE day >= {from} AND day < {to}"
         values = units.get("values")
@@ -75,7 +76,7 @@ class UnitShop:
 
     def put(self, *rows: tuple[str, str, str]) -> None:
         with contextlib.closing(sqlite3.connect(self.base)) as base, base:
-            base.executemany("INSERT INTO answers VALUES (?, ?, ?)", rows)
+            base.executemany("INSERT INTO answers (day, survey, text) VALUES (?, ?, ?)", rows)
 
     def all(self) -> list[tuple[str, str, str]]:
         """All rows of the base."""
@@ -102,8 +103,11 @@ class UnitShop:
 
     def worker(self, **options: Any) -> SourcePipeline:
         parts = parts_of(self.config(), WHERE, self.engine)
-        clock = self.now.timestamp()
-        return source_pipeline(replace(parts, clock=lambda: clock), **options)
+        clock = (self.now + self.ahead).timestamp()
+        worker = source_pipeline(replace(parts, clock=lambda: clock), **options)
+        if self.ahead:
+            worker._clock.set(self.now.timestamp())  # noqa: SLF001  # the store's is right
+        return worker
 
     def run(self, **options: Any) -> None:
         """One poll of a daemon that is started for it."""

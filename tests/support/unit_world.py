@@ -4,6 +4,9 @@ The table keeps, by the text in `_unit`, what stretch of time each slice holds a
 read; a reading that succeeds takes away what lies in its range and adds its slices, and nothing
 else does. After each run every unit's slices must lie side by side from its beginning to its
 high watermark. `Wrong` says what does not hold.
+
+The clock by which is planned may be ahead of the time that it is, or behind; states are brought
+back that are older than the table.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from blizzard_py.units.state import (
     units_from_json,
     units_to_json,
 )
+from blizzard_py.units.trust import put_right, read_since
 
 ZONES = ("UTC", "Europe/Berlin", "America/Sao_Paulo", "Pacific/Apia", "Australia/Lord_Howe")
 
@@ -54,6 +58,11 @@ class World:
     state: UnitsState = field(default_factory=UnitsState)
     table: dict[str, tuple[datetime, datetime, datetime]] = field(default_factory=dict)
     paused: dict[str, datetime] = field(default_factory=dict)
+    # What was kept to be brought back, and what was replaced since.
+    backup: UnitsState | None = None
+    since: list[tuple[str, str]] = field(default_factory=list)
+    # Whether the table may hold more than the state knows.
+    is_behind: bool = False
 
     def __post_init__(self) -> None:
         self.chance = chance = random.Random(self.seed)
@@ -63,7 +72,8 @@ class World:
         self.start = datetime(2011, 1, 31, tzinfo=UTC) + timedelta(
             days=chance.choice([0, 40, 240, 300]), hours=chance.choice([0, 0, 7])
         )
-        self.now = self.latest = self.start
+        self.now = self.latest = self.true = self.start
+        self.ahead = self.back = timedelta(0)
         self.partial = chance.random() < 0.7
         self.values = chance.choice([None, [{"id": "a"}], [{"id": "a"}, {"id": "a0"}]])
         self.terms = Terms(limit=chance.choice([None, None, None, 1, 3]))
@@ -85,7 +95,8 @@ class World:
         return ["{}"] if self.values is None else [one["id"] for one in self.values]
 
     def ranges(self) -> list[Pair]:
-        return partitions(self.start, self.now, self.by, self.partial, self.zone)
+        end = max(self.start, self.now - self.back)
+        return partitions(self.start, end, self.by, self.partial, self.zone)
 
     def live(self, runs: int) -> None:
         """So many runs with failures, and three without: after them nothing may be missing."""
@@ -93,19 +104,30 @@ class World:
             self.step()
             self.run(failing=0.25)
         self.terms = replace(self.terms, limit=None)
+        self.ahead, self.back = timedelta(0), timedelta(0)
         self.now = self.latest + timedelta(days=2)
         for _ in range(3):
             self.now += self.pace / 20
+            self.latest = self.true = self.now
             self.run(failing=0.0)
+        self.is_behind = False
+        self.check_table(self.ranges())
         self.check_nothing_missing()
 
     def step(self) -> None:
         event = self.chance.random()
-        if event < 0.12:  # a clock that goes back, or another `to`
+        self.back = timedelta(0)
+        if event < 0.06:  # a clock that goes back
             self.now = max(self.start, self.now - self.pace * self.chance.choice([0.3, 1, 4]))
+        elif event < 0.12:  # another `to`
+            self.back = self.pace * self.chance.choice([0.3, 1, 4])
         else:
             self.now += self.pace * self.chance.choice([0, 0.2, 0.5, 1, 1, 2.5])
-        self.latest = max(self.latest, self.now)
+        if self.now > self.true + self.ahead:
+            self.true = self.now - self.ahead
+        self.latest = self.true
+        self.jump()
+        self.restore()
         if self.chance.random() < 0.1:
             self.regrace()
         if self.chance.random() < 0.06 and self.ranges():
@@ -115,23 +137,47 @@ class World:
                 self.paused.pop(key, None)
             self.state = marked(self.state, [key])
 
+    def jump(self) -> None:
+        """The clock is ahead from now on, or put right."""
+        if self.ahead and self.chance.random() < 0.5:
+            self.now -= self.ahead
+            self.ahead = timedelta(0)
+        elif not self.ahead and self.chance.random() < 0.06:
+            self.ahead = self.pace * self.chance.choice([0.1, 2, 6])
+            self.now += self.ahead
+
+    def restore(self) -> None:
+        """An older state is brought back; one is kept. Downloads are read as wholes anyway."""
+        if self.downloads:
+            return
+        if self.backup is not None and self.chance.random() < 0.1:
+            self.state = read_since(self.backup, SOURCE, self.since)
+            self.paused = {}
+            self.is_behind = True
+        elif self.chance.random() < 0.15:
+            self.backup, self.since = self.state, []
+
     def run(self, failing: float) -> None:
         ranges = self.ranges()
-        asked = self.without_pauses() if self.forgives else self.state
-        found = due(asked, ranges, self.values, self.terms, self.now)
-        for unit in found.units:
-            if unit.execute:
-                reading = reading_of(unit, self.terms, self.now)
-                self.check_reading(reading, unit.reason, found)
-                if self.chance.random() < failing:
-                    self.state = failed(self.state, reading, self.now, "no answer")
-                    self.paused[reading.key] = moment(self.state.open[reading.key].next_try or "")
-                else:
-                    self.publish(reading)
+        at = min(self.now, self.true)
+        self.state = put_right(self.state, at)
+        longest = at + timedelta(days=1)
+        self.paused = {key: until for key, until in self.paused.items() if until <= longest}
         if self.chance.random() < 0.7:
             self.state = closed(self.state, ranges, self.names, self.terms.shift)
             # What is closed has nothing to wait for, until longer grace opens it again.
             self.paused = {key: at for key, at in self.paused.items() if key in self.state.open}
+        asked = self.without_pauses() if self.forgives else self.state
+        found = due(asked, ranges, self.values, self.terms, self.now)
+        for unit in found.units:
+            if unit.execute:
+                reading = reading_of(unit, self.terms, at)
+                self.check_reading(reading, unit.reason, found)
+                if self.chance.random() < failing:
+                    self.state = failed(self.state, reading, at, "no answer")
+                    self.paused[reading.key] = moment(self.state.open[reading.key].next_try or "")
+                else:
+                    self.publish(reading)
         if self.chance.random() < 0.2:
             self.state = units_from_json(units_to_json(self.state), "units")
         self.check_table(ranges)
@@ -149,7 +195,8 @@ class World:
         for text, low, high in zip(texts, lows, [*lows[1:], moment(reading.to)], strict=True):
             if text in self.table:
                 raise Wrong(f"{text} is there already")
-            self.table[text] = (low, high, self.now)
+            self.table[text] = (low, high, self.true)
+        self.since.append((first, behind))
         self.state = succeeded(self.state, reading)
 
     # -- what is promised ---------------------------------------------------------
@@ -190,6 +237,8 @@ class World:
                 )
                 is_last = at == len(ranges) - 1
                 claimed = moment(known.high) if known.high else begin
+                if self.is_behind:
+                    continue
                 if claimed != reached and not (is_last and min(claimed, reached) >= end):
                     raise Wrong(f"{prefix}: {reached} is read, {claimed} is known")
 

@@ -23,14 +23,12 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
+from blizzard_core.bounds import ANSWER_VALUES
 from blizzard_core.errors import SourceError
 from blizzard_core.text import one_line, printable, shortened
 
 # What is handed on at once; the kernel's chunks are as large.
 CHUNK_BYTES = 2 << 20
-# A record costs about 70 bytes while a page is cut, however small it is; a page of this
-# many values has far fewer records, unless it is no page of records at all.
-MAX_VALUES = 8 << 20
 # Records that are put together at a time.
 _STEP = 4096
 
@@ -67,9 +65,9 @@ class AnswerText:
 
     def __init__(self, body: bytes | bytearray, what: str) -> None:
         self._what = what
-        if body.count(b",") > MAX_VALUES:
+        if body.count(b",") > ANSWER_VALUES:
             raise self._error(
-                f"more than {MAX_VALUES:,} values in one answer; ask for smaller pages"
+                f"more than {ANSWER_VALUES:,} values in one answer; ask for smaller pages"
             )
         start = len(_BOM) if body.startswith(_BOM) else 0
         blanks = _BLANKS.match(body, start)

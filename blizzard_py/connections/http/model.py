@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from blizzard_core.bounds import ANSWER_BYTES
+
 TimeFormat = Literal["iso", "date", "datetime", "datetime_ms", "timestamp", "timestamp_ms"]
 Inclusive = Literal["", "1ms", "1s", "1day"]
 Location = Literal["params", "body", "headers"]
 PageKind = Literal["none", "offset", "page", "cursor", "next_link", "link_header"]
 RangeUnit = Literal["hour", "day", "week", "month", "year"]
-
-MAX_ANSWER_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Api:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout_secs: float = 60.0
     allowed_hosts: tuple[str, ...] = ()
-    max_answer_bytes: int = MAX_ANSWER_BYTES
+    max_answer_bytes: int = ANSWER_BYTES
 
 
 @dataclass(frozen=True, slots=True)

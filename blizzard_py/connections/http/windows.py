@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from blizzard_core.bounds import REQUEST_RANGES
 from blizzard_core.errors import SourceError
 from blizzard_py.columns import param, ranges, sent_to
 from blizzard_py.connections.http.calls import Value
@@ -20,8 +21,6 @@ from blizzard_py.connections.http.cutting import cut_of, floored
 from blizzard_py.connections.http.model import HttpSource, Location, Push, PushTo, tick
 from blizzard_py.reading import Window
 
-# Tasks stand in the checkpoint, each with its request.
-MAX_RANGES = 10_000
 _NUMBERS = frozenset({"timestamp", "timestamp_ms"})
 
 
@@ -73,10 +72,10 @@ def _ranges(start: Any, up_to: Any, source: HttpSource) -> Sequence[tuple[Any, A
     if split is None or up_to is None:
         raise SourceError("a window without an end cannot be split")
     found = ranges(start, up_to, split.unit, split.amount)
-    if len(found) > MAX_RANGES:
+    if len(found) > REQUEST_RANGES:
         raise SourceError(
             f"the window would be {len(found):,} ranges of {split.amount} {split.unit}; at most"
-            f" {MAX_RANGES:,}: give a larger split.amount or unit"
+            f" {REQUEST_RANGES:,}: give a larger split.amount or unit"
         )
     return found
 

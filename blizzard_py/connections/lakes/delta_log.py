@@ -7,7 +7,6 @@ tells the files of one version, and not which commits only moved rows (``dataCha
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -18,6 +17,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
+from blizzard_core.json_text import json_value
 from blizzard_py.connections.lakes.values import order_of
 
 LOG = "_delta_log"
@@ -64,8 +64,8 @@ def parsed(raw: bytes, version: int, where: str) -> Commit:
     lines = [line for line in raw.split(b"\n") if line.strip()]
     try:
         for line in lines:
-            _take(commit, json.loads(line))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+            _take(commit, json_value(line))
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise SourceError(
             f"{where}: this entry of the table's log is cut or damaged ({type(error).__name__});"
             " restore it, nothing after it can be trusted"

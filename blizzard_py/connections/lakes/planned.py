@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from blizzard_core.errors import SourceError
 from blizzard_py.columns import deserialize, serialize
 from blizzard_py.connections.lakes.places import FileName
 from blizzard_py.connections.lakes.window import RowWindow, parsed
@@ -77,11 +78,16 @@ def unit_task(plan: Plan, what: str) -> ReadTask:
     return ReadTask("0", told, _spec(plan, plan.files), sum(file.size for file in plan.files))
 
 
-def unit_plans(plan: Plan, units: Sequence[Values], what: str) -> list[ReadTask]:
+def unit_plans(plan: Plan, units: Sequence[Values], what: str) -> list[ReadTask | SourceError]:
     """A task for each unit: the plan, its filter with the unit's values in it."""
-    return [
-        unit_task(replace(plan, filter=in_sql(plan.filter, values, LAKE)), what) for values in units
-    ]
+
+    def task(values: Values) -> ReadTask | SourceError:
+        try:
+            return unit_task(replace(plan, filter=in_sql(plan.filter, values, LAKE)), what)
+        except SourceError as error:
+            return error
+
+    return [task(values) for values in units]
 
 
 def _grouped(files: Sequence[PlannedFile], split: Split) -> list[list[PlannedFile]]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_py.columns.windows import last_full_tick
-from blizzard_py.connections.placeholders import Values, in_sql
+from blizzard_py.connections.placeholders import Values, in_sql, is_of_one
 from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split
 from blizzard_py.connections.sql.ranges import cuts
 from blizzard_py.connections.sql.statements import (
@@ -32,6 +32,10 @@ from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 
 _MAX_TASKS = 64
+
+
+class _Refused(SourceError):
+    """The server refuses the statement of a unit."""
 
 
 class SqlConnection(ABC):
@@ -126,19 +130,34 @@ class SqlConnection(ABC):
                 check_fits(column, values.get(column.name))
 
     def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
-        """A statement for each. Columns are asked for with the first one."""
-        self._known = ()
-        return [self._unit_task(values) for values in units]
+        """A statement for each. Columns are asked for with the first one that is not refused.
 
-    def _unit_task(self, values: Values) -> ReadTask:
-        told = self._template
-        query, condition = (in_sql(t, values, self.dialect) for t in (told.query, told.filter))
+        A server that refuses all of them, and not the values of one, does not go by these.
+        """
+        self._known = ()
+        found = [self._unit_task(values) for values in units]
+        refused = [each for each in found if isinstance(each, _Refused)]
+        is_known = any(isinstance(each, ReadTask) for each in found)
+        if refused and not is_known and not is_of_one(units):
+            raise refused[0]
+        return found
+
+    def _unit_task(self, values: Values) -> ReadTask | SourceError:
+        told, before = self._template, (self._selection, self._source)
+        try:
+            query, condition = (in_sql(t, values, self.dialect) for t in (told.query, told.filter))
+            check_filter(condition, self.dialect)
+        except SourceError as error:
+            return error
         self._selection = replace(told, query=query, filter=condition)
         self._source = relation(self._selection)
-        check_filter(condition, self.dialect)
-        self._columns_known()
-        inside = "".join(self._filter()) or TRUE
-        return self._named(inside, [TRUE], 0)[0]
+        try:
+            self._columns_known()
+            inside = "".join(self._filter()) or TRUE
+            return self._named(inside, [TRUE], 0)[0]
+        except SourceError as error:
+            self._selection, self._source = before
+            return _Refused(str(error))
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
         return nullcontext(access)

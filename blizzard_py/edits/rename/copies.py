@@ -11,11 +11,11 @@ from contextlib import closing
 from itertools import islice
 from typing import BinaryIO
 
+from blizzard_core.bounds import LETTER_BYTES
 from blizzard_core.delta_json import listed
 from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.dead_letters.reader import MAX_LETTER_BYTES
 from blizzard_py.edits.rename.documents import letter_for
 
 _TOGETHER = 64
@@ -73,7 +73,7 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
         *whole, held = (held + block).split(b"\n")
         for line in whole:
             yield line + b"\n"
-        if len(held) > MAX_LETTER_BYTES:
+        if len(held) > LETTER_BYTES:
             yield held
             held = b""
     if held:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.json_text import json_value
 from blizzard_core.watermark.paths import joined
 from blizzard_py.state.source_state import (
     MOVED_DOCUMENT,
@@ -80,7 +81,7 @@ def newest_done(state: SourceState) -> list[str]:
 def letter_for(line: bytes, heads: Sequence[tuple[str, str]]) -> bytes:
     """A dead letter's line with its file's URI rewritten; as it is if it begins with no head."""
     try:
-        letter = json.loads(line)
+        letter = json_value(line)
     except ValueError:  # no letter: it is told of where letters are read
         return line
     path = letter.get("path") if isinstance(letter, dict) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,14 +15,17 @@ from pyspark.sql.connect.client.retries import DefaultPolicy
 from pyspark.sql.connect.session import SparkSession as ConnectSparkSession
 
 from blizzard_core.errors import ConfigError, EngineError
+from blizzard_core.log import get_logger
 from blizzard_py.engines.spark.failures import first_line, reason_of
 from blizzard_py.engines.spark.masters import (
     SESSION_DEFAULTS,
     require_reachable,
     without_parameters,
 )
+from blizzard_py.engines.spark.security import require_shut, weak_server
 from blizzard_py.engines.spark.session import silence_query_logs
 from blizzard_py.engines.spark.zipped_package import zipped_packages
+from blizzard_py.job import IngestJob
 
 # A call is repeated while the server does not answer, for half a minute in all: a batch
 # is cheaper to begin again than ten minutes (the client's default) are to wait.
@@ -49,13 +53,13 @@ class ConnectSession:
         return self._parallelism
 
     @contextlib.contextmanager
-    def job(self, group: str, pool: str) -> Iterator[None]:  # noqa: ARG002  # see the class
-        """Tags belong to the thread."""
-        self._remote.addTag(group)
+    def job(self, job: IngestJob, pool: str) -> Iterator[IngestJob]:  # noqa: ARG002  # see the class
+        """Tags belong to the thread. Credentials stay in the job: a client sets no properties."""
+        self._remote.addTag(job.output_prefix)
         try:
-            yield
+            yield job
         finally:
-            self._remote.removeTag(group)
+            self._remote.removeTag(job.output_prefix)
 
     def interrupt(self, group: str) -> None:
         """Tasks are interrupted, which ends their Python workers."""
@@ -82,6 +86,7 @@ def open_connect(url: str, conf: Mapping[str, str]) -> ConnectSession:
 
     Raises `ConfigError` for a setting that belongs to the server, and `EngineError`.
     """
+    require_shut(url, conf)
     require_reachable(url)
     silence_query_logs()
     try:
@@ -94,6 +99,8 @@ def open_connect(url: str, conf: Mapping[str, str]) -> ConnectSession:
             [DefaultPolicy(max_retries=_RETRIES, max_backoff=_MAX_BACKOFF_MS)]
         )
         _configure(remote, conf)
+        for weakness in weak_server(url, functools.partial(_setting, remote)):
+            get_logger().warning("spark_open", setting=weakness)
         with tempfile.TemporaryDirectory() as name:
             remote.addArtifacts(str(zipped_packages(Path(name))), pyfile=True)
         return ConnectSession(remote, _parallelism(remote))
@@ -103,6 +110,11 @@ def open_connect(url: str, conf: Mapping[str, str]) -> ConnectSession:
     except ConfigError:
         remote.stop()
         raise
+
+
+def _setting(remote: ConnectSparkSession, name: str) -> str | None:
+    found = remote.conf.get(name, None)
+    return found.lower() if found else None
 
 
 def _configure(remote: ConnectSparkSession, conf: Mapping[str, str]) -> None:

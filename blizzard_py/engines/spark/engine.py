@@ -56,7 +56,7 @@ from blizzard_py.kernels.read_task import ReadingTask, reading_tasks, unread
 from blizzard_py.kernels.report import TaskReport, merged, together
 from blizzard_py.kernels.sql_stage import SqlStage
 from blizzard_py.kernels.task import tasks_of
-from blizzard_py.reading import Access
+from blizzard_py.reading import Access, Reading
 
 _CANCEL_INTERVAL_SECS = 0.1
 # The first of two jobs: below the batch's staging, and fast to read again.
@@ -97,20 +97,22 @@ class SparkEngine:
             return IngestResult((), (), 0)
         with self._job(job) as running:
             if needs_second(job.settings):
-                result = self._settled(job, running)
+                result = self._settled(running.job, running)
             else:
-                result = merged(self._first(job, running))
-            return _with_merges(job, result, running)
+                result = merged(self._first(running.job, running))
+            return _with_merges(running.job, result, running)
 
-    def check(self, pipeline: str, settings: IngestSettings) -> None:
-        """Raise `ConfigError` if the pipeline's transform cannot be used. Starts Spark for that."""
-        if needs_second(settings):
-            session = self._opened()
-            try:
-                self._output_schema(session, pipeline, settings)
-            except _Failure as error:
-                self._drop_if_dead(session)
-                raise EngineError(f"{pipeline}: {reason_of(error)}") from None
+    def columns(self, pipeline: str, settings: IngestSettings) -> pa.Schema:
+        """The columns that a pipeline's query gives. Starts Spark for that.
+
+        Raises `ConfigError` if the query cannot be used, `EngineError` if Spark fails.
+        """
+        session = self._opened()
+        try:
+            return self._output_schema(session, pipeline, settings)
+        except _Failure as error:
+            self._drop_if_dead(session)
+            raise EngineError(f"{pipeline}: {reason_of(error)}") from None
 
     def ask(self, access: Access, statement: str) -> pa.Table:
         """The whole answer of a database by Spark's JDBC source. Starts Spark for that."""
@@ -168,11 +170,11 @@ class SparkEngine:
         with self._lock:
             if group in self._running:
                 raise EngineError(f"{group}: this job is running already")
-            running = self._running[group] = _Running(group)
+            running = self._running[group] = _Running(group, job)
         session: Session | None = None
         try:
             session = running.session = self._opened()
-            with session.job(group, _pool(group)):
+            with session.job(job, _pool(group)) as running.job:
                 yield running
         except _Failure as error:
             if session is not None:
@@ -191,7 +193,7 @@ class SparkEngine:
 
     def _first(self, job: IngestJob, running: _Running) -> list[TaskReport]:
         if job.reading is not None:
-            return _read(job, job.reading.access, running)
+            return _read(job, job.reading, running)
         slots = running.session.parallelism()
         packed = pack(job.files, task_count(job.files, slots))
         run = functools.partial(run_partition, tasks_of(job, packed, slots))
@@ -262,6 +264,8 @@ class SparkEngine:
             if running.cancelled.is_set() or not is_of_the_data(error):
                 raise
             raise FailedOnData(reason_of(error)) from None
+        if job.reading is None:
+            _check_directories(job, written)
         accepted = sum(file.rows for file in first.files)
         kept = sum(output.rows for output in written.outputs)
         return dataclasses.replace(
@@ -285,7 +289,7 @@ class SparkEngine:
 
 
 def checking_engine(master: str, conf: Mapping[str, str]) -> SparkEngine:
-    """An engine to `SparkEngine.check` with: this machine's, or the Connect server."""
+    """An engine to `SparkEngine.columns` with: this machine's, or the Connect server."""
     if is_connect(master):
         return SparkEngine(master, conf, "blizzard-validate")
     own = {key: value for key, value in conf.items() if key.startswith("spark.sql.")}
@@ -293,23 +297,27 @@ def checking_engine(master: str, conf: Mapping[str, str]) -> SparkEngine:
 
 
 class _Running:
-    """A job between its submission and its end."""
+    """A job between its submission and its end: ``job`` as its tasks are told it.
+
+    ``access`` is that of the job as it was submitted, for what the driver itself asks.
+    """
 
     session: Session
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, job: IngestJob) -> None:
         self.group = group
+        self.job = job
+        self.access = None if job.reading is None else job.reading.access
         self.cancelled = threading.Event()
         self.ended = threading.Event()
 
 
-def _read(job: IngestJob, access: Access, running: _Running) -> list[TaskReport]:
+def _read(job: IngestJob, reading: Reading, running: _Running) -> list[TaskReport]:
     """A job whose items a connection reads: each in a task, or as a partition of a JDBC frame."""
     tasks = reading_tasks(job)
-    reading = job.reading
-    assert reading is not None  # noqa: S101  # the caller has looked
-    if access.driver != "jdbc":
-        run = functools.partial(run_reading, tasks, access, reading.pacing_secs)
+    access = running.access
+    if access is None or access.driver != "jdbc":
+        run = functools.partial(run_reading, tasks, reading.access, reading.pacing_secs)
         return _on_ids(running, len(tasks), run, reading.parallel)
     if reading.apart:
         found = []
@@ -367,6 +375,20 @@ def _collected(running: _Running, frame: DataFrame) -> list[TaskReport]:
     if running.cancelled.is_set():
         raise Cancelled(f"{running.group}: cancelled")
     return [TaskReport.from_json(row["result"]) for row in frame.collect()]
+
+
+def _check_directories(job: IngestJob, written: IngestResult) -> None:
+    """Raise `FailedOnData` if the rows of so many files go to more directories than they may.
+
+    Rows of the result are of no file any more. Where all of them have too many, one half of the
+    files has as well, so the search ends at those that bring them.
+    """
+    most = job.settings.bounds.directories
+    if len({output.partition for output in written.outputs}) > most * len(job.files):
+        raise FailedOnData(
+            f"its rows go to more than {most:,} directories of the table, each with an output of"
+            " its own; if that is right, raise error_handling.max_directories_per_file"
+        )
 
 
 def _first_job(job: IngestJob) -> IngestJob:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from blizzard_core.errors import ConfigError, EngineError
+from blizzard_py.engines.spark.security import SHUT, SUBSTITUTE, require_shut
 
 # A crashed worker costs a retry; plain local[N] never retries.
 _LOCAL_ATTEMPTS = 3
@@ -23,11 +24,13 @@ SESSION_DEFAULTS = {
     # Plans have one stage or two; adapting them costs milliseconds and gains nothing.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
+    SUBSTITUTE: "false",
     # A transform is judged by its whole plan, not by the beginning of each line.
     "spark.sql.debug.maxToStringFields": "100000",
 }
 _DEFAULTS = {
     **SESSION_DEFAULTS,
+    **SHUT,
     # Each pipeline has a pool of its own, so a long batch of one does not hold up another.
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
@@ -75,8 +78,9 @@ def settings(
     """Spark's configuration: ours, then what the user set, which wins.
 
     ``environment`` is what a pod knows of itself; see `kubernetes_settings`. Raises
-    `ConfigError` for a Kubernetes master without an image.
+    `ConfigError` for a Kubernetes master without an image, and for what would leave it open.
     """
+    require_shut(master, conf)
     by_master: Mapping[str, str] = {}
     if is_local(master):
         by_master = _LOCAL_DEFAULTS

@@ -8,49 +8,40 @@ import functools
 import os
 import signal
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from blizzard_core.errors import EngineError
 from blizzard_core.log import get_logger
 from blizzard_py.engines.spark.failures import reason_of
+from blizzard_py.engines.spark.gateway import (
+    JAVA_OPTIONS,
+    answers,
+    forget_gateway,
+    let_go_of_context,
+    opened_gateway,
+)
+from blizzard_py.engines.spark.handed import HANDED, handing
 from blizzard_py.engines.spark.masters import is_local, require_reachable, retrying, settings
 from blizzard_py.engines.spark.scratch import Scratch
+from blizzard_py.engines.spark.security import weakened
 from blizzard_py.engines.spark.zipped_package import zipped_packages
+from blizzard_py.job import IngestJob
 
 _LOCAL_DIR = "spark.local.dir"
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _PYTHON = "spark.pyspark.python"
+_SOCKETS = "spark.python.unix.domain.socket.enabled"
+# A socket's path has at most 107 bytes, and Spark's names in the directory have 42.
+_SOCKET_FOLDER = 64
 _POOL = "spark.scheduler.pool"
-
-# A task's failure comes back as an exception; Spark would print its trace as well, once
-# per attempt. ``spark.log.level: WARN`` in the configuration's ``spark.conf`` shows it all.
-# The gateway's logger is named because Spark would raise the level to the one it has; the
-# scheduler's tells of executors that were lost, and of a job that waits because there are none.
-_LOG4J = """\
-rootLogger.level = fatal
-logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
-logger.gateway.level = fatal
-logger.scheduler.name = org.apache.spark.scheduler.TaskSchedulerImpl
-logger.scheduler.level = warn
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c: %m%n
-"""
 
 
 class Session(Protocol):
@@ -63,8 +54,12 @@ class Session(Protocol):
     def parallelism(self) -> int:
         """How many tasks run at the same time, as far as the master tells."""
 
-    def job(self, group: str, pool: str) -> contextlib.AbstractContextManager[None]:
-        """What this thread starts inside is ended by `interrupt` and scheduled in ``pool``."""
+    def job(self, job: IngestJob, pool: str) -> contextlib.AbstractContextManager[IngestJob]:
+        """What this thread starts inside is ended by `interrupt` and scheduled in ``pool``.
+
+        Yields the job as tasks may be told it: without credentials, where they are handed to
+        tasks in another way. The group to interrupt is its ``output_prefix``.
+        """
 
     def interrupt(self, group: str) -> None:
         """End what runs in that group now; nothing that starts later."""
@@ -87,12 +82,13 @@ class DriverSession:
         return self.spark.sparkContext.defaultParallelism
 
     @contextlib.contextmanager
-    def job(self, group: str, pool: str) -> Iterator[None]:
-        """Job group and pool are properties of the thread."""
-        context = self.spark.sparkContext
+    def job(self, job: IngestJob, pool: str) -> Iterator[IngestJob]:
+        """Job group, pool and credentials are properties of the thread."""
+        context, group = self.spark.sparkContext, job.output_prefix
         context.setJobGroup(group, f"ingest {group}", interruptOnCancel=True)
         context.setLocalProperty(_POOL, pool)
-        yield
+        with handing(context, job) as bare:
+            yield bare
 
     def interrupt(self, group: str) -> None:
         """Tasks are interrupted, which ends their Python workers."""
@@ -112,8 +108,8 @@ class DriverSession:
             # pyspark warns of a JVM that is gone, which is what is dealt with here.
             warnings.simplefilter("ignore", RuntimeWarning)
             self.spark.stop()
-        if not _answers():
-            _forget_gateway()
+        if not answers():
+            forget_gateway()
 
 
 def open_driver(master: str, conf: Mapping[str, str], app_name: str) -> DriverSession:
@@ -129,34 +125,41 @@ def open_driver(master: str, conf: Mapping[str, str], app_name: str) -> DriverSe
         # The JVM resolves this machine's name before it reads any setting of ours,
         # and dies on a container whose name does not resolve.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    wanted = settings(master, conf, os.environ)
+    wanted = settings(master, conf, os.environ) | _places(master, conf)
+    for weakness in weakened(master, conf):
+        get_logger().warning("spark_open", setting=weakness)
     require_reachable(master)
     silence_query_logs()
     conf_of_all = SparkConf(loadDefaults=False).setMaster(retrying(master)).setAppName(app_name)
-    # An executor's disk is its own business, and so is what the user chose.
-    if is_local(master) and _LOCAL_DIR not in wanted:
-        wanted[_LOCAL_DIR] = str(_scratch().path)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        log4j = folder / "log4j2.properties"
-        log4j.write_text(_LOG4J)
-        for key, value in wanted.items():
+    for key, value in wanted.items():
+        # The JVM has its options by now, and nothing else has a use for them.
+        if key != JAVA_OPTIONS:
             conf_of_all.set(key, value)
-        # The user's options come last and win.
-        quiet = f"-Dlog4j2.configurationFile={log4j.as_uri()}"
-        conf_of_all.set(_JAVA_OPTIONS, f"{quiet} {conf.get(_JAVA_OPTIONS, '')}".strip())
-        try:
-            with _interrupt_handler_kept():
-                context = SparkContext(conf=conf_of_all, gateway=_gateway(conf_of_all))
-                session = DriverSession(SparkSession(context))
-            if not is_local(master):
-                # Executors fetch it when their first task comes, and new ones later still.
-                context.addPyFile(str(zipped_packages(_scratch().path)))
-        except (PySparkException, Py4JError, OSError, RuntimeError) as error:
-            if not _answers():
-                _forget_gateway()
-            raise EngineError(f"spark.master {master}: {reason_of(error)}") from None
+    try:
+        with _interrupt_handler_kept():
+            told = {**dict(conf_of_all.getAll()), **wanted}
+            gateway = opened_gateway(told, _scratch().path)
+            conf_of_all.set(HANDED, "handed with each job")  # which keeps it out of event logs
+            context = SparkContext(conf=conf_of_all, gateway=gateway)
+            session = DriverSession(SparkSession(context))
+        if not is_local(master):
+            # Executors fetch it when their first task comes, and new ones later still.
+            context.addPyFile(str(zipped_packages(_scratch().path)))
+    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+        let_go_of_context()
+        raise EngineError(f"spark.master {master}: {reason_of(error)}") from None
     return session
+
+
+def _places(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Where a driver of ours has its temporary files, unless the user chose."""
+    scratch, places = str(_scratch().path), {}
+    # An executor's disk is its own business.
+    if is_local(master) and _LOCAL_DIR not in conf:
+        places[_LOCAL_DIR] = scratch
+    if _SOCKETS not in conf and len(scratch) > _SOCKET_FOLDER:
+        places[_SOCKETS] = "false"
+    return places
 
 
 @functools.cache
@@ -171,62 +174,6 @@ def silence_query_logs() -> None:
     """Spark prints every failed query to stderr, as JSON of its own with all of the trace."""
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).disabled = True
-
-
-def _gateway(conf: SparkConf) -> Any:
-    """The JVM of this process, started if there is none, with its stderr going to our log.
-
-    What the JVM itself prints is no JSON and would break whoever reads our log.
-    """
-    running = SparkContext._gateway  # noqa: SLF001 (a stopped context leaves its JVM there)
-    if running is not None:
-        return running
-    read_end, write_end = os.pipe()
-    try:
-        gateway = launch_gateway(conf, {"stderr": write_end})  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
-    finally:
-        os.close(write_end)
-        threading.Thread(target=_log_lines, args=(read_end,), name="jvm-log", daemon=True).start()
-    return gateway
-
-
-def _answers() -> bool:
-    """Whether the JVM of this process is there."""
-    jvm = SparkContext._jvm  # noqa: SLF001 (pyspark has no other name for it)
-    if jvm is None:
-        return SparkContext._gateway is None  # noqa: SLF001  # no public name
-    try:
-        jvm.java.lang.System.nanoTime()
-    except (Py4JError, OSError):
-        return False
-    return True
-
-
-def _forget_gateway() -> None:
-    """Make pyspark start a new JVM: it keeps a dead one for the life of the process."""
-    gateway = SparkContext._gateway  # noqa: SLF001  # no public name
-    if gateway is not None:
-        with contextlib.suppress(Py4JError, OSError):
-            gateway.shutdown()
-        gateway.proc.kill()
-        gateway.proc.wait()
-        if gateway.proc.stdin is not None:
-            with contextlib.suppress(OSError):  # nobody reads what it still holds
-                gateway.proc.stdin.close()
-    SparkContext._gateway = None  # noqa: SLF001  # no public name
-    SparkContext._jvm = None  # noqa: SLF001  # no public name
-    SparkContext._active_spark_context = None  # noqa: SLF001  # no public name
-    SparkSession._instantiatedSession = None  # noqa: SLF001  # no public name
-
-
-def _log_lines(descriptor: int) -> None:
-    log = get_logger()
-    with os.fdopen(descriptor, encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            text = line.strip()
-            # Java says this at every start with the modules that Spark asks for.
-            if text and not text.startswith("WARNING: Using incubator modules"):
-                log.warning("jvm", line=text)
 
 
 @contextlib.contextmanager

@@ -37,8 +37,7 @@ from blizzard_core.settings.sources import MetadataColumn
 from blizzard_py.engines.spark.failures import first_line, is_of_the_data
 from blizzard_py.engines.spark.transform_guard import (
     VIEW_PREFIX,
-    call_refusal,
-    plan_refusal,
+    refusal_of,
     spark_said,
     wrapped,
 )
@@ -174,23 +173,21 @@ def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema
     empty = without_duplicates(records(spark, settings, ()), settings, 1)
     if not settings.transform:
         return _output_schema(empty.schema)
-    refusal = call_refusal(settings.transform)
-    if refusal is None:
-        try:
-            with _view(empty) as view:
-                statement = wrapped(settings.transform, view)
-                schema = spark.sql(statement).schema
-                lines = spark.sql(f"EXPLAIN EXTENDED {statement}").collect()
-        except PySparkException as error:
-            # A value among its constants may fail as soon as it is looked at.
-            if not isinstance(error, AnalysisException) and not is_of_the_data(error):
-                raise
-            refusal = spark_said(str(error))
-        else:
-            explained = "\n".join(line[0] for line in lines)
-            refusal = plan_refusal(explained) or _schema_refusal(schema, settings)
-    if refusal is not None:
-        raise ConfigError(f"pipelines.{name}.transform", [refusal])
+    schema: StructType | None = None
+    try:
+        with _view(empty) as view:
+            refusal = refusal_of(spark, settings.transform, view, empty.columns)
+            if refusal is None:
+                schema = spark.sql(wrapped(settings.transform, view)).schema
+    except PySparkException as error:
+        # A value among its constants may fail as soon as it is looked at.
+        if not isinstance(error, AnalysisException) and not is_of_the_data(error):
+            raise
+        refusal = spark_said(str(error))
+    if schema is not None:
+        refusal = schema_refusal(schema, settings)
+    if schema is None or refusal is not None:
+        raise ConfigError(f"pipelines.{name}.transform", [str(refusal)])
     return _output_schema(schema)
 
 
@@ -200,7 +197,8 @@ def _output_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(kept, timezone="UTC")
 
 
-def _schema_refusal(schema: StructType, settings: IngestSettings) -> str | None:
+def schema_refusal(schema: StructType, settings: IngestSettings) -> str | None:
+    """Why a table cannot have such columns; None if it can."""
     names = [field.name for field in schema.fields]
     lowered = [name.lower() for name in names]
     twice = [name for name in names if lowered.count(name.lower()) > 1]

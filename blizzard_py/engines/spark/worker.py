@@ -11,11 +11,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.opening import open_source, open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.drivers import reader_of
 from blizzard_py.connections.protocol import Rows
+from blizzard_py.engines.spark.handed import whole, whole_access, whole_sink
 from blizzard_py.job import JobFile, Place
+from blizzard_py.kernels.fast.sandbox import compiled
 from blizzard_py.kernels.merge import MergeTask, run_merge
 from blizzard_py.kernels.process import prepare_process
 from blizzard_py.kernels.read_task import ReadingTask, read_item, run_read_task
@@ -36,14 +38,14 @@ def run_partition(
     The attempt's number goes along: a later one means that the worker of the
     one before may have died of its input.
     """
-    context = _context()
-    for index in _ids(batches):
-        task = tasks[index]
+    context = task_context()
+    for index in ids_of(batches):
+        task = whole(tasks[index])
         yield _reported(
             run_task(
                 task,
-                _storage(task.settings.source),
-                _storage(task.settings.sink),
+                _source(task.settings.source),
+                storage_of(task.settings.sink),
                 context.taskAttemptId(),
                 attempt=context.attemptNumber(),
             )
@@ -57,16 +59,17 @@ def run_reading(
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """As `run_partition`, for tasks that a connection's reader reads, so long after each other."""
-    context = _context()
-    for place, index in enumerate(_ids(batches)):
+    context = task_context()
+    access = whole_access(access)
+    for place, index in enumerate(ids_of(batches)):
         if place and pacing_secs:
             time.sleep(pacing_secs)
-        task = tasks[index]
+        task = whole(tasks[index])
 
         def read(spec: Mapping[str, Any], task: ReadingTask = task) -> Iterable[Rows]:
             return reader_of(access.driver)(access, spec, task.settings.fields)
 
-        sink = _storage(task.settings.sink)
+        sink = storage_of(task.settings.sink)
         yield _reported(read_item(task, read, sink, context.taskAttemptId()))
 
 
@@ -74,9 +77,9 @@ def run_frame(
     tasks: Sequence[ReadingTask], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """As `run_reading`, for tasks that Spark reads: each partition is one's rows."""
-    context = _context()
-    task = tasks[context.partitionId()]
-    sink = _storage(task.settings.sink)
+    context = task_context()
+    task = whole(tasks[context.partitionId()])
+    sink = storage_of(task.settings.sink)
     yield _reported(run_read_task(task, batches, sink, context.taskAttemptId()))
 
 
@@ -87,23 +90,24 @@ def read_partition(
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """As `run_partition`, for the second job's input: ids in, accepted records out."""
-    _context()
-    for index in _ids(batches):
-        yield from read_records(_storage(sink), packed[index], schema)
+    task_context()
+    for index in ids_of(batches):
+        yield from read_records(storage_of(whole_sink(sink)), packed[index], schema)
 
 
 def write_partition(
     second: SqlStage, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """As `run_partition`, for the second job's output: rows in, a report out."""
-    context = _context()
+    context = task_context()
+    second = whole(second)
     yield _reported(
         write_rows(
             second,
             context.partitionId(),
             context.taskAttemptId(),
             batches,
-            _storage(second.settings.sink),
+            storage_of(second.settings.sink),
         )
     )
 
@@ -115,7 +119,8 @@ def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from ()
 
 
-def _context() -> TaskContext:
+def task_context() -> TaskContext:
+    """The running task's, with its worker prepared."""
     prepare_worker()
     context = TaskContext.get()
     if context is None:
@@ -123,7 +128,8 @@ def _context() -> TaskContext:
     return context
 
 
-def _ids(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+def ids_of(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+    """The numbers in a frame of ids."""
     for batch in batches:
         yield from batch.column("id").to_pylist()
 
@@ -136,25 +142,27 @@ def run_merge_partition(
     tasks: Sequence[MergeTask], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """As `run_partition`, for the job that merges small outputs."""
-    context = _context()
-    for index in _ids(batches):
-        task = tasks[index]
-        yield _reported(run_merge(task, _storage(task.settings.sink), context.taskAttemptId()))
+    context = task_context()
+    for index in ids_of(batches):
+        task = whole(tasks[index])
+        yield _reported(run_merge(task, storage_of(task.settings.sink), context.taskAttemptId()))
 
 
 @functools.cache
 def prepare_worker() -> None:
-    """Once per worker process: pyarrow set up, and garbage collections made cheap.
+    """Once per worker process: pyarrow set up, the fast path compiled, garbage collections cheap.
 
     Spark collects garbage after every task. With pyarrow loaded that takes 40 ms
     unless what is loaded now is set aside.
     """
     prepare_process()
+    compiled()
     gc.collect()
     gc.freeze()
 
 
-def _storage(place: Place) -> Storage:
+def storage_of(place: Place) -> Storage:
+    """The storage of a place, which a worker keeps."""
     return _opened(place.uri, frozenset(place.options.items()))
 
 
@@ -162,3 +170,13 @@ def _storage(place: Place) -> Storage:
 def _opened(uri: str, options: frozenset[tuple[str, str]]) -> Storage:
     """Connections outlive tasks: making an S3 client costs more than a small task."""
     return open_storage(uri, dict(options))
+
+
+def _source(place: Place) -> Storage:
+    return _opened_source(place.uri, frozenset(place.options.items()))
+
+
+@functools.lru_cache(maxsize=32)
+def _opened_source(uri: str, options: frozenset[tuple[str, str]]) -> Storage:
+    """As the driver lists it: a link that came into a file's place since leads nowhere."""
+    return open_source(uri, dict(options))

@@ -15,6 +15,6 @@ def zipped_packages(folder: Path) -> Path:
     with zipfile.ZipFile(target, "w") as archive:
         for file in (blizzard_core.__file__, blizzard_py.__file__):
             root = Path(file).parent
-            for module in sorted(root.rglob("*.py")):
-                archive.write(module, module.relative_to(root.parent))
+            for part in sorted([*root.rglob("*.py"), *root.rglob("*.wasm")]):
+                archive.write(part, part.relative_to(root.parent))
     return target

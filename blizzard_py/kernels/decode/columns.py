@@ -54,11 +54,11 @@ class RecordSchema:
     def __init__(
         self, fields: Sequence[FieldSpec], unexpected: UnexpectedFields = "ignore"
     ) -> None:
-        self._unexpected = unexpected
+        self.unexpected = unexpected
         self._rescued = unexpected == "capture"
         self.read: pa.Schema = read_schema(fields)
         self.table: pa.Schema = table_schema(fields, rescued=self._rescued)
-        self._fields = tuple(fields)
+        self.fields = tuple(fields)
         self._as_read = unexpected == "ignore" and not any(map(_is_converted, fields))
         self._extractor = (
             Extractor(fields, unexpected)
@@ -68,7 +68,7 @@ class RecordSchema:
 
     def __reduce__(self) -> tuple[type[Self], tuple[Sequence[FieldSpec], UnexpectedFields]]:
         # It goes to child processes, and decoders do not.
-        return type(self), (self._fields, self._unexpected)
+        return type(self), (self.fields, self.unexpected)
 
     def named(self, error: ValueError, line: bytes) -> ValueError:
         """The reader's error about a single line, with the column it is about if that is clear."""
@@ -96,7 +96,7 @@ class RecordSchema:
         rows = table.num_rows
         extracted = None if self._extractor is None else self._extractor.extract(chunk, rows)
         columns = []
-        for spec in self._fields:
+        for spec in self.fields:
             if extracted is not None and is_extracted(spec):
                 column = _built(spec, extracted.values[spec.name], spec.name)
             else:

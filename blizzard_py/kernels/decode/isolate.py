@@ -13,23 +13,21 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from blizzard_core.settings.sources import SourceCompression
-from blizzard_core.storage.opening import open_storage
-from blizzard_py.job import JobFile, Place
+from blizzard_core.bounds import PARSER_DEATHS
+from blizzard_core.storage.opening import open_source
+from blizzard_py.job import IngestSettings, JobFile
 from blizzard_py.kernels.decode.child_process import ChildProcess, Died
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import BadLine, BadRecord, LineParser, Parsed
 from blizzard_py.lines.decompress import opened
+from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
-
-# A line of some ten thousand is found in about fifteen; a file with more of them is given up.
-MAX_DEATHS = 500
 
 
 class IsolatedParser:
     """A `LineParser` that survives what it parses; for one file.
 
-    Raises `FileFailed` if the file has killed `MAX_DEATHS` children.
+    Raises `FileFailed` if the file has killed `PARSER_DEATHS` children.
     """
 
     def __init__(self, nursery: ChildProcess, schema: RecordSchema, *, tolerant: bool) -> None:
@@ -69,19 +67,17 @@ class IsolatedParser:
 
     def _count(self, died: Died) -> None:
         self._deaths += 1
-        if self._deaths > MAX_DEATHS:
+        if self._deaths > PARSER_DEATHS:
             raise FileFailed(
                 "parse", f"the parser died {self._deaths} times of its lines, last: {died.how}"
             ) from died
 
 
-def check_readable(
-    nursery: ChildProcess, source: Place, file: JobFile, compression: SourceCompression
-) -> None:
+def check_readable(nursery: ChildProcess, settings: IngestSettings, file: JobFile) -> None:
     """Raise `FileFailed` if reading and decompressing the file kills two children."""
     for _ in range(2):
         try:
-            nursery.call(_read_through, source, file, compression)
+            nursery.call(_read_through, settings, file)
         except Died as died:
             how = died.how
         else:
@@ -90,13 +86,14 @@ def check_readable(
 
 
 def _parse(schema: RecordSchema, chunk: bytes, *, tolerant: bool) -> Parsed:
-    return LineParser(schema, tolerant=tolerant).parse(chunk)
+    return LineParser(schema, tolerant=tolerant, fast=False).parse(chunk)
 
 
-def _read_through(source: Place, file: JobFile, compression: SourceCompression) -> None:
-    storage = open_storage(source.uri, dict(source.options))
+def _read_through(settings: IngestSettings, file: JobFile) -> None:
+    storage = open_source(settings.source.uri, dict(settings.source.options))
+    expansion = Expansion(file.size, settings.bounds.expansion)
     try:
-        with opened(storage, file, compression) as blocks:
+        with opened(storage, file, settings.compression, expansion) as blocks:
             for _ in blocks:
                 pass
     except FileFailed:

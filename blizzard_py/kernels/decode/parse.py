@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -32,6 +32,7 @@ import pyarrow as pa
 
 from blizzard_py.kernels.decode.columns import RecordSchema, read_json
 from blizzard_py.kernels.decode.prefilter import plausibility
+from blizzard_py.kernels.fast.scanner import Scanned, scanner, whole
 from blizzard_py.lines.failure import bounded
 
 _BLANK = b" \t\r"
@@ -106,19 +107,34 @@ class Parsed:
 class LineParser:
     """Parses the data of a `framing.Chunk` into a table of the schema.
 
-    ``tolerant`` says what `parse` does with lines that are not records.
+    ``tolerant`` says what `parse` does with lines that are not records. With ``fast`` lines that
+    are certain are read by `fast`, and all others as without it: the outcome is the same.
     """
 
-    def __init__(self, schema: RecordSchema, *, tolerant: bool = False) -> None:
+    def __init__(self, schema: RecordSchema, *, tolerant: bool = False, fast: bool = True) -> None:
         self._schema = schema
         self._tolerant = tolerant
+        self._scanner = scanner(schema.fields, schema.unexpected) if fast else None
 
     def parse(self, chunk: bytes) -> Parsed:
         """Every line that is a record as a row, every other one in ``bad``.
 
         Without ``tolerant`` `BadLine` for the first that is not a record. Missing
-        fields are null.
+        fields are null. The table's columns are in one piece each.
         """
+        found = self._scanner and self._scanner.scan(chunk, utf8=_is_utf8(chunk))
+        if not found:
+            return self._parse_all(chunk)
+        if not found.left:
+            return Parsed(found.table, found.lines, found.rows_at)
+        try:
+            rest = self._parse_all(b"".join(found.left))
+        except BadLine as error:
+            raise BadLine(int(found.left_at[error.index]), error.reason) from error
+        return _joined(found, rest)
+
+    def _parse_all(self, chunk: bytes) -> Parsed:
+        """`parse`, by the exact path."""
         try:
             return self._parse(chunk)
         except ValueError as error:  # pa.ArrowInvalid is one
@@ -170,25 +186,36 @@ class LineParser:
         bad |= dict.fromkeys(shapes.at[~shapes.opens].tolist(), _NO_START)
         rows: list[int] = shapes.at[shapes.opens & shapes.closes].tolist()
         suspects = [index for index in rows if not self._plausible(lines[index].strip(_BLANK))]
-        self._settle(lines, suspects, bad)
+        condemned: dict[bytes, str] = {}
+        self._settle(lines, suspects, bad, condemned)
+        bad |= {index: condemned[lines[index]] for index in rows if lines[index] in condemned}
         rows = [index for index in rows if index not in bad]
-        tables = self._settle(lines, rows, bad)
+        tables = self._settle(lines, rows, bad, condemned)
+        bad |= {index: condemned[lines[index]] for index in rows if lines[index] in condemned}
         rows = [index for index in rows if index not in bad]
         return Parsed(
-            pa.concat_tables(tables) if tables else self._schema.table.empty_table(),
+            whole(tables, self._schema.table),
             len(lines),
             np.array(rows, np.int64),
             tuple(_bad_records(lines, bad)),
         )
 
     def _settle(
-        self, lines: Sequence[bytes], chosen: Sequence[int], bad: dict[int, str]
+        self,
+        lines: Sequence[bytes],
+        chosen: Sequence[int],
+        bad: dict[int, str],
+        condemned: dict[bytes, str],
     ) -> list[pa.Table]:
         """The rows of the chosen lines; those that fail alone are put into ``bad``.
 
         Parsing less and less at a time, so every line that is bad costs a few
-        calls and those that are good few altogether.
+        calls and those that are good few altogether. Lines that are ``condemned`` already,
+        since another one was the same, cost none: what packs well repeats itself. They are
+        not put into ``bad`` here, so that which ones are named does not depend on the parts.
         """
+        if condemned:
+            chosen = [i for i in chosen if lines[i] not in condemned]
         if not chosen:
             return []
         try:
@@ -197,14 +224,38 @@ class LineParser:
             if len(chosen) == 1:
                 line = lines[chosen[0]] + b"\n"
                 named = self._schema.named(error, line) if len(bad) < NAMED else error
-                bad[chosen[0]] = _reason(named)
+                bad[chosen[0]] = condemned[lines[chosen[0]]] = _reason(named)
                 return []
         step = -(-len(chosen) // _FAN_OUT)
         return [
             table
             for start in range(0, len(chosen), step)
-            for table in self._settle(lines, chosen[start : start + step], bad)
+            for table in self._settle(lines, chosen[start : start + step], bad, condemned)
         ]
+
+
+def _joined(found: Scanned, rest: Parsed) -> Parsed:
+    """Rows in the order of their lines, and bad records by their places in the chunk."""
+    rows_at = np.concatenate([found.rows_at, found.left_at[rest.rows_at]])
+    order = np.argsort(rows_at, kind="stable")
+    schema = found.table.schema
+    mixed = whole([found.table, rest.table], schema).take(pa.array(order))
+    table = pa.Table.from_arrays(
+        [_bare(column.chunk(0)) for column in mixed.columns], schema=schema
+    )
+    bad = (
+        replace(b, index=int(found.left_at[b.index]), offset=found.starts[b.index])
+        for b in rest.bad
+    )
+    return Parsed(table, found.lines, rows_at[order], tuple(bad))
+
+
+def _bare(column: pa.Array) -> pa.Array:
+    """Without validity where nothing is null, which `take` gives to text, and readers do not."""
+    if column.null_count:
+        return column
+    _, *buffers = column.buffers()
+    return pa.Array.from_buffers(column.type, len(column), [None, *buffers], 0)
 
 
 def _bad_records(
@@ -258,6 +309,14 @@ def _shapes(data: npt.NDArray[np.uint8], ends: LineNumbers) -> _Shapes:
     first = np.concatenate([[0], behind[:-1]])
     at = np.flatnonzero(behind > first)
     return _Shapes(at, data[shown[first[at]]] == _OPEN, data[shown[behind[at] - 1]] == _CLOSE)
+
+
+def _is_utf8(chunk: bytes) -> bool:
+    try:
+        _check_utf8(chunk)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_utf8(chunk: bytes) -> None:

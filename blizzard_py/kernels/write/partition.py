@@ -19,12 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blizzard_core.bounds import COMPONENT_BYTES
 from blizzard_core.handover import NULL_PARTITION
 from blizzard_py.job import PartitionRule
 from blizzard_py.lines.failure import FileFailed
-
-# What file systems take for the name of a directory, in bytes.
-MAX_COMPONENT = 255
 
 _DIRECTIVE = re.compile(r"%[-_0^#]?.")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -78,10 +76,10 @@ def value_directory(key: str, value: Any) -> str:
     if value == NULL_PARTITION:
         raise ValueError(f"{key!r} is {NULL_PARTITION}, which readers take for null")
     directory = f"{name}={quote(_text(value), safe='')}"
-    if len(directory) > MAX_COMPONENT:
+    if len(directory) > COMPONENT_BYTES:
         raise ValueError(
             f"a value of {key!r} takes {len(directory)} bytes as a directory,"
-            f" and file systems take {MAX_COMPONENT}"
+            f" and file systems take {COMPONENT_BYTES}"
         )
     return directory
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from blizzard_core.bounds import SCAN_FILES
 from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.errors import StateError
 from blizzard_core.settings.sources import SourceCompression, SourceSettings
@@ -34,8 +35,6 @@ ENDINGS: dict[SourceCompression, tuple[str, ...]] = {
 ENDINGS["auto"] = tuple(ending for endings in ENDINGS.values() for ending in endings)
 
 
-# New files that one scan takes at most; what lies behind them is for the next.
-SCAN_FILES = 50_000
 # Until the depth is known a file's whole folder tells its time.
 _ANY_DEPTH = 99
 # A file that is dated further ahead than this was not written then; see `FirstSeen`.

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from blizzard_core.bounds import LINE_BYTES
 from blizzard_core.settings.sources import SourceCompression
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import JobFile
 from blizzard_py.lines.decompress import opened
-from blizzard_py.lines.framing import MAX_LINE_BYTES
+from blizzard_py.lines.expansion import Expansion
 
 
 def read_lines(
-    storage: Storage, path: str, size: int, compression: SourceCompression, wanted: Collection[int]
+    storage: Storage,
+    path: str,
+    size: int,
+    compression: SourceCompression,
+    wanted: Collection[int],
+    most: int,
 ) -> dict[int, bytes]:
     """The wanted lines (numbered from 1) without their ends; those beyond the end are missing.
 
     Reads up to the last of them and keeps no other line. ``size`` is the
-    object's, in bytes as stored. Raises `FileFailed` if the file cannot be
-    read or decompressed that far, `ValueError` if a wanted line is too long to
-    be ingested.
+    object's, in bytes as stored; each of them may become ``most`` (`Expansion`).
+    Raises `FileFailed` if the file cannot be read or decompressed that far,
+    `ValueError` if a wanted line is too long to be ingested.
     """
     found: dict[int, bytes] = {}
     left = sorted(set(wanted))
     number = 1  # of the line that the next byte is of
     parts: list[bytes] = []
-    with opened(storage, JobFile(path, size), compression) as blocks:
+    with opened(storage, JobFile(path, size), compression, Expansion(size, most)) as blocks:
         for block in blocks:
             start = 0
             newlines = block.count(b"\n")
@@ -37,8 +43,8 @@ def read_lines(
                 piece = block[start:] if end < 0 else block[start:end]
                 if number == left[0]:
                     parts.append(piece)
-                    if sum(map(len, parts)) > MAX_LINE_BYTES:
-                        raise ValueError(f"line {number} is longer than {MAX_LINE_BYTES} bytes")
+                    if sum(map(len, parts)) > LINE_BYTES:
+                        raise ValueError(f"line {number} is longer than {LINE_BYTES} bytes")
                 if end < 0:
                     break
                 if number == left[0]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from blizzard_core.bounds import SCAN_FILES
 from blizzard_core.errors import OrderError
 from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.watermark.lookback import lookback_floor
@@ -12,7 +13,6 @@ from blizzard_py.sources.activity import Apart
 from blizzard_py.sources.files.advance import Window, end_scan, finish_batch
 from blizzard_py.sources.files.backlog import backlog
 from blizzard_py.sources.files.discovery import (
-    SCAN_FILES,
     Discovery,
     Places,
     Scope,

@@ -90,7 +90,10 @@ def is_of_appended_rows(known: ColumnState) -> bool:
 
 
 def _beginning(known: ColumnState, kept: StoredWindow, column: str) -> Any:
-    """The value above which the reading begins; None for all there is."""
+    """The value above which the reading begins; None for all there is.
+
+    Never below where somebody said it begins before anything was read (`ColumnState.origin`).
+    """
     after, low = from_stored(kept.after).get(column), from_stored(kept.low).get(column)
     if after is None or low is None:
         return None
@@ -101,7 +104,7 @@ def _beginning(known: ColumnState, kept: StoredWindow, column: str) -> Any:
         )
     # Rows may join the highest value later on, where the bound is one.
     is_strict = kept.kind in {"max", "rows"} and not _is_below(column, low, after)
-    found = None
+    found = None if known.origin is None else from_stored(known.origin).get(column)
     for text in filter(None, known.boundaries):  # empty: the beginning of all
         value = _value(text, after)
         if _is_below(column, value, low) or (value == low and not is_strict):

@@ -1,6 +1,8 @@
-"""Letters of units that failed: closed by the reading that succeeds."""
+"""Letters of units: closed by the reading that succeeds, or that took the place of bad rows."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.dead_letters.reader import DeadLetterObject, objects, put_away, read
@@ -17,6 +19,24 @@ def close_letters(dlq: Storage, source_id: str, uri: str, known: UnitsState) -> 
     closed = []
     for found in list(objects(dlq, source_id)):
         if found.kind == "files" and not _is_open(dlq, found, uri, known):
+            dlq.rename(*put_away(source_id, found.id))
+            closed.append(found.id)
+    return closed
+
+
+def close_bad_rows(
+    dlq: Storage, source_id: str, uri: str, units: Collection[str], batch: str
+) -> list[str]:
+    """Put letters of bad rows away whose units were all read again as a whole by ``batch``.
+
+    What is bad still has a letter of that batch. Called as `close_letters` is; whoever dies before
+    leaves letters open that nobody needs.
+    """
+    closed = []
+    for found in list(objects(dlq, source_id)):
+        if found.kind != "records" or found.batch == batch:
+            continue
+        if all(letter.uri.removeprefix(f"{uri}/") in units for letter in read(dlq, found)):
             dlq.rename(*put_away(source_id, found.id))
             closed.append(found.id)
     return closed

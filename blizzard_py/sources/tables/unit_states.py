@@ -12,7 +12,7 @@ from blizzard_py.state.source_state import Batch, Replaced, SourceState
 from blizzard_py.units.instants import moment, stamp
 from blizzard_py.units.outcomes import UnitReading, failed, replaced, succeeded
 from blizzard_py.units.slices import snapshot_range
-from blizzard_py.units.state import UnitsState, highest
+from blizzard_py.units.state import UnitsState, highest, unit_of
 
 # Failing units that `status` names.
 _NAMED = 20
@@ -59,6 +59,17 @@ def after(state: SourceState, batch: Batch) -> SourceState:
             known = failed(known, reading, moment(reading.at), file.error)
     left = tuple(reading for reading in state.readings if reading.key not in readings)
     return with_progress(replace(state, units=known, readings=left))
+
+
+def read_again(state: SourceState, batch: Batch) -> set[str]:
+    """The batch's units that are read from their beginning although they were before."""
+    known = state.units or UnitsState()
+    return {
+        key
+        for key, reading in read_by(state, batch).items()
+        if reading.slices[0] == key.partition("/")[0]
+        and unit_of(known, key, reading.part_to).high is not None
+    }
 
 
 def with_progress(state: SourceState) -> SourceState:

@@ -34,8 +34,8 @@ from blizzard_py.sources.activity import NONE_APART
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
 from blizzard_py.sources.story import Story
-from blizzard_py.sources.tables import unit_plans, unit_states
-from blizzard_py.sources.tables.unit_letters import close_letters
+from blizzard_py.sources.tables import overtaken, unit_plans, unit_states
+from blizzard_py.sources.tables.unit_letters import close_bad_rows, close_letters
 from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.unit_plans import Looked, Run
 from blizzard_py.sources.tables.unit_story import UnitStory
@@ -46,6 +46,12 @@ from blizzard_py.state.source_state import Batch, Replaced, SourceState, checkpo
 from blizzard_py.units.outcomes import slice_texts
 from blizzard_py.units.planner import PlannedUnit
 from blizzard_py.units.state import UnitsState, unit_key
+from blizzard_py.units.trust import is_ahead, put_right
+
+_CLOCK = (
+    "units were read at a time that is still to come: a clock is behind, or was ahead then; they"
+    " count as read up to now, and the rest is read again when it is there"
+)
 
 
 class UnitSource:
@@ -62,12 +68,14 @@ class UnitSource:
         self._limit = asking.units.terms.limit
         self._activity = upkeep.activity
         self._clock = upkeep.clock
-        self._activity = upkeep.activity
+        self._save = upkeep.save
         self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
         self._run: Run | None = None
         self._bound: dict[str, tuple[UnitSlice, ...]] = {}
         # What is known after a batch in which units succeeded that had failed.
         self._mended: UnitsState | None = None
+        # The units that a batch has read again as a whole, and the batch.
+        self._again: tuple[frozenset[str], str] | None = None
         self._told: set[str] = set()
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
@@ -128,12 +136,20 @@ class UnitSource:
         return state
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # nothing of it is kept aside
+        id_ = self._parts.letters_id
+        since = overtaken.published_since(self._parts.stores.sink, id_, state)
+        if since is not None:
+            self._log.warning("checkpoint_overtaken", group=state.group_seq, published=since.last)
+            state = overtaken.with_units(state, since, id_, self._where)
         self._close_letters(state.units)
         return state
 
     def plan(self, state: SourceState) -> Plan[TaskWork]:
         began = self._clock()
         run = self._run_at(began)
+        if state.units is not None and is_ahead(state.units, self._dated()):
+            self._log.warning("clock", reason=_CLOCK)
+            state = self._save(replace(state, units=put_right(state.units, self._dated())))
         found = self._looked(state)
         self._activity.units_planned(unit_plans.layout_of(found, self._units))
         self._warn(found)
@@ -145,7 +161,7 @@ class UnitSource:
             return Plan(state, entries, TaskWork(()))
         if run.left is not None:
             run.left -= len(units)
-        now = self._now()
+        now = self._dated()
         readings = [unit_plans.planned_reading(unit, self._units, now) for unit in units]
         next_ = replace(state, units=found.state, readings=tuple(readings))
         return Plan(next_, entries, TaskWork(entries.files))
@@ -208,11 +224,17 @@ class UnitSource:
         found = unit_states.after(state, batch)
         if any(key in known and known[key].failures for key in done):
             self._mended = found.units
+        again = unit_states.read_again(state, batch) & done
+        self._again = (frozenset(again), batch.batch) if again else None
         return found
 
     def saved(self) -> None:
         mended, self._mended = self._mended, None
         self._close_letters(mended)
+        again, self._again = self._again, None
+        if again is not None:
+            parts = self._parts
+            close_bad_rows(parts.stores.dlq, parts.letters_id, parts.stores.source.uri, *again)
 
     # -- inside --------------------------------------------------------------------
 
@@ -223,11 +245,19 @@ class UnitSource:
 
     def _looked(self, state: SourceState) -> Looked:
         values = values_of(self._configured)
-        return unit_plans.looked(state.units, self._units, values, self._now(), self._where)
+        known = None if state.units is None else put_right(state.units, self._dated())
+        return unit_plans.looked(known, self._units, values, self._now(), self._where)
 
     def _now(self) -> datetime:
         """What `-` in a range is: now for whoever has configured it, not for the store."""
         return datetime.fromtimestamp(self._parts.clock(), UTC)
+
+    def _dated(self) -> datetime:
+        """What readings are dated by: the earlier of that and of the store's time.
+
+        What a clock that is ahead believes to have read is so still to come for the state.
+        """
+        return min(self._now(), datetime.fromtimestamp(self._clock(), UTC))
 
     def _fresh_run(self, now: float) -> Run:
         return Run(now, self._limit)

@@ -18,9 +18,9 @@ import pytest
 from playwright.sync_api import Browser, expect
 from prometheus_client.parser import text_string_to_metric_families
 
+from blizzard_core.bounds import CONNECTIONS
 from blizzard_core.daemon import Loop, run_worker
 from blizzard_core.errors import ConfigError, FencedError, Unavailable
-from blizzard_core.observability.connections import MAX_CONNECTIONS
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.status_page import page as page_and_policy
 from blizzard_core.observability.web import Server, served
@@ -166,7 +166,7 @@ def test_more_connections_than_there_may_be_cut_off_who_was_heard_of_least_latel
         answered = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         others = []
         try:
-            for number in range(MAX_CONNECTIONS * 3):
+            for number in range(CONNECTIONS * 3):
                 others.append(socket.create_connection(("127.0.0.1", server.port)))
                 if number % 16 == 0:  # who goes on asking is kept
                     answered.request("GET", "/health")
@@ -175,7 +175,7 @@ def test_more_connections_than_there_may_be_cut_off_who_was_heard_of_least_latel
             with contextlib.suppress(ConnectionResetError):
                 assert first.recv(1) == b""
             assert Answer(server.port, "/health").status == 200
-            assert open_connections(server.port) <= MAX_CONNECTIONS
+            assert open_connections(server.port) <= CONNECTIONS
         finally:
             for connection in (first, *others):
                 connection.close()

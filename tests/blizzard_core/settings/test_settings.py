@@ -341,6 +341,22 @@ def test_secrets_are_in_no_representation(tmp_path: Path) -> None:
     assert "geheim" not in "\n".join(problems(tmp_path, wrong))
 
 
+def test_what_the_environment_has_is_in_no_message(tmp_path: Path) -> None:
+    """Whoever checks a value may quote it; the message has the name that was asked for."""
+    secret = "hR7mQ2z\\K9\n"
+    document = changed(
+        pipelines__events__schema__fields=[{"name": "a", "type": "${PASSWORD}"}],
+        metrics={"address": "${PASSWORD}"},
+    )
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump(document))
+    with pytest.raises(ConfigError) as found:
+        load_config(path, {"PASSWORD": secret})
+    told = str(found.value)
+    assert "no type '${PASSWORD}'" in told
+    assert "hR7mQ2z" not in told
+
+
 def test_partition_columns_have_types(tmp_path: Path) -> None:
     document = changed(
         pipelines__events__sink__partition_by={

@@ -49,7 +49,7 @@ def test_deep_nesting_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_a_large_file_is_not_read(tmp_path: Path) -> None:
-    assert problem(tmp_path, "#" * (yaml_file.MAX_BYTES + 1)) == "is larger than 4 MiB; split it"
+    assert problem(tmp_path, "#" * (yaml_file.CONFIG_BYTES + 1)) == "is larger than 4 MiB; split it"
 
 
 def test_aliases_of_an_honest_file_work(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from blizzard_core.bounds import FIRST_PAGE_KEYS
 from blizzard_core.errors import AccessDenied, Conflict, NotFound, Unavailable, UnreadableName
 from blizzard_core.log import configure
 from blizzard_core.storage import azure
@@ -30,8 +31,8 @@ from blizzard_core.storage.azure import AzureStorage
 from blizzard_core.storage.gcs import GCSStorage
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.objects import ObjectStorage
-from blizzard_core.storage.opening import open_source, open_storage
-from blizzard_core.storage.protocol import FIRST_PAGE_KEYS, Storage, order_key
+from blizzard_core.storage.opening import open_private, open_source, open_storage
+from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.storage.s3 import S3Storage
 from blizzard_py.job import JobFile
 from blizzard_py.lines.failure import FileFailed
@@ -521,6 +522,66 @@ def test_links_out_of_a_local_source_are_no_files_and_are_never_read(tmp_path: P
             with pytest.raises(NotFound, match="a link leads out of the source"):
                 read(path)
     assert source.read("8.json") == b"x"
+
+
+@pytest.mark.parametrize("opened", [open_source, open_storage])
+@pytest.mark.parametrize("way", ["read", "open_input", "read_range"])
+def test_a_pipe_or_device_that_took_a_files_place_is_not_waited_for(
+    tmp_path: Path, opened: Callable[..., Storage], way: str
+) -> None:
+    os.mkfifo(tmp_path / "1.json")
+    (tmp_path / "2.json").symlink_to("/dev/zero")
+    storage = opened(str(tmp_path), {})
+    for path in ("1.json", "2.json"):
+        with pytest.raises(NotFound, match="is no regular file"):
+            getattr(storage, way)(path, *([0, 4] if way == "read_range" else []))
+
+
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def modes(root: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(root)): f"{path.stat().st_mode & 0o777:o}"
+        for path in sorted(root.rglob("*"))
+    }
+
+
+@pytest.mark.usefixtures("usual_umask")
+def test_state_and_letters_on_a_local_disk_are_nobody_elses(tmp_path: Path) -> None:
+    table = open_storage(str(tmp_path / "table"), {})
+    table.put_if("_blizzard/checkpoints/p_s.json", b"state", None)
+    table.put_atomic("_penguin/t.json", b"state")
+    for name in ("1.parquet", "2.ndjson"):
+        with table.open_output(f"_blizzard/staging/{name}") as stream:
+            stream.write(b"rows")
+    table.rename("_blizzard/staging/1.parquet", "date=1/1.parquet")
+    assert modes(tmp_path / "table") == {
+        "_blizzard": "750",
+        "_blizzard/checkpoints": "750",
+        "_blizzard/checkpoints/p_s.json": "640",
+        "_blizzard/checkpoints/p_s.json.lock": "640",
+        "_blizzard/staging": "750",
+        "_blizzard/staging/2.ndjson": "644",
+        "_penguin": "750",
+        "_penguin/t.json": "640",
+        "date=1": "755",
+        "date=1/1.parquet": "644",
+    }
+    letters = open_private(str(tmp_path / "dlq/own"), {})
+    letters.put_atomic("p_s/1.ndjson", b"letter")
+    with letters.open_output("p_s/1.records.ndjson") as stream:
+        stream.write(b"letter")
+    assert modes(tmp_path / "dlq") == {
+        "own": "750",
+        "own/p_s": "750",
+        "own/p_s/1.ndjson": "640",
+        "own/p_s/1.records.ndjson": "640",
+    }
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "a/.."])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from blizzard_core.errors import Unavailable
+from blizzard_core.errors import BlizzardError, Unavailable
 from blizzard_py.__main__ import main
 from blizzard_py.app import inspection
 from tests.support.api_server import Asked, Reply, api_server, reply
@@ -131,3 +132,60 @@ def test_a_server_that_is_down_leaves_all_as_it_is(tmp_path: Path) -> None:
         with pytest.raises(Unavailable, match="404"):
             shop.run()
         assert shop.texts() == ["a"]
+
+
+class Pages:
+    """Answers in pages of two; behind the first those of a survey may go wrong."""
+
+    def __init__(self) -> None:
+        self.answers = {survey: [f"{survey}{n}" for n in range(5)] for survey in ("s1", "a/b%")}
+        self.wrong: Reply | None = None
+
+    def answer(self, asked: Asked) -> Reply:
+        survey = asked.path.split("/")[2].replace("%2F", "/").replace("%25", "%")
+        at = int(asked.params.get("offset", 0))
+        if self.wrong is not None and survey == "s1" and at >= 2:
+            return self.wrong
+        texts = self.answers[survey] if asked.params["day"] == "2020-01-01" else []
+        items = [{"at": "2020-01-05T12:00:00Z", "text": text} for text in texts[at : at + 2]]
+        return reply({"items": items, "total": len(texts)})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        reply({"error": "oops"}, 500, Retry_After="0"),
+        reply({"error": "slow down"}, 429, Retry_After="0"),
+        Reply(b'{"items": [{"at": "2020-01-', headers={"Content-Type": "application/json"}),
+        Reply(b"<html>maintenance</html>", headers={"Content-Type": "text/html"}),
+        reply({"items": [], "total": 5}),
+        reply({"items": []}),
+        reply({"answers": []}),
+    ],
+    ids=["500", "429", "truncated", "html", "short", "no total", "no list"],
+)
+def test_a_unit_that_fails_half_way_keeps_its_last_reading(tmp_path: Path, wrong: Reply) -> None:
+    pages = Pages()
+    with api_server() as api:
+        api.answer = pages.answer
+        shop = shop_of(tmp_path, api.url, grace_days=60)
+        limits = {"limit_param": "limit", "size": 2, "total": "total"}
+        shop.source["pages"] = {"kind": "offset", "param": "offset", **limits}
+        shop.run()
+        before = shop.texts()
+        assert len(before) == 10
+        pages.wrong = wrong
+        pages.answers = {
+            survey: [f"new {t}" for t in told] for survey, told in pages.answers.items()
+        }
+        for _ in range(2):
+            with contextlib.suppress(BlizzardError):
+                shop.run()
+            assert {t.rpartition(" ")[2] for t in shop.texts()} == set(before)
+            assert {t for t in shop.texts() if "s1" in t} == {t for t in before if "s1" in t}
+            shop.passes(hours=2)
+        assert [t for t in shop.texts() if "a/b%" in t] == [f"new a/b%{n}" for n in range(5)]
+        pages.wrong = None
+        shop.passes(days=1)
+        shop.run()
+        assert shop.texts() == sorted(f"new {text}" for text in before)

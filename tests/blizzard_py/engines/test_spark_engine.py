@@ -14,14 +14,16 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
 import structlog
+from py4j.protocol import Py4JError
 from structlog.testing import capture_logs
 
 from blizzard_core.errors import Cancelled, EngineError
-from blizzard_py.engines.spark import SparkEngine, worker_daemon
+from blizzard_py.engines.spark import SparkEngine, session, worker_daemon
 from blizzard_py.engines.spark.failures import reason_of
 from blizzard_py.engines.spark.masters import retrying, settings
 from blizzard_py.engines.spark.worker import REPORTS
@@ -152,7 +154,7 @@ def test_a_batch_has_the_rows_and_verdicts_of_the_kernels(
 
 
 def test_an_empty_batch_needs_no_spark(world: IngestWorld) -> None:
-    engine = SparkEngine("spark://nowhere:1")
+    engine = SparkEngine("spark://nowhere:1", {"spark.authenticate.secret": "hush"})
     assert engine.ingest(world.job()).tasks == 0
     engine.cancel("nothing/runs")
     engine.stop()
@@ -237,15 +239,16 @@ def test_a_line_that_kills_its_worker_costs_a_retry_and_that_line(
     world: IngestWorld, spark_engine: SparkEngine
 ) -> None:
     world.put("a.ndjson", lines(1, 2))
-    world.put("b.ndjson.gz", gzip.compress(lines(3) + b'{"id":4,"x":"POISON"}\n' + lines(5)))
+    world.put("b.ndjson.gz", gzip.compress(lines(3) + b'{"id":4e0,"x":"POISON"}\n' + lines(5)))
     world.put("c.ndjson", lines(6))
     context = spark_engine.session().sparkContext
     poisoned = str(Path(__file__).parents[2] / "support/poison")
+    before = context.environment["PYTHONPATH"]
     context.environment["PYTHONPATH"] = poisoned
     try:
         result = spark_engine.ingest(world.job())
     finally:
-        del context.environment["PYTHONPATH"]
+        context.environment["PYTHONPATH"] = before
     assert world.ids(result) == [1, 2, 3, 5, 6]
     [letter] = world.letters(result)
     assert (letter["path"], letter["line"]) == (f"{world.source}/b.ndjson.gz", 2)
@@ -269,6 +272,19 @@ def test_a_driver_that_was_killed_is_replaced(
         with pytest.raises(EngineError):
             running.result()
     (world.source / "b.ndjson").unlink()
+    assert world.ids(world.ingest(engine=spark_engine)) == [1]
+
+
+def test_a_session_that_failed_half_way_does_not_stand_in_the_way_of_the_next(
+    world: IngestWorld, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a cluster that goes away between the context and the package sent to it."""
+    world.put("a.ndjson", lines(1))
+    spark_engine.stop()
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "SparkSession", Mock(side_effect=Py4JError("gone")))
+        with pytest.raises(EngineError, match="gone"):
+            spark_engine.session()
     assert world.ids(world.ingest(engine=spark_engine)) == [1]
 
 
@@ -344,7 +360,8 @@ def test_local_masters_retry(master: str, expected: str) -> None:
 
 def test_the_users_settings_win_and_clusters_keep_their_addresses() -> None:
     assert settings("local[*]", {})["spark.driver.host"] == "127.0.0.1"
-    assert "spark.driver.host" not in settings("spark://host:7077", {})
+    secret = {"spark.authenticate.secret": "hush"}
+    assert "spark.driver.host" not in settings("spark://host:7077", secret)
     assert settings("local", {"spark.ui.enabled": "true"})["spark.ui.enabled"] == "true"
 
 

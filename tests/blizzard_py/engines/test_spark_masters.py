@@ -73,7 +73,8 @@ def test_an_unreachable_master_is_told_at_once(tmp_path: Path, scheme: str) -> N
     world.put("a.ndjson", lines(1))
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    engine = SparkEngine(f"{scheme}://127.0.0.1:{port}", IMAGE if scheme == "k8s" else {})
+    conf = {"k8s": IMAGE, "spark": {"spark.authenticate.secret": "hush"}}.get(scheme, {})
+    engine = SparkEngine(f"{scheme}://127.0.0.1:{port}", conf)
     with pytest.raises(EngineError, match=f"cannot be reached.*127.0.0.1:{port}: .*refused"):
         world.ingest(engine=engine)
 

@@ -11,6 +11,7 @@ import pytest
 
 from blizzard_core.errors import EngineError
 from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.gateway import forget_gateway
 from tests.support import engine_scenarios as scenarios
 from tests.support.ingest_world import IngestWorld, lines
 from tests.support.pipe import Pipe
@@ -22,6 +23,8 @@ def engine(
     tmp_path_factory: pytest.TempPathFactory, spark_engine: SparkEngine
 ) -> Iterator[SparkEngine]:
     spark_engine.stop()  # a process has one driver; the other tests start theirs again
+    # A local session leaves its secret with the JVM, which would use it for the cluster, too.
+    forget_gateway()
     with standalone_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         found = SparkEngine(cluster.master, cluster.conf)
         yield found

@@ -16,8 +16,7 @@ from click.testing import CliRunner, Result
 from blizzard_core.errors import ConfigError, EngineError
 from blizzard_py.__main__ import main
 from blizzard_py.engines.spark import SparkEngine
-from blizzard_py.engines.spark.transform_guard import call_refusal
-from blizzard_py.job import PartitionRule, SortKey
+from blizzard_py.job import FileBounds, PartitionRule, SortKey
 from tests.support.ingest_world import PREFIX, STAGING, IngestWorld, by_path, specs
 
 FIELDS = specs(id="int64", name="string", time="timestamp", tags="string")
@@ -31,7 +30,7 @@ def world(tmp_path: Path) -> IngestWorld:
 def refusal(engine: SparkEngine, world: IngestWorld, statement: str) -> str:
     world.transform = statement
     with pytest.raises(ConfigError) as caught:
-        engine.check("p", world.job().settings)
+        engine.columns("p", world.job().settings)
     (problem,) = caught.value.problems
     assert caught.value.source == "pipelines.p.transform"
     assert "\n" not in problem
@@ -59,14 +58,14 @@ def test_row_by_row_statements_are_accepted(
     world: IngestWorld, spark_engine: SparkEngine, statement: str
 ) -> None:
     world.transform = statement
-    spark_engine.check("p", world.job().settings)
+    spark_engine.columns("p", world.job().settings)
 
 
 REFUSED = [
     ("SELEC id FROM source", "PARSE_SYNTAX_ERROR"),
     ("SELECT nope FROM source", "`nope` cannot be resolved"),
     ("SELECT id, cast('x' AS int) AS n FROM source", "The value 'x'"),
-    ("SELECT id FROM other", "`other` cannot be found"),
+    ("SELECT id FROM other", "must read `source` and nothing else, not other"),
     ("SELECT id FROM source; SELECT 2", "PARSE_SYNTAX_ERROR"),
     ("INSERT INTO source VALUES (1)", "PARSE_SYNTAX_ERROR"),
     ("CREATE TABLE t AS SELECT * FROM source", "PARSE_SYNTAX_ERROR"),
@@ -116,31 +115,6 @@ def test_other_statements_are_refused_with_their_reason(
     world: IngestWorld, spark_engine: SparkEngine, statement: str, reason: str
 ) -> None:
     assert reason in refusal(spark_engine, world, statement)
-
-
-def test_every_function_that_spark_calls_nondeterministic_is_refused(
-    spark_engine: SparkEngine,
-) -> None:
-    """Our list is held against Spark's own registry of functions."""
-    spark = spark_engine.session()
-    jvm = spark.sparkContext._jvm  # noqa: SLF001  # no public name
-    assert jvm is not None
-    registry = spark._jsparkSession.sessionState().functionRegistry()  # noqa: SLF001  # no public name
-    known = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.functionSet()
-    marker = jvm.java.lang.Class.forName(
-        "org.apache.spark.sql.catalyst.expressions.Nondeterministic"
-    )
-    listed = known.iterator()
-    unstable = set()
-    while listed.hasNext():
-        function = listed.next()
-        kind = registry.lookupFunction(function).get().getClassName()
-        if marker.isAssignableFrom(jvm.java.lang.Class.forName(kind)):
-            unstable.add(function.funcName())
-    assert {"rand", "uuid", "monotonically_increasing_id"} <= unstable
-    assert {
-        name for name in unstable if call_refusal(f"SELECT {name}(x) FROM source") is None
-    } == set()
 
 
 def records_of(*rows: tuple[int, str]) -> bytes:
@@ -322,6 +296,27 @@ def test_a_file_that_the_statement_fails_on_is_quarantined_and_no_other(
     }
     assert "'three'" in files["3.ndjson"].error
     assert "try_cast" in files["3.ndjson"].error
+
+
+def test_a_file_whose_rows_go_to_too_many_directories_is_quarantined_and_no_other(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    for number in range(4):
+        world.put(f"{number}.ndjson", records_of((number, f"n{number}")))
+    world.put("2-many.ndjson", records_of(*((number, f"m{number}") for number in range(30))))
+    world.transform = "SELECT id, name FROM source"
+    world.rules = (PartitionRule("name", key="name"),)
+    world.bounds = FileBounds(directories=5)
+    result = world.ingest(engine=spark_engine)
+    files = by_path(result)
+    assert {path for path, file in files.items() if file.outcome == "ingested"} == {
+        f"{number}.ndjson" for number in range(4)
+    }
+    assert files["2-many.ndjson"].stage == "transform"
+    assert "more than 5 directories" in files["2-many.ndjson"].error
+    assert {output.partition for output in result.outputs} == {
+        f"name=n{number}" for number in range(4)
+    }
 
 
 def test_validate_asks_spark_about_every_transform_and_only_then(

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from blizzard_core.bounds import RAW_BYTES
 from blizzard_core.errors import Unavailable
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import PartitionRule
@@ -19,8 +20,9 @@ from blizzard_py.kernels import task
 from blizzard_py.kernels.bad_records import BadRecordWriter
 from blizzard_py.kernels.decode.parse import BadRecord
 from blizzard_py.lines import framing
-from blizzard_py.lines.framing import RAW_BYTES
 from tests.support.ingest_world import STARTED_TS, IngestWorld, by_path, lines, specs
+
+pytestmark = pytest.mark.usefixtures("both_paths")
 
 BOM = b"\xef\xbb\xbf"
 

@@ -26,17 +26,19 @@ from tests.support.corpus import (
 )
 from tests.support.ingest_world import IngestWorld, lines
 
+pytestmark = pytest.mark.usefixtures("both_paths")
+
 NUMBERED = list(enumerate(CASES))
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return ingest(tmp_path_factory.mktemp("corpus"))
+def outcome(both_paths: str, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return ingest(tmp_path_factory.mktemp(both_paths))
 
 
 @pytest.fixture(scope="module")
-def of_files(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return ingest(tmp_path_factory.mktemp("files"), "quarantine_file")
+def of_files(both_paths: str, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return ingest(tmp_path_factory.mktemp(both_paths), "quarantine_file")
 
 
 def titles(numbered: tuple[int, Case]) -> str:

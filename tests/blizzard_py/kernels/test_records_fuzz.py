@@ -19,6 +19,8 @@ from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.lines import decompress, framing
 from tests.support.ingest_world import IngestWorld, specs
 
+pytestmark = pytest.mark.usefixtures("both_paths")
+
 FIELDS = specs(id="int64", s="string", t="timestamp", f="float64")
 BLANK = b" \t\r"
 

@@ -27,6 +27,8 @@ from blizzard_py.kernels.write import outputs as write
 from blizzard_py.lines import decompress, framing
 from tests.support.ingest_world import PREFIX, STAGING, IngestWorld, by_path, lines, specs
 
+pytestmark = pytest.mark.usefixtures("both_paths")
+
 WIKIPEDIA = Path(__file__).parents[3] / "demo/data/wikiticker-2015-09-12-sampled.json.gz"
 GOOD = lines(1, 2, 3)
 

@@ -120,3 +120,16 @@ def test_a_bomb_comes_in_bounded_blocks(tmp_path: Path, codec: Codec) -> None:
     blocks = read(tmp_path, packed, codec)
     assert sum(len(block) for block in blocks) == len(zeros)
     assert max(len(block) for block in blocks) <= BLOCK_BYTES
+
+
+def test_damaged_streams_leave_no_memory_behind(tmp_path: Path) -> None:
+    """A block of the reader's own would stay for ever, as large as what was read into it."""
+    damaged = zstd(TEXT * 200)[:-5]
+    resident = []
+    for _ in range(2):
+        for _ in range(100):
+            with pytest.raises(FileFailed):
+                read(tmp_path, damaged, "zstd")
+        status = Path("/proc/self/status").read_text()
+        resident.append(int(status.partition("VmRSS:")[2].split()[0]) / 1024)
+    assert resident[1] - resident[0] < 30

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_py.lines.framing import RAW_BYTES, Chunk, LongLine, framed
+from blizzard_core.bounds import RAW_BYTES
+from blizzard_py.lines.framing import Chunk, LongLine, framed
 
 BOM = b"\xef\xbb\xbf"
 REASON = "longer than 1000 bytes"

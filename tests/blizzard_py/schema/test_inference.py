@@ -11,20 +11,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from blizzard_core.bounds import INFERRED_COLUMNS, INFERRED_LEVELS, STRUCT_FIELDS
 from blizzard_core.errors import SchemaConflict, Unavailable
 from blizzard_core.settings.schema import FieldSettings
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import LineParser
-from blizzard_py.schema.inference import (
-    MAX_COLUMNS,
-    MAX_DEPTH,
-    MAX_STRUCT_FIELDS,
-    Inference,
-    Inferred,
-    Rules,
-)
+from blizzard_py.schema.inference import Inference, Inferred, Rules
 from blizzard_py.schema.types import field_document, field_spec
 from blizzard_py.sources.files.sampling import chosen, first_lines
 from tests.support.memory_store import MemoryStorage
@@ -94,8 +88,8 @@ TYPES: list[tuple[tuple[str, ...], Any]] = [
             },
         },
     ),
-    ((json.dumps({f"k{i}": i for i in range(MAX_STRUCT_FIELDS + 1)}),), "json"),
-    (tuple(json.dumps({f"user{i}": i}) for i in range(MAX_STRUCT_FIELDS + 50)), "json"),
+    ((json.dumps({f"k{i}": i for i in range(STRUCT_FIELDS + 1)}),), "json"),
+    (tuple(json.dumps({f"user{i}": i}) for i in range(STRUCT_FIELDS + 50)), "json"),
 ]
 
 
@@ -199,7 +193,7 @@ def test_what_was_inferred_from_takes_all_of_it(
 
 
 @pytest.mark.parametrize(("opening", "closing"), [('{"a":', "}"), ("[", "]"), ('[{"b":', "}]")])
-@pytest.mark.parametrize("depth", [MAX_DEPTH // 2, MAX_DEPTH, 200, 400, 900])
+@pytest.mark.parametrize("depth", [INFERRED_LEVELS // 2, INFERRED_LEVELS, 200, 400, 900])
 def test_what_is_nested_deeply_is_json_from_some_depth_on(
     opening: str, closing: str, depth: int
 ) -> None:
@@ -214,8 +208,8 @@ def test_what_is_nested_deeply_is_json_from_some_depth_on(
         spec = levels.pop()
         kinds.append(spec.type)
         levels.extend(spec.children)
-    assert len(kinds) <= MAX_DEPTH + 2
-    assert kinds[-1] == ("json" if depth * len(closing) > MAX_DEPTH else "int64")
+    assert len(kinds) <= INFERRED_LEVELS + 2
+    assert kinds[-1] == ("json" if depth * len(closing) > INFERRED_LEVELS else "int64")
     parser = LineParser(RecordSchema(found.fields), tolerant=True)
     assert not parser.parse(line.encode() + b"\n").bad
 
@@ -224,12 +218,31 @@ def test_columns_beyond_what_a_table_has_are_left_out_and_told() -> None:
     line = json.dumps({f"k{n}": n for n in range(60_000)})
     found = inferred('{"first":1}', line, '{"k1":1.5,"last":1}')
     names = [column.name for column in found.fields]
-    assert names == ["first", *(f"k{n}" for n in range(MAX_COLUMNS - 1))]
+    assert names == ["first", *(f"k{n}" for n in range(INFERRED_COLUMNS - 1))]
     assert found.fields[2].type == "float64"
-    assert len(found.left_out) == MAX_COLUMNS
+    assert len(found.left_out) == INFERRED_COLUMNS
     assert set(found.left_out.values()) == {
         "it came after 1,000 others; declare what is wanted under schema.fields"
     }
+
+
+def test_objects_beyond_what_a_row_may_hold_are_json() -> None:
+    wide = {f"k{n}": n for n in range(200)}
+    line = {f"c{n}": wide for n in range(900)} | {"last": 1}
+    assert len(json.dumps(line)) > 1 << 20
+    found = inferred(json.dumps(line)).fields
+    assert [column.type for column in found] == ["struct"] * 20 + ["json"] * 880 + ["int64"]
+    assert [column.type for column in inferred(json.dumps({"c": [wide] * 9})).fields] == ["list"]
+
+
+def test_names_that_are_too_long_are_left_out() -> None:
+    longest, beyond = "é" * 127, "é" * 128
+    found = inferred(json.dumps({longest: 1, beyond: 2, "s": {beyond: 3}}))
+    assert [(column.name, column.type) for column in found.fields] == [
+        (longest, "int64"),
+        ("s", "json"),
+    ]
+    assert found.left_out == {beyond: "a column cannot have this name"}
 
 
 @pytest.mark.parametrize("name", ["x\u2028Join y", "\u202eevil", "a\x85b", "\x07", "a\u00a0b"])

@@ -32,12 +32,16 @@ times = st.datetimes(timezones=st.just(UTC), min_value=datetime(1970, 1, 1))  # 
 
 def test_a_reading_is_cut_where_the_next_one_begins() -> None:
     high = P0 + 20 * DAY
-    assert cut(P0, high, -3 * DAY) == (P0, P0 + 17 * DAY)
-    assert cut(P0, high, 0 * DAY) == (P0,)
-    assert cut(P0, high, 5 * DAY) == (P0,)
-    assert cut(P0, high, -20 * DAY) == (P0,)
-    assert cut(P0, high, -30 * DAY) == (P0,)
-    assert cut(P0, high, -3_000_000 * DAY) == (P0,)
+    assert cut(P0, high, -3 * DAY, high) == (P0, P0 + 17 * DAY)
+    assert cut(P0, high, 0 * DAY, high) == (P0,)
+    assert cut(P0, high, 5 * DAY, high) == (P0,)
+    assert cut(P0, high, -20 * DAY, high) == (P0,)
+    assert cut(P0, high, -30 * DAY, high) == (P0,)
+    assert cut(P0, high, -3_000_000 * DAY, high) == (P0,)
+    now = P0 + 5 * DAY
+    assert cut(P0, high, -3 * DAY, now) == (P0, P0 + 2 * DAY)
+    assert cut(P0, high, 0 * DAY, now) == (P0, now)
+    assert cut(P0, high, 0 * DAY, P0 - DAY) == (P0,)
 
 
 def test_a_reading_begins_where_a_slice_begins() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from types import ModuleType
 
 import pytest
 
@@ -12,6 +13,7 @@ from blizzard_core.errors import StateError
 from blizzard_py.units import due as due_module
 from blizzard_py.units.planner import Verdict, verdict
 from blizzard_py.units.schemes import Pair
+from tests.support import unit_world
 from tests.support.unit_world import World, Wrong
 
 HISTORIES = 3000
@@ -71,7 +73,6 @@ def _first_wrong(histories: int = 400, *, forgives: bool = False) -> str:
         (_turned("new", execute=False), "never reaches its end"),
         (_turned("abstinent", execute=True), "an empty range"),
         (_turned("incomplete", execute=False), "never reaches its end|was read at .* last"),
-        (_incomplete_by_cut_off, "never reaches its end"),
         (_turned("ahead", execute=True), "is read, .* is known"),
         (_turned("grace", execute=False), "was read at .* last"),
         (_grace_from_the_cut_off_on, "though its grace is over"),
@@ -99,3 +100,26 @@ def test_without_what_is_owed_late_rows_of_a_failed_reading_are_missing(
 ) -> None:
     monkeypatch.setattr(due_module, "owes", lambda *_: False)
     assert re.search("was read at .* last", _first_wrong(1000))
+
+
+def test_what_is_owed_also_finds_a_tail_that_the_cut_off_has_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(due_module, "verdict", _incomplete_by_cut_off)
+    assert _first_wrong() == ""
+    monkeypatch.setattr(due_module, "owes", lambda *_: False)
+    assert re.search("never reaches its end|was read at .* last", _first_wrong())
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "stands_in"),
+    [
+        (due_module, "reached", lambda unit: unit.high),
+        (unit_world, "read_since", lambda state, *_: state),
+    ],
+)
+def test_without_distrust_of_times_to_come_and_old_states_a_history_goes_wrong(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, stands_in: object
+) -> None:
+    monkeypatch.setattr(module, name, stands_in)
+    assert re.search("was read at .* last|twice|never reaches", _first_wrong(1500))

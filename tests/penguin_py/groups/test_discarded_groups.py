@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from penguin_py.__main__ import main as penguin
 from penguin_py.groups.discarding import DiscardRefused
-from tests.penguin_py.groups.test_applied_groups import S, ids, reading, rows, standing
-from tests.support.group_world import Publisher
+from tests.penguin_py.groups.test_applied_groups import S, ids, rows, standing
+from tests.support.group_world import Publisher, reading
 from tests.support.penguin_world import World, footer_pool, parquet
 from tests.support.s3_server import S3Server
 
@@ -129,7 +129,7 @@ def test_a_group_that_is_given_up_leaves_what_it_was_to_replace(world: World, ha
     assert blocked
     assert "penguin discard" in blocked or harm == "no manifest"
     done = world.penguin().discard([], S, dry_run=False)
-    assert (done.group, done.rows) == ((S, 1), 0)
+    assert (done.group, done.rows, done.lost) == ((S, 1), 0, harm == "no manifest")
     assert ids(world) == [0]
     world.run()
     assert ids(world) == [2]

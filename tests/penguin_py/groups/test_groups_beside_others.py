@@ -21,8 +21,8 @@ from deltalake.transaction import AddAction, RemoveAction
 from blizzard_core.errors import BlizzardError
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
-from tests.penguin_py.groups.test_applied_groups import S, ids, reading, rows, standing
-from tests.support.group_world import Publisher, unit
+from tests.penguin_py.groups.test_applied_groups import S, ids, rows, standing
+from tests.support.group_world import Publisher, reading, unit
 from tests.support.penguin_world import World, footer_pool, parquet
 
 FILES = ["s3://raw/a", "s3://raw/b"]

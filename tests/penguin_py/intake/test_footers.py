@@ -23,11 +23,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow.parquet import encryption
 
+from blizzard_core.bounds import FILE_COLUMNS
 from blizzard_core.storage.protocol import Entry
+from blizzard_core.table.rules import Rules
+from blizzard_core.table.schema_fit import delta_schema, merge
 from penguin_py.intake.footers import read_footers
-from penguin_py.planning.commit_plan import Rules, make_plan
-from penguin_py.planning.file_contract import MOST_COLUMNS
-from penguin_py.planning.schema_fit import delta_schema, merge
+from penguin_py.planning.commit_plan import make_plan
 from tests.support.memory_store import MemoryStorage
 from tests.support.penguin_readers import assert_all_read
 from tests.support.penguin_world import World, footer_pool, parquet
@@ -253,7 +254,7 @@ def test_an_output_id_that_is_none_is_refused() -> None:
 
 def test_the_widest_schemas_are_compared_in_no_time() -> None:
     """Each was compared with each: five seconds for a file, an hour for a commit of them."""
-    names = [f"c{index}" for index in range(MOST_COLUMNS)]
+    names = [f"c{index}" for index in range(FILE_COLUMNS)]
     wide = pa.schema([(name, pa.int32()) for name in names])
     began = time.process_time()
     merge(wide, delta_schema(wide), (), "merge")

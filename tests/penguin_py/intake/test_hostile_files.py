@@ -13,11 +13,11 @@ import pyarrow as pa
 import yaml
 from deltalake import DeltaTable
 
+from blizzard_core.bounds import FOOTER_BYTES
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Entry
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.model import Rejection
-from penguin_py.planning.file_contract import FOOTER_BYTES
 from tests.support.penguin_world import parquet
 from tests.support.thrift_footer import column, footer, group, parquet_file, root
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from blizzard_core.bounds import QUARANTINE_BYTES
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Entry, Storage
-from penguin_py.intake.quarantine import ROLLED_BYTES, Quarantine
+from penguin_py.intake.quarantine import Quarantine
 from penguin_py.model import Rejection
 
 SHORT = "_penguin/events_quarantine.ndjson"
@@ -69,7 +70,7 @@ def test_the_short_object_moves_when_it_has_grown(storage: Storage) -> None:
     quarantine = Quarantine(storage, "events")
     for start in range(0, 6000, 500):
         quarantine.keep([bad(number) for number in range(start, start + 500)], 1e9)
-        assert len(storage.read(SHORT)) < 2 * ROLLED_BYTES
+        assert len(storage.read(SHORT)) < 2 * QUARANTINE_BYTES
     assert sizes(storage, "_penguin/events_quarantine")
     found = Quarantine(storage, "events").records()
     assert list(found) == [bad(number).entry.path for number in range(6000)]

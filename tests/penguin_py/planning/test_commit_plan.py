@@ -17,11 +17,12 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.tables import TableSettings
 from blizzard_core.storage.opening import delta_options
 from blizzard_core.storage.protocol import Entry
+from blizzard_core.table.rules import Rules
+from blizzard_core.table.schema_fit import Misfit, delta_schema, merge
 from penguin_py.intake.footers import accepts
-from penguin_py.model import Footer, Misfit, TableState
-from penguin_py.planning.commit_plan import Rules, make_plan
+from penguin_py.model import Footer, TableState
+from penguin_py.planning.commit_plan import make_plan
 from penguin_py.planning.partition_values import check_addressable, partition_values
-from penguin_py.planning.schema_fit import delta_schema, merge
 from penguin_py.settings import tables_of
 from tests.support.penguin_world import parquet
 

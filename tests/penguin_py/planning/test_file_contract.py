@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penguin_py.planning.file_contract import FOOTER_BYTES
+from blizzard_core.bounds import FOOTER_BYTES
 from tests.support.penguin_readers import assert_all_read
 from tests.support.penguin_world import World, footer_pool, parquet
 from tests.support.thrift_footer import column, footer, group, parquet_file, root

@@ -173,7 +173,7 @@ def test_an_answer_that_ends_too_early_is_an_error_of_its_own(body: bytes) -> No
 
 
 def test_too_many_values_are_refused_before_they_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_text, "MAX_VALUES", 3)
+    monkeypatch.setattr(answer_text, "ANSWER_VALUES", 3)
     assert cut(b"[1,2,3,4]") == b"1\n2\n3\n4\n"
     with pytest.raises(SourceError, match="smaller pages"):
         cut(b"[1,2,3,4,5]")

@@ -159,7 +159,7 @@ def test_a_window_that_ends_before_it_begins_has_no_ranges() -> None:
 
 
 def test_too_many_ranges_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "MAX_RANGES", 3)
+    monkeypatch.setattr(windows, "REQUEST_RANGES", 3)
     asked = source(end=PushTo("until"), split=Ranges(dt.date(2026, 5, 1)))
     with pytest.raises(SourceError, match="would be 4 ranges of 1 day; at most 3"):
         pieces(asked, window(None, B))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import os
 import signal
@@ -22,6 +23,8 @@ from blizzard_py.kernels.decode.isolate import IsolatedParser, check_readable
 from blizzard_py.kernels.decode.parse import BadLine, Parsed
 from blizzard_py.lines.failure import FileFailed
 from tests.support.ingest_world import IngestWorld, by_path, lines, specs
+
+pytestmark = pytest.mark.usefixtures("both_paths")
 
 FIELDS = specs(id="int64", s="string")
 POISON = b'{"id":0,"s":"POISON"}\n'
@@ -121,7 +124,7 @@ def test_without_tolerance_the_first_bad_line_counts_of_whatever_kind(
 def test_a_file_that_kills_without_end_is_given_up(
     nursery: ChildProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolate, "MAX_DEATHS", 10)
+    monkeypatch.setattr(isolate, "PARSER_DEATHS", 10)
     parser = IsolatedParser(nursery, DeadlySchema(FIELDS), tolerant=True)
     with pytest.raises(FileFailed, match="died 11 times of its lines, last: signal 9"):
         parser.parse(POISON * 20)
@@ -161,8 +164,11 @@ def test_a_file_that_kills_its_reader_twice_is_quarantined(tmp_path: Path) -> No
 
     killer = threading.Thread(target=kill_readers)
     killer.start()
+    settings = dataclasses.replace(
+        IngestWorld(tmp_path).job().settings, source=Place(str(tmp_path))
+    )
     with ChildProcess() as own, pytest.raises(FileFailed) as caught:
-        check_readable(own, Place(str(tmp_path)), JobFile("endless.ndjson", 1 << 42), "auto")
+        check_readable(own, settings, JobFile("endless.ndjson", 1 << 42))
     killer.join()
     assert (caught.value.stage, caught.value.outcome) == ("decompress", "quarantined")
     assert caught.value.reason == "a process that reads it dies: signal 9 (SIGKILL)"

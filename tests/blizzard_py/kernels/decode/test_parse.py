@@ -15,6 +15,8 @@ from blizzard_py.kernels.decode.isolate import IsolatedParser
 from blizzard_py.kernels.decode.parse import BadLine, LineParser, record_lines
 from tests.support.ingest_world import specs
 
+pytestmark = pytest.mark.usefixtures("both_paths")
+
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),
     *specs(

@@ -15,6 +15,8 @@ from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import BadLine, LineParser
 from tests.blizzard_py.schema.test_schema_types import column
 
+pytestmark = pytest.mark.usefixtures("both_paths")
+
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 STRUCT = column(
     "x",

@@ -9,6 +9,7 @@ import struct
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import BadLine, LineParser
 from tests.blizzard_py.schema.test_schema_types import column
+
+pytestmark = pytest.mark.usefixtures("both_paths")
 
 # Any text that UTF-8 can hold.
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)

@@ -283,7 +283,7 @@ import sys
 import tempfile
 from pathlib import Path
 import numpy as np, pyarrow as pa
-from blizzard_py.kernels.write.partition import Places
+from blizzard_py.kernels.write.partition import (Places)
 from blizzard_py.kernels.process import prepare_process
 from tests.blizzard_py.kernels.write.test_outputs import output_set, peak_bytes
 prepare_process()

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blizzard_core.handover import NULL_PARTITION
+from blizzard_core.table.rules import PARTITION_TYPES
 from blizzard_py.job import PartitionRule
 from blizzard_py.kernels.write.partition import (
     Unplaceable,
@@ -19,7 +20,7 @@ from blizzard_py.kernels.write.partition import (
     value_directory,
     without_moved,
 )
-from penguin_py.planning.partition_values import TYPES, partition_values
+from penguin_py.planning.partition_values import partition_values
 
 UTC = dt.UTC
 times = st.none() | st.datetimes(
@@ -121,7 +122,7 @@ def test_any_value_comes_back_from_its_path(kind: str, data: st.DataObject) -> N
     for value, directory in zip(values, directories, strict=True):
         assert directory.isascii()
         assert directory.count("/") == 0
-        read = partition_values(f"{directory}/x.parquet", {"v": TYPES[kind]})
+        read = partition_values(f"{directory}/x.parquet", {"v": PARTITION_TYPES[kind]})
         assert read == {"v": spoken(value)}
 
 

@@ -6,9 +6,10 @@ import datetime as dt
 
 import pytest
 
+from blizzard_core.bounds import FIRST_PAGE_KEYS
 from blizzard_core.settings.sources import PartitionFilter, SourceSettings
 from blizzard_core.storage.opening import open_storage
-from blizzard_core.storage.protocol import FIRST_PAGE_KEYS, Storage
+from blizzard_core.storage.protocol import Storage
 from blizzard_core.watermark.lookback import lookback_floor
 from blizzard_core.watermark.progress import Gap, Progress, finished
 from blizzard_py.sources.activity import Apart

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from blizzard_core.errors import StateError
+from blizzard_py.__main__ import main
 from blizzard_py.app import inspection
 from tests.support.group_reader import groups_of
 from tests.support.unit_shop import ID, UnitShop
@@ -115,3 +117,35 @@ def test_what_was_published_to_stay_is_not_replaced(
     with pytest.raises(StateError, match=r"published to stay|of a source with a watermark"):
         shop.run()
     assert shop.texts() == ["a"]
+
+
+def test_a_first_window_begins_where_somebody_said(tmp_path: Path) -> None:
+    shop = windows(tmp_path)
+    shop.put(*((f"2020-01-{day:02d}", "s", f"d{day:02d}") for day in range(1, 20)))
+    place = [str(shop.path()), "--pipeline", "p", "--source", "answers", "--yes"]
+    columns = ["checkpoint", "set", "--column", "day=2020-01-10"]
+    done = CliRunner().invoke(main, [*columns, *place])
+    assert done.exit_code == 0, done.output
+    shop.run()
+    later = [f"d{day:02d}" for day in range(11, 20)]
+    assert shop.texts() == later
+    shop.put(("2020-01-12", "s", "late"), ("2020-01-20", "s", "new"))
+    shop.source["watermark"]["backward"] = {"days": 30}
+    shop.run()
+    assert shop.texts() == [*later, "late", "new"]
+
+
+@pytest.mark.parametrize("begun", [snapshots, windows])
+def test_after_a_reset_all_is_replaced(tmp_path: Path, begun: Callable[[Path], UnitShop]) -> None:
+    shop = begun(tmp_path)
+    shop.put(("2020-01-01", "s", "a"), ("2020-01-09", "s", "b"))
+    shop.run()
+    place = [str(shop.path()), "--pipeline", "p", "--source", "answers", "--yes"]
+    assert CliRunner().invoke(main, ["checkpoint", "reset", *place]).exit_code == 0
+    if begun is windows:
+        columns = ["checkpoint", "set", "--column", "day=2020-01-05"]
+        done = CliRunner().invoke(main, [*columns, *place])
+        assert done.exit_code == 1
+        assert "begins anew" in done.output
+    shop.run()
+    assert shop.texts() == ["a", "b"]

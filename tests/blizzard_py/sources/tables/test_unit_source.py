@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from deltalake import write_deltalake
 
-from blizzard_core.errors import ColdStartRefused, StateError, Unavailable
+from blizzard_core.errors import ColdStartRefused, SourceError, StateError, Unavailable
 from blizzard_py.__main__ import main
 from blizzard_py.app import inspection
 from blizzard_py.state.source_state import checkpoint_path
@@ -116,6 +117,74 @@ def test_how_far_a_unit_is_cannot_be_said_of_a_source_that_begins_anew(shop: Uni
     assert "begins anew" in done.output
     shop.run()
     assert shop.texts() == ["a"]
+
+
+def test_after_a_plain_reset_it_cannot_be_said_either(shop: UnitShop) -> None:
+    shop.put(("2020-01-05", "s1", "a"))
+    shop.run()
+    place = [str(shop.path()), "--pipeline", "p", "--source", "answers", "--yes"]
+    assert CliRunner().invoke(main, ["checkpoint", "reset", *place]).exit_code == 0
+    unit = ["--unit", "2020-01-01/s1", "--high", "2020-01-20"]
+    done = CliRunner().invoke(main, ["checkpoint", "set", *unit, *place])
+    assert done.exit_code == 1
+    assert "begins anew" in done.output
+    shop.run()
+    assert shop.texts() == ["a"]
+
+
+def test_what_a_clock_ahead_took_for_read_is_read_when_it_is_there(tmp_path: Path) -> None:
+    shop = UnitShop(tmp_path, now="2020-01-10T00:00:00", partition="daily", grace_days=1)
+    texts = [f"d{day:02d}" for day in range(1, 31)]
+    shop.put(*((f"2020-01-{text[1:]}", "s", text) for text in texts[:9]))
+    shop.run()
+    shop.passes(days=9)
+    shop.run()
+    shop.passes(days=-9)
+    for day in range(10, 30):
+        shop.put((f"2020-01-{day:02d}", "s", f"d{day:02d}"))
+        shop.passes(days=1)
+        shop.run()
+        assert shop.texts() == texts[:day]
+
+
+def test_an_end_that_is_still_to_come_is_read_as_far_as_it_is_there(tmp_path: Path) -> None:
+    until = {"from": "2020-01-01", "to": "2020-03-01"}
+    shop = UnitShop(tmp_path, now="2020-01-10T00:00:00", range=until, partition="monthly")
+    shop.put(("2020-01-05", "s", "a"), ("2020-02-05", "s", "booked"))
+    shop.run()
+    shop.put(("2020-01-10 12:00:00", "s", "b"))
+    shop.passes(days=1)
+    shop.run()
+    assert shop.texts() == ["a", "b", "booked"]
+    shop.put(("2020-02-01", "s", "c"))
+    shop.passes(days=22)
+    shop.run()
+    assert shop.texts() == ["a", "b", "booked", "c"]
+    assert [len(group.replace) for group in groups_of(shop.lake, ID)] == [1, 1, 2]
+    shop.passes(days=40)
+    shop.run()
+    shop.run()
+    assert shop.checkpoint()["units"]["closed_to"] == {"{}": "2020-02-01T00:00:00.000Z"}
+    assert shop.checkpoint()["group_seq"] == 4
+
+
+@pytest.mark.parametrize("values", ["a\0b,c", "c,a\0b"])
+def test_a_value_that_no_literal_can_hold_costs_itself_alone(tmp_path: Path, values: str) -> None:
+    shop = UnitShop(tmp_path, values={"name": "survey", "list": values.split(",")})
+    shop.put(("2020-01-01", "c", "c1"))
+    for _ in range(2):
+        with contextlib.suppress(Unavailable):
+            shop.run()
+        shop.passes(hours=2)
+    assert shop.texts() == ["c1"]
+    failing = shop.checkpoint()["units"]["open"]
+    assert all(unit["failures"] == 2 for key, unit in failing.items() if "\0" in key)
+
+
+def test_a_statement_that_the_server_refuses_for_all_units_is_the_sources(shop: UnitShop) -> None:
+    shop.execute("DROP TABLE answers")
+    with pytest.raises(SourceError, match="prepare"):
+        shop.run()
 
 
 def test_no_more_units_are_read_in_a_run_than_are_wished(tmp_path: Path) -> None:

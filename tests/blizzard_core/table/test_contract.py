@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import StateError
-from penguin_py.delta.table_contract import FEATURES, Declared, objections
+from blizzard_core.table.contract import FEATURES, Declared, objections
 from tests.support.penguin_features import stored, table
 from tests.support.penguin_readers import assert_all_read, by_scan, rows_of
 from tests.support.penguin_world import World, footer_pool

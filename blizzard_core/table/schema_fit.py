@@ -29,7 +29,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from penguin_py.model import Misfit
+
+class Misfit(ValueError):
+    """A file cannot become part of the table; the message says why, without its name.
+
+    Raised and caught inside the pure layers only. It is the file that is wrong,
+    so it ends in quarantine and never stops the table.
+    """
+
 
 _PLAIN = (
     pa.types.is_boolean,
@@ -125,10 +132,27 @@ def merge(
     return pa.schema(_merged_fields(list(table), list(file), mode, "", partitions))
 
 
-def count_fields(fields: Iterable[pa.Field]) -> int:
-    """How many columns there are, with the fields of structs."""
+def check_growth(before: pa.Schema, after: pa.Schema, most: int) -> None:
+    """Refuse more than ``most`` new columns; and any without a column to go by. Raises `Misfit`.
+
+    Fields of structs count. The log entry that adds columns together with files needs a
+    filter that finds no file, and delta-rs takes none on a nested column.
+    """
+    if after is before or after.equals(before):
+        return
+    if all(pa.types.is_nested(field.type) for field in before):
+        raise Misfit(
+            "changes the columns of a table that has nested ones only, which cannot be done"
+            " together with a file; add the columns first, with ALTER TABLE"
+        )
+    added = _count_fields(after) - _count_fields(before)
+    if added > most:
+        raise Misfit(f"brings the commit to {added:,} new columns; max_new_columns is {most:,}")
+
+
+def _count_fields(fields: Iterable[pa.Field]) -> int:
     return sum(
-        1 + (count_fields(field.type) if pa.types.is_struct(field.type) else 0) for field in fields
+        1 + (_count_fields(field.type) if pa.types.is_struct(field.type) else 0) for field in fields
     )
 
 

@@ -1,0 +1,376 @@
+"""How much of anything foreign is taken, by name: what readers, kernels and servers stop at.
+
+Whoever writes a file, sends an answer or opens a connection decides how much there is of it;
+here stands how much of that this process goes along with. The code takes its bounds from here
+and from nowhere else, so `docs/limits.md`, which `blizzard_core.settings.reference` makes of the
+same lines, cannot say anything else. What is beyond a bound is refused with its reason, and
+costs nobody beside it anything.
+
+A bound that somebody may need to move has a configuration key, whose default it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_ERRORS = "pipelines.NAME.error_handling"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One line of the table: ``of`` what, what happens ``beyond`` it, the test that shows it.
+
+    ``unit`` is ``bytes`` or empty; ``key`` where the configuration can move it.
+    """
+
+    area: str
+    of: str
+    value: int
+    unit: str
+    beyond: str
+    test: str
+    key: str = ""
+
+
+BOUNDS: list[Bound] = []
+
+
+def _bound(
+    area: str, of: str, value: int, beyond: str, test: str, *, unit: str = "", key: str = ""
+) -> int:
+    BOUNDS.append(Bound(area, of, value, unit, beyond, test, key))
+    return value
+
+
+# --- source files ---------------------------------------------------------------------------
+
+_FILES = "Source files"
+
+EXPANSION = _bound(
+    _FILES,
+    "Expansion: what a file becomes once it is unpacked, for each byte stored. An empty value"
+    " of a row counts as a quarter of a byte",
+    256,
+    "the file is quarantined, stage `decompress`",
+    "test_task_bounds.py::test_what_expands_too_far_is_quarantined_and_nothing_else",
+    key=f"{_ERRORS}.max_expansion",
+)
+EXPANSION_FREE_BYTES = _bound(
+    _FILES,
+    "What any file may become, however small it is",
+    16 << 20,
+    "the expansion counts",
+    "test_task_bounds.py::test_small_files_may_expand_as_far_as_they_like",
+    unit="bytes",
+)
+LINE_BYTES = _bound(
+    _FILES,
+    "A line",
+    64 << 20,
+    "a bad record; the line is passed over without being held",
+    "test_framing.py::test_a_line_above_the_limit_is_passed_over",
+    unit="bytes",
+)
+LINE_CELLS = _bound(
+    _FILES,
+    "Values of a line: columns, and for each object in it those that a list or map of objects has",
+    16 << 20,
+    "a bad record",
+    "test_portions.py::test_a_line_of_too_many_values_is_passed_over",
+)
+CHUNK_CELLS = _bound(
+    _FILES,
+    "Rows times columns that are parsed at once. A row counts as 16 columns at least, a column of"
+    " raw JSON as 8",
+    2 << 20,
+    "the rest of the chunk is parsed after it",
+    "test_portions.py::test_chunks_of_many_rows_are_cut",
+)
+PARSER_DEATHS = _bound(
+    _FILES,
+    "Processes that die of a file's lines",
+    500,
+    "the file is quarantined, stage `parse`",
+    "test_isolate.py::test_a_file_that_kills_without_end_is_given_up",
+)
+DIRECTORIES = _bound(
+    _FILES,
+    "Directories of the table that a file's rows go to, and so the outputs that it makes small",
+    1000,
+    "the file is quarantined, stage `partition`",
+    "test_task_bounds.py::test_a_file_of_too_many_directories_is_quarantined_and_nothing_else",
+    key=f"{_ERRORS}.max_directories_per_file",
+)
+COMPONENT_BYTES = _bound(
+    _FILES,
+    "The name of a directory that is made of a value",
+    255,
+    "a bad record, stage `partition`",
+    "test_partition.py::test_a_value_that_no_directory_can_have_names_its_rows",
+    unit="bytes",
+)
+
+# --- dead letters ---------------------------------------------------------------------------
+
+_LETTERS = "Dead letters"
+
+LETTERS = _bound(
+    _LETTERS,
+    "Letters of a file's bad records",
+    100_000,
+    "the rest is counted: in the last letter, `bad_rows` and the file's error. A file of which more"
+    " than `max_bad_fraction` is bad up to there is quarantined without reading on",
+    "test_task_bounds.py::test_letters_of_a_file_are_bounded_and_the_rest_is_counted",
+    key=f"{_ERRORS}.max_letters_per_file",
+)
+LETTERS_BYTES = _bound(
+    _LETTERS,
+    "Letters of a file's bad records, together",
+    64 << 20,
+    "as with their number",
+    "test_task_bounds.py::test_letters_of_long_lines_are_bounded_by_their_bytes",
+    unit="bytes",
+)
+RAW_BYTES = _bound(
+    _LETTERS,
+    "What a letter holds of a line",
+    64 << 10,
+    "`truncated`; a replay reads the file again",
+    "test_bad_records.py::test_a_line_above_the_limit_is_a_record_and_not_the_end_of_its_file",
+    unit="bytes",
+)
+ROW_BYTES = _bound(
+    _LETTERS,
+    "What a letter holds of a row of a table or an API",
+    512 << 10,
+    "`truncated`",
+    "test_asked_source.py::test_rows_that_do_not_fit_are_letters_with_the_row_and_the_statement",
+    unit="bytes",
+)
+REASON_CHARACTERS = _bound(
+    _LETTERS,
+    "The reason in a letter, in characters",
+    500,
+    "cut, with `…`",
+    "test_task_bounds.py::test_reasons_are_cut",
+)
+LETTER_BYTES = _bound(
+    _LETTERS,
+    "A letter that is read",
+    4 << 20,
+    "the replay refuses its object, naming the line",
+    "test_replay.py::test_a_letter_that_is_none_is_refused_and_named",
+    unit="bytes",
+)
+
+# --- inferred schemas -----------------------------------------------------------------------
+
+_INFERRED = "Inferred schemas"
+
+INFERRED_COLUMNS = _bound(
+    _INFERRED,
+    "Columns of a table",
+    1000,
+    "left out, with a warning; declare what is wanted",
+    "test_inference.py::test_columns_beyond_what_a_table_has_are_left_out_and_told",
+)
+INFERRED_VALUES = _bound(
+    _INFERRED,
+    "Values of a row, fields of objects counted: a line of a megabyte has room for 100,000",
+    4000,
+    "objects behind them are `json`",
+    "test_inference.py::test_objects_beyond_what_a_row_may_hold_are_json",
+)
+NAME_BYTES = _bound(
+    _INFERRED,
+    "The name of a column or field",
+    255,
+    "left out; an object with such a name is `json`",
+    "test_inference.py::test_names_that_are_too_long_are_left_out",
+    unit="bytes",
+)
+INFERRED_LEVELS = _bound(
+    _INFERRED,
+    "Levels of objects and arrays",
+    32,
+    "`json`",
+    "test_inference.py::test_what_is_nested_deeply_is_json_from_some_depth_on",
+)
+STRUCT_FIELDS = _bound(
+    _INFERRED,
+    "Names of an object",
+    256,
+    "`json`",
+    "test_inference.py::test_values_have_the_narrowest_type_that_keeps_them",
+)
+
+# --- configurations -------------------------------------------------------------------------
+
+_CONFIGURATIONS = "Configurations"
+
+CONFIG_BYTES = _bound(
+    _CONFIGURATIONS,
+    "A file",
+    4 << 20,
+    "refused",
+    "test_yaml_file.py::test_a_large_file_is_not_read",
+    unit="bytes",
+)
+CONFIG_VALUES = _bound(
+    _CONFIGURATIONS,
+    "Values of a file, aliases counted",
+    250_000,
+    "refused",
+    "test_yaml_file.py::test_aliases_that_grow_are_refused",
+)
+
+# --- tables and APIs ------------------------------------------------------------------------
+
+_ASKED = "Tables and APIs"
+
+ANSWER_BYTES = _bound(
+    _ASKED,
+    "An answer of an API, unpacked",
+    64 << 20,
+    "the window fails and is asked for again; ask for smaller pages",
+    "test_faults.py::test_an_answer_above_its_limit_fails_packed_or_not",
+    unit="bytes",
+)
+ANSWER_VALUES = _bound(
+    _ASKED,
+    "Values of an answer",
+    8 << 20,
+    "the window fails and is asked for again; ask for smaller pages",
+    "test_answer_text.py::test_too_many_values_are_refused_before_they_are_cut",
+)
+REQUEST_RANGES = _bound(
+    _ASKED,
+    "Requests that a window of an API is cut into",
+    10_000,
+    "the source stops with the remedy: a longer range for each",
+    "test_request_windows.py::test_too_many_ranges_are_refused",
+)
+
+# --- listings and the status page -----------------------------------------------------------
+
+_SERVED = "Listings and the status page"
+
+PAGE_KEYS = _bound(
+    _SERVED,
+    "Names of a page of a listing (Azure: 5,000)",
+    1000,
+    "the next page",
+    "test_storage.py::test_a_listing_over_many_pages_is_complete",
+)
+FIRST_PAGE_KEYS = _bound(
+    _SERVED,
+    "Names of the first page, since most polls find little",
+    100,
+    "the next page",
+    "test_storage.py::test_a_stopped_listing_costs_one_small_page",
+)
+SCAN_FILES = _bound(
+    _SERVED,
+    "New files that a look for files holds",
+    50_000,
+    "the rest comes with the next look",
+    "test_costs.py::test_a_discovery_holds_a_bounded_scan_and_not_what_is_stored",
+)
+CONNECTIONS = _bound(
+    _SERVED,
+    "Connections to the status page",
+    64,
+    "whoever was heard of least lately is cut off",
+    "test_web.py::test_more_connections_than_there_may_be_cut_off_who_was_heard_of_least_lately",
+)
+
+# --- Parquet files that Penguin commits -----------------------------------------------------
+
+_PARQUET = "Parquet files that Penguin commits"
+
+FOOTER_BYTES = _bound(
+    _PARQUET,
+    "A footer",
+    # Some 20,000 column chunks: 200 columns in 100 row groups. One that is made for it takes
+    # thirty times as much when it is decoded.
+    4 << 20,
+    "the file is quarantined",
+    "test_file_contract.py::test_a_footer_that_is_said_to_be_a_gigabyte_is_not_read",
+    unit="bytes",
+)
+FOOTERS_DECODED_BYTES = _bound(
+    _PARQUET,
+    "Footers of a batch, decoded",
+    96 << 20,
+    "the files behind wait for the next batch",
+    "test_file_contract.py::test_long_footers_are_kept_a_few_at_a_time_and_all_are_committed",
+    unit="bytes",
+)
+FILE_COLUMNS = _bound(
+    _PARQUET,
+    "Columns of a file",
+    10_000,
+    "the file is quarantined",
+    "test_file_contract.py::test_a_small_file_cannot_bring_thousands_of_columns",
+)
+NEW_COLUMNS = _bound(
+    _PARQUET,
+    "Columns that a commit adds to the table",
+    1000,
+    "the file is quarantined",
+    "test_file_contract.py::test_a_small_file_cannot_bring_thousands_of_columns",
+    key="tables.NAME.max_new_columns",
+)
+FILE_LEVELS = _bound(
+    _PARQUET,
+    "Levels of a column",
+    # delta-rs reads the schema again with a JSON parser that gives up at 128 levels, of
+    # which a struct takes three.
+    24,
+    "the file is quarantined",
+    "test_file_contract.py::test_a_schema_too_deep_for_delta_rs_is_refused",
+)
+FOOTER_LEVELS = _bound(
+    _PARQUET,
+    "Levels of the footer itself",
+    64,
+    "the file is quarantined",
+    "test_footers.py::test_no_footer_ends_the_process",
+)
+FOOTER_ITEMS = _bound(
+    _PARQUET,
+    "Items of a list, and bytes of a text, in a footer",
+    1_000_000,
+    "the file is quarantined",
+    "test_footers.py::test_no_footer_ends_the_process",
+)
+GROUP_ROWS = _bound(
+    _PARQUET,
+    "Rows of a row group: readers count them in 32 bits",
+    (1 << 31) - 1,
+    "the file is quarantined",
+    "test_file_contract.py::test_a_row_count_that_cannot_be_is_not_committed",
+)
+ROWS_PER_BYTE = _bound(
+    _PARQUET,
+    "Rows for each byte of a file: a page of one repeated value takes some 20 bytes",
+    1 << 16,
+    "the file is quarantined",
+    "test_file_contract.py::test_a_row_count_that_cannot_be_is_not_committed",
+)
+OUTPUT_ID_BYTES = _bound(
+    _PARQUET,
+    "An output id: thousands are in each commit and in the mirror",
+    1024,
+    "the file is quarantined",
+    "test_footers.py::test_an_output_id_that_is_none_is_refused",
+    unit="bytes",
+)
+QUARANTINE_BYTES = _bound(
+    _PARQUET,
+    "The short object of the quarantine: some 2,500 lines",
+    1 << 19,
+    "its lines move to an object of their own",
+    "test_quarantine.py::test_the_short_object_moves_when_it_has_grown",
+    unit="bytes",
+)

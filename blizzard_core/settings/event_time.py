@@ -1,0 +1,171 @@
+"""The settings of event time: a watermark over a column, and what is computed behind it.
+
+What one key may be is checked here; what it makes of the rest of a configuration is in
+`blizzard_core.settings.event_time_checks`.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from blizzard_core.settings.base import Settings
+
+LateRows = Literal["quarantine", "count"]
+Emit = Literal["each_batch", "next_batch"]
+
+# Columns that windows give.
+WINDOW_COLUMNS = ("window_start", "window_end")
+# The column that says which batch a row came out with.
+EMITTED_BATCH = "_emitted_batch"
+
+_MILLI = 1000
+_UNITS = {
+    "microsecond": 1,
+    "millisecond": _MILLI,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_CALENDAR = re.compile(r"\b(month|quarter|year|decade)s?\b", re.IGNORECASE)
+_PART = re.compile(r"(-?)(\d+(?:\.\d+)?) *([a-zA-Z]+)")
+_WHOLE = re.compile(rf"{_PART.pattern}(?: +{_PART.pattern})*")
+_MOST = 36_525 * _UNITS["day"]
+
+
+def micros(text: str) -> int:
+    """A duration such as ``1 hour 30 minutes`` in microseconds. Raises `ValueError`."""
+    if _CALENDAR.search(text):
+        raise ValueError(f"{text!r} has months or years, which differ in length; give days")
+    if _WHOLE.fullmatch(text.strip()) is None:
+        raise ValueError(f"{text!r} is not a duration such as `10 minutes` or `1 hour 30 minutes`")
+    total = Decimal(0)
+    for sign, number, named in _PART.findall(text):
+        unit = named.lower().removesuffix("s")
+        if sign:
+            raise ValueError(f"{text!r} is negative")
+        if unit not in _UNITS:
+            raise ValueError(f"{text!r}: there is no unit {named!r}; known: {', '.join(_UNITS)}")
+        total += Decimal(number) * _UNITS[unit]
+    if total != int(total):
+        raise ValueError(f"{text!r} is finer than a microsecond")
+    if total > _MOST:
+        raise ValueError(f"{text!r} is more than 100 years")
+    return int(total)
+
+
+def _duration(text: str) -> str:
+    micros(text)
+    return text
+
+
+def _positive(text: str) -> str:
+    if micros(text) == 0:
+        raise ValueError("must be longer than nothing")
+    return text
+
+
+def _whole_millis(text: str) -> str:
+    if micros(text) % _MILLI:
+        raise ValueError(f"{text!r}: a watermark moves by whole milliseconds")
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+Length = Annotated[str, AfterValidator(_positive)]
+Delay = Annotated[str, AfterValidator(_whole_millis)]
+
+
+def _only_append(mode: Any) -> Any:
+    if mode in {"update", "complete"}:
+        raise ValueError(f"{mode} is not available yet; append publishes each window once")
+    return mode
+
+
+class WindowSettings(Settings):
+    """Windows of event time; as plain text it is their ``size``.
+
+    With ``size`` alone they lie side by side; a ``slide`` that is shorter makes them overlap.
+    ``gap`` makes sessions instead: rows of a group with less than that between them.
+    """
+
+    size: Length | None = Field(default=None, examples=["5 minutes"])
+    """How long a window is."""
+    slide: Length | None = Field(default=None, examples=["1 minute"])
+    """From the beginning of one to that of the next; by default `size`."""
+    offset: Duration = "0 seconds"
+    """How far behind 1970-01-01 00:00 UTC one begins; windows of a day in another zone."""
+    gap: Length | None = Field(default=None, examples=["30 minutes"])
+    """Instead of `size`: a session ends when its group is silent for that long."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _text_is_a_size(cls, data: Any) -> Any:
+        return {"size": data} if isinstance(data, str) else data
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> WindowSettings:
+        if (self.size is None) == (self.gap is None):
+            raise ValueError("give size, or gap for sessions, one of the two")
+        if self.gap is not None and (self.slide is not None or micros(self.offset)):
+            raise ValueError("gap makes sessions, which have neither slide nor offset")
+        if self.size is not None:
+            slide = micros(self.slide or self.size)
+            if slide > micros(self.size):
+                raise ValueError("slide is longer than size: rows between would be in no window")
+            if micros(self.offset) >= slide:
+                raise ValueError(f"offset must be shorter than {self.slide or self.size}")
+        return self
+
+
+# What the example configuration shows.
+EXAMPLE = {
+    "window": {"size": "5 minutes"},
+    "group_by": ["user"],
+    "aggregates": {"n": "count(*)", "added": "sum(added)"},
+}
+
+
+class EventTimeSettings(Settings):
+    """A watermark over a column, and what is computed behind it: docs/event-time.md.
+
+    The watermark is the newest time seen, less ``delay``. It is what the pipeline believes to
+    be over: what lies behind it is published once and forgotten, and a row that comes for it
+    later is late. Late rows become dead letters, and so do rows more than ``max_ahead`` later
+    than now, each of which would make all others late.
+
+    ``deduplicate`` comes first, then ``window``, ``group_by`` and ``aggregates``. The table then
+    has the columns ``window_start``, ``window_end``, those of ``group_by`` and ``aggregates``.
+    """
+
+    column: str = Field(min_length=1, examples=["time"])
+    """The field that says when something happened: a timestamp with `nullable: false`."""
+    delay: Delay = Field(examples=["10 minutes"])
+    """How much later than the newest a row may come."""
+    policy: Literal["min", "max"] = "min"
+    """Which source the watermark follows, of several: the slowest or the fastest."""
+    max_ahead: Duration = "1 day"
+    """Rows later than the batch's beginning by more than that are dead letters."""
+    deduplicate: list[str] = Field(default_factory=list, examples=[["id"]])
+    """One row for these fields, as long as the watermark has not passed it."""
+    window: WindowSettings | None = Field(default=None, examples=["5 minutes"])
+    """A size, or `size`, `slide` and `offset`, or `gap` for sessions."""
+    group_by: list[str] = Field(default_factory=list, examples=[["user"]])
+    """Fields; each of their values has windows of its own."""
+    aggregates: dict[str, str] = Field(
+        default_factory=dict, examples=[{"n": "count(*)", "added": "sum(added)"}]
+    )
+    """Column: Spark SQL over the rows of a window."""
+    mode: Annotated[Literal["append"], BeforeValidator(_only_append)] = "append"
+    """Each window is published once, when the watermark has passed its end."""
+    emit: Emit = "each_batch"
+    """Whether what a batch has closed comes with it, or cheaper, with the next."""
+    late_rows: LateRows = "quarantine"
+    """Whether each is a dead letter, or only their number is told."""
+    partitions: int = Field(default=2, ge=1, le=1000)
+    """Of the state; fixed with the first batch."""

@@ -1,0 +1,210 @@
+"""What an ``event_time`` block and the rest of a configuration make of one another. Pure.
+
+Each finding has the key that it is about.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from blizzard_core.settings.document import Config, PipelineSettings
+from blizzard_core.settings.event_time import (
+    EMITTED_BATCH,
+    WINDOW_COLUMNS,
+    EventTimeSettings,
+    micros,
+)
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.yaml_file import Key
+
+Finding: TypeAlias = tuple[Key, str]
+
+# Aggregates of these can be grouped by, and duplicates told by them.
+_NO_KEY = frozenset({"map"})
+
+
+def event_time_problems(config: Config) -> Iterator[Finding]:
+    """Every finding, in the order of the file."""
+    for name, pipeline in config.pipelines.items():
+        here: Key = ("pipelines", name)
+        if pipeline.event_time is None:
+            if EMITTED_BATCH in pipeline.sink.metadata_columns:
+                text = f"{EMITTED_BATCH} is for pipelines with event_time; leave it out"
+                yield (*here, "sink", "metadata_columns"), text
+            continue
+        yield from _of_sources(pipeline, here)
+        yield from _of_columns(pipeline, pipeline.event_time, here)
+        yield from _of_operators(pipeline.event_time, (*here, "event_time"))
+        yield from _of_output(pipeline, pipeline.event_time, here)
+        if not config.spark.master.startswith("local"):
+            yield ("spark", "master"), _MASTER.format(name)
+
+
+_MASTER = (
+    "event_time of {} runs in this process alone for now: state on a cluster needs a directory that"
+    " all executors share, and with sc:// the server would run what must see our checkpoint; use"
+    " local[N]"
+)
+
+
+def event_time_notes(config: Config) -> Iterator[str]:
+    """What people should know of a configuration that is right."""
+    for name, pipeline in config.pipelines.items():
+        given = pipeline.event_time
+        if given is not None and not micros(given.delay):
+            yield (
+                f"pipelines.{name}.event_time.delay: with 0 a row as old as the newest of an"
+                " earlier batch is late"
+            )
+
+
+def _of_sources(pipeline: PipelineSettings, here: Key) -> Iterator[Finding]:
+    if len(pipeline.sources) > 1:
+        yield (
+            (*here, "sources"),
+            "event_time over several sources is not available yet; give each a pipeline and table",
+        )
+    for source_name, source in pipeline.sources.items():
+        where: Key = (*here, "sources", source_name)
+        if not isinstance(source, SourceSettings):
+            yield (
+                (*where, "kind"),
+                f"event_time goes with files for now, not with kind {source.kind}",
+            )
+        elif source.units is not None:
+            yield (
+                (*where, "units"),
+                "files that come again would count twice in a window; event_time goes without",
+            )
+
+
+def _of_columns(
+    pipeline: PipelineSettings, given: EventTimeSettings, here: Key
+) -> Iterator[Finding]:
+    block: Key = (*here, "event_time")
+    if pipeline.deduplicate_by:
+        yield (
+            (*here, "deduplicate_by"),
+            "removes duplicates within a batch only; beside event_time give event_time.deduplicate",
+        )
+    if pipeline.schema_.infer:
+        yield (
+            (*here, "schema", "infer"),
+            "event_time needs columns that stay; `blizzard schema` shows them, to be declared",
+        )
+        return
+    if pipeline.transform is not None:
+        return  # what a transform gives is for Spark to say: `blizzard validate` asks it
+    yield from _of_fields(pipeline, given, block)
+
+
+def _of_fields(
+    pipeline: PipelineSettings, given: EventTimeSettings, block: Key
+) -> Iterator[Finding]:
+    fields = {field.name: field for field in pipeline.schema_.fields}
+    column = fields.get(given.column)
+    if column is None:
+        yield (*block, "column"), f"{given.column!r} is not a field of the schema"
+    elif column.type != "timestamp":
+        yield (*block, "column"), f"{given.column!r} is {column.type}; it must be a timestamp"
+    elif column.nullable:
+        yield (
+            (*block, "column"),
+            (
+                f"{given.column!r} may be null, and a row without a time belongs nowhere; declare"
+                " it nullable: false, so that such a row is a dead letter"
+            ),
+        )
+    types = pipeline.field_types
+    for key, names in (("deduplicate", given.deduplicate), ("group_by", given.group_by)):
+        for name in names:
+            if name not in types:
+                yield (*block, key), f"{name!r} is not a field of the schema"
+            elif types[name] in _NO_KEY:
+                yield (*block, key), f"{name!r} is a {types[name]}, which cannot be compared"
+
+
+def _of_operators(given: EventTimeSettings, block: Key) -> Iterator[Finding]:
+    for key, names in (("deduplicate", given.deduplicate), ("group_by", given.group_by)):
+        for name in (name for name, times in Counter(names).items() if times > 1):
+            yield (*block, key), f"names {name!r} twice"
+    window = given.window
+    if window is None:
+        for key in ("group_by", "aggregates"):
+            if getattr(given, key):
+                yield (
+                    (*block, key),
+                    "needs window: in mode append rows come out when a window is over",
+                )
+        if not given.deduplicate:
+            yield (
+                block,
+                (
+                    "computes nothing; give window with aggregates, deduplicate, or both (to only"
+                    " watch a watermark is not available yet)"
+                ),
+            )
+        return
+    if not given.aggregates:
+        yield (*block, "aggregates"), "is required with window: what there is to say of one"
+    if window.gap is not None and not given.group_by:
+        yield (*block, "group_by"), "is required with window.gap: whose sessions they are"
+    taken = dict.fromkeys((*WINDOW_COLUMNS, EMITTED_BATCH), "a column of windows")
+    for key, some in (("group_by", given.group_by), ("aggregates", [*given.aggregates])):
+        yield from _taken(taken, some, (*block, key))
+
+
+def _taken(taken: dict[str, str], names: list[str], key: Key) -> Iterator[Finding]:
+    for name in dict.fromkeys(names):
+        owner = taken.setdefault(name.lower(), f"given in {key[-1]}")
+        if owner != f"given in {key[-1]}" or sum(n.lower() == name.lower() for n in names) > 1:
+            yield key, f"{name!r} is {owner} already (case does not count); choose another name"
+
+
+def _of_output(
+    pipeline: PipelineSettings, given: EventTimeSettings, here: Key
+) -> Iterator[Finding]:
+    sink = pipeline.sink
+    by = sink.partition_by
+    if by is not None and by.prefix_template and by.column is None:
+        yield (
+            (*here, "sink", "partition_by", "prefix_template"),
+            (
+                "takes the folder from a file's path, and rows of an event_time pipeline may be of"
+                " many files; give partition_by.column"
+            ),
+        )
+    if given.window is None:
+        return
+    for name in sink.metadata_columns:
+        if name != EMITTED_BATCH:
+            yield (
+                (*here, "sink", "metadata_columns"),
+                f"{name} is of one row of a file, and a window has many; leave it out",
+            )
+
+
+# Keys that later releases have, by the last names of their place: what to say of them today.
+LATER: Mapping[tuple[str, ...], str] = {
+    ("event_time", "join"): "joins are not available yet",
+    ("event_time", "state_path"): (
+        "is for state that executors of a cluster share, which is not available yet; with local[N]"
+        " leave it out"
+    ),
+    ("event_time", "idle_after"): "goes with several sources, which are not available yet",
+    ("sources", "*", "event_time"): (
+        "a column and delay of its own go with several sources, which are not available yet; give"
+        " them in the pipeline's event_time"
+    ),
+}
+
+
+def said_of_later(place: Key) -> str | None:
+    """What is to be said of an unknown key at this place, if a later release will know it."""
+    for known, text in LATER.items():
+        tail = place[-len(known) :]
+        if len(tail) == len(known) and all(k in {"*", t} for k, t in zip(known, tail, strict=True)):
+            return text
+    return None

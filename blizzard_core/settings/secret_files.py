@@ -1,0 +1,86 @@
+"""Secrets that lie in files: ``${file:/path}`` in a configuration, and whether they changed.
+
+A file can be renewed while a daemon runs, and is in no process's environment. What was read is
+kept as a digest, so that whoever asks later can tell that it is another one now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# A secret has a line, a key of a certificate some dozens.
+MAX_BYTES = 64 << 10
+
+
+class SecretUnreadable(ValueError):
+    """A file that a configuration names for a secret holds none; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretFiles:
+    """The files that a configuration was filled in from, with digests of what was in them."""
+
+    found: Mapping[Path, bytes] = field(default_factory=dict)
+
+    def changed(self) -> list[str]:
+        """The files that hold something else now; one that is gone or unreadable holds the same.
+
+        Who renews files by exchanging a folder leaves none for a moment.
+        """
+        changed = []
+        for path, digest in self.found.items():
+            try:
+                text = secret_in(path)
+            except SecretUnreadable:
+                continue
+            if _digest(text) != digest:
+                changed.append(str(path))
+        return changed
+
+
+class SecretReader:
+    """Reads the files that a configuration names, each once."""
+
+    def __init__(self) -> None:
+        self._texts: dict[Path, str] = {}
+
+    def text(self, name: str) -> str:
+        """What the file holds. Raises `SecretUnreadable`."""
+        path = Path(name)
+        if path not in self._texts:
+            self._texts[path] = secret_in(path)
+        return self._texts[path]
+
+    def texts(self) -> list[str]:
+        """All that was read."""
+        return list(self._texts.values())
+
+    def files(self) -> SecretFiles:
+        """What was read, to ask later whether it changed."""
+        return SecretFiles({path: _digest(text) for path, text in self._texts.items()})
+
+
+def secret_in(path: Path) -> str:
+    """The text of a file without the line break at its end. Raises `SecretUnreadable`."""
+    if not path.is_absolute():
+        raise SecretUnreadable(f"{path}: the path of a secret must begin with /")
+    try:
+        if not path.is_file():
+            raise SecretUnreadable(f"{path}: there is no such file")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise SecretUnreadable(f"{path}: cannot be read ({error.strerror})") from error
+    if len(data) > MAX_BYTES:
+        raise SecretUnreadable(f"{path}: is larger than {MAX_BYTES >> 10} KiB")
+    try:
+        return data.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise SecretUnreadable(f"{path}: is no text in UTF-8") from error
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()

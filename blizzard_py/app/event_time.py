@@ -1,0 +1,66 @@
+"""What people see of a pipeline over event time, and what it is not made for yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.event_time import EventTimeSettings
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.stream_state import StreamState, moment
+
+
+def shown_stream(given: EventTimeSettings, state: SourceState, source: str) -> dict[str, Any]:
+    """The block ``event_time`` of ``status --json``; before the first batch all counts are 0.
+
+    ``policy`` is the checkpoint's, which is in force whatever the configuration says.
+    """
+    stream = state.stream or StreamState(query={"policy": given.policy})
+    told = msgspec.to_builtins(stream)
+    return {
+        "columns": [given.column],
+        "policy": stream.query.get("policy", given.policy),
+        "mode": given.mode,
+        "batch": stream.batch,
+        "watermark": moment(stream.watermark_ms),
+        "watermark_ms": stream.watermark_ms,
+        "max_event_time_ms": stream.max_event_time_ms,
+        "late_rows": stream.late_rows,
+        "partly_late_rows": stream.partly_late_rows,
+        "ahead_rows": stream.ahead_rows,
+        "unaccounted_rows": stream.unaccounted_rows,
+        "state_rows": stream.state_rows,
+        "state_bytes": stream.state_bytes,
+        "operators": told["operators"],
+        "sources": {source: {"max_event_time_ms": stream.max_event_time_ms, "idle": False}},
+        "history": told["history"],
+    }
+
+
+def refuse_rows(config: Config, where: tuple[str, str], what: str) -> None:
+    """Raise `ConfigError` for a pipeline over event time: its query has passed what would come."""
+    _refuse(
+        config,
+        where,
+        f"{what} cannot bring rows into windows that are published; compute them again by a new"
+        " pipeline into a table of its own, or of corrections",
+    )
+
+
+def refuse_edit(config: Config, where: tuple[str, str], what: str) -> None:
+    """Raise `ConfigError` for a pipeline over event time: its state belongs to files done."""
+    _refuse(
+        config,
+        where,
+        f"{what} is not made for it yet: the open windows hold rows of exactly the files that are"
+        " done; give the query a new pipeline and a table of its own",
+    )
+
+
+def _refuse(config: Config, where: tuple[str, str], text: str) -> None:
+    pipeline = config.pipelines.get(where[0])
+    if pipeline is not None and pipeline.event_time is not None:
+        raise ConfigError(f"pipelines.{where[0]}.event_time", [text])

@@ -1,0 +1,111 @@
+"""Pipelines held against the tables they write for, before the first batch.
+
+Asked by `validate`, `plan` and, as a daemon's first batch is about to begin, `run`; each
+time of the table as its log is then, and of Penguin's settings in the same document. A table
+without `tables` in the document is taken for one of Penguin's defaults, as Penguin takes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+
+from blizzard_core.errors import BlizzardError, ConfigError, StorageError
+from blizzard_core.log import get_logger
+from blizzard_core.settings.document import Config, PipelineSettings
+from blizzard_core.settings.tables import TableSettings
+from blizzard_core.storage.opening import normalize_uri, open_storage
+from blizzard_core.table.pipeline_fit import Fit, pipeline_fit
+from blizzard_core.table.rules import Rules
+from blizzard_py.connections.lakes.sink_table import sink_table
+from blizzard_py.job import IngestSettings
+from blizzard_py.kernels.output_format import output_format
+from blizzard_py.kernels.write.metadata import Metadata
+from blizzard_py.schema.types import table_schema
+
+# The columns that a pipeline's query gives. Raises `ConfigError` for one that cannot be used.
+QueryColumns = Callable[[str, IngestSettings], pa.Schema]
+
+
+def check_table(
+    config: Config, pipeline: str, columns: QueryColumns | None, settings: IngestSettings
+) -> None:
+    """Raise `ConfigError` if the pipeline's table takes none of its files.
+
+    ``columns`` tells those of its query; without it they are those declared.
+    And `StateError`, `StorageError` where its log cannot be read. What some files would be
+    refused for is a line of the log.
+    """
+    made = None if columns is None else columns(pipeline, settings)
+    fit = _fit_of(config, pipeline, settings, made)
+    for told in fit.told:
+        get_logger(pipeline=pipeline).warning("table_may_refuse", reason=told)
+    if fit.refused:
+        where = _where(pipeline, settings)
+        raise ConfigError("configuration", [f"{where}: {each}" for each in fit.refused])
+
+
+def held_against_tables(
+    config: Config, pipelines: Iterable[tuple[str, IngestSettings, pa.Schema | None]]
+) -> tuple[list[str], list[str]]:
+    """The problems of pipelines with their tables, and what people should know besides.
+
+    Of each pipeline its name, what its jobs are told and, if it has a query, the columns that
+    gives. That a table could not be looked at is something to know: it may be out of reach
+    from where the configuration is written.
+    """
+    problems: dict[str, None] = {}
+    notes: dict[str, None] = {}
+    for name, settings, made in pipelines:
+        where = _where(name, settings)
+        try:
+            fit = _fit_of(config, name, settings, made)
+        except StorageError as error:
+            notes[f"{where}: the table could not be looked at: {error}"] = None
+        except BlizzardError as error:
+            problems[f"{where}: {error}"] = None
+        else:
+            problems |= {f"{where}: {each}": None for each in fit.refused}
+            notes |= {f"{where}: {each}": None for each in fit.told}
+    return [*problems], [*notes]
+
+
+def _fit_of(config: Config, pipeline: str, settings: IngestSettings, made: pa.Schema | None) -> Fit:
+    table = sink_table(open_storage(settings.sink.uri, settings.sink.options))
+    if table is not None and table.objections:
+        return Fit(table.objections)
+    return pipeline_fit(
+        None if table is None else table.shape,
+        _written(settings, made),
+        _rules_of(config, config.pipelines[pipeline]),
+        exact_nulls=made is None,
+    )
+
+
+def _where(pipeline: str, settings: IngestSettings) -> str:
+    return f"pipelines.{pipeline}: {settings.sink.uri}"
+
+
+def _written(settings: IngestSettings, made: pa.Schema | None) -> pa.Schema:
+    """The columns of the Parquet files: those declared, or ``made`` by a query, and ours."""
+    if made is None:
+        declared = table_schema(settings.fields, rescued=settings.unexpected_fields == "capture")
+        metadata = Metadata(settings.metadata_columns, "", 0, unit_column=settings.unit_column)
+        made = metadata.schema(declared)
+    return output_format(settings, made).schema
+
+
+def _rules_of(config: Config, pipeline: PipelineSettings) -> Rules:
+    uri = normalize_uri(pipeline.sink.table_uri)
+    table = next(
+        (each for each in config.tables.values() if normalize_uri(each.table_uri) == uri),
+        TableSettings(table_uri=uri),
+    )
+    by = table.partition_by or pipeline.sink.partition_by
+    return Rules(
+        by.column_types(pipeline.field_types) if by else {},
+        table.schema_evolution,
+        table.strict_types,
+        table.max_new_columns,
+    )

@@ -1,0 +1,124 @@
+"""What no document tells of a configuration: whether queries can be used and tables take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+
+from blizzard_core.errors import ConfigError, StorageError
+from blizzard_core.settings.document import Config
+from blizzard_py.app.wiring import (
+    NoEngine,
+    inferred_schema,
+    ingest_settings,
+    parts_of,
+    query_columns,
+)
+from blizzard_py.job import IngestSettings
+
+
+def validate_pipelines(config: Config) -> list[str]:
+    """What people should know of pipelines and their tables, a line each.
+
+    Raises `ConfigError` with every problem: a transform that cannot be used, a table that takes
+    none of a pipeline's files. No Spark starts without a transform or event time. Where columns
+    are inferred and there was no batch yet nobody can say; the first batch is preceded by the
+    same checks.
+    """
+    known = list(_known(config))
+    made = _made_by_queries(config, known)
+    problems, notes = _held(config, [(name, each, made.get(name)) for name, each in known])
+    if problems:
+        raise ConfigError("configuration", problems)
+    return notes
+
+
+def table_problems(config: Config) -> tuple[list[str], list[str]]:
+    """The problems of pipelines with their tables, and notes. Starts no Spark.
+
+    So it leaves out pipelines with a transform or event time, whose columns Spark alone can tell.
+    """
+    known = (
+        (name, settings)
+        for name, settings in _known(config)
+        if not settings.transform and config.pipelines[name].event_time is None
+    )
+    return _held(config, [(name, settings, None) for name, settings in known])
+
+
+def _held(
+    config: Config, pipelines: list[tuple[str, IngestSettings, pa.Schema | None]]
+) -> tuple[list[str], list[str]]:
+    # A daemon loads this module, and never needs what reads a table's log while it is idle.
+    from blizzard_py.app.table_check import held_against_tables  # noqa: PLC0415  # see above
+
+    return held_against_tables(config, pipelines)
+
+
+def _known(config: Config) -> Iterator[tuple[str, IngestSettings]]:
+    """What each pipeline's jobs are told, as far as its columns are known.
+
+    Once for each kind of source: where rows are replaced files have a column more.
+    """
+    for name, pipeline in config.pipelines.items():
+        seen: set[bool] = set()
+        for source_name, source in pipeline.sources.items():
+            settings = ingest_settings(pipeline, source)
+            if settings.unit_column in seen:
+                continue
+            seen.add(settings.unit_column)
+            found = _inferred(config, (name, source_name), settings)
+            if found is not None:
+                yield name, found
+
+
+def _inferred(
+    config: Config, where: tuple[str, str], settings: IngestSettings
+) -> IngestSettings | None:
+    """The settings with the columns that were inferred and kept; None where none were yet."""
+    pipeline = config.pipelines[where[0]]
+    if not pipeline.schema_.infer:
+        return settings
+    parts = parts_of(config, where, NoEngine())
+    schema = inferred_schema(where[0], pipeline, parts.files, parts.stores)
+    try:
+        kept = schema.kept()
+    except StorageError:  # out of reach from here, as its table is, which is told
+        return settings
+    return None if kept is None else replace(settings, fields=schema.combined(kept))
+
+
+def _made_by_queries(
+    config: Config, known: list[tuple[str, IngestSettings]]
+) -> dict[str, pa.Schema]:
+    """The columns that each pipeline's transform or query gives. Raises `ConfigError`.
+
+    A Spark of this machine judges them, so that no cluster needs to be there; a Connect client
+    may have no Java, so there it is its server.
+    """
+    chosen = {
+        name: settings
+        for name, settings in known
+        if settings.transform or config.pipelines[name].event_time is not None
+    }
+    if not chosen:
+        return {}
+    from blizzard_py.engines.spark import checking_engine  # noqa: PLC0415  # see `LazyEngine`
+
+    engine = checking_engine(config.spark.master, config.spark.conf)
+    problems: list[str] = []
+    made: dict[str, pa.Schema] = {}
+    try:
+        for name, settings in chosen.items():
+            try:
+                columns = query_columns(engine, config.pipelines[name].event_time)
+                made[name] = columns(name, settings)
+            except ConfigError as error:
+                problems += [f"{error.source}: {problem}" for problem in error.problems]
+    finally:
+        engine.stop()
+    if problems:
+        raise ConfigError("configuration", problems)
+    return made

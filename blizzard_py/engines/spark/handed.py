@@ -1,0 +1,127 @@
+"""Credentials of a job, which go to its tasks beside its closure and not in it.
+
+A closure is a block: Spark keeps it, hands it to whoever asks, and may put it on a disk. A
+property of a job goes with each task's description, from driver to executor; event logs leave
+it out. So stores and connections travel without their options, and a task is handed those as it
+begins.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import functools
+import pickle
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
+from pyspark import SparkContext, TaskContext
+
+from blizzard_core.storage.protocol import StorageOptions
+from blizzard_py.job import IngestJob, IngestSettings, Place
+from blizzard_py.reading import Access
+
+# Of a job's properties event logs leave out those whose name looks like a secret's, if the
+# context has a setting of that name. A name of Spark's own would not do: each query puts the
+# session's settings in the place of the job's.
+HANDED = "blizzard.secret.options"
+
+
+class _Told(Protocol):
+    """What a task is told, of any kind."""
+
+    @property
+    def settings(self) -> IngestSettings: ...
+
+
+T = TypeVar("T", bound=_Told)
+
+
+@dataclass(frozen=True, slots=True)
+class _Secrets:
+    source: StorageOptions = field(repr=False)
+    sink: StorageOptions = field(repr=False)
+    access: Mapping[str, Any] | None = field(repr=False)
+    uri: str = field(repr=False)
+
+
+def apart(job: IngestJob) -> tuple[IngestJob, str]:
+    """The job without what is secret in it, and that, as the value of `HANDED`."""
+    settings, reading = job.settings, job.reading
+    access = None if reading is None else reading.access
+    secrets = _Secrets(
+        settings.source.options,
+        settings.sink.options,
+        None if access is None else access.options,
+        "" if access is None else access.uri,
+    )
+    bare = dataclasses.replace(
+        job,
+        settings=dataclasses.replace(
+            settings, source=Place(settings.source.uri), sink=Place(settings.sink.uri)
+        ),
+        reading=reading and dataclasses.replace(reading, access=_bare(reading.access)),
+    )
+    return bare, base64.b64encode(pickle.dumps(secrets)).decode()
+
+
+@contextlib.contextmanager
+def handing(context: SparkContext, job: IngestJob) -> Iterator[IngestJob]:
+    """The job as tasks may be told it; what this thread starts inside is handed the rest."""
+    bare, secrets = apart(job)
+    context.setLocalProperty(HANDED, secrets)
+    try:
+        yield bare
+    finally:
+        with contextlib.suppress(Py4JError, OSError):  # the JVM may be what has failed
+            context.setLocalProperty(HANDED, None)  # type: ignore[arg-type]  # removes it
+
+
+def whole(task: T) -> T:
+    """What a task is told, with the credentials that its job was handed."""
+    secrets = _handed()
+    if secrets is None:
+        return task
+    settings = task.settings
+    filled = dataclasses.replace(
+        settings,
+        source=Place(settings.source.uri, secrets.source),
+        sink=Place(settings.sink.uri, secrets.sink),
+    )
+    return dataclasses.replace(task, settings=filled)  # type: ignore[type-var]  # all are dataclasses
+
+
+def whole_sink(sink: Place) -> Place:
+    """Likewise for a task that is told no more than where the table is."""
+    secrets = _handed()
+    return sink if secrets is None else Place(sink.uri, secrets.sink)
+
+
+def whole_access(access: Access) -> Access:
+    """Likewise for the way to a table or an API."""
+    secrets = _handed()
+    if secrets is None or secrets.access is None:
+        return access
+    return dataclasses.replace(access, uri=secrets.uri, options=secrets.access)
+
+
+def _bare(access: Access) -> Access:
+    # A database's address may hold a password as well.
+    return dataclasses.replace(access, uri="", options={})
+
+
+def _handed() -> _Secrets | None:
+    """None where jobs have no properties: a Spark Connect server leaves all in the closure."""
+    context = TaskContext.get()
+    value = None if context is None else context.getLocalProperty(HANDED)
+    return None if not value else _read(value)
+
+
+@functools.lru_cache(maxsize=8)
+def _read(value: str) -> _Secrets:
+    found = pickle.loads(base64.b64decode(value))  # noqa: S301  # our driver wrote it
+    assert isinstance(found, _Secrets)  # noqa: S101  # nobody else has this property's name
+    return found

@@ -1,0 +1,128 @@
+"""Spark shut by default: who may talk to it, what others can read of it. Pure.
+
+Spark's ports answer anybody: whoever reaches a driver or an executor can fetch what jobs were
+sent, and send jobs. So everything that speaks to a driver of ours proves that it knows a
+secret, all that goes over a connection is encrypted, and so is what Spark puts on disks.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterator, Mapping
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.redact import SECRET_NAME
+
+AUTHENTICATE = "spark.authenticate"
+_SECRET = "spark.authenticate.secret"  # noqa: S105  # a setting's name
+_ENCRYPT = "spark.network.crypto.enabled"
+_CIPHER = "spark.network.crypto.cipher"
+_GCM = "AES/GCM/NoPadding"
+_FALLBACK = "spark.network.crypto.saslFallback"
+_TLS = "spark.ssl.rpc.enabled"
+_ADDRESSES = ("spark.driver.host", "spark.driver.bindAddress")
+_EXECUTOR_OPTIONS = ("spark.executor.extraJavaOptions", "spark.executor.defaultJavaOptions")
+
+# A statement is what the configuration says: Spark would put the daemon's environment into it.
+SUBSTITUTE = "spark.sql.variable.substitute"
+
+SHUT = {
+    # Locally and on Kubernetes Spark makes a secret for each session, which only the session's
+    # own processes are handed.
+    AUTHENTICATE: "true",
+    _ENCRYPT: "true",
+    # The default cipher hides what is sent, and lets it be changed on the way.
+    _CIPHER: _GCM,
+    "spark.network.crypto.authEngineVersion": "2",
+    _FALLBACK: "false",
+    "spark.io.encryption.enabled": "true",
+    # What event logs and the UI leave out: all that our own messages leave out.
+    "spark.redaction.regex": f"(?i){SECRET_NAME.pattern}",
+}
+
+
+def require_shut(master: str, conf: Mapping[str, str]) -> None:
+    """Raise `ConfigError` for settings that would open a driver to anybody.
+
+    A standalone cluster has one secret for all that belongs to it, which nobody can guess here.
+    That it has none is its operator's decision, and has to be said.
+    """
+    problems = []
+    off = _is(conf, AUTHENTICATE, "false")
+    standalone = master.startswith("spark://")
+    if off and not standalone:
+        problems.append(
+            f"{AUTHENTICATE}: must not be false; whoever reaches the driver's ports could read"
+            " what jobs are sent and run code as this daemon; remove it"
+        )
+    if standalone and not off and not conf.get(_SECRET):
+        problems.append(
+            f"{_SECRET}: is required for a spark:// master; the secret that its master and"
+            f" workers were started with (${{NAME}} takes it from the environment). For a cluster"
+            f' that has none say {AUTHENTICATE}: "false"; anybody who reaches it can then read'
+            " the credentials of jobs"
+        )
+    if _is(conf, SUBSTITUTE, "true"):
+        problems.append(
+            f"{SUBSTITUTE}: must not be true; a transform could read this daemon's environment"
+        )
+    if problems:
+        raise ConfigError("spark.conf", problems)
+
+
+def weakened(master: str, conf: Mapping[str, str]) -> Iterator[str]:
+    """What of the user's own settings leaves Spark more open than ours would, one by one."""
+    yield from _on_the_way(conf)
+    if master.startswith("local"):
+        for name in _ADDRESSES:
+            if name in conf and not is_loopback(conf[name]):
+                yield f"{name}: other machines reach the driver; a local master needs none"
+    if _is(conf, "spark.ui.enabled", "true") and "spark.ui.filters" not in conf:
+        yield "spark.ui.enabled: the UI asks nobody who they are, and lets them end jobs"
+    for name in _EXECUTOR_OPTIONS:
+        if SECRET_NAME.search(conf.get(name, "")):
+            yield (
+                f"{name}: stands on executors' command lines, which everybody on their machines"
+                " reads; name a file with @/path"
+            )
+
+
+def _on_the_way(conf: Mapping[str, str]) -> Iterator[str]:
+    if _is(conf, AUTHENTICATE, "false"):
+        yield f"{AUTHENTICATE}: whoever reaches driver or executors can read what jobs are sent"
+    elif not _is(conf, _TLS, "true"):
+        if _is(conf, _ENCRYPT, "false"):
+            yield f"{_ENCRYPT}: credentials cross the network readable"
+        elif conf.get(_CIPHER, _GCM) != _GCM:
+            yield f"{_CIPHER}: only {_GCM} notices what was changed on the way"
+        if _is(conf, _FALLBACK, "true"):
+            yield f"{_FALLBACK}: an older and weaker exchange is accepted"
+
+
+def weak_server(url: str, setting: Callable[[str], str | None]) -> Iterator[str]:
+    """What a Spark Connect server leaves open, as far as a client can tell.
+
+    ``setting`` gives one of the server's.
+    """
+    address, _, rest = url.removeprefix("sc://").partition("/")
+    parameters = dict(part.partition("=")[::2] for part in rest.strip(";").split(";"))
+    host = address.rpartition(":")[0] or address
+    encrypted = parameters.get("use_ssl", "").lower() == "true" or "token" in parameters
+    if not encrypted and not is_loopback(host.strip("[]")):
+        yield "spark.master: credentials cross the network readable; add ;use_ssl=true"
+    if setting(AUTHENTICATE) != "true":
+        yield f"{AUTHENTICATE}: is not set on the server; its executors answer anybody"
+    elif setting(_ENCRYPT) != "true" and setting(_TLS) != "true":
+        yield f"{_ENCRYPT}: is not set on the server; credentials cross its network readable"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can be meant."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is(conf: Mapping[str, str], name: str, value: str) -> bool:
+    return conf.get(name, "").strip().lower() == value

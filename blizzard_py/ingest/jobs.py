@@ -1,0 +1,65 @@
+"""The seam between a batch and what makes outputs of its files.
+
+`blizzard_py.ingest.batch_runner` brings files from planned to done and does not know how their rows
+become the table's. Most pipelines run one job of the engine (`PlainJobs`); one over event time
+settles the batch in a query that remembers the ones before (`blizzard_py.streaming.jobs`).
+What such a query has to remember counts from the same save as the outputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from blizzard_py.job import Engine, IngestJob, IngestResult
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.stream_state import StreamState
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """A job's result and, of a query that remembers, what it will know once that is saved."""
+
+    result: IngestResult
+    stream: StreamState | None = None
+
+
+class Jobs(Protocol):
+    """Runs the jobs of one source, one at a time."""
+
+    def run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
+        """Bring the job to its end, in a thread that touches no state.
+
+        ``state`` is saved, in ``epoch``, and everything that counts. Raises as `Engine.ingest`
+        does, and `StateError` where what is kept beside the state is not there.
+        """
+
+    def cancel(self, output_prefix: str) -> None:
+        """End the running job with that prefix soon; no effect if there is none."""
+
+    def advanced(self, state: SourceState) -> None:
+        """A batch is done and ``state`` saved: remove what it has replaced."""
+
+    def close(self) -> None:
+        """Let go of what is held open."""
+
+
+class PlainJobs:
+    """Each batch is a job of the engine, and nothing is remembered."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def run(self, _state: SourceState, job: IngestJob, _epoch: int) -> Ingested:
+        """See `Jobs`."""
+        return Ingested(self._engine.ingest(job))
+
+    def cancel(self, output_prefix: str) -> None:
+        """See `Jobs`."""
+        self._engine.cancel(output_prefix)
+
+    def advanced(self, state: SourceState) -> None:
+        """Nothing was kept."""
+
+    def close(self) -> None:
+        """Nothing is open."""

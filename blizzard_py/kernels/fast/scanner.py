@@ -1,0 +1,157 @@
+"""A chunk's certain lines as a table, and the others to be parsed as ever.
+
+**A line that becomes a row here is the row that the exact path makes of it, value by value and
+buffer by buffer**; of every other line nothing is said. `scan.c` knows which ones are certain.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from blizzard_core.settings.schema import UnexpectedFields
+from blizzard_py.job import FieldSpec
+from blizzard_py.kernels.fast.layout import WINDOW_BYTES, Layout, has_room
+from blizzard_py.kernels.fast.sandbox import Broken, Program, compiled
+from blizzard_py.schema.types import table_schema
+
+# After a chunk of which most lines were handed over so many are not tried.
+PAUSE = 15
+
+_stderr = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """The certain rows of a chunk of ``lines`` lines, and the lines that are handed over.
+
+    ``rows_at`` and ``left_at`` are indices of lines, ``left`` has the others' bytes with their
+    newlines, ``starts`` where each begins in the chunk. Blank lines are in neither.
+    """
+
+    table: pa.Table
+    lines: int
+    rows_at: npt.NDArray[np.int64]
+    left: list[bytes]
+    left_at: npt.NDArray[np.int64]
+    starts: list[int]
+
+
+class Scanner:
+    """Scans chunks of one schema; several threads may, each with a machine of its own."""
+
+    def __init__(
+        self, program: Program, fields: Sequence[FieldSpec], unexpected: UnexpectedFields
+    ) -> None:
+        """Raises `Broken` if there is no room for the schema."""
+        self._program = program
+        self._fields = tuple(fields)
+        self._skips = unexpected == "ignore"
+        self._rescued = unexpected == "capture"
+        self._schema = table_schema(fields, rescued=self._rescued)
+        self._free = [self._layout()]
+        self._pause = 0
+
+    def scan(self, chunk: bytes, *, utf8: bool) -> Scanned | None:
+        """The chunk's certain lines; None if it is not worth trying, or has failed.
+
+        Of a chunk that is not ``utf8`` only lines in ASCII are certain.
+        """
+        if self._pause:
+            self._pause -= 1
+            return None
+        try:
+            layout = self._free.pop()
+        except IndexError:
+            layout = self._layout()
+        try:
+            found = self._scanned(layout, chunk, utf8=utf8)
+        except Broken as error:
+            # Its memory may hold anything now, so it is not used again.
+            _stderr.warning(
+                "the fast path has failed on a chunk, which is read without it: %s", error
+            )
+            self._free.append(self._layout())
+            return None
+        self._free.append(layout)
+        if len(found.left) > found.table.num_rows:
+            self._pause = PAUSE
+        return found
+
+    def _layout(self) -> Layout:
+        return Layout(self._program.machine(), self._fields, skips=self._skips)
+
+    def _scanned(self, layout: Layout, chunk: bytes, *, utf8: bool) -> Scanned:
+        tables: list[pa.Table] = []
+        rows_at: list[npt.NDArray[np.int64]] = []
+        left: list[tuple[int, int, int]] = []
+        lines = 0
+        for start, end in _windows(chunk):
+            if end - start > WINDOW_BYTES:
+                left.append((lines, start, end))
+                lines += 1
+                continue
+            layout.fill(memoryview(chunk)[start:end])
+            done = 0
+            while done < end - start:
+                done = layout.scan(done, end - start, utf8=utf8)
+                tables.append(self._table(layout.columns()))
+                rows_at.append(layout.rows_at() + lines)
+                left += [(lines + at, start + a, start + b) for at, a, b in layout.left()]
+                lines += layout.lines
+        return Scanned(
+            whole(tables, self._schema),
+            lines,
+            np.concatenate(rows_at) if rows_at else np.arange(0),
+            [chunk[start:end] for _, start, end in left],
+            np.array([at for at, _, _ in left], np.int64),
+            [start for _, start, _ in left],
+        )
+
+    def _table(self, columns: list[pa.Array]) -> pa.Table:
+        if self._rescued:
+            columns.append(pa.nulls(len(columns[0]), pa.string()))
+        return pa.Table.from_arrays(columns, schema=self._schema)
+
+
+def whole(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+    """One table with each column in one piece, as if all of it had been parsed in one call.
+
+    What is written depends on such pieces: where a page ends, how many bytes wait.
+    """
+    if len(tables) == 1:
+        return tables[0]
+    return pa.concat_tables(tables).combine_chunks() if tables else schema.empty_table()
+
+
+def _windows(chunk: bytes) -> Iterator[tuple[int, int]]:
+    """Whole lines of at most `WINDOW_BYTES`, or a single one that is longer."""
+    start = 0
+    while start < len(chunk):
+        end = len(chunk)
+        if end - start > WINDOW_BYTES:
+            end = chunk.rfind(b"\n", start, start + WINDOW_BYTES) + 1
+            end = end or chunk.find(b"\n", start) + 1
+        yield start, end
+        start = end
+
+
+@functools.lru_cache(maxsize=2)
+def scanner(fields: tuple[FieldSpec, ...], unexpected: UnexpectedFields) -> Scanner | None:
+    """The process's scanner for a schema; None if there is none, or the program does not load."""
+    if not has_room(fields):
+        return None
+    program = compiled()
+    atexit.register(scanner.cache_clear)  # before the program, see there
+    try:
+        return None if program is None else Scanner(program, fields, unexpected)
+    except Broken as error:
+        _stderr.warning("the fast path is not used: %s", error)
+        return None

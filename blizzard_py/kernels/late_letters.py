@@ -1,0 +1,202 @@
+"""A task of the job that finds the late rows of a batch, and those ahead of time, and letters them.
+
+It reads the staged rows again, with nothing but their times and places, judges them as the
+reader will (`blizzard_py.kernels.lateness`), and takes the raw lines from the source files by
+their numbers. A letter has the form of a bad record's, with ``stage`` ``late`` or ``ahead``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import io
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from blizzard_core.bounds import RAW_BYTES
+from blizzard_core.errors import Unavailable
+from blizzard_core.storage.protocol import Storage, join, order_key
+from blizzard_py.job import IngestSettings, JobFile, StagedBadRecords
+from blizzard_py.kernels.bad_records import BadRecordWriter
+from blizzard_py.kernels.decode.parse import BadRecord
+from blizzard_py.kernels.lateness import Limits, Rule, key_us, split, times_of
+from blizzard_py.kernels.write.metadata import source_file_text
+from blizzard_py.lines.decompress import opened
+from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.framing import Chunk, framed
+
+_FILE, _LINE = "_source_file", "_source_line"
+_MICRO = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeTask:
+    """Some staged ``files`` of a batch whose source files are ``sources``.
+
+    Without ``keep`` late rows are counted only; rows ahead of time are lettered all the same.
+    """
+
+    index: int
+    settings: IngestSettings
+    staging: str
+    files: tuple[JobFile, ...]
+    sources: tuple[JobFile, ...]
+    rule: Rule
+    limits: Limits
+    started_ts: float
+    keep: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """How many rows of a task are late, ahead, and late for some of their windows."""
+
+    late: int = 0
+    ahead: int = 0
+    partly: int = 0
+    newest_us: int | None = None
+    letters: StagedBadRecords | None = None
+
+    def to_json(self) -> str:
+        """One line of ASCII."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Judged:
+        """The inverse of `to_json`."""
+        data = json.loads(text)
+        found = data.pop("letters")
+        letters = found and StagedBadRecords(
+            found["staged"], tuple((path, count) for path, count in found["files"])
+        )
+        return cls(**data, letters=letters)
+
+
+# By the source file's text, the kind and time of each line that is lettered.
+_Lines = dict[str, dict[int, tuple[str, int]]]
+
+
+def run_judge(task: JudgeTask, source: Storage, sink: Storage, attempt_id: int) -> Judged:
+    """Judge the rows; ``attempt_id`` is unique among all that write to the staging directory.
+
+    Raises `StorageError`, also where a source file cannot be read any more.
+    """
+    wanted: _Lines = {}
+    late = ahead = partly = 0
+    newest: int | None = None
+    for batch in _staged(task, sink):
+        times = times_of(batch.column(task.rule.column))
+        found = split(task.rule, task.limits, times)
+        late += int(np.count_nonzero(found.late))
+        ahead += int(np.count_nonzero(found.ahead))
+        partly += found.partly
+        if found.kept.any():
+            top = int(times[found.kept].max())
+            newest = top if newest is None else max(newest, top)
+        chosen = {"ahead": found.ahead} | ({"late": found.late} if task.keep else {})
+        for kind, flags in chosen.items():
+            some = batch.filter(pa.array(flags))
+            at = times[flags].tolist()
+            files, lines = some.column(_FILE).to_pylist(), some.column(_LINE).to_pylist()
+            for file, line, time in zip(files, lines, at, strict=True):
+                wanted.setdefault(file, {})[line] = (kind, time)
+    return Judged(late, ahead, partly, newest, _lettered(task, wanted, source, sink, attempt_id))
+
+
+def _staged(task: JudgeTask, sink: Storage) -> Iterator[pa.RecordBatch]:
+    columns = [task.rule.column, _FILE, _LINE]
+    for file in task.files:
+        staged = pq.ParquetFile(io.BytesIO(sink.read(file.path)))
+        yield from staged.iter_batches(columns=columns)
+
+
+def _lettered(
+    task: JudgeTask, wanted: _Lines, source: Storage, sink: Storage, attempt_id: int
+) -> StagedBadRecords | None:
+    if not wanted:
+        return None
+    root = task.settings.source.uri
+    files = {source_file_text(root, file.path): file for file in task.sources}
+    ordered = sorted(((files[text], lines) for text, lines in wanted.items()), key=_by_path)
+    with closing(BadRecordWriter(root, task.started_ts)) as letters:
+        for file, lines in ordered:
+            for bad in _records(task, file, lines, source):
+                letters.add(file.path, bad)
+        name = f"late-{task.index:05d}-{attempt_id}.letters.ndjson"
+        staged = letters.stage(sink, join(task.staging, name))
+    return StagedBadRecords(staged, tuple((file.path, len(lines)) for file, lines in ordered))
+
+
+def _by_path(item: tuple[JobFile, Mapping[int, tuple[str, int]]]) -> bytes:
+    return order_key(item[0].path)
+
+
+def _records(
+    task: JudgeTask, file: JobFile, lines: Mapping[int, tuple[str, int]], source: Storage
+) -> Iterator[BadRecord]:
+    """The letters of a file's lines, in their order."""
+    left = sorted(lines, reverse=True)
+    try:
+        with opened(source, file, task.settings.compression) as blocks:
+            before = 0  # lines of what was read before
+            for item in framed(blocks):
+                if not left:
+                    break
+                ends = _ends(item.data) if isinstance(item, Chunk) else None
+                count = 1 if ends is None else len(ends)
+                while left and ends is not None and left[-1] <= before + count:
+                    number = left.pop()
+                    place = number - before - 1
+                    start = int(ends[place - 1]) + 1 if place else 0
+                    raw = item.data[start : int(ends[place])] if isinstance(item, Chunk) else b""
+                    kind, time = lines[number]
+                    yield BadRecord(
+                        number - 1,
+                        item.offset + start,
+                        len(raw),
+                        raw[:RAW_BYTES],
+                        _reason(task, kind, time),
+                        kind,
+                    )
+                before += count
+    except FileFailed as error:
+        raise Unavailable(f"{source.uri}/{file.path}: {error.reason}") from error
+    if left:
+        raise Unavailable(
+            f"{source.uri}/{file.path}: line {left[-1]} was read and is there no more; the file has"
+            " changed"
+        )
+
+
+def _ends(data: bytes) -> np.ndarray:
+    return np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+
+
+def _reason(task: JudgeTask, kind: str, time: int) -> str:
+    rule, limits = task.rule, task.limits
+    if kind == "ahead":
+        return (
+            f"{rule.column} {_text(time)} is later than {_text(limits.ahead_us)}, which is"
+            " max_ahead after the batch began"
+        )
+    until = int(key_us(rule, np.array([time], np.int64))[0])
+    waited = f", waited for until {_text(until)}" if until != time else ""
+    return (
+        f"{rule.column} {_text(time)}{waited}: late, the watermark was"
+        f" {_text(limits.watermark_ms * 1000)}"
+    )
+
+
+def _text(micros: int) -> str:
+    seconds, rest = divmod(micros, _MICRO)
+    try:
+        moment = dt.datetime.fromtimestamp(seconds, dt.UTC).replace(microsecond=rest)
+    except (ValueError, OverflowError, OSError):  # a year that the calendar of Python lacks
+        return f"{micros} us after 1970"
+    return moment.isoformat().replace("+00:00", "Z")

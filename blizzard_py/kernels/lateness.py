@@ -1,0 +1,140 @@
+"""Which rows of a batch come too late for its watermark, and which are ahead of all time. Pure.
+
+Spark drops late rows without a word, and its counter is too low, since it counts after rows were
+combined. So they are told apart here, before Spark sees them, by the rule that it goes by: a row
+is late if its *key* is not above the watermark. The key says until when somebody waits for it:
+
+* of a row that is only compared with its duplicates, its own time;
+* of a row in windows, the end of the last window that holds it;
+* of a row in a session, when the session would end if nothing else came.
+
+A removal of duplicates comes before windows, so where there is one it decides.
+
+The same function serves the reader, which skips such rows, and the job that makes letters of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blizzard_core.settings.event_time import EventTimeSettings, micros
+
+Micros = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How long somebody waits for a row of ``column``; all lengths in microseconds.
+
+    ``kind`` is what decides: ``row`` its own time, ``window`` the windows of ``size``, one
+    every ``slide`` from ``offset`` on, ``session`` the ``size`` of its gap.
+    """
+
+    column: str
+    kind: Literal["row", "window", "session"] = "row"
+    size: int = 0
+    slide: int = 0
+    offset: int = 0
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether a row may be late for some of its windows only."""
+        return self.kind == "window" and self.slide < self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a batch's rows are judged by.
+
+    ``watermark_ms`` is what the micro-batch before it ran with, which is the one that Spark
+    judges by; ``ahead_us`` the time that no row may be after.
+    """
+
+    watermark_ms: int
+    ahead_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The verdict on some rows, each ``late``, ``ahead`` or neither; in their order.
+
+    ``partly`` counts those that are late for some of their windows and not for the last.
+    """
+
+    late: Flags
+    ahead: Flags
+    partly: int
+
+    @property
+    def kept(self) -> Flags:
+        """The rows that Spark is given."""
+        return ~(self.late | self.ahead)
+
+
+def key_us(rule: Rule, times: Micros) -> Micros:
+    """Until when somebody waits for a row of each of the times (microseconds since 1970)."""
+    if rule.kind == "row":
+        return times
+    if rule.kind == "session":
+        return times + rule.size
+    return _last_start(rule, times) + rule.size
+
+
+def split(rule: Rule, limits: Limits, times: Micros) -> Split:
+    """Which of the rows are late or ahead. One that is both is late."""
+    bound = limits.watermark_ms * _MILLI
+    keys = key_us(rule, times)
+    late = keys <= bound
+    partly = 0
+    if rule.overlaps:
+        partly = int(np.count_nonzero(~late & (_first_start(rule, times) + rule.size <= bound)))
+    return Split(late, ~late & (times > limits.ahead_us), partly)
+
+
+def may_split(rule: Rule, limits: Limits, oldest: int, newest: int) -> bool:
+    """Whether rows between these times may be late or ahead, also for some windows only."""
+    first = np.array([oldest], np.int64)
+    key = _first_start(rule, first) + rule.size if rule.kind == "window" else key_us(rule, first)
+    return int(key[0]) <= limits.watermark_ms * _MILLI or newest > limits.ahead_us
+
+
+def times_of(column: pa.ChunkedArray | pa.Array) -> Micros:
+    """A column of timestamps as microseconds. Raises `ValueError` if one is null."""
+    if column.null_count:
+        raise ValueError("a row has no event time")
+    micros = pc.cast(pc.cast(column, pa.timestamp("us", tz="UTC")), pa.int64())
+    found: Micros = micros.to_numpy(zero_copy_only=False)
+    return found.astype(np.int64, copy=False)
+
+
+def _last_start(rule: Rule, times: Micros) -> Micros:
+    """Where the last window that holds each time begins; numpy's remainder is never negative."""
+    return times - (times - rule.offset) % rule.slide
+
+
+def _first_start(rule: Rule, times: Micros) -> Micros:
+    """Where the first window that holds each time begins."""
+    # A window that ends at a time does not hold it.
+    overlapping = (rule.size - 1 - (times - rule.offset) % rule.slide) // rule.slide
+    return _last_start(rule, times) - overlapping * rule.slide
+
+
+def rule_of(given: EventTimeSettings) -> Rule:
+    """The rule that follows from a pipeline's operators: the first of them decides."""
+    window = given.window
+    if window is None or given.deduplicate:
+        return Rule(given.column)
+    if window.gap is not None:
+        return Rule(given.column, "session", micros(window.gap))
+    size = micros(window.size or "")
+    slide = micros(window.slide) if window.slide else size
+    return Rule(given.column, "window", size, slide, micros(window.offset))

@@ -1,0 +1,73 @@
+"""Chunks that become no more values than a task has room for, however short their lines are.
+
+A chunk is bounded in bytes, and what the parser makes of it by rows times columns: ``{}`` is a
+row, and so is each object of a list. What a line can become is told from its bytes before
+it is parsed, so a chunk of many rows is cut, and a line that is too much alone is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from blizzard_core.bounds import CHUNK_CELLS, LINE_CELLS, RAW_BYTES
+from blizzard_py.lines.framing import Chunk, LongLine
+
+_NEWLINE, _OPEN = b"\n{"
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """How many values a line has at least, and each object within lists or maps at most."""
+
+    columns: int
+    inner: int = 0
+
+
+def portions(
+    items: Iterable[Chunk | LongLine],
+    shape: RowShape,
+    most: int = CHUNK_CELLS,
+    line: int = LINE_CELLS,
+) -> Iterator[Chunk | LongLine]:
+    """The chunks with their ``cells``, cut where these are more than ``most``.
+
+    A line of more than ``line`` is a `LongLine`.
+    """
+    for item in items:
+        if isinstance(item, LongLine):
+            yield item
+            continue
+        data = np.frombuffer(item.data, np.uint8)
+        cells = int(np.count_nonzero(data == _NEWLINE)) * shape.columns
+        if shape.inner:
+            cells += int(np.count_nonzero(data == _OPEN)) * shape.inner
+        if cells <= most:
+            yield replace(item, cells=cells)
+        else:
+            yield from _cut(item, data, shape, most, line)
+
+
+def _cut(
+    chunk: Chunk, data: npt.NDArray[np.uint8], shape: RowShape, most: int, line: int
+) -> Iterator[Chunk | LongLine]:
+    ends = np.flatnonzero(data == _NEWLINE) + 1
+    cells = np.full(len(ends), shape.columns)
+    if shape.inner:
+        objects = np.searchsorted(np.flatnonzero(data == _OPEN), ends)
+        cells += np.diff(objects, prepend=0) * shape.inner
+    upto = np.cumsum(cells)
+    first = start = before = 0
+    while first < len(ends):
+        last = max(first + 1, int(np.searchsorted(upto, before + most, "right")))
+        end, some = int(ends[last - 1]), int(upto[last - 1]) - before
+        if some > line:
+            head = chunk.data[start : min(start + RAW_BYTES, end - 1)]
+            reason = f"may become more than {line:,} values"
+            yield LongLine(chunk.offset + start, end - 1 - start, head, reason)
+        else:
+            yield Chunk(chunk.data[start:end], chunk.offset + start, some)
+        first, start, before = last, end, before + some

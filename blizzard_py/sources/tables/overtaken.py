@@ -1,0 +1,96 @@
+"""A checkpoint that was brought back although groups were published since.
+
+Nobody but the owner of the checkpoint publishes groups of a table or an API, and each number is
+saved before its manifest is put. So a manifest above the last number that a checkpoint knows is of
+readings that it does not know: it is an older one. The table is cut otherwise by now than it says,
+and what it would replace could leave rows twice. Which rows these readings replaced is what their
+manifests say; where one of them is gone nobody can tell, and the source stops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from blizzard_core.errors import StateError
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.state.manifests import manifest, numbers_from
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.units.slices import Range, snapshot_range
+from blizzard_py.units.trust import read_since
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """What was published since a checkpoint: the last number, and what is known to be replaced.
+
+    ``missing`` is the first number of which nothing is known any more.
+    """
+
+    last: int
+    replaced: tuple[Range, ...]
+    missing: int | None
+
+
+def published_since(sink: Storage, source_id: str, state: SourceState) -> Since | None:
+    """What the state does not know, a batch of its own included; None if it is the newest.
+
+    Costs a LIST. Raises `StorageError`, `StateError` for a manifest that is not understood.
+    """
+    own = (batch.group.seq for batch in state.in_flight if batch.group is not None)
+    first = min((*own, state.group_seq + 1))
+    found = numbers_from(sink, source_id, first)
+    last = max(found, default=0)
+    if last <= state.group_seq:
+        return None
+    missing = next((number for number in range(first, last) if number not in found), None)
+    if missing is not None:
+        return Since(last, (), missing)
+    groups = (manifest(sink, source_id, number) for number in range(first, last + 1))
+    return Since(last, tuple(each for group in groups for each in group.replace), None)
+
+
+def with_units(state: SourceState, since: Since, source_id: str, where: str) -> SourceState:
+    """The state of a source of units that believes only what still holds.
+
+    Raises `StateError` where that cannot be told.
+    """
+    known = state.units
+    if known is not None and not known.anew:
+        _check(since, where, "checkpoint reset --units")
+        if snapshot_range(source_id) in since.replaced:
+            raise StateError(
+                f"{where}: is older than the last beginning from nothing of its source, and what"
+                " it says of units holds no more; restore a newer one, or begin anew with"
+                " `blizzard checkpoint reset --units`, which replaces what is published"
+            )
+        known = read_since(known, source_id, since.replaced)
+    return replace(_given_up(state, since), units=known, readings=())
+
+
+def with_columns(state: SourceState, since: Since, source_id: str, where: str) -> SourceState:
+    """The same of a source whose windows, or snapshots, are replaced."""
+    known = state.columns
+    if known is None:
+        return _given_up(state, since)
+    boundaries = known.boundaries
+    if known.watermark and boundaries:
+        _check(since, where, "checkpoint reset")
+        lowest = min(first for first, _ in since.replaced).removeprefix(f"{source_id}/")
+        # The beginning of all is where a slice begins whatever was published.
+        boundaries = tuple(text for text in boundaries if text <= lowest) or ("",)
+    kept = replace(known, boundaries=boundaries, window=None, tasks=(), done=(), slices=())
+    return replace(_given_up(state, since), columns=kept)
+
+
+def _given_up(state: SourceState, since: Since) -> SourceState:
+    """Without batches: one that was published is known by its manifest, another is planned anew."""
+    return replace(state, group_seq=since.last, in_flight=(), retries={})
+
+
+def _check(since: Since, where: str, remedy: str) -> None:
+    if since.missing is not None:
+        raise StateError(
+            f"{where}: is older than what was published, which is group {since.last}, and what"
+            f" group {since.missing} replaced is not known any more; restore a newer one, or have"
+            f" all read again and replaced, with `blizzard {remedy}`"
+        )

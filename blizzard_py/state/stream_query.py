@@ -1,0 +1,103 @@
+"""What of a query over event time may not change once a batch was settled by it. Pure.
+
+Spark's own check is not enough: it takes another window, another aggregate of the same type or
+another mode, and mixes what was before with what comes, without a word. So the query is kept
+with the state, and compared key by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from blizzard_core.errors import StateError
+from blizzard_core.settings.event_time import EventTimeSettings, micros
+from blizzard_py.job import FieldSpec, IngestSettings
+from blizzard_py.state.source_state import SourceState
+
+_REMEDY = "set it back, or give the new query a pipeline and a table of its own"
+
+
+def fingerprint(given: EventTimeSettings, ingest: IngestSettings) -> dict[str, Any]:
+    """What the state depends on. Of the other settings any may change."""
+    window = given.window
+    kind: dict[str, int] | None = None
+    if window is not None and window.gap is not None:
+        kind = {"gap_us": micros(window.gap)}
+    elif window is not None and window.size is not None:
+        kind = {
+            "size_us": micros(window.size),
+            "slide_us": micros(window.slide or window.size),
+            "offset_us": micros(window.offset),
+        }
+    return {
+        "column": given.column,
+        "policy": given.policy,
+        "deduplicate": list(given.deduplicate),
+        "window": kind,
+        "group_by": list(given.group_by),
+        "aggregates": dict(given.aggregates),
+        "mode": given.mode,
+        "partitions": given.partitions,
+        "transform": ingest.transform,
+        # As text: what a type has inside is of no concern here, only that it is the same.
+        "fields": {each.name: _type(each) for each in ingest.fields},
+    }
+
+
+def _type(spec: FieldSpec) -> str:
+    inner = ", ".join(f"{child.name} {_type(child)}" for child in spec.children)
+    digits = f"({spec.precision},{spec.scale})" if spec.type == "decimal" else ""
+    return f"{spec.type}{digits}" + (f"<{inner}>" if inner else "")
+
+
+def changes(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+    """The keys of the configuration that are not as they were, one sentence each.
+
+    Fields may come and go, as long as the query does not use them; the type of none may change.
+    """
+    found = []
+    for key, before in kept.items():
+        now = asked.get(key)
+        if key == "fields":
+            found += [
+                f"schema.fields: {name} was {before[name]} and is {now[name]}"
+                for name in before
+                if now is not None and name in now and now[name] != before[name]
+            ]
+        elif key == "policy":
+            continue  # the checkpoint's is in force, and status shows it
+        elif now != before:
+            place = "transform" if key == "transform" else f"event_time.{key}"
+            found.append(f"{place} was {_shown(before)} and is {_shown(now)}")
+    return found
+
+
+def check_query(state: SourceState, asked: Mapping[str, Any] | None, where: str) -> None:
+    """Raise `StateError` if the state is of another query than the one asked for.
+
+    ``asked`` is its fingerprint, None for a pipeline without event time.
+    """
+    if asked is None:
+        if state.stream is not None:
+            raise StateError(
+                f"{where}: holds the state of an event_time query, and the configuration has none;"
+                f" {_REMEDY}"
+            )
+        return
+    if state.stream is None:
+        if state.totals.batches:
+            raise StateError(
+                f"{where}: this pipeline has published rows as they came, so the table is no answer"
+                " of an event_time query; give the query a pipeline and a table of its own"
+            )
+        return
+    found = changes(state.stream.query, asked)
+    if found:
+        raise StateError(
+            f"{where}: the query has changed under its state ({'; '.join(found)}); {_REMEDY}"
+        )
+
+
+def _shown(value: Any) -> str:
+    return "absent" if value in (None, "", [], {}) else repr(value)

@@ -1,0 +1,138 @@
+"""What a pipeline over event time keeps in its checkpoint, as ``stream``. Pure.
+
+Spark's own checkpoint directory is a working copy. The truth about it is here: ``packs`` names
+every file of it with the object that holds it, and counts from the save that names it. So input,
+output, state and watermark have one commit point.
+
+* ``query``: the query as its first batch had it, by which a change is refused (`stream_query`);
+* ``batch``: the number of the last batch that was settled, from 1;
+* ``watermark_ms``: what the next micro-batch runs with, 0 for none yet;
+* ``judged_ms``: what the last one ran with, by which Spark tells late rows of the next;
+* the rest is told: counts since the first batch, and ``history``, the newest batches.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+# So many batches a checkpoint tells of.
+HISTORY = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Where a file of the working copy is kept: alone, or as a member of a tar of that name."""
+
+    object: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorState:
+    """What one stateful operator holds, as Spark names it."""
+
+    name: str
+    state_rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledBatch:
+    """One settled batch. ``used_watermark_ms`` is what the micro-batch with its rows ran with.
+
+    ``rows`` are those that were accepted, late ones among them; ``state_rows`` what is left
+    after the empty micro-batch.
+    """
+
+    batch: int
+    files: int
+    rows: int
+    used_watermark_ms: int
+    watermark_ms: int
+    late_rows: int = 0
+    partly_late_rows: int = 0
+    ahead_rows: int = 0
+    dropped_by_spark: int = 0
+    state_rows: int = 0
+    emitted_rows: int = 0
+    micro_batches: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamState:
+    """Everything that is known of a stream. See the module's docstring."""
+
+    query: Mapping[str, Any]
+    batch: int = 0
+    watermark_ms: int = 0
+    judged_ms: int = 0
+    max_event_time_ms: int | None = None
+    packs: Mapping[str, Packed] = field(default_factory=dict)
+    late_rows: int = 0
+    partly_late_rows: int = 0
+    ahead_rows: int = 0
+    unaccounted_rows: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
+    operators: tuple[OperatorState, ...] = ()
+    history: tuple[SettledBatch, ...] = ()
+
+    @property
+    def objects(self) -> frozenset[str]:
+        """Every object that a file of the working copy is kept in."""
+        return frozenset(packed.object for packed in self.packs.values())
+
+
+def moment(ms: int | None) -> str | None:
+    """A time in milliseconds as people read it; None where nothing is known yet."""
+    if not ms:
+        return None
+    found = dt.datetime.fromtimestamp(ms / 1000, dt.UTC)
+    return found.isoformat(timespec="milliseconds" if ms % 1000 else "seconds").replace(
+        "+00:00", "Z"
+    )
+
+
+def stream_to_json(state: StreamState) -> dict[str, Any]:
+    """The part of a checkpoint document; `decoded` reads it back."""
+    document: dict[str, Any] = msgspec.to_builtins(state)
+    return document
+
+
+def settled(
+    state: StreamState,
+    batch: SettledBatch,
+    packs: Mapping[str, Packed],
+    *,
+    judged_ms: int,
+    max_event_time_ms: int | None,
+    state_bytes: int,
+    operators: Sequence[OperatorState],
+) -> StreamState:
+    """The state with one more batch, to be saved with its outputs.
+
+    What Spark has dropped is accounted for by rows that were late for some windows, as far as
+    there were any: it counts after rows were combined, so the numbers need not be equal.
+    """
+    unaccounted = 0 if batch.partly_late_rows else batch.dropped_by_spark
+    newest = [ms for ms in (state.max_event_time_ms, max_event_time_ms) if ms is not None]
+    return replace(
+        state,
+        batch=batch.batch,
+        watermark_ms=batch.watermark_ms,
+        judged_ms=judged_ms,
+        max_event_time_ms=max(newest, default=None),
+        packs=packs,
+        late_rows=state.late_rows + batch.late_rows,
+        partly_late_rows=state.partly_late_rows + batch.partly_late_rows,
+        ahead_rows=state.ahead_rows + batch.ahead_rows,
+        unaccounted_rows=state.unaccounted_rows + unaccounted,
+        state_rows=batch.state_rows,
+        state_bytes=state_bytes,
+        operators=tuple(operators),
+        history=(*state.history, batch)[-HISTORY:],
+    )

@@ -1,0 +1,27 @@
+"""The job before the query: it decides about files and records, each row with its place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from blizzard_core.settings.sources import MetadataColumn
+from blizzard_py.job import IngestSettings
+
+# The columns that say where a row is from, by which late rows become letters.
+PLACE: tuple[MetadataColumn, ...] = ("_source_file", "_source_line")
+
+_FILE_BYTES = 32 << 20
+
+
+def accepting(settings: IngestSettings) -> IngestSettings:
+    """What it is run with: as declared and transformed, into files that nobody publishes."""
+    wanted = settings.metadata_columns
+    return replace(
+        settings,
+        parquet_compression="lz4",
+        file_bytes=_FILE_BYTES,
+        partition_template="",
+        partition_rules=(),
+        sort_by=(),
+        metadata_columns=(*wanted, *(name for name in PLACE if name not in wanted)),
+    )

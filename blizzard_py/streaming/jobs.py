@@ -1,0 +1,312 @@
+"""A batch of a pipeline over event time, from its files to what the commit point saves.
+
+1. *accept*: the engine's job as always, into staging that nobody publishes, each row with its
+   file and line;
+2. *judge*: rows that are late or ahead of time are counted and lettered, if there may be any;
+3. *settle*: the running query is offered the batch, and its callbacks stage the outputs;
+4. *pack*: what is new in the query's checkpoint directory becomes objects that the new state
+   names. The caller saves it with the outputs: the one commit point.
+
+**Recovery.** The query goes on only if it is where the saved state is. After any error, and on
+every start, it is stopped, its directory is thrown away, and one is restored from the manifest. So
+it never holds what was not committed, Spark never replays, and another attempt may read other
+rows. What was packed for nothing has a name that no state knows, and later epochs remove it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from blizzard_core.errors import Cancelled
+from blizzard_core.log import get_logger
+from blizzard_core.settings.event_time import EventTimeSettings, micros
+from blizzard_core.storage.protocol import join
+from blizzard_py.ingest.jobs import Ingested
+from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile, Place, StagedOutput
+from blizzard_py.kernels.late_letters import Judged, JudgeTask
+from blizzard_py.kernels.lateness import Limits, may_split, rule_of
+from blizzard_py.kernels.packing import pack, task_count
+from blizzard_py.kernels.report import merged
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.state_paths import StatePaths
+from blizzard_py.state.stream_query import fingerprint
+from blizzard_py.state.stream_state import SettledBatch, StreamState, moment, settled
+from blizzard_py.streaming.accepting import accepting
+from blizzard_py.streaming.packs import Packs, WorkingCopy
+
+if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
+    from blizzard_py.engines.spark.scratch import Scratch
+    from blizzard_py.streaming.operators import Definition
+    from blizzard_py.streaming.query import Settled, StreamQuery
+
+_MILLI, _MICRO = 1000, 1_000_000
+_ACCEPTED = "accepted"
+
+
+@dataclasses.dataclass(slots=True)
+class _Running:
+    """The query, its directory, and the state that both are at."""
+
+    query: StreamQuery
+    copy: WorkingCopy
+    at: StreamState
+
+
+class StreamJobs:
+    """The `Jobs` of a source whose pipeline is over event time."""
+
+    def __init__(self, parts: Parts, given: EventTimeSettings, session: Callable[[], Any]) -> None:
+        """``session`` gives the Spark session that the engine has by then."""
+        self._parts = parts
+        self._session = session
+        self._given = given
+        self._rule = rule_of(given)
+        self._packs = Packs(parts.stores.sink, StatePaths(parts.id).stream)
+        self._fingerprint = fingerprint(given, parts.ingest)
+        self._running: _Running | None = None
+        self._definition: Definition | None = None
+        self._scratch: Scratch | None = None
+        self._starts = 0
+        self._cancelled = threading.Event()
+        self._named: frozenset[str] = frozenset()  # objects of the state that was saved last
+        self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+
+    def run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
+        """See `Jobs`."""
+        self._cancelled.clear()
+        try:
+            return self._run(state, job, epoch)
+        except BaseException:
+            self._drop()
+            raise
+
+    def cancel(self, output_prefix: str) -> None:
+        """See `Jobs`."""
+        self._cancelled.set()
+        self._parts.engine.cancel(output_prefix)
+        running = self._running
+        if running is not None:
+            running.query.stop()
+
+    def advanced(self, state: SourceState) -> None:
+        """See `Jobs`: objects that the state before named, and this one does not."""
+        named = frozenset() if state.stream is None else state.stream.objects
+        self._packs.drop(self._named - named)
+        self._named = named
+
+    def close(self) -> None:
+        """Stop the query and remove its directory."""
+        running = self._running
+        if running is not None and running.at.state_rows:
+            self._log.info(
+                "windows_open",
+                state_rows=running.at.state_rows,
+                watermark=moment(running.at.watermark_ms),
+                closed_by=f"a row more than {self._given.delay} after their end",
+            )
+        self._drop()
+        scratch, self._scratch = self._scratch, None
+        if scratch is not None:
+            scratch.close()
+
+    def _run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
+        accepted = self._parts.engine.ingest(_accepting(job))
+        known = state.stream or StreamState(query=self._fingerprint)
+        running = self._at(known, job.settings, epoch)
+        number = known.batch + 1
+        ahead = round(job.started_ts * _MICRO) + micros(self._given.max_ahead)
+        limits = Limits(known.judged_ms, ahead)
+        found = self._judged(running, job, accepted, limits)
+        self._check_wanted()
+        began = time.monotonic()
+        done = self._settled(running, job, accepted, limits, number)
+        secs = time.monotonic() - began
+        outputs = merged(done.reports)
+        rows = sum(file.rows for file in accepted.files)
+        batch = _batch_of(number, job, rows, found, done, outputs)
+        self._check_wanted()
+        packs = self._packs.pack(running.copy, known.packs, epoch, f"{number:08d}")
+        newest = [one.newest_us for one in found if one.newest_us is not None]
+        last = done.micro_batches[-1]
+        if self._parts.activity is not None:
+            for place, one in enumerate(done.micro_batches):
+                self._parts.activity.micro_batch("empty" if place else "rows", one.secs)
+        after = settled(
+            known,
+            batch,
+            packs,
+            judged_ms=done.judged_ms,
+            max_event_time_ms=max(newest) // _MILLI if newest else None,
+            state_bytes=last.state_bytes,
+            operators=last.operators,
+        )
+        running.at = after
+        self._log.info("batch_settled", settle_secs=round(secs, 3), **dataclasses.asdict(batch))
+        late = tuple(one.letters for one in found if one.letters is not None)
+        result = replace(
+            accepted,
+            outputs=outputs.outputs,
+            tasks=accepted.tasks + outputs.tasks,
+            letters=(*accepted.letters, *late),
+        )
+        return Ingested(result, after)
+
+    def _judged(
+        self, running: _Running, job: IngestJob, accepted: IngestResult, limits: Limits
+    ) -> list[Judged]:
+        """Counts and letters of rows that Spark will not be given; without a job if there are none.
+
+        One entry at least, unless no row was accepted.
+        """
+        from blizzard_py.streaming.judging import bounds, judged  # noqa: PLC0415  # see above
+
+        if not accepted.outputs:
+            return []
+        span = bounds(self._parts.stores.sink, accepted.outputs, self._rule.column)
+        if span is not None and not may_split(self._rule, limits, *span):
+            return [Judged(newest_us=span[1])]
+        packed = self._packed(running, accepted.outputs)
+
+        def tasks(bare: IngestJob) -> list[JudgeTask]:
+            return [
+                JudgeTask(
+                    index,
+                    bare.settings,
+                    job.staging,
+                    files,
+                    job.files,
+                    self._rule,
+                    limits,
+                    job.started_ts,
+                    keep=self._given.late_rows == "quarantine",
+                )
+                for index, files in enumerate(packed)
+            ]
+
+        return judged(running.query.root, job, tasks)
+
+    def _settled(
+        self,
+        running: _Running,
+        job: IngestJob,
+        accepted: IngestResult,
+        limits: Limits,
+        number: int,
+    ) -> Settled:
+        from blizzard_py.streaming.offers import Offer  # noqa: PLC0415  # see above
+
+        definition = self._defined(running.query.root, job.settings)
+        offer = Offer(
+            Place(job.settings.sink.uri),
+            definition.read,
+            tuple(self._packed(running, accepted.outputs)),
+            self._rule,
+            limits,
+        )
+        return running.query.settle(number, offer, job)
+
+    def _packed(
+        self, running: _Running, outputs: Sequence[StagedOutput]
+    ) -> list[tuple[JobFile, ...]]:
+        files = [JobFile(output.staged, output.size) for output in outputs]
+        slots = running.query.root.sparkContext.defaultParallelism
+        return pack(files, task_count(files, slots)) if files else []
+
+    def _at(self, known: StreamState, settings: IngestSettings, epoch: int) -> _Running:
+        """The query where the saved state is: the one that runs, or another one."""
+        from blizzard_py.streaming.query import StreamQuery  # noqa: PLC0415  # see above
+
+        root = self._session()
+        running = self._running
+        if (
+            running is not None
+            and running.at == known
+            and running.query.root is root
+            and running.query.is_active
+        ):
+            return running
+        self._drop()
+        began = time.monotonic()
+        self._packs.sweep(known.objects, epoch)
+        folder = self._scratch_folder()
+        copy = self._packs.restore(known.packs, folder / "checkpoint")
+        definition = self._defined(root, settings)
+        query = StreamQuery(root, definition, folder, known.batch, self._parts.name)
+        self._running = _Running(query, copy, known)
+        secs = time.monotonic() - began
+        if self._parts.activity is not None:
+            self._parts.activity.query_started(secs)
+        self._log.info(
+            "query_started",
+            batch=known.batch,
+            files=len(known.packs),
+            restore_secs=round(secs, 3),
+        )
+        return self._running
+
+    def _defined(self, root: Any, settings: IngestSettings) -> Definition:
+        from blizzard_py.streaming.check import definition_of  # noqa: PLC0415  # see above
+
+        if self._definition is None:
+            self._definition = definition_of(root, self._parts.pipeline, self._given, settings)
+        return self._definition
+
+    def _scratch_folder(self) -> Path:
+        from blizzard_py.engines.spark.scratch import Scratch  # noqa: PLC0415  # see above
+
+        if self._scratch is None:
+            self._scratch = Scratch()
+        self._starts += 1
+        return self._scratch.path / f"query-{self._starts}"
+
+    def _drop(self) -> None:
+        """Stop the query and forget what it knows."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.query.stop()
+            shutil.rmtree(running.copy.root.parent, ignore_errors=True)
+
+    def _check_wanted(self) -> None:
+        if self._cancelled.is_set():
+            raise Cancelled(f"{self._parts.name}: cancelled")
+
+
+def _accepting(job: IngestJob) -> IngestJob:
+    return replace(
+        job,
+        settings=accepting(job.settings),
+        staging=join(job.staging, _ACCEPTED),
+        files=tuple(replace(file, partition="") for file in job.files),
+    )
+
+
+def _batch_of(
+    number: int,
+    job: IngestJob,
+    rows: int,
+    found: Sequence[Judged],
+    done: Settled,
+    outputs: IngestResult,
+) -> SettledBatch:
+    return SettledBatch(
+        batch=number,
+        files=len(job.files),
+        rows=rows,
+        used_watermark_ms=done.used_ms,
+        watermark_ms=done.watermark_ms,
+        late_rows=sum(one.late for one in found),
+        partly_late_rows=sum(one.partly for one in found),
+        ahead_rows=sum(one.ahead for one in found),
+        dropped_by_spark=sum(one.dropped for one in done.micro_batches),
+        state_rows=done.micro_batches[-1].state_rows,
+        emitted_rows=sum(output.rows for output in outputs.outputs),
+        micro_batches=len(done.micro_batches),
+    )

@@ -1,0 +1,58 @@
+"""What the running query is offered: a batch at a time, as files in its scratch directory.
+
+The query's source asks for the newest number and for what a number means; both follow from our
+checkpoint, so a query that is started again asks for nothing that was not offered to it anew.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from blizzard_py.job import JobFile, Place
+from blizzard_py.kernels.lateness import Limits, Rule
+
+_LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One batch's accepted rows: staged files by task, what is read of them, and the rule.
+
+    ``sink`` is where they are, without its options: tasks are handed these as they begin.
+    """
+
+    sink: Place
+    schema: pa.Schema
+    tasks: tuple[tuple[JobFile, ...], ...]
+    rule: Rule
+    limits: Limits
+
+
+def make_known(folder: Path, number: int, offer: Offer | None) -> None:
+    """From now on ``number`` is the newest; without an offer it was settled before."""
+    if offer is not None:
+        _replace(folder / f"{number}.offer", pickle.dumps(offer))
+        (folder / f"{number - 1}.offer").unlink(missing_ok=True)
+    _replace(folder / _LATEST, str(number).encode())
+
+
+def newest(folder: Path) -> int:
+    """The newest number."""
+    return int((folder / _LATEST).read_bytes())
+
+
+def offered(folder: Path, number: int) -> Offer:
+    """What a number means."""
+    found: Offer = pickle.loads((folder / f"{number}.offer").read_bytes())  # noqa: S301  # our own
+    return found
+
+
+def _replace(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)  # noqa: PTH105  # Path.replace is the same

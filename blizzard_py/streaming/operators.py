@@ -1,0 +1,128 @@
+"""From the settings of event time to the frame that a query computes.
+
+Duplicates are removed first, then rows are put into windows and aggregated, as the rule of
+lateness takes it (`blizzard_py.kernels.lateness.rule_of`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.errors import ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as everywhere
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from blizzard_core.settings.event_time import (
+    EMITTED_BATCH,
+    WINDOW_COLUMNS,
+    EventTimeSettings,
+    micros,
+)
+from blizzard_py.engines.spark.plan_tree import TooDeep, parsed
+from blizzard_py.engines.spark.transform_guard import spark_said
+from blizzard_py.engines.spark.transform_rules import SOURCE, aggregate_refusal
+from blizzard_py.streaming.source import FORMAT, OFFERS
+
+_WINDOW = "_blizzard_window"
+_MILLI = 1000
+# A star that is not that of `count(*)` stands for columns, or multiplies.
+_COUNT_STAR = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A query: its settings, the columns of its input and those of a row that only pass through.
+
+    ``output`` are the columns that rows keep where there are no windows.
+    """
+
+    given: EventTimeSettings
+    input: pa.Schema
+    output: tuple[str, ...]
+    emitted_batch: bool
+
+    @property
+    def read(self) -> pa.Schema:
+        """The columns of the input that the query needs."""
+        used = _used(self.given, self.input.names, self.output)
+        return pa.schema([field for field in self.input if field.name in used])
+
+
+def _used(given: EventTimeSettings, names: Sequence[str], output: Iterable[str]) -> set[str]:
+    used = {given.column, *given.deduplicate, *given.group_by}
+    if given.window is None:
+        return used | set(output)
+    for text in (_COUNT_STAR.sub("", expression) for expression in given.aggregates.values()):
+        if "*" in text or "`" in text:
+            return set(names)
+        used |= {name for name in names if name.lower() in text.lower()}
+    return used
+
+
+def refusal(spark: SparkSession, given: EventTimeSettings) -> tuple[str, str] | None:
+    """The first aggregate that is unusable as it is written, and why. Nothing is analysed."""
+    for name, expression in given.aggregates.items():
+        try:
+            # In parentheses it is an expression, and cannot bring a clause of its own.
+            query = f"SELECT (\n{expression}\n) FROM {SOURCE}"  # noqa: S608  # judged before it runs
+            why = aggregate_refusal(parsed(spark, query))
+        except TooDeep:
+            why = "is nested too deeply to be judged"
+        except ParseException as error:
+            why = spark_said(str(error))
+        if why:
+            return name, why
+    return None
+
+
+def frame_of(spark: SparkSession, definition: Definition, offers: str) -> DataFrame:
+    """What the query computes, to be written in mode append; raises `PySparkException`."""
+    given = definition.given
+    schema: StructType = from_arrow_schema(definition.read, prefer_timestamp_ntz=False)
+    staged = spark.readStream.format(FORMAT).schema(schema).option(OFFERS, offers).load()
+    frame = staged.withWatermark(given.column, f"{micros(given.delay) // _MILLI} milliseconds")
+    if given.deduplicate:
+        frame = frame.dropDuplicatesWithinWatermark(list(given.deduplicate))
+    if given.window is None:
+        return frame.select(*map(_column, definition.output))
+    groups = [_window(given), *map(_column, given.group_by)]
+    values = [F.expr(text).alias(name) for name, text in given.aggregates.items()]
+    rows = frame.groupBy(*groups).agg(*values).toDF(_WINDOW, *given.group_by, *given.aggregates)
+    start, end = WINDOW_COLUMNS
+    return rows.select(
+        F.col(_WINDOW).start.alias(start),
+        F.col(_WINDOW).end.alias(end),
+        *map(_column, (*given.group_by, *given.aggregates)),
+    )
+
+
+def with_batch(frame: DataFrame, definition: Definition, number: int) -> DataFrame:
+    """The rows as they are written: with the number of their batch, if that is wanted."""
+    if not definition.emitted_batch:
+        return frame
+    return frame.withColumn(EMITTED_BATCH, F.lit(number).cast("bigint"))
+
+
+def _window(given: EventTimeSettings) -> Column:
+    window = given.window
+    assert window is not None  # noqa: S101  # the caller has looked
+    if window.gap is not None:
+        return F.session_window(given.column, f"{micros(window.gap)} microseconds")
+    size = micros(window.size or "")
+    slide = micros(window.slide) if window.slide else size
+    return F.window(
+        _column(given.column),
+        f"{size} microseconds",
+        f"{slide} microseconds",
+        f"{micros(window.offset)} microseconds",
+    )
+
+
+def _column(name: str) -> Column:
+    escaped = name.replace("`", "``")
+    return F.col(f"`{escaped}`")

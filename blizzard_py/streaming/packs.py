@@ -1,0 +1,219 @@
+"""A working copy of Spark's checkpoint directory, kept in objects beside our checkpoint.
+
+``_blizzard/state/{source id}/{epoch}/{batch}-{attempt}-{random}/``: new files of at least 1 MiB
+are objects of their own, the rest of a batch is one tar. Which file is where a manifest says,
+and what no saved manifest names never happened.
+
+Files of that directory appear by rename and do not change, and Spark removes old ones whenever
+it likes. A file that vanishes while it is read was one of these.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Self
+
+from blizzard_core.errors import NotFound, StateError
+from blizzard_core.storage.failures import wrap_error
+from blizzard_core.storage.protocol import Storage, join
+from blizzard_py.state.stream_state import Packed
+
+ALONE_BYTES = 1 << 20
+
+_TAR = ".tar"
+_EPOCH = re.compile(r"\d{8}")
+# What a snapshot of a state store is made of. It appears before the archive that names it.
+_MEMBERS = frozenset({"SSTs", "logs"})
+_MEMORY_BYTES = 4 << 20
+
+
+@dataclass(slots=True)
+class WorkingCopy:
+    """The directory, and what of it is packed: by path its size and time of change."""
+
+    root: Path
+    known: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+class Packs:
+    """The packs of one source, below ``folder`` of ``storage``."""
+
+    def __init__(self, storage: Storage, folder: str) -> None:
+        self._storage = storage
+        self._folder = folder
+
+    def pack(
+        self, copy: WorkingCopy, before: Mapping[str, Packed], epoch: int, name: str
+    ) -> dict[str, Packed]:
+        """Put what is new in the directory into new objects; returns the manifest of all of it.
+
+        ``before`` is the manifest that the copy was restored from or packed to. Durable on
+        return. Raises `StorageError`.
+        """
+        place = join(self._folder, f"{epoch:08d}", f"{name}-{uuid.uuid4().hex[:8]}")
+        manifest: dict[str, Packed] = {}
+        known: dict[str, tuple[int, int]] = {}
+        with _Tar() as tar:
+            for path, mark in _files(copy.root):
+                if path in before and copy.known.get(path) == mark:
+                    manifest[path], known[path] = before[path], mark
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    manifest[path] = self._put(tar, copy.root / path, path, place, len(manifest))
+                    known[path] = mark
+            if tar.members:
+                tar.finish()
+                self._write(join(place, f"rest{_TAR}"), tar.file)
+        copy.known = known
+        return manifest
+
+    def restore(self, packs: Mapping[str, Packed], root: Path) -> WorkingCopy:
+        """Make the directory ``root`` of a manifest. Raises `StateError` for what is missing."""
+        root.mkdir(parents=True, exist_ok=True)
+        objects: dict[str, list[str]] = {}
+        for path, packed in packs.items():
+            objects.setdefault(packed.object, []).append(path)
+        for name, paths in objects.items():
+            try:
+                with contextlib.closing(self._storage.open_input(name)) as stream:
+                    for path, data in _members(name, paths, stream):
+                        _write_file(root, path, data)
+            except (NotFound, tarfile.TarError, EOFError) as error:
+                raise self._lost(name, paths[0]) from error
+            for path in paths:
+                there = root / path
+                if not there.exists() or there.stat().st_size != packs[path].size:
+                    raise self._lost(name, path)
+        return WorkingCopy(root, dict(_files(root)))
+
+    def drop(self, objects: Iterator[str] | frozenset[str]) -> None:
+        """Remove objects that no manifest names any more."""
+        for name in objects:
+            self._storage.delete(name)
+
+    def sweep(self, named: frozenset[str], epoch: int) -> None:
+        """Remove what epochs before this one have left and the manifest does not name.
+
+        Who wrote it cannot commit it any more, and who was replaced knows older epochs only.
+        """
+        doomed: list[str] = []
+        with contextlib.suppress(NotFound):  # a local table that nothing was written to yet
+            for page in self._storage.list_range(f"{self._folder}/", f"{self._folder}0"):
+                for entry in page.entries:
+                    written = entry.path[len(self._folder) + 1 :].partition("/")[0]
+                    older = _EPOCH.fullmatch(written) is not None and int(written) < epoch
+                    if older and entry.path not in named:
+                        doomed.append(entry.path)
+        self.drop(frozenset(doomed))
+
+    def _put(self, tar: _Tar, file: Path, path: str, place: str, number: int) -> Packed:
+        size = file.stat().st_size
+        if size < ALONE_BYTES:
+            return Packed(join(place, f"rest{_TAR}"), tar.add(path, file.read_bytes()))
+        name = join(place, f"{number:05d}")
+        with file.open("rb") as stream:
+            self._write(name, stream)
+        return Packed(name, size)
+
+    def _write(self, name: str, data: BinaryIO) -> None:
+        data.seek(0)
+        stream = self._storage.open_output(name)
+        try:
+            with stream:
+                shutil.copyfileobj(data, stream)
+        except Exception as error:  # store clients share no base class
+            raise wrap_error(f"{self._storage.uri}/{name}", error) from error
+        self._storage.sync(name)
+
+    def _lost(self, name: str, path: str) -> StateError:
+        return StateError(
+            f"{self._storage.uri}/{name}: holds {path} of the state of an event_time query, and is"
+            " missing or not whole; restore it. Without it the open windows are lost: then give the"
+            " query a new pipeline and a new table"
+        )
+
+
+class _Tar:
+    """The small files of a batch, in memory while they are few."""
+
+    def __init__(self) -> None:
+        self.file: BinaryIO = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # type: ignore[assignment]  # noqa: SIM115  # it is one but by name; closed on exit
+        self._tar = tarfile.open(fileobj=self.file, mode="w")  # noqa: SIM115  # closed by `finish`
+        self.members = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+    def add(self, path: str, data: bytes) -> int:
+        """Add a file; returns its size."""
+        member = tarfile.TarInfo(path)
+        member.size = len(data)
+        self._tar.addfile(member, io.BytesIO(data))
+        self.members += 1
+        return len(data)
+
+    def finish(self) -> None:
+        """Nothing is added any more."""
+        self._tar.close()
+
+
+def _files(root: Path) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Every file below, with size and time; none that is being made, nor a checksum.
+
+    What a snapshot is made of is listed after the archives that name it, so a manifest
+    never has an archive without its parts.
+    """
+    for path, mark in _walked(root):
+        if _MEMBERS.isdisjoint(PurePosixPath(path).parts):
+            yield path, mark
+    for path, mark in _walked(root):
+        if not _MEMBERS.isdisjoint(PurePosixPath(path).parts):
+            yield path, mark
+
+
+def _walked(root: Path) -> Iterator[tuple[str, tuple[int, int]]]:
+    found = []
+    for folder, inner, names in os.walk(root):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        for name in names:
+            if name.startswith("."):
+                continue
+            file = Path(folder, name)
+            with contextlib.suppress(FileNotFoundError):
+                stat = file.stat()
+                found.append((file.relative_to(root).as_posix(), (stat.st_size, stat.st_mtime_ns)))
+    return iter(sorted(found))
+
+
+def _members(name: str, paths: list[str], stream: BinaryIO) -> Iterator[tuple[str, BinaryIO]]:
+    if not name.endswith(_TAR):
+        yield paths[0], stream
+        return
+    wanted = set(paths)
+    with tarfile.open(fileobj=stream, mode="r|") as tar:
+        for member in tar:
+            data = tar.extractfile(member) if member.name in wanted else None
+            if data is not None:
+                yield member.name, data  # type: ignore[misc]  # a reader of bytes by any name
+
+
+def _write_file(root: Path, path: str, data: BinaryIO) -> None:
+    target = root / path
+    if ".." in PurePosixPath(path).parts or root not in target.parents:
+        raise StateError(f"{path}: names a file outside of the working copy")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("wb") as file:
+        shutil.copyfileobj(data, file)

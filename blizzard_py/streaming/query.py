@@ -1,0 +1,254 @@
+"""One long-running query over one working copy: start it, offer a batch, settle it, stop it.
+
+It knows nothing of our state. What makes an offer settled, all measured on Spark 4.3:
+
+* ``processAllAvailable`` waits for the empty micro-batch that a moved watermark asks for, too, but
+  may return normally when the query has died or was stopped. So the query must be active, without
+  an exception, and tell of a micro-batch that ends at the offer.
+* The callback runs the frame exactly once and to its end, or Spark refuses the micro-batch. What it
+  raises travels as text through both languages, and a long one has ended the stream's thread; so
+  it keeps the error for us and raises a short one.
+* Progress is matched by offset and micro-batch, never by count: the first start runs an empty one.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+
+from blizzard_core.errors import BlizzardError, Cancelled, ConfigError, EngineError
+from blizzard_py.engines.spark.failures import reason_of
+from blizzard_py.engines.spark.handed import handing
+from blizzard_py.engines.spark.transform_guard import spark_said
+from blizzard_py.engines.spark.worker import REPORTS, nothing, write_partition
+from blizzard_py.job import IngestJob
+from blizzard_py.kernels.report import TaskReport
+from blizzard_py.kernels.sql_stage import SqlStage
+from blizzard_py.state.stream_state import OperatorState
+from blizzard_py.streaming.offers import Offer, make_known
+from blizzard_py.streaming.operators import Definition, frame_of, with_batch
+from blizzard_py.streaming.source import StagedRows
+
+_STATE = "spark.sql.streaming.stateStore"
+_SETTINGS = {
+    "spark.sql.streaming.pollingDelay": "100ms",
+    # Each is a file in every pack; older ones serve nobody, since we never go back.
+    "spark.sql.streaming.minBatchesToRetain": "5",
+    f"{_STATE}.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_STATE}.checkpointFormatVersion": "2",
+}
+_Failure = (PySparkException, Py4JError, OSError, RuntimeError)
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """One micro-batch as Spark tells of it."""
+
+    number: int
+    end: int
+    dropped: int
+    state_rows: int
+    state_bytes: int
+    operators: tuple[OperatorState, ...]
+    secs: float
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a batch became: the reports of its callbacks, and its micro-batches in order.
+
+    ``used_ms`` is the watermark that the first of them ran with, the one with the batch's rows,
+    ``judged_ms`` what the last ran with, and ``watermark_ms`` what the next will.
+    """
+
+    reports: tuple[TaskReport, ...]
+    micro_batches: tuple[MicroBatch, ...]
+    used_ms: int
+    judged_ms: int
+    watermark_ms: int
+
+
+class StreamQuery:
+    """The query over ``folder``: the working copy is its ``checkpoint``, offers are in ``offers``.
+
+    Opened where batch ``settled`` was the last one. ``schema`` is that of its output. Raises
+    `EngineError` if it cannot be started, `ConfigError` if Spark refuses it.
+    """
+
+    def __init__(
+        self, root: SparkSession, definition: Definition, folder: Path, settled: int, name: str
+    ) -> None:
+        self.root = root
+        self.checkpoint = folder / "checkpoint"
+        self._definition = definition
+        self._offers = folder / "offers"
+        self._offers.mkdir(parents=True)
+        self._name = name
+        self._lock = threading.Lock()
+        self._job: IngestJob | None = None
+        self._number = settled
+        self._reports: list[TaskReport] = []
+        self._error: BaseException | None = None
+        self._stopped = threading.Event()
+        self._seen = -1  # the last micro-batch that was accounted for
+        make_known(self._offers, settled, None)
+        try:
+            self._query = self._started(root)
+        except AnalysisException as error:
+            place = f"pipelines.{name.partition('/')[0]}.event_time"
+            raise ConfigError(place, [spark_said(str(error))]) from None
+        except _Failure as error:
+            raise EngineError(
+                f"{name}: the query could not be started: {reason_of(error)}"
+            ) from None
+
+    def settle(self, number: int, offer: Offer, job: IngestJob) -> Settled:
+        """Offer a batch and wait until nothing is left to do for it.
+
+        Whatever is raised, what the working copy holds is worth nothing any more: `EngineError`,
+        `Cancelled` if `stop` was called, and whatever the callback has met.
+        """
+        with self._lock:
+            self._job, self._number, self._reports, self._error = job, number, [], None
+        try:
+            make_known(self._offers, number, offer)
+            self._query.processAllAvailable()
+            self._check()
+            done = self._told(number)
+        except _Failure as error:
+            self._raise_kept()
+            raise EngineError(f"{self._name}: the query failed: {reason_of(error)}") from None
+        if not done or all(each.end != number for each in done):
+            raise EngineError(f"{self._name}: the query tells nothing of batch {number}")
+        self._seen = done[-1].number
+        used, _ = _watermarks(self.checkpoint, done[0].number)
+        judged, upcoming = _watermarks(self.checkpoint, self._seen)
+        return Settled(tuple(self._reports), done, used, judged, upcoming)
+
+    def stop(self) -> None:
+        """End the query; whoever waits for it is told."""
+        self._stopped.set()
+        try:
+            self._query.stop()
+        except _Failure:  # its JVM is gone, and so is the query
+            return
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may be offered more."""
+        try:
+            return self._query.isActive and self._query.exception() is None
+        except _Failure:
+            return False
+
+    def _started(self, root: SparkSession) -> StreamingQuery:
+        session = root.newSession()
+        # The query's thread inherits it, so pipelines have their fair share of the cores.
+        session.sparkContext.setLocalProperty("spark.scheduler.pool", self._name)
+        given = self._definition.given
+        for key, value in _SETTINGS.items():
+            session.conf.set(key, value)
+        session.conf.set("spark.sql.shuffle.partitions", str(given.partitions))
+        session.conf.set("spark.sql.streaming.multipleWatermarkPolicy", given.policy)
+        empty = "true" if given.emit == "each_batch" else "false"
+        session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", empty)
+        session.dataSource.register(StagedRows)
+        frame = frame_of(session, self._definition, str(self._offers))
+        written = with_batch(frame, self._definition, 0).schema
+        self.schema: pa.Schema = to_arrow_schema(written, timezone="UTC")
+        return (
+            frame.writeStream.foreachBatch(self._emitted)
+            .outputMode(given.mode)
+            .queryName(self._name)
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(processingTime="0 seconds")
+            .start()
+        )
+
+    def _emitted(self, frame: DataFrame, _micro_batch: int) -> None:
+        """The callback: write what a micro-batch emits, once and to its end."""
+        try:
+            with self._lock:
+                job, number = self._job, self._number
+            if job is None:
+                frame.mapInArrow(nothing, REPORTS).collect()  # before the first batch
+                return
+            rows = with_batch(frame, self._definition, number)
+            with handing(self.root.sparkContext, job) as bare:
+                write = functools.partial(write_partition, self._stage_of(bare))
+                told = rows.mapInArrow(write, REPORTS).collect()
+            found = [TaskReport.from_json(row["result"]) for row in told]
+            with self._lock:
+                self._reports += found
+        except BaseException as error:
+            with self._lock:
+                self._error = error
+            raise RuntimeError("the batch's rows could not be written") from None
+
+    def _stage_of(self, job: IngestJob) -> SqlStage:
+        return SqlStage(job.settings, job.staging, job.output_prefix, self.schema, frozenset())
+
+    def _check(self) -> None:
+        """Raise for a query that did not come to the end of its work."""
+        self._raise_kept()
+        if self._stopped.is_set():
+            raise Cancelled(f"{self._name}: stopped")
+        if (error := self._query.exception()) is not None:
+            raise EngineError(f"{self._name}: the query failed: {reason_of(error)}")
+        if not self._query.isActive:
+            raise EngineError(f"{self._name}: the query has ended")
+
+    def _raise_kept(self) -> None:
+        with self._lock:
+            error, self._error = self._error, None
+        if self._stopped.is_set():
+            raise Cancelled(f"{self._name}: stopped") from None
+        if isinstance(error, BlizzardError):
+            raise error
+        if error is not None and isinstance(error, Exception):
+            raise EngineError(f"{self._name}: writing failed: {reason_of(error)}") from None
+
+    def _told(self, number: int) -> tuple[MicroBatch, ...]:
+        """The micro-batches since the last settled batch, as progress tells of them."""
+        found = (_micro_batch(json.loads(one.json)) for one in self._query.recentProgress)
+        fresh = {m.number: m for m in found if m.number > self._seen and m.end == number}
+        return tuple(fresh[key] for key in sorted(fresh))
+
+
+def _micro_batch(progress: Mapping[str, Any]) -> MicroBatch:
+    operators: Sequence[Mapping[str, Any]] = progress["stateOperators"]
+    end = progress["sources"][0]["endOffset"]
+    return MicroBatch(
+        progress["batchId"],
+        end["batch"] if isinstance(end, Mapping) else -1,
+        sum(each["numRowsDroppedByWatermark"] for each in operators),
+        sum(each["numRowsTotal"] for each in operators),
+        sum(each["memoryUsedBytes"] for each in operators),
+        tuple(OperatorState(each["operatorName"], each["numRowsTotal"]) for each in operators),
+        progress.get("batchDuration", 0) / 1000,
+    )
+
+
+def _watermarks(checkpoint: Path, micro_batch: int) -> tuple[int, int]:
+    """What a micro-batch ran with, and what the next will run with, from Spark's own logs."""
+    offsets = (checkpoint / "offsets" / str(micro_batch)).read_text().splitlines()
+    commits = (checkpoint / "commits" / str(micro_batch)).read_text().splitlines()
+    return (
+        int(json.loads(offsets[1])["batchWatermarkMs"]),
+        int(json.loads(commits[1])["nextBatchWatermarkMs"]),
+    )

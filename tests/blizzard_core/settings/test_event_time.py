@@ -1,0 +1,259 @@
+"""What an event_time block may say: everything else is refused with its key and line."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.event_time import micros
+from blizzard_core.settings.event_time_checks import event_time_notes
+from blizzard_core.settings.load import load_config
+
+HERE = "pipelines.events.event_time"
+GOOD: dict[str, Any] = {
+    "spark": {"master": "local[2]"},
+    "pipelines": {
+        "events": {
+            "sources": {"main": {"source_uri": "/data/raw"}},
+            "sink": {"table_uri": "/data/lake/events"},
+            "schema": {
+                "fields": [
+                    {"name": "ts", "type": "timestamp", "nullable": False},
+                    {"name": "maybe", "type": "timestamp"},
+                    {"name": "page", "type": "string"},
+                    {"name": "bytes", "type": "int64"},
+                    {"name": "tags", "type": "map", "values": "string"},
+                ]
+            },
+            "event_time": {
+                "column": "ts",
+                "delay": "10 minutes",
+                "window": "5 minutes",
+                "group_by": ["page"],
+                "aggregates": {"n": "count(*)"},
+            },
+        }
+    },
+}
+
+
+def changed(place: str, value: Any) -> dict[str, Any]:
+    """The good document with a value at a dotted place below the pipeline, or at the top."""
+    document = copy.deepcopy(GOOD)
+    block = document if place.startswith("spark") else document["pipelines"]["events"]
+    *outer, last = place.split(".")
+    for key in outer:
+        block = block.setdefault(key, {})
+    if value is None:
+        del block[last]
+    else:
+        block[last] = value
+    return document
+
+
+def problems(tmp_path: Path, document: Any) -> list[str]:
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(document))
+    try:
+        load_config(path, {})
+    except ConfigError as error:
+        return list(error.problems)
+    return []
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("event_time.delay", "0 seconds"),
+        ("event_time.delay", "1 hour 30 minutes"),
+        ("event_time.window", {"size": "1 hour", "slide": "5 minutes", "offset": "1 minute"}),
+        ("event_time.window", {"gap": "30 minutes"}),
+        ("event_time.deduplicate", ["page"]),
+        ("event_time.policy", "max"),
+        ("event_time.emit", "next_batch"),
+        ("event_time.late_rows", "count"),
+        ("event_time.partitions", 8),
+        ("sink.metadata_columns", ["_emitted_batch"]),
+        ("sink.partition_by", {"columns": [{"column": "window_start", "transform": "date"}]}),
+        ("sink.sort_by", ["-n"]),
+    ],
+)
+def test_what_is_right_passes(tmp_path: Path, place: str, value: Any) -> None:
+    assert problems(tmp_path, changed(place, value)) == []
+
+
+def test_duplicates_alone_keep_the_columns_of_the_source(tmp_path: Path) -> None:
+    document = changed("event_time", {"column": "ts", "delay": "1 hour", "deduplicate": ["page"]})
+    document["pipelines"]["events"]["sink"]["metadata_columns"] = ["_source_file", "_emitted_batch"]
+    assert problems(tmp_path, document) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "key", "said"),
+    [
+        ("event_time.delay", None, "event_time.delay", "is required"),
+        ("event_time.delay", "-1 minute", "event_time.delay", "is negative"),
+        ("event_time.delay", "1 month", "event_time.delay", "months or years"),
+        ("event_time.delay", "2 years", "event_time.delay", "months or years"),
+        ("event_time.delay", "soon", "event_time.delay", "not a duration"),
+        ("event_time.delay", "5 fortnights", "event_time.delay", "no unit 'fortnights'"),
+        ("event_time.delay", "1 microsecond", "event_time.delay", "whole milliseconds"),
+        ("event_time.delay", "40000 days", "event_time.delay", "more than 100 years"),
+        ("event_time.column", "maybe", "event_time.column", "may be null"),
+        ("event_time.column", "bytes", "event_time.column", "must be a timestamp"),
+        ("event_time.column", "none", "event_time.column", "not a field of the schema"),
+        ("event_time.policy", "avg", "event_time.policy", "'min' or 'max'"),
+        ("event_time.mode", "update", "event_time.mode", "update is not available yet"),
+        ("event_time.mode", "complete", "event_time.mode", "complete is not available yet"),
+        ("event_time.mode", "other", "event_time.mode", "append"),
+        ("event_time.window", "0 seconds", "event_time.window.size", "longer than nothing"),
+        ("event_time.window", {"slide": "1 minute"}, "event_time.window", "give size, or gap"),
+        (
+            "event_time.window",
+            {"size": "1 minute", "gap": "1 minute"},
+            "event_time.window",
+            "one of the two",
+        ),
+        (
+            "event_time.window",
+            {"gap": "1 minute", "slide": "1 minute"},
+            "event_time.window",
+            "neither slide nor offset",
+        ),
+        (
+            "event_time.window",
+            {"size": "1 minute", "slide": "2 minutes"},
+            "event_time.window",
+            "slide is longer",
+        ),
+        (
+            "event_time.window",
+            {"size": "1 minute", "offset": "1 minute"},
+            "event_time.window",
+            "offset must be shorter",
+        ),
+        ("event_time.window", None, "event_time.aggregates", "needs window"),
+        ("event_time.aggregates", None, "event_time.aggregates", "is required with window"),
+        ("event_time.group_by", ["nobody"], "event_time.group_by", "not a field"),
+        ("event_time.group_by", ["tags"], "event_time.group_by", "cannot be compared"),
+        ("event_time.group_by", ["page", "page"], "event_time.group_by", "twice"),
+        ("event_time.deduplicate", ["tags"], "event_time.deduplicate", "cannot be compared"),
+        (
+            "event_time.aggregates",
+            {"Window_Start": "count(*)"},
+            "event_time.aggregates",
+            "a column of windows already",
+        ),
+        (
+            "event_time.aggregates",
+            {"PAGE": "count(*)"},
+            "event_time.aggregates",
+            "given in group_by already",
+        ),
+        ("deduplicate_by", ["page"], "deduplicate_by", "event_time.deduplicate"),
+        ("schema.infer", True, "schema.infer", "needs columns that stay"),
+        (
+            "sources.main.units",
+            {"abstinent_days": 1},
+            "sources.main",
+            "units needs use_watermark: false",
+        ),
+        (
+            "sources.other",
+            {"source_uri": "/data/other"},
+            "sources",
+            "over several sources is not available yet",
+        ),
+        ("sources.main.event_time", {"delay": "1 hour"}, "sources.main.event_time", "several"),
+        ("event_time.join", {"left": "a"}, "event_time.join", "joins are not available yet"),
+        ("event_time.state_path", "/mnt/x", "event_time.state_path", "not available yet"),
+        ("event_time.idle_after", "1 hour", "event_time.idle_after", "not available yet"),
+        ("event_time.windows", "1 hour", "event_time.windows", "did you mean window?"),
+        (
+            "sink.partition_by",
+            {"prefix_template": "date=%Y-%m-%d"},
+            "sink.partition_by.prefix_template",
+            "may be of many files",
+        ),
+        (
+            "sink.metadata_columns",
+            ["_source_file"],
+            "sink.metadata_columns",
+            "_source_file is of one row",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_key_and_line(
+    tmp_path: Path, place: str, value: Any, key: str, said: str
+) -> None:
+    found = problems(tmp_path, changed(place, value))
+    named = [text for text in found if re.match(rf"pipelines\.events\.{re.escape(key)}\b", text)]
+    assert any(said in text for text in named), found
+    assert all(re.search(r"\(line \d+\):", text) for text in named)
+
+
+@pytest.mark.parametrize("master", ["sc://host", "spark://host:7077", "k8s://https://host"])
+def test_event_time_stays_in_this_process(tmp_path: Path, master: str) -> None:
+    [text] = problems(tmp_path, changed("spark.master", master))
+    assert text.startswith("spark.master (line")
+    assert "local[N]" in text
+
+
+def test_sessions_need_a_group(tmp_path: Path) -> None:
+    document = changed("event_time.window", {"gap": "1 minute"})
+    del document["pipelines"]["events"]["event_time"]["group_by"]
+    [text] = problems(tmp_path, document)
+    assert text.startswith(f"{HERE}.group_by")
+
+
+def test_a_block_that_computes_nothing_is_refused(tmp_path: Path) -> None:
+    [text] = problems(tmp_path, changed("event_time", {"column": "ts", "delay": "1 hour"}))
+    assert "computes nothing" in text
+
+
+def test_files_that_come_again_cannot_be_counted_in_windows(tmp_path: Path) -> None:
+    source = {"source_uri": "/r", "use_watermark": False, "units": {"abstinent_days": 1}}
+    document = changed("sources.main", source)
+    document["pipelines"]["events"]["sink"]["metadata_columns"] = ["_source_file"]
+    assert any("would count twice" in text for text in problems(tmp_path, document))
+
+
+def test_emitted_batch_is_of_queries_over_event_time(tmp_path: Path) -> None:
+    document = changed("event_time", None)
+    document["pipelines"]["events"]["sink"]["metadata_columns"] = ["_emitted_batch"]
+    [text] = problems(tmp_path, document)
+    assert text.startswith("pipelines.events.sink.metadata_columns (line")
+
+
+def test_a_delay_of_nothing_is_warned_of(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    for delay, notes in (("0 seconds", 1), ("1 second", 0)):
+        path.write_text(yaml.safe_dump(changed("event_time.delay", delay)))
+        assert len(list(event_time_notes(load_config(path, {})))) == notes
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10 minutes", 600_000_000),
+        ("1 hour 30 minutes", 5_400_000_000),
+        ("1.5 seconds", 1_500_000),
+        ("2 Weeks", 1_209_600_000_000),
+        ("250milliseconds", 250_000),
+        ("0 seconds", 0),
+    ],
+)
+def test_durations(text: str, expected: int) -> None:
+    assert micros(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "10", "minutes", "1 minute and more", "0.1 microseconds"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match=r"duration|finer"):
+        micros(text)

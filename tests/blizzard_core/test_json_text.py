@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from blizzard_core.json_text import json_value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"NaN",
+        b"[-Infinity]",
+        b"1e400",
+        b"9" * 5000,
+        b'"\xff"',
+        b"",
+        b"{",
+    ],
+    ids=lambda text: str(text[:12]),
+)
+def test_what_is_no_json_is_one_kind_of_error(text: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        json_value(text)
+
+
+def test_the_rest_is_what_the_standard_library_makes_of_it() -> None:
+    text = '{"a": [1, -0.5, 1e300, true, null, "\\udc80"], "b": 123456789012345678901234567890}'
+    assert json_value(text) == {
+        "a": [1, -0.5, 1e300, True, None, "\udc80"],
+        "b": 123456789012345678901234567890,
+    }

@@ -1,0 +1,124 @@
+"""What commands say of a pipeline over event time: without Spark, from its checkpoint alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from blizzard_core.storage.local import LocalStorage
+from blizzard_py.__main__ import main
+from blizzard_py.state.source_state import SourceState, Totals, checkpoint_path, state_to_json
+from blizzard_py.state.stream_state import OperatorState, SettledBatch, StreamState, settled
+from tests.support.event_world import EventWorld
+
+SOURCE = ("--pipeline", "pages", "--source", "web")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    world = EventWorld(tmp_path, None)  # type: ignore[arg-type]  # nothing is ingested
+    world.put([])
+    document = world.config().model_dump(
+        mode="json", by_alias=True, include={"pipelines", "spark"}, exclude_defaults=True
+    )
+    document["spark"] = {"master": "local[2]"}
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(main, [*map(str, arguments)])
+
+
+def shown(config: Path, command: str = "status") -> dict[str, Any]:
+    done = run(command, str(config), "--json")
+    assert done.exit_code == 0, done.output
+    block: dict[str, Any] = json.loads(done.stdout)["pipelines"]["pages"]
+    return block
+
+
+def test_before_the_first_batch_nothing_is_known(config: Path) -> None:
+    told = shown(config)["event_time"]
+    assert told["columns"] == ["ts"]
+    assert (told["policy"], told["mode"], told["batch"]) == ("min", "append", 0)
+    assert (told["watermark"], told["watermark_ms"], told["max_event_time_ms"]) == (None, 0, None)
+    assert told["history"] == []
+
+
+def test_status_and_plan_tell_where_the_query_is(config: Path, tmp_path: Path) -> None:
+    batch = SettledBatch(
+        batch=1,
+        files=1,
+        rows=5,
+        used_watermark_ms=0,
+        watermark_ms=1_706_450_400_000,
+        late_rows=2,
+        state_rows=3,
+        micro_batches=2,
+    )
+    stream = settled(
+        StreamState(query={"policy": "max"}),
+        batch,
+        {},
+        judged_ms=1_706_450_400_000,
+        max_event_time_ms=1_706_451_000_000,
+        state_bytes=99,
+        operators=[OperatorState("stateStoreSave", 3)],
+    )
+    state = SourceState(stream=stream, totals=Totals(batches=1))
+    storage = LocalStorage(str(tmp_path / "table"))
+    document = json.dumps(state_to_json(state, 5.0))
+    storage.put_atomic(checkpoint_path("pages_web"), document.encode())
+    told = shown(config)["event_time"]
+    assert told["watermark"] == "2024-01-28T14:00:00Z"
+    assert told["policy"] == "max"  # the checkpoint's, which is in force
+    assert (told["late_rows"], told["state_rows"], told["state_bytes"]) == (2, 3, 99)
+    assert told["operators"] == [{"name": "stateStoreSave", "state_rows": 3}]
+    assert told["sources"] == {"web": {"max_event_time_ms": 1_706_451_000_000, "idle": False}}
+    [line] = told["history"]
+    assert line == {
+        "batch": 1,
+        "files": 1,
+        "rows": 5,
+        "used_watermark_ms": 0,
+        "watermark_ms": 1_706_450_400_000,
+        "late_rows": 2,
+        "partly_late_rows": 0,
+        "ahead_rows": 0,
+        "dropped_by_spark": 0,
+        "state_rows": 3,
+        "emitted_rows": 0,
+        "micro_batches": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("backfill", *SOURCE, "--from", "0001", "--to", "0002"),
+        ("dlq", "replay", *SOURCE, "--all"),
+        ("ingest", "{raw}/0001.ndjson"),
+        ("checkpoint", "set", *SOURCE, "--watermark", "0001.ndjson", "--yes"),
+        ("checkpoint", "reset", *SOURCE, "--yes"),
+        ("checkpoint", "rebuild", *SOURCE, "--yes"),
+        ("rename", *SOURCE, "--from", "old"),
+    ],
+    ids=lambda given: " ".join(given[:2]),
+)
+def test_what_would_pass_the_query_by_is_refused(
+    config: Path, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    words = [one.format(raw=tmp_path / "raw") for one in arguments]
+    command, rest = words[: 1 + (words[0] in {"dlq", "checkpoint"})], words[1:]
+    if len(command) == 2:
+        rest = words[2:]
+    done = run(*command, str(config), *rest)
+    assert done.exit_code == 2, done.output
+    assert "pipelines.pages.event_time" in done.stderr
+    assert not (tmp_path / "table").exists()

@@ -1,0 +1,153 @@
+"""What of Spark is open to whom: our defaults, and what is said about the user's settings."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import pickle
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+
+from blizzard_core.errors import ConfigError
+from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.gateway import as_property
+from blizzard_py.engines.spark.handed import apart
+from blizzard_py.engines.spark.masters import settings
+from blizzard_py.engines.spark.security import (
+    SHUT,
+    require_shut,
+    weak_server,
+    weakened,
+)
+from blizzard_py.job import Place
+from blizzard_py.reading import Access, Reading
+from tests.support.ingest_world import IngestWorld
+
+IMAGE = {"spark.kubernetes.container.image": "registry/blizzard:1"}
+SECRET = {"spark.authenticate.secret": "of the cluster"}
+
+
+@pytest.mark.parametrize(
+    ("master", "conf"), [("local[2]", {}), ("k8s://api", IMAGE), ("spark://host:1", SECRET)]
+)
+def test_every_driver_of_ours_is_shut(master: str, conf: dict[str, str]) -> None:
+    found = settings(master, conf)
+    assert found.items() >= SHUT.items()
+    assert found["spark.authenticate"] == found["spark.network.crypto.enabled"] == "true"
+    assert found["spark.network.crypto.cipher"] == "AES/GCM/NoPadding"
+    assert found["spark.ui.enabled"] == "false"
+    assert list(weakened(master, conf)) == []
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "problem"),
+    [
+        ("local[2]", {"spark.authenticate": "false"}, "spark.authenticate: must not be false"),
+        ("k8s://api", {"spark.authenticate": "False"}, "spark.authenticate: must not be false"),
+        ("spark://h:1", {}, r"spark.authenticate.secret: is required .*\$\{NAME\}"),
+        ("spark://h:1", {"spark.authenticate.secret": ""}, "secret: is required"),
+        ("sc://h", {"spark.sql.variable.substitute": "true"}, "read this daemon's environment"),
+    ],
+)
+def test_what_opens_a_driver_is_refused(master: str, conf: dict[str, str], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        require_shut(master, conf)
+
+
+def test_an_open_cluster_has_to_be_said_and_is_warned_of() -> None:
+    conf = {"spark.authenticate": "false"}
+    require_shut("spark://h:1", conf)
+    (said,) = weakened("spark://h:1", conf)
+    assert said.startswith("spark.authenticate: whoever reaches")
+
+
+@pytest.mark.parametrize(
+    ("conf", "said"),
+    [
+        ({"spark.network.crypto.enabled": "false"}, ["spark.network.crypto.enabled"]),
+        ({"spark.network.crypto.enabled": "false", "spark.ssl.rpc.enabled": "true"}, []),
+        ({"spark.network.crypto.cipher": "AES/CTR/NoPadding"}, ["spark.network.crypto.cipher"]),
+        ({"spark.network.crypto.saslFallback": "true"}, ["spark.network.crypto.saslFallback"]),
+        ({"spark.driver.bindAddress": "0.0.0.0"}, ["spark.driver.bindAddress"]),
+        ({"spark.driver.host": "::1", "spark.driver.bindAddress": "localhost"}, []),
+        ({"spark.ui.enabled": "true"}, ["spark.ui.enabled"]),
+        ({"spark.ui.enabled": "true", "spark.ui.filters": "org.example.Login"}, []),
+        (
+            {"spark.executor.extraJavaOptions": "-Dp.password=x"},
+            ["spark.executor.extraJavaOptions"],
+        ),
+    ],
+)
+def test_what_weakens_is_named(conf: dict[str, str], said: list[str]) -> None:
+    assert [text.partition(":")[0] for text in weakened("local[2]", conf)] == said
+
+
+@pytest.mark.parametrize(
+    ("url", "server", "said"),
+    [
+        ("sc://127.0.0.1:1", SHUT, []),
+        ("sc://[::1]:1", SHUT, []),
+        ("sc://spark.example.com", SHUT, ["spark.master"]),
+        ("sc://spark.example.com:1/;use_ssl=true", SHUT, []),
+        ("sc://spark.example.com:1/;token=hush", SHUT, []),
+        ("sc://localhost", {}, ["spark.authenticate"]),
+        ("sc://localhost", {"spark.authenticate": "true"}, ["spark.network.crypto.enabled"]),
+    ],
+)
+def test_what_a_server_leaves_open_is_named(
+    url: str, server: dict[str, str], said: list[str]
+) -> None:
+    found = list(weak_server(url, server.get))
+    assert [text.partition(":")[0] for text in found] == said
+    assert "hush" not in str(found)
+
+
+def test_a_jobs_closure_holds_no_credential(tmp_path: Path) -> None:
+    job = IngestWorld(tmp_path).job()
+    access = Access("postgresql", "postgresql://u:hush-4@h/d", {"password": "hush-3"})
+    job = dataclasses.replace(
+        job,
+        settings=dataclasses.replace(
+            job.settings,
+            source=Place("s3://raw", {"secret": "hush-1"}),
+            sink=Place("s3://lake", {"secret": "hush-2"}),
+        ),
+        reading=Reading(access, {}),
+    )
+    assert b"hush" in cloudpickle.dumps(job)
+    bare, secrets = apart(job)
+    assert b"hush" not in cloudpickle.dumps(bare)
+    assert bare.settings.source == Place("s3://raw")
+    assert all(f"hush-{number}".encode() in pickle_of(secrets) for number in (1, 2, 3, 4))
+    # An ordinary job has no connection.
+    assert apart(dataclasses.replace(job, reading=None))[0].reading is None
+
+
+def pickle_of(value: str) -> bytes:
+    found = base64.b64decode(value)
+    assert pickle.loads(found) is not None  # ours
+    return found
+
+
+@pytest.mark.parametrize(
+    "value", ["", "a=b:c", " led and trailed ", "# !\\n\n\té€\U0001f600", "\\u0041"]
+)
+def test_what_the_jvm_is_told_by_a_file_arrives_as_it_is(
+    spark_engine: SparkEngine, value: str
+) -> None:
+    jvm = spark_engine.session().sparkContext._jvm  # noqa: SLF001  # no public name
+    assert jvm is not None
+    found = jvm.java.util.Properties()
+    found.load(jvm.java.io.StringReader(f"{as_property('a key')}={as_property(value)}\n"))
+    assert found.getProperty("a key") == value
+
+
+def test_the_jvms_command_line_names_files_and_nothing_else(spark_engine: SparkEngine) -> None:
+    gateway = spark_engine.session().sparkContext._gateway  # noqa: SLF001  # no public name
+    assert gateway is not None
+    command = Path(f"/proc/{gateway.proc.pid}/cmdline").read_text().split("\0")
+    assert "--conf" not in command
+    assert "--properties-file" in command
+    assert not [word for word in command if "postgresql" in word]  # our own spark.jars

@@ -1,0 +1,71 @@
+"""A share of the differential fuzz, and that it would find what could be wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import wasmtime
+
+from blizzard_py.kernels.fast.sandbox import SandboxedProgram
+from tests.blizzard_py.kernels.fast import build, fuzz
+from tests.blizzard_py.kernels.fast.defects import DEFECTS
+from tests.blizzard_py.kernels.fast.differential import Difference, Pair
+from tests.blizzard_py.kernels.fast.nasty import Chunk, chunk
+
+# Some seconds' worth; `make fuzz-fast` goes on from another seed for as long as it is told.
+CHUNKS = 60
+LINES = 100
+UNTIL_FOUND = 600
+
+
+def test_both_paths_agree() -> None:
+    total = fuzz.compared(Pair(), range(CHUNKS), LINES)
+    # A fuzz that hands everything over, or nothing, compares little.
+    assert total.lines > 0.95 * CHUNKS * LINES
+    assert total.certain > 0.4 * total.lines
+    assert total.handed_over > 0.05 * total.lines
+    assert total.bad > 100
+
+
+def test_nothing_undefined_happens_and_nothing_is_written_beyond_its_buffer(
+    tmp_path: Path,
+) -> None:
+    library = tmp_path / "scan.so"
+    build.checked(library)
+    # It dies of what it must not do, in a process of its own.
+    done = subprocess.run(
+        [sys.executable, "-m", fuzz.__name__, "--library", str(library), "--lines", "3000"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no difference" in done.stdout
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_is_found(tmp_path: Path, name: str) -> None:
+    text, (right, wrong) = build.SOURCE.read_text(), DEFECTS[name]
+    assert text.count(right) == 1
+    source, artefact = tmp_path / "scan.c", tmp_path / "scan.wasm"
+    source.write_text(text.replace(right, wrong))
+    build.sandboxed(artefact, source)
+    pair = Pair(SandboxedProgram(wasmtime, artefact.read_bytes()))
+    assert any(_differ(pair, chunk(seed, 60, odd=0.03)) for seed in range(UNTIL_FOUND))
+
+
+def _differ(pair: Pair, made: Chunk) -> bool:
+    try:
+        pair.compare(made)
+    except Difference:
+        return True
+    return False
+
+
+def test_there_are_enough_kinds_of_defects() -> None:
+    assert len(DEFECTS) >= 15

@@ -1,0 +1,143 @@
+"""Letters of late rows: the right line of the right file, as it stands there."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from blizzard_core.errors import Unavailable
+from blizzard_py.job import IngestSettings, JobFile, Place
+from blizzard_py.kernels.late_letters import Judged, JudgeTask, run_judge
+from blizzard_py.kernels.lateness import Limits, Rule
+from tests.support.memory_store import MemoryStorage
+
+SECOND = 1_000_000
+RULE = Rule("ts", "window", 5 * SECOND, 5 * SECOND)
+
+
+class World:
+    def __init__(self) -> None:
+        self.source = MemoryStorage("mem://raw", lambda: 1.0)
+        self.sink = MemoryStorage("mem://lake", lambda: 1.0)
+        self.staged: list[JobFile] = []
+        self.files: list[JobFile] = []
+
+    def put(self, path: str, data: bytes) -> None:
+        self.source.put_atomic(path, data)
+        self.files.append(JobFile(path, len(data)))
+
+    def stage(self, *rows: tuple[int, str, int]) -> None:
+        """Rows of a staged file: second, source file, line."""
+        table = pa.table(
+            {
+                "ts": pa.array([s * SECOND for s, _, _ in rows], pa.timestamp("us", tz="UTC")),
+                "_source_file": [f"mem://raw/{file}" for _, file, _ in rows],
+                "_source_line": [line for _, _, line in rows],
+            }
+        )
+        buffer = io.BytesIO()
+        pq.write_table(table, buffer)
+        name = f"staging/{len(self.staged)}.parquet"
+        self.sink.put_atomic(name, buffer.getvalue())
+        self.staged.append(JobFile(name, len(buffer.getvalue())))
+
+    def judge(self, watermark_ms: int, ahead: int = 1000, *, keep: bool = True) -> Judged:
+        settings = IngestSettings(
+            source=Place("mem://raw"),
+            sink=Place("mem://lake"),
+            fields=(),
+            compression="auto",
+            parquet_compression="snappy",
+            file_bytes=1,
+        )
+        task = JudgeTask(
+            0,
+            settings,
+            "staging",
+            tuple(self.staged),
+            tuple(self.files),
+            RULE,
+            Limits(watermark_ms, ahead * SECOND),
+            1_700_000_000.0,
+            keep=keep,
+        )
+        found = run_judge(task, self.source, self.sink, 7)
+        assert Judged.from_json(found.to_json()) == found
+        return found
+
+    def letters(self, found: Judged) -> list[dict[str, Any]]:
+        if found.letters is None:
+            return []
+        return [json.loads(line) for line in self.sink.read(found.letters.staged).splitlines()]
+
+
+def test_late_lines_are_taken_from_their_files_in_order() -> None:
+    world = World()
+    world.put("b.json", b'{"n": 1}\n\n{"n": 3}\n')
+    world.put("a.json.gz", gzip.compress(b'\xef\xbb\xbf{"n": 1}\r\n{"n": 2}'))
+    world.stage((101, "b.json", 3), (140, "b.json", 1), (104, "a.json.gz", 2))
+    world.stage((103, "a.json.gz", 1))
+    found = world.judge(105_000)
+    assert (found.late, found.ahead, found.newest_us) == (3, 0, 140 * SECOND)
+    letters = world.letters(found)
+    assert [(one["path"], one["line"], one["offset"], one["raw"]) for one in letters] == [
+        ("mem://raw/a.json.gz", 1, 3, '{"n": 1}\r'),
+        ("mem://raw/a.json.gz", 2, 13, '{"n": 2}'),
+        ("mem://raw/b.json", 3, 10, '{"n": 3}'),
+    ]
+    assert {one["stage"] for one in letters} == {"late"}
+    assert found.letters is not None
+    assert found.letters.files == (("a.json.gz", 2), ("b.json", 1))
+    assert letters[2]["error"] == (
+        "ts 1970-01-01T00:01:41Z, waited for until 1970-01-01T00:01:45Z: late, the watermark was"
+        " 1970-01-01T00:01:45Z"
+    )
+
+
+def test_lines_behind_the_end_of_a_chunk_are_found() -> None:
+    world = World()
+    lines = [b'{"n": %d, "pad": "%s"}' % (n, b"x" * 1000) for n in range(9000)]
+    world.put("a.json", b"\n".join(lines) + b"\n")
+    world.stage((101, "a.json", 1), (101, "a.json", 5000), (101, "a.json", 9000))
+    letters = world.letters(world.judge(200_000))
+    assert [json.loads(one["raw"])["n"] for one in letters] == [0, 4999, 8999]
+    data = world.source.read("a.json")
+    for one in letters:
+        assert data[one["offset"] : one["offset"] + one["length"]].decode() == one["raw"]
+
+
+def test_counting_alone_writes_no_letter_but_of_rows_ahead() -> None:
+    world = World()
+    world.put("a.json", b'{"n": 1}\n{"n": 2}\n')
+    world.stage((101, "a.json", 1), (2000, "a.json", 2))
+    found = world.judge(105_000, keep=False)
+    assert (found.late, found.ahead, found.newest_us) == (1, 1, None)
+    [letter] = world.letters(found)
+    assert (letter["stage"], letter["line"]) == ("ahead", 2)
+
+
+def test_nothing_late_stages_nothing() -> None:
+    world = World()
+    world.put("a.json", b"{}\n")
+    world.stage((101, "a.json", 1))
+    before = set(world.sink.objects)
+    assert world.judge(105_000 - 1).letters is None
+    assert set(world.sink.objects) == before
+
+
+def test_a_file_that_has_shrunk_or_gone_ends_the_attempt() -> None:
+    world = World()
+    world.put("a.json", b"{}\n{}\n")
+    world.stage((101, "a.json", 2))
+    world.source.put_atomic("a.json", b"{}\n")
+    with pytest.raises(Unavailable, match="line 2 was read and is there no more"):
+        world.judge(105_000)
+    world.source.delete("a.json")
+    with pytest.raises(Unavailable, match=r"mem://raw/a\.json"):
+        world.judge(105_000)

@@ -1,0 +1,152 @@
+"""A stream's part of the checkpoint: in and out of JSON, one batch on, changed queries refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from blizzard_core.errors import StateError
+from blizzard_core.settings.event_time import EventTimeSettings
+from blizzard_py.job import FieldSpec, IngestSettings, Place
+from blizzard_py.state.source_state import SourceState, Totals, state_from_json, state_to_json
+from blizzard_py.state.stream_query import check_query, fingerprint
+from blizzard_py.state.stream_state import (
+    HISTORY,
+    OperatorState,
+    Packed,
+    SettledBatch,
+    StreamState,
+    settled,
+)
+
+GIVEN: dict[str, Any] = {
+    "column": "ts",
+    "delay": "10 seconds",
+    "window": "5 seconds",
+    "group_by": ["page"],
+    "aggregates": {"n": "count(*)"},
+}
+FIELDS = (FieldSpec("ts", "timestamp", nullable=False), FieldSpec("page", "string", nullable=True))
+
+
+def asked(fields: tuple[FieldSpec, ...] = FIELDS, transform: str = "", **changed: Any) -> Any:
+    ingest = IngestSettings(
+        source=Place("a"),
+        sink=Place("b"),
+        fields=fields,
+        compression="none",
+        parquet_compression="snappy",
+        file_bytes=1,
+        transform=transform,
+    )
+    return fingerprint(EventTimeSettings.model_validate(GIVEN | changed), ingest)
+
+
+def batch(number: int, **values: int) -> SettledBatch:
+    told = {"files": 1, "rows": 2, "used_watermark_ms": 0, "watermark_ms": 0, **values}
+    return SettledBatch(batch=number, **told)
+
+
+def after(state: StreamState, one: SettledBatch, newest: int | None = None) -> StreamState:
+    return settled(
+        state,
+        one,
+        {"metadata": Packed("state/1.tar", 45)},
+        judged_ms=one.used_watermark_ms,
+        max_event_time_ms=newest,
+        state_bytes=10,
+        operators=[OperatorState("stateStoreSave", one.state_rows)],
+    )
+
+
+def test_a_saved_state_is_read_as_it_was() -> None:
+    stream = after(StreamState(query=asked()), batch(1, watermark_ms=97_000, late_rows=3), 107_000)
+    state = SourceState(stream=stream)
+    document = json.loads(json.dumps(state_to_json(state, 5.0)))
+    assert state_from_json(document, "here").stream == stream
+
+
+def test_a_checkpoint_without_a_query_has_nothing_of_it() -> None:
+    assert "stream" not in state_to_json(SourceState(), 5.0)
+
+
+def test_counts_add_up_and_the_newest_time_never_falls() -> None:
+    state = after(StreamState(query={}), batch(1, late_rows=1, ahead_rows=2), 500)
+    state = after(state, batch(2, late_rows=4, partly_late_rows=1), 300)
+    state = after(state, batch(3), None)
+    assert (state.late_rows, state.ahead_rows, state.partly_late_rows) == (5, 2, 1)
+    assert (state.batch, state.max_event_time_ms) == (3, 500)
+
+
+def test_what_spark_drops_is_unaccounted_unless_rows_were_late_for_some_windows() -> None:
+    state = after(StreamState(query={}), batch(1, dropped_by_spark=2))
+    assert state.unaccounted_rows == 2
+    assert after(state, batch(2, dropped_by_spark=1, partly_late_rows=3)).unaccounted_rows == 2
+
+
+def test_the_history_is_bounded() -> None:
+    state = StreamState(query={})
+    for number in range(1, HISTORY + 5):
+        state = after(state, batch(number))
+    assert [one.batch for one in state.history] == list(range(5, HISTORY + 5))
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"column": "other"}, "event_time.column"),
+        ({"window": "6 seconds"}, "event_time.window"),
+        ({"window": {"size": "5 seconds", "slide": "1 second"}}, "event_time.window"),
+        ({"group_by": []}, "event_time.group_by"),
+        ({"aggregates": {"n": "sum(1)"}}, "event_time.aggregates"),
+        ({"deduplicate": ["page"]}, "event_time.deduplicate"),
+        ({"partitions": 3}, "event_time.partitions"),
+    ],
+)
+def test_a_changed_query_is_refused_by_name(changed: dict[str, Any], named: str) -> None:
+    state = SourceState(stream=StreamState(query=json.loads(json.dumps(asked()))))
+    with pytest.raises(StateError, match=named):
+        check_query(state, asked(**changed), "here")
+
+
+def test_a_changed_transform_or_type_is_refused_by_name() -> None:
+    state = SourceState(stream=StreamState(query=asked()))
+    with pytest.raises(StateError, match="transform was absent"):
+        check_query(state, asked(transform="SELECT 1"), "here")
+    fields = (FIELDS[0], FieldSpec("page", "int64", nullable=True))
+    with pytest.raises(StateError, match=r"schema.fields: page was string and is int64"):
+        check_query(state, asked(fields=fields), "here")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"delay": "1 hour"},
+        {"max_ahead": "1 hour"},
+        {"late_rows": "count"},
+        {"emit": "next_batch"},
+        {"policy": "max"},
+        {"window": "5000 milliseconds"},
+    ],
+)
+def test_what_the_state_does_not_depend_on_may_change(changed: dict[str, Any]) -> None:
+    check_query(SourceState(stream=StreamState(query=asked())), asked(**changed), "here")
+
+
+def test_a_field_may_be_added() -> None:
+    fields = (*FIELDS, FieldSpec("more", "string", nullable=True))
+    check_query(SourceState(stream=StreamState(query=asked())), asked(fields=fields), "here")
+
+
+def test_a_pipeline_neither_becomes_a_query_nor_stops_being_one() -> None:
+    running = SourceState(totals=replace(Totals(), batches=1))
+    with pytest.raises(StateError, match="as they came"):
+        check_query(running, asked(), "here")
+    with pytest.raises(StateError, match="the configuration has none"):
+        check_query(SourceState(stream=StreamState(query=asked())), None, "here")
+    check_query(SourceState(), asked(), "here")
+    check_query(running, None, "here")

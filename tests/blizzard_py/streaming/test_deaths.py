@@ -1,0 +1,140 @@
+"""Deaths at the protocol's points: no row is lost, none comes twice, none is late twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from blizzard_core.checkpoint.fence import FencedFile
+from blizzard_core.errors import BlizzardError, Cancelled, FencedError
+from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.streaming.query import StreamQuery
+from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
+from tests.support.stream_deaths import POINTS, drain_and_die
+
+
+@pytest.fixture
+def world(tmp_path: Path, spark_engine: SparkEngine) -> EventWorld:
+    return EventWorld(tmp_path, spark_engine)
+
+
+# The others differ from these by what every pipeline's tests look at, and cost a restart each;
+# `make chaos-event-time` takes them all.
+OURS = [
+    point
+    for point in POINTS
+    if point
+    not in {
+        "1-planned",
+        "2-before-the-job",
+        "3-judged",
+        "3-rows-written",
+        "6-letters-kept",
+        "6-published",
+        "7-pruned",
+    }
+]
+
+
+@pytest.mark.timeout(900)  # a loaded machine takes ten times as long
+def test_a_stream_survives_a_death_at_every_point(world: EventWorld) -> None:
+    oracle = Oracle(TUMBLING)
+    world.put([row(100)])
+    oracle.settle({"0001.ndjson": [row(100)]})
+    world.drain()
+    for number, point in enumerate(OURS):
+        now = 112 + 7 * number
+        # Each batch closes a window, has a row that is late, and one that is not.
+        rows = [row(now), row(now - 9, "b", number), row(now - 25)]
+        oracle.settle({world.put(rows): rows})
+        assert drain_and_die(world, point), point
+    world.drain()
+    stream = world.stream()
+    assert windows_of(world.table()) == oracle.emitted
+    assert world.late() == oracle.late
+    assert [one.watermark_ms for one in stream.history] == oracle.watermarks
+    assert stream.unaccounted_rows == 0
+    assert len(set(world.output_ids())) == len(world.output_ids())
+    assert world.packs() == stream.objects
+
+
+def test_a_process_goes_on_after_an_error_from_what_was_committed(
+    world: EventWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oracle = Oracle(TUMBLING)
+    worker = world.pipeline()
+    settle = StreamQuery.settle
+    failing = [True]
+
+    def flaky(query: StreamQuery, *args: object) -> object:
+        found = settle(query, *args)  # type: ignore[arg-type]  # handed on
+        if failing and failing.pop():
+            raise BlizzardError("the answer was lost")
+        return found
+
+    for rows in ([row(101)], [row(120), row(121)]):
+        oracle.settle({world.put(rows): rows})
+    monkeypatch.setattr(StreamQuery, "settle", flaky)
+    with pytest.raises(BlizzardError, match="was lost"):
+        world.drain(worker)
+    world.drain(worker)
+    worker.close()
+    assert windows_of(world.table()) == oracle.emitted
+    assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks
+
+
+def test_who_was_replaced_commits_nothing_and_takes_nothing_away(world: EventWorld) -> None:
+    world.put([row(101)])
+    old = world.pipeline()
+    world.drain(old)
+    world.put([row(120)])
+    world.drain()  # another process takes over, and settles
+    world.put([row(140)])
+    with pytest.raises(FencedError):
+        world.drain(old)
+    old.close()
+    world.drain()
+    assert [one["n"] for one in world.table()] == [1, 1]
+    assert world.packs() >= world.stream().objects
+
+
+def test_a_batch_that_is_cancelled_runs_again(
+    world: EventWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.put([row(101)])
+    worker = world.pipeline()
+    settle = StreamQuery.settle
+
+    def stopped(query: StreamQuery, *args: object) -> object:
+        worker.cancel()
+        return settle(query, *args)  # type: ignore[arg-type]  # handed on
+
+    monkeypatch.setattr(StreamQuery, "settle", stopped)
+    with pytest.raises(Cancelled):
+        world.drain(worker)
+    monkeypatch.undo()
+    world.drain(worker)
+    worker.close()
+    assert world.stream().batch == 1
+
+
+def test_a_save_that_fails_leaves_nothing_behind(
+    world: EventWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = FencedFile.save
+    failing = [True]
+
+    def lost(file: FencedFile, document: object) -> None:
+        publishing = [b["phase"] for b in document.get("in_flight", [])] == ["publishing"]  # type: ignore[attr-defined]  # a document
+        if publishing and failing and failing.pop():
+            raise OSError("no space left on device")
+        save(file, document)  # type: ignore[arg-type]  # handed on
+
+    world.put([row(101)])
+    monkeypatch.setattr(FencedFile, "save", lost)
+    with pytest.raises(OSError, match="no space"):
+        world.drain()
+    world.drain()
+    assert world.stream().batch == 1
+    assert world.packs() == world.stream().objects

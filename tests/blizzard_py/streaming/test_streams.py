@@ -1,0 +1,207 @@
+"""A pipeline over event time on real Spark: what is emitted, what is late, what a restart keeps."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blizzard_core.errors import StateError
+from blizzard_py.engines.spark import SparkEngine
+from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
+
+SLIDING = TUMBLING | {"window": {"size": "10 seconds", "slide": "4 seconds", "offset": "1 seconds"}}
+SESSIONS = TUMBLING | {"window": {"gap": "4 seconds"}}
+LAZY = TUMBLING | {"emit": "next_batch", "partitions": 1}
+UNIQUE: dict[str, Any] = {"column": "ts", "delay": "6 seconds", "deduplicate": ["id"]}
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture
+def world(tmp_path: Path, spark_engine: SparkEngine) -> EventWorld:
+    return EventWorld(tmp_path, spark_engine)
+
+
+def settle(world: EventWorld, oracle: Oracle, batches: list[Rows]) -> None:
+    """The batches, each a file, through the world and the oracle."""
+    for rows in batches:
+        oracle.settle({world.put(rows): rows})
+    world.drain()
+
+
+def agree(world: EventWorld, oracle: Oracle) -> None:
+    stream = world.stream()
+    assert world.late() == oracle.late
+    assert [one.watermark_ms for one in stream.history] == oracle.watermarks
+    assert [one.late_rows for one in stream.history] == oracle.late_counts
+    assert stream.late_rows == sum(oracle.late_counts)
+    assert stream.unaccounted_rows == 0
+    assert world.packs() == stream.objects
+    assert len(set(world.output_ids())) == len(world.output_ids())
+
+
+def random_batches(draw: random.Random, batches: int) -> list[Rows]:
+    """Rows around a time that goes on, some far behind it, on the edges of windows or not."""
+    found: list[Rows] = []
+    now = 0.0
+    for _ in range(batches):
+        rows = []
+        for _ in range(draw.choice([0, 3, 8, 20])):
+            now += draw.choice([0, 0.5, 1, 5, 11])
+            behind = draw.choice([0, 0, 1, 3.25, 9, 10, 14, 30])
+            edge = draw.choice([0, 0, 0.000001, -0.000001, 0.001, -0.001])
+            second = 100 + now - behind + edge
+            rows.append(row(second, draw.choice("ab"), draw.randint(1, 9), draw.randint(0, 12)))
+        found.append(rows)
+    return found
+
+
+def test_windows_come_out_when_the_watermark_has_passed_them(world: EventWorld) -> None:
+    oracle = Oracle(TUMBLING)
+    settle(
+        world,
+        oracle,
+        [
+            [row(107), row(101, bytes_=5), row(103, "b")],
+            [row(118)],
+            [row(101), row(104, "b"), row(119)],  # the first two are late: their window is over
+            [],
+            [row(140, "b")],
+        ],
+    )
+    agree(world, oracle)
+    assert windows_of(world.table()) == oracle.emitted
+    letter = next(one for one in world.letters() if one["line"] == 1)
+    assert letter["path"].endswith("/raw/0003.ndjson")
+    assert letter["raw"].startswith('{"ts": "2024-01-28T14:01:41')
+    assert "waited for until 2024-01-28T14:01:45" in letter["error"]
+    assert "the watermark was 2024-01-28T14:01:48" in letter["error"]
+    # The last window stays open: nobody knows yet that nothing more comes for it.
+    assert world.stream().state_rows == 1
+
+
+@pytest.mark.parametrize("settings", [TUMBLING, SLIDING, SESSIONS, LAZY], ids=str)
+def test_random_streams_equal_brute_force_over_restarts(
+    world: EventWorld, settings: dict[str, Any]
+) -> None:
+    draw = random.Random(str(settings))
+    world.event_time = dict(settings)
+    oracle = Oracle(settings)
+    for _ in range(2):  # a drain is a process's life
+        settle(world, oracle, random_batches(draw, 3))
+    agree(world, oracle)
+    assert windows_of(world.table()) == oracle.emitted
+    assert sum(oracle.late_counts) > 0
+
+
+def test_of_duplicates_within_the_watermark_one_is_kept(world: EventWorld) -> None:
+    world.event_time = dict(UNIQUE)
+    oracle = Oracle(UNIQUE)
+    draw = random.Random(7)
+    for _ in range(2):
+        settle(world, oracle, random_batches(draw, 3))
+    agree(world, oracle)
+    found = Counter((one["id"], one["_emitted_batch"]) for one in world.table())
+    assert found == oracle.emitted
+    assert set(world.table()[0]) == {"ts", "id", "page", "bytes", "_emitted_batch"}
+
+
+def test_duplicates_are_removed_before_windows_count(world: EventWorld) -> None:
+    world.event_time = TUMBLING | {"deduplicate": ["id"]}
+    world.put([row(101, id_=1), row(101, id_=1), row(102, id_=2)])
+    world.put([row(103, id_=2), row(120, id_=3)])
+    world.put([row(109, id_=4), row(140, id_=5)])  # 109 is behind 110, so it is late at once
+    world.drain()
+    found = {(one["window_start"].second, one["n"]) for one in world.table()}
+    assert found == {(40, 2), (0, 1)}
+    assert world.late() == Counter({("0003.ndjson", 1): 1})
+    assert world.stream().unaccounted_rows == 0
+
+
+def test_a_row_of_the_far_future_is_a_letter_and_moves_nothing(world: EventWorld) -> None:
+    far = row(101) | {"ts": "2999-01-01T00:00:00Z"}
+    oracle = Oracle(TUMBLING)
+    world.put([row(101), far])
+    oracle.settle({"0001.ndjson": [row(101)]})
+    settle(world, oracle, [[row(102)]])
+    stream = world.stream()
+    assert (stream.ahead_rows, stream.late_rows) == (1, 0)
+    assert stream.watermark_ms == oracle.watermark_ms
+    [letter] = world.letters()
+    assert (letter["stage"], letter["line"]) == ("ahead", 2)
+    assert "max_ahead" in letter["error"]
+
+
+def test_late_rows_may_only_be_counted(world: EventWorld) -> None:
+    world.event_time = TUMBLING | {"late_rows": "count"}
+    for rows in ([row(150)], [row(101), row(151)]):
+        world.put(rows)
+    world.drain()
+    assert world.stream().late_rows == 1
+    assert world.letters() == []
+
+
+def test_bad_lines_and_late_rows_of_a_file_are_letters_of_their_own(world: EventWorld) -> None:
+    world.pipeline_settings = {"error_handling": {"max_bad_fraction": 1}}
+    world.put([row(150)])
+    world.put(["{nonsense", row(101), "", row(152)])
+    world.drain()
+    assert [(one["stage"], one["line"]) for one in world.letters()] == [("parse", 1), ("late", 2)]
+
+
+def test_a_transform_comes_first_and_hands_on_where_rows_are_from(world: EventWorld) -> None:
+    world.pipeline_settings = {
+        "transform": (
+            "SELECT ts, upper(page) AS page, bytes * 2 AS bytes, _source_file, _source_line"
+            " FROM source WHERE bytes > 0"
+        )
+    }
+    world.put([row(101, bytes_=4), row(102, bytes_=0)])
+    world.put([row(150)])
+    world.put([row(101)])
+    world.drain()
+    [one] = world.table()
+    assert (one["page"], one["n"], one["bytes"]) == ("A", 1, 8)
+    assert world.late() == Counter({("0003.ndjson", 1): 1})
+
+
+def test_partitions_and_order_are_of_what_comes_out(world: EventWorld) -> None:
+    world.pipeline_settings = {
+        "sink": {
+            "table_uri": str(world.root / "table"),
+            "partition_by": {"columns": [{"column": "window_start", "transform": "date"}]},
+            "sort_by": ["-n"],
+        }
+    }
+    world.put([row(101), row(102), row(101, "b"), row(103, "c"), row(104, "c"), row(104, "c")])
+    world.put([row(150)])
+    world.drain()
+    paths = {p.parent.name for p in (world.root / "table").glob("*/*.parquet")}
+    assert paths == {"date=2024-01-28"}
+    assert sum(one["n"] for one in world.table()) == 6
+
+
+def test_state_that_is_missing_stops_the_pipeline_and_names_it(world: EventWorld) -> None:
+    world.put([row(101)])
+    world.drain()
+    [lost, *_] = sorted(world.packs())
+    (world.root / "table" / lost).unlink()
+    world.put([row(102)])
+    with pytest.raises(StateError, match=lost):
+        world.drain()
+
+
+def test_a_changed_query_is_refused_before_anything_runs(world: EventWorld) -> None:
+    world.put([row(101)])
+    world.drain()
+    world.event_time["window"] = "6 seconds"
+    world.put([row(102)])
+    with pytest.raises(StateError, match=r"event_time\.window"):
+        world.drain()
+    world.event_time |= {"window": "5 seconds", "delay": "20 seconds"}
+    world.drain()
+    assert [one.watermark_ms for one in world.stream().history] == [1_706_450_491_000] * 2

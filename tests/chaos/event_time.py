@@ -1,0 +1,147 @@
+"""Random streams over event time, with deaths at random points, against brute force.
+
+``python -m tests.chaos.event_time --streams 60``: each stream has settings of its own, a few
+processes that each drain some files, and a death in most of them. Emitted rows, late rows by file
+and line, and the watermark after each batch have to be those of the oracle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from blizzard_core.errors import EngineError
+from blizzard_py.engines.spark import SparkEngine
+from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
+from tests.support.stream_deaths import POINTS, drain_and_die
+
+Rows = list[dict[str, Any]]
+
+_TRIES = 3
+
+
+def settings_of(draw: random.Random) -> dict[str, Any]:
+    """A query: any kind of window, or duplicates."""
+    size = draw.randint(2, 12)
+    slide = draw.randint(1, size)
+    window = draw.choice(
+        [
+            f"{size} seconds",
+            {"size": f"{size} seconds", "slide": f"{slide} seconds"},
+            {"size": f"{size} seconds", "offset": f"{size - 1} seconds"},
+            {"gap": f"{size} seconds"},
+            None,
+        ]
+    )
+    common = {
+        "delay": f"{draw.choice([0, 1, 5, 20])} seconds",
+        "emit": draw.choice(["each_batch", "next_batch"]),
+        "partitions": draw.choice([1, 2, 3]),
+    }
+    if window is None:
+        return {"column": "ts", "deduplicate": ["id"], **common}
+    return TUMBLING | {"window": window} | common
+
+
+def random_rows(draw: random.Random, now: float) -> tuple[Rows, float]:
+    """A file's rows around a time that goes on; some far behind, some on the edges of windows."""
+    rows = []
+    for _ in range(draw.choice([0, 1, 3, 8, 30])):
+        now += draw.choice([0, 0.5, 1, 5, 11])
+        behind = draw.choice([0, 0, 1, 3.25, 9, 10, 14, 30])
+        edge = draw.choice([0, 0, 0.000001, -0.000001, 0.001, -0.001])
+        page = draw.choice("ab")
+        rows.append(row(100 + now - behind + edge, page, draw.randint(1, 9), draw.randint(0, 12)))
+    return rows, now
+
+
+def run_stream(folder: Path, engine: SparkEngine, seed: int) -> Counter[str]:
+    """One stream; raises `AssertionError` where it differs from the oracle."""
+    draw = random.Random(seed)
+    settings = settings_of(draw)
+    world = EventWorld(folder, engine, settings, files_per_batch=draw.choice([1, 1, 2]))
+    oracle = Oracle(settings)
+    counts: Counter[str] = Counter(streams=1)
+    now = 0.0
+    for _ in range(draw.randint(2, 4)):
+        files: list[tuple[str, Rows]] = []
+        for _ in range(draw.randint(1, 4)):
+            rows, now = random_rows(draw, now)
+            files.append((world.put(rows), rows))
+            counts["rows"] += len(rows)
+        some = world.files_per_batch
+        for start in range(0, len(files), some):
+            oracle.settle(dict(files[start : start + some]))
+        if draw.random() < 0.7:
+            point = draw.choice(sorted(POINTS))
+            calls = draw.choice([0, 0, 1, 2])
+            with contextlib.suppress(EngineError):  # a worker that did not come up, as below
+                counts["deaths"] += drain_and_die(world, point, calls)
+        _drained(world)
+        counts["processes"] += 1
+    stream = world.stream()
+    if settings.get("window") is None:
+        emitted = Counter((one["id"], one["_emitted_batch"]) for one in world.table())
+    else:
+        emitted = windows_of(world.table())
+    assert emitted == oracle.emitted, f"emitted: {emitted - oracle.emitted}"
+    assert world.late() == oracle.late, "late rows"
+    marks = [one.watermark_ms for one in stream.history]
+    assert marks == oracle.watermarks[-len(marks) :], "watermarks"
+    assert stream.unaccounted_rows == 0, "Spark dropped rows"
+    assert len(set(world.output_ids())) == len(world.output_ids()), "output ids"
+    assert world.packs() >= stream.objects, "packs"
+    counts["batches"] += stream.batch
+    counts["late rows"] += stream.late_rows
+    return counts
+
+
+def _drained(world: EventWorld) -> None:
+    """Everything that is there. A Spark that fails is tried again, as a daemon does."""
+    for _ in range(_TRIES):
+        with contextlib.suppress(EngineError):
+            world.drain()
+            return
+    world.drain()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.event_time")
+    parser.add_argument("--streams", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    options = parser.parse_args()
+    engine = SparkEngine("local[2]")
+    counts: Counter[str] = Counter()
+    began = time.monotonic()
+    try:
+        for seed in range(options.seed, options.seed + options.streams):
+            folder = Path(tempfile.mkdtemp(prefix="blizzard-streams-"))
+            try:
+                counts += run_stream(folder, engine, seed)
+            except BaseException as error:
+                _say(f"FAILED, seed {seed}: {error}\nwhat is left is in {folder}")
+                return 1
+            shutil.rmtree(folder)
+    finally:
+        engine.stop()
+    counts["seconds"] = round(time.monotonic() - began)
+    for what, count in counts.items():
+        _say(f"{count:9,}  {what}")
+    return 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+"""Every target by its name."""
+
+from __future__ import annotations
+
+from tests.fuzz.target import Target
+from tests.fuzz.targets import (
+    answers,
+    checkpoints,
+    configuration,
+    delta,
+    footers,
+    letters,
+    lines,
+    records,
+)
+
+TARGETS: dict[str, Target] = {
+    target.name: target
+    for module in (lines, records, footers, delta, checkpoints, letters, configuration, answers)
+    for target in module.TARGETS
+}

@@ -1,0 +1,141 @@
+"""A Delta log that somebody else wrote: entries, checkpoints, the table as delta-rs opens it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from blizzard_core import delta_json
+from blizzard_core.errors import BlizzardError, SourceError, StateError, StorageError
+from blizzard_core.settings.document import Config
+from blizzard_core.storage.opening import open_storage
+from blizzard_py.connections.lakes import delta_log
+from blizzard_py.connections.lakes.sink_table import sink_table
+from penguin_py.delta import log
+from penguin_py.delta.active_files import bounds_in
+from penguin_py.delta.table import DeltaLog
+from penguin_py.settings import tables_of
+from tests.fuzz.mutate import json_lines
+from tests.fuzz.mutate import parquet as mutated
+from tests.fuzz.target import Target, hold
+from tests.support.memory_store import MemoryStorage
+
+_APP = "penguin-events"
+_CHECKPOINT = f"{log.LOG}/{0:020d}.checkpoint.parquet"
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1)
+
+
+def _refused(action: Callable[[], object]) -> bool:
+    """Whether it raises what the log's readers may raise."""
+    try:
+        action()
+    except (StateError, StorageError) as error:
+        hold("a message is bounded", len(str(error)) < 20_000, len(str(error)))
+        return True
+    return False
+
+
+def entries(data: bytes) -> None:
+    """A log entry is understood, or refused by name, by whoever reads one."""
+    store = MemoryStorage()
+    store.objects[delta_json.commit_path(0)] = (data, 0.0)
+    store.objects[f"{log.LOG}/_last_checkpoint"] = (data.partition(b"\n")[0], 0.0)
+    refused = _refused(lambda: log.read_commit(store, 0))
+    known = _refused(lambda: list(log.known_paths(store, 0, _pool())))
+    hold("whoever reads the paths reads the entry", known or not refused)
+    _refused(lambda: log.news(store, -1, 0, _pool()))
+    _refused(lambda: log.recent_output_ids(store, -1, 0, _pool()))
+    _refused(lambda: log.last_own_commit(store, _APP, 1, 0, _pool()))
+    _refused(lambda: log.paths_of(store, ["p/s/b/1/0"], 0, _pool()))
+    _refused(lambda: log.features(store))
+    _refused(lambda: list(delta_json.added(data, "mem://log", store.uri)))
+    _refused(lambda: sink_table(store))
+    with contextlib.suppress(SourceError):
+        delta_log.parsed(data, 0, "mem://log")
+    for line in data.split(b"\n"):
+        bounds_in(line.decode("utf-8", "replace"), "_unit")
+
+
+def checkpoints(data: bytes) -> None:
+    """A checkpoint of the log is read, or refused by name."""
+    store = MemoryStorage()
+    store.objects[_CHECKPOINT] = (data, 0.0)
+    _refused(lambda: list(log.known_paths(store, 0, _pool(), {})))
+    _refused(lambda: sink_table(store))
+
+
+def table(data: bytes) -> None:
+    """A table is opened, or refused by name; delta-rs does not take the process along."""
+    with tempfile.TemporaryDirectory(dir=_memory()) as folder:
+        path = Path(folder, log.LOG, f"{0:020d}.json")
+        path.parent.mkdir()
+        path.write_bytes(data)
+        [settings] = tables_of(_config(folder))
+        try:
+            DeltaLog(settings, open_storage(folder, {}), _pool()).refresh()
+        except BlizzardError as error:
+            hold("a message is bounded", len(str(error)) < 20_000, len(str(error)))
+
+
+def _config(folder: str) -> Config:
+    return Config.model_validate({"tables": {"events": {"table_uri": folder}}})
+
+
+def _memory() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def _entry_seeds() -> Iterator[bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        rows = pa.table({"id": [1], "_unit": ["2024-01-28/a"], "date": ["2024-01-28"]})
+        write_deltalake(folder, rows, partition_by=["date"])
+        yield Path(folder, log.LOG, f"{0:020d}.json").read_bytes()
+    ours = {"app_id": _APP, "commit_id": "c", "output_ids": ["p/s/b/1/0"], "progress": {}}
+    actions = [
+        {"commitInfo": {"timestamp": 1, "penguin": ours}},
+        {"txn": {"appId": _APP, "version": 1}},
+        {"txn": {"appId": log.COMMON_APP_ID, "version": 1}},
+        {"add": {"path": "date=1/a%20b.parquet", "size": 1, "partitionValues": {"date": None},
+                 "modificationTime": 1, "dataChange": True,
+                 "stats": '{"minValues":{"_unit":"a"},"nullCount":{"_unit":0}}'}},
+        {"remove": {"path": "s3:/other/x", "deletionTimestamp": 1, "dataChange": False}},
+        {"cdc": {"path": "_change_data/x", "partitionValues": {}, "size": 1, "dataChange": False}},
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7,
+                      "readerFeatures": ["deletionVectors"], "writerFeatures": ["rowTracking"]}},
+        {"version": 0, "size": 1},
+    ]  # fmt: skip
+    yield "\n".join(map(json.dumps, actions)).encode()
+    yield b'{"version":3}\n'
+
+
+def _checkpoint_seeds() -> Iterator[bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        write_deltalake(folder, pa.table({"id": [1]}))
+        DeltaTable(folder).create_checkpoint()
+        yield Path(folder, _CHECKPOINT).read_bytes()
+
+
+def _table_seeds() -> Iterator[bytes]:
+    for seed in _entry_seeds():
+        if b'"metaData"' in seed:
+            yield seed
+
+
+TARGETS = (
+    Target("delta-entries", entries, _entry_seeds, json_lines),
+    Target("delta-checkpoints", checkpoints, _checkpoint_seeds, mutated, max_bytes=1 << 16),
+    Target("delta-table", table, _table_seeds, json_lines),
+)

@@ -1,0 +1,136 @@
+"""From an object's bytes to lines: framing and decompression."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+
+import zstandard
+
+from blizzard_py.job import JobFile
+from blizzard_py.lines.decompress import BLOCK_BYTES, opened
+from blizzard_py.lines.failure import FileFailed
+from blizzard_py.lines.framing import Chunk, framed
+from tests.fuzz.target import Target, hold
+from tests.support.memory_store import MemoryStorage
+
+_BOM = b"\xef\xbb\xbf"
+_MOST = 64 << 20
+_HEADER_ONLY = {"unknown header flags set", "header crc mismatch"}
+
+
+def framing(data: bytes) -> None:
+    """Every byte of a stream is in one line, wherever blocks, chunks and limits cut it."""
+    if len(data) < 3:
+        return
+    step, target, limit, body = data[0] % 61 + 1, data[1], data[2] % 97 + 16, data[3:]
+    blocks = [body[start : start + step] for start in range(0, len(body), step)]
+    at = len(_BOM) if body.startswith(_BOM) else 0
+    for piece in framed(iter(blocks), target, limit):
+        hold("offsets count every byte", piece.offset == at, (piece, at))
+        if isinstance(piece, Chunk):
+            hold("a chunk ends with a line", piece.data.endswith(b"\n"), piece)
+            end = at + len(piece.data)
+            hold("a chunk is what was read", (body + b"\n")[at:end] == piece.data, piece)
+            longest = max(map(len, piece.data.split(b"\n")))
+            hold("a line is not longer than the limit and a block", longest <= limit + step, piece)
+            at = end
+        else:
+            line = body[at : at + piece.length]
+            hold("a long line is one line", b"\n" not in line, piece)
+            hold("a long line begins as it does", line.startswith(piece.head), piece)
+            marked = len(_BOM) if at == len(_BOM) and body.startswith(_BOM) else 0
+            hold("a long line is longer than the limit", piece.length + marked > limit, piece)
+            hold("a newline follows", body[at + piece.length :][:1] in {b"\n", b""}, piece)
+            at += piece.length + 1
+    hold("no byte is left out", at >= len(body), (at, len(body)))
+
+
+def _blocks(name: str, data: bytes) -> bytes | FileFailed:
+    store = MemoryStorage()
+    store.objects[name] = (data, 0.0)
+    found = bytearray()
+    try:
+        with opened(store, JobFile(name, len(data)), "auto") as blocks:
+            for block in blocks:
+                hold("no block is empty or too large", 0 < len(block) <= BLOCK_BYTES, len(block))
+                found += block
+                if len(found) > _MOST:
+                    break
+    except FileFailed as failed:
+        hold("the file is at fault, not the store", failed.outcome == "quarantined", failed)
+        return failed
+    return bytes(found)
+
+
+def decompression(data: bytes) -> None:
+    """A stream is read as its library reads it, or is damaged; what is cut is damaged."""
+    if len(data) < 2:
+        return
+    kind, cut, body = data[0] % 4, data[1], data[2:]
+    if kind == 0:
+        _foreign_gzip(body)
+    elif kind == 1:
+        _blocks("a.zst", body)
+    else:
+        _made(body, cut, ".gz" if kind == 2 else ".zst")
+
+
+def _foreign_gzip(body: bytes) -> None:
+    found = _blocks("a.gz", body)
+    if isinstance(found, bytes) and len(found) < _MOST:
+        expected = b"".join(_members(body))
+        hold("gzip is what zlib makes of it", found.startswith(expected), (found, expected))
+
+
+def _members(body: bytes) -> Iterator[bytes]:
+    while body:
+        member = zlib.decompressobj(31)
+        try:
+            yield member.decompress(body)
+            hold("what zlib takes for cut is damaged", member.eof)
+        except zlib.error as error:
+            # The checksum of the data holds all the same.
+            told = str(error).rpartition(": ")[2]
+            hold("what zlib takes for damaged is", told in _HEADER_ONLY, error)
+            return
+        body = member.unused_data.lstrip(b"\0")
+
+
+def _made(body: bytes, cut: int, suffix: str) -> None:
+    """Two members of what the bytes are, whole and cut short."""
+    half = len(body) // 2
+    squeeze = gzip.compress if suffix == ".gz" else zstandard.compress
+    first, second = squeeze(body[:half]), squeeze(body[half:])
+    whole = first + second
+    hold("what was compressed comes back", _blocks(f"a{suffix}", whole) == body)
+    short = whole[: cut * len(whole) // 256]
+    # At the end of a member nothing shows that there was another.
+    if short and short != first:
+        found = _blocks(f"a{suffix}", short)
+        hold("what is cut short is damaged", isinstance(found, FileFailed), len(short))
+
+
+def _framing_seeds() -> Iterator[bytes]:
+    yield b"\x05\x10\x08" + _BOM + b'{"a":1}\n{"a":2}\n\n{"aaaaaaaaaaaaaaaaaaa":3}\n{"a":4}'
+    yield b"\x3c\x00\x60a\r\nb\n" + b"x" * 200 + b"\ny"
+    yield b"\x00\xff\x01" + _BOM + b"\n"
+    yield b"\x09\x09\x09" + b"\n" * 30
+
+
+def _compressed_seeds() -> Iterator[bytes]:
+    text = b'{"a":1}\n' * 20
+    packed = gzip.compress(text, mtime=0)
+    yield b"\0\0" + packed + packed + b"\0\0\0"
+    yield b"\0\0" + packed[:-9]
+    yield b"\1\0" + zstandard.compress(text) * 2
+    yield b"\1\0" + zstandard.ZstdCompressor(write_checksum=True).compress(b"\0" * 100_000)
+    yield b"\2\x40" + text
+    yield b"\3\xc0" + text
+
+
+TARGETS = (
+    Target("framing", framing, _framing_seeds, max_bytes=600),
+    Target("decompression", decompression, _compressed_seeds),
+)

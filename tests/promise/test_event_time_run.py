@@ -1,0 +1,94 @@
+"""Event time as a user runs it: real processes, files step by step, a kill -9 between."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from deltalake import DeltaTable
+
+from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
+
+ROOT = Path(__file__).parents[2]
+
+STEPS: list[list[dict[str, Any]]] = [
+    [row(107), row(101, bytes_=4)],
+    [row(118, "b")],
+    [],
+    [row(102), row(119)],
+    [row(140), row(131, "b")],
+    [row(160)],
+]
+
+
+class Refused:
+    """An engine that nobody may use."""
+
+
+def daemon(program: str, *arguments: str, kill_at: str = "") -> subprocess.CompletedProcess[str]:
+    module = ["tests.support.dying_main", kill_at, program] if kill_at else [f"{program}_py"]
+    return subprocess.run(
+        [sys.executable, "-m", *module, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+
+
+@pytest.mark.timeout(900)  # a loaded machine takes ten times as long
+def test_the_recipe_works_as_written_and_a_killed_process_changes_nothing(tmp_path: Path) -> None:
+    world = EventWorld(tmp_path, Refused())  # type: ignore[arg-type]  # only for its files
+    config = tmp_path / "config.yaml"
+    document = {
+        "spark": {"master": "local[2]"},
+        **world.config().model_dump(
+            mode="json", by_alias=True, include={"pipelines"}, exclude_defaults=True
+        ),
+    }
+    config.write_text(yaml.safe_dump(document))
+    oracle = Oracle(TUMBLING)
+    for rows in STEPS[:3]:
+        oracle.settle({world.put(rows): rows})
+    died = daemon("blizzard", "run", str(config), "--once", kill_at="3-settled")
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    for rows in STEPS[3:]:
+        oracle.settle({world.put(rows): rows})
+    for program in ("blizzard", "penguin"):
+        done = daemon(program, "run", str(config), "--once")
+        assert done.returncode == 0, done.stderr
+        if program == "blizzard":
+            assert "windows_open" in done.stderr
+
+    found = DeltaTable(str(tmp_path / "table")).to_pyarrow_table().to_pylist()
+    assert windows_of(found) == oracle.emitted
+    told = json.loads(daemon("blizzard", "status", str(config), "--json").stdout)
+    told = told["pipelines"]["pages"]["event_time"]
+    assert [one["watermark_ms"] for one in told["history"]] == oracle.watermarks
+    assert [one["late_rows"] for one in told["history"]] == oracle.late_counts
+    assert told["unaccounted_rows"] == 0
+    assert told["state_rows"] == told["history"][-1]["state_rows"] == 1
+    letters = daemon("blizzard", "dlq", "list", str(config)).stdout
+    assert "0004.ndjson" in letters
+    assert world.late() == Counter({("0004.ndjson", 1): 1})
+
+    document["pipelines"]["pages"]["event_time"]["aggregates"]["n"] = "count(DISTINCT page)"
+    config.write_text(yaml.safe_dump(document))
+    refused = daemon("blizzard", "validate", str(config))
+    assert refused.returncode == 2
+    assert "pipelines.pages.event_time" in refused.stderr
+    replayed = daemon(
+        "blizzard", "dlq", "replay", str(config), "--pipeline", "pages", "--source", "web", "--all"
+    )
+    assert replayed.returncode == 2
+    assert "a replay cannot bring rows into windows" in replayed.stderr

@@ -1,0 +1,293 @@
+"""A pipeline over event time in a folder: real files, real Spark, and rows told by brute force.
+
+The oracle knows nothing of Spark. It settles batch by batch what the documentation of event time
+says, over lists and dictionaries.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from blizzard_core.errors import Unfinished
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.event_time import EventTimeSettings
+from blizzard_core.storage.protocol import is_hidden
+from blizzard_py.app.wiring import parts_of, source_pipeline
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.job import Engine
+from blizzard_py.kernels.lateness import rule_of
+from blizzard_py.state.stream_state import StreamState
+
+BASE = dt.datetime(2024, 1, 28, 14, 0, tzinfo=dt.UTC)
+SECOND = 1_000_000
+FIELDS = [
+    {"name": "ts", "type": "timestamp", "nullable": False},
+    {"name": "id", "type": "int64"},
+    {"name": "page", "type": "string"},
+    {"name": "bytes", "type": "int64"},
+]
+TUMBLING: dict[str, Any] = {
+    "column": "ts",
+    "delay": "10 seconds",
+    "window": "5 seconds",
+    "group_by": ["page"],
+    "aggregates": {"n": "count(*)", "bytes": "sum(bytes)"},
+}
+
+
+def row(second: float, page: str = "a", bytes_: int = 1, id_: int = 0) -> dict[str, Any]:
+    """A source row so many seconds after `BASE`."""
+    at = BASE + dt.timedelta(microseconds=round(second * SECOND))
+    return {"ts": at.isoformat(), "id": id_, "page": page, "bytes": bytes_}
+
+
+@dataclass
+class EventWorld:
+    """``put`` a file, ``drain`` it; a new pipeline is what a restart is."""
+
+    root: Path
+    engine: Engine
+    event_time: dict[str, Any] = field(default_factory=lambda: dict(TUMBLING))
+    pipeline_settings: dict[str, Any] = field(default_factory=dict)
+    files_per_batch: int = 1
+    files: int = 0
+
+    def config(self) -> Config:
+        (self.root / "raw").mkdir(parents=True, exist_ok=True)
+        return Config.model_validate(
+            {
+                "spark": {"master": "local[2]"},
+                "pipelines": {
+                    "pages": {
+                        "sources": {
+                            "web": {
+                                "source_uri": str(self.root / "raw"),
+                                "grace_period_secs": 0,
+                                "order_guard": "off",
+                                "checkpoint": {"interval_files": self.files_per_batch},
+                            }
+                        },
+                        "sink": {
+                            "table_uri": str(self.root / "table"),
+                            "metadata_columns": ["_emitted_batch"],
+                        },
+                        "schema": {"fields": FIELDS},
+                        "event_time": self.event_time,
+                        **self.pipeline_settings,
+                    }
+                },
+            }
+        )
+
+    def put(self, rows: Iterable[Mapping[str, Any] | str]) -> str:
+        """The next file; a text is a line as it is."""
+        (self.root / "raw").mkdir(parents=True, exist_ok=True)
+        self.files += 1
+        name = f"{self.files:04d}.ndjson"
+        lines = [one if isinstance(one, str) else json.dumps(one) for one in rows]
+        (self.root / "raw" / name).write_text("".join(f"{line}\n" for line in lines))
+        return name
+
+    def pipeline(self) -> SourcePipeline:
+        return source_pipeline(parts_of(self.config(), ("pages", "web"), self.engine))
+
+    def drain(self, pipeline: SourcePipeline | None = None) -> None:
+        """Everything that is there, as ``--once`` does; a given pipeline goes on living."""
+        worker = self.pipeline() if pipeline is None else pipeline
+        try:
+            while True:
+                try:
+                    if not worker.cycle(threading.Event()):
+                        return
+                except Unfinished:
+                    return
+        finally:
+            if pipeline is None:
+                worker.close()
+
+    def stream(self) -> StreamState:
+        state = self.pipeline().load().stream
+        assert state is not None
+        return state
+
+    def table(self) -> list[dict[str, Any]]:
+        """Rows of everything that a committer would see."""
+        root = self.root / "table"
+        paths = [str(p.relative_to(root)) for p in root.rglob("*.parquet")]
+        return [
+            one
+            for path in sorted(paths)
+            if not is_hidden(path)
+            for one in pq.ParquetFile(root / path).read().to_pylist()
+        ]
+
+    def output_ids(self) -> list[str]:
+        root = self.root / "table"
+        return [
+            pq.read_metadata(p).metadata[b"blizzard.output_id"].decode()
+            for p in root.rglob("*.parquet")
+            if not is_hidden(str(p.relative_to(root)))
+        ]
+
+    def letters(self) -> list[dict[str, Any]]:
+        """The dead letters of records, in their order."""
+        folder = self.root / "table" / "_blizzard" / "dlq" / "pages_web"
+        return [
+            json.loads(line)
+            for path in sorted(folder.glob("*.records.ndjson"))
+            for line in path.read_text().splitlines()
+        ]
+
+    def late(self) -> Counter[tuple[str, int]]:
+        """File and line of each late row."""
+        return Counter(
+            (Path(letter["path"]).name, letter["line"])
+            for letter in self.letters()
+            if letter["stage"] == "late"
+        )
+
+    def packs(self) -> set[str]:
+        """The objects that state is packed in."""
+        root = self.root / "table"
+        folder = root / "_blizzard" / "state" / "pages_web"
+        return {str(p.relative_to(root)) for p in folder.rglob("*") if p.is_file()}
+
+
+def seconds(moment: dt.datetime) -> float:
+    """A time in the table, in seconds after `BASE`."""
+    return (moment - BASE).total_seconds()
+
+
+def windows_of(rows: Iterable[Mapping[str, Any]]) -> Counter[tuple[Any, ...]]:
+    """Rows of a table of windows, as the oracle tells them."""
+    return Counter(
+        (
+            seconds(one["window_start"]),
+            seconds(one["window_end"]),
+            one["page"],
+            one["n"],
+            one["bytes"],
+            one["_emitted_batch"],
+        )
+        for one in rows
+    )
+
+
+class Oracle:
+    """What should come of batches of files, one after the other."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.given = EventTimeSettings.model_validate(settings)
+        self.rule = rule_of(self.given)
+        self.delay = _micros(self.given.delay)
+        self.watermark_ms = 0
+        self.judged_ms = 0
+        self.number = 0
+        self.open: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        self.known: dict[int, int] = {}  # ids with the time until which they are remembered
+        self.emitted: Counter[tuple[Any, ...]] = Counter()
+        self.late: Counter[tuple[str, int]] = Counter()
+        self.watermarks: list[int] = []
+        self.late_counts: list[int] = []
+
+    def settle(self, files: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """One batch: file names with their rows."""
+        self.number += 1
+        bound = self.judged_ms * 1000
+        kept = []
+        late = 0
+        for name, rows in files.items():
+            for line, one in enumerate(rows, 1):
+                time = _time(one)
+                if self._key(time) <= bound:
+                    self.late[name, line] += 1
+                    late += 1
+                else:
+                    kept.append((time, one))
+        self.late_counts.append(late)
+        evicting = self.watermark_ms  # what the micro-batch with the rows evicts by
+        newest = max((time for time, _ in kept), default=None)
+        self._add(kept, bound)
+        if self.given.emit == "next_batch":
+            self.judged_ms = self.watermark_ms
+            self._evict(evicting)
+        if newest is not None:
+            self.watermark_ms = max(self.watermark_ms, (newest - self.delay) // 1000)
+        if self.given.emit == "each_batch":
+            self._evict(self.watermark_ms)
+            self.judged_ms = self.watermark_ms
+        self.watermarks.append(self.watermark_ms)
+
+    def _key(self, time: int) -> int:
+        """By windows found one by one, and not by the rule that is tested."""
+        if self.rule.kind == "row":
+            return time
+        if self.rule.kind == "session":
+            return time + self.rule.size
+        return max(end for _, end in self._windows(time))
+
+    def _windows(self, time: int) -> list[tuple[int, int]]:
+        rule = self.rule
+        first = (time - rule.offset) // rule.slide * rule.slide + rule.offset
+        starts = range(first, time - rule.size, -rule.slide)
+        return [(start, start + rule.size) for start in starts]
+
+    def _add(self, kept: list[tuple[int, Mapping[str, Any]]], bound: int) -> None:
+        for time, one in kept:
+            if self.given.deduplicate:
+                if one["id"] in self.known:
+                    continue
+                self.known[one["id"]] = time + self.delay
+                if self.given.window is None:
+                    self.emitted[one["id"], self.number] += 1
+                continue
+            if self.rule.kind == "session":
+                self._join(one["page"], time, time + self.rule.size, [dict(one)])
+                continue
+            for start, end in self._windows(time):
+                if end > bound:
+                    self.open.setdefault((one["page"], start, end), []).append(dict(one))
+
+    def _join(self, page: str, start: int, end: int, rows: list[dict[str, Any]]) -> None:
+        """A session takes in those that it touches."""
+        for key in [k for k in self.open if k[0] == page]:
+            _, other_start, other_end = key
+            if start <= other_end and other_start <= end:
+                rows = [*rows, *self.open.pop(key)]
+                start, end = min(start, other_start), max(end, other_end)
+        self.open[page, start, end] = rows
+
+    def _evict(self, watermark_ms: int) -> None:
+        bound = watermark_ms * 1000
+        self.known = {key: until for key, until in self.known.items() if until > bound}
+        for key in [k for k in self.open if k[2] <= bound]:
+            page, start, end = key
+            rows = self.open.pop(key)
+            total = sum(one["bytes"] for one in rows)
+            found = (_offset(start), _offset(end), page, len(rows), total, self.number)
+            self.emitted[found] += 1
+
+
+def _time(one: Mapping[str, Any]) -> int:
+    return round((dt.datetime.fromisoformat(one["ts"]) - _EPOCH) / dt.timedelta(microseconds=1))
+
+
+def _offset(time: int) -> float:
+    return (time - round(BASE.timestamp() * SECOND)) / SECOND
+
+
+def _micros(text: str) -> int:
+    number, unit = text.split()
+    return int(number) * {"seconds": SECOND, "minutes": 60 * SECOND}[unit]
+
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -22,6 +22,7 @@ from blizzard_core.storage.clock import StoreClock, elapsed
 from blizzard_core.storage.opening import open_storage
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
+from penguin_py.groups.discarding import Discarded, DiscardRefused
 from penguin_py.intake.footers import REMEDY
 from penguin_py.intake.quarantine import spelled
 from penguin_py.intake.verdict import Forecast
@@ -90,6 +91,18 @@ def status(config: Config) -> tuple[dict[str, Any], list[str]]:
 def reconcile(config: Config, *, dry_run: bool) -> tuple[dict[str, Any], list[str]]:
     """Compare every table's directory with its log and, without ``dry_run``, commit stragglers."""
     return _collect(config, partial(_reconcile_table, dry_run=dry_run))
+
+
+def discard(
+    config: Config, name: str, outputs: Sequence[str], source: str | None, *, dry_run: bool
+) -> Discarded:
+    """Give up outputs, and the next group of a source, of one table. Raises `BlizzardError`."""
+    with build(config) as pipelines:
+        found = next((pipeline for pipeline in pipelines if pipeline.name == name), None)
+        if found is None:
+            known = ", ".join(pipeline.name for pipeline in pipelines)
+            raise DiscardRefused(f"there is no table {name!r}; there are: {known}")
+        return found.discard(outputs, source, dry_run=dry_run)
 
 
 def _reconcile_table(pipeline: TablePipeline, *, dry_run: bool) -> dict[str, Any]:

@@ -45,15 +45,10 @@ from blizzard_py.job import FinishedFile
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Opener, Upkeep, Work
+from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.retries import waiting
-from blizzard_py.state.source_state import (
-    Batch,
-    SourceState,
-    checkpoint_path,
-    state_from_json,
-    state_to_json,
-)
+from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
 from blizzard_py.state.transitions import begin_batch, clamp_times
 
 

@@ -21,6 +21,7 @@ from blizzard_core.watermark.progress import Progress, mark_idle
 from penguin_py.activity import TableActivity
 from penguin_py.committer import Committer
 from penguin_py.delta.table import DeltaLog
+from penguin_py.groups.discarding import Discarded
 from penguin_py.groups.runner import Groups
 from penguin_py.groups.standing import Standing
 from penguin_py.intake.footers import accepts
@@ -136,6 +137,12 @@ class TablePipeline:
     def groups(self, snapshot: Snapshot) -> dict[str, Standing]:
         """How far the groups of each source are, and what holds them up. Writes nothing."""
         return self._groups.outlook(snapshot)
+
+    def discard(self, outputs: Sequence[str], source: str | None, *, dry_run: bool) -> Discarded:
+        """Give up outputs, and the next group of a source; see `penguin_py.groups.discarding`."""
+        if not dry_run:
+            self._prepared()
+        return self._groups.discard(outputs, source, dry_run=dry_run)
 
     @property
     def left_out(self) -> tuple[str, ...]:

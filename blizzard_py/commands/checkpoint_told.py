@@ -28,7 +28,7 @@ _SHOWN_FILES = 10
 def print_state(where: str, seen: Stored, copies: list[str]) -> None:
     """Everything that a checkpoint says, for people; ``copies`` are the ones kept beside it."""
     state, progress = seen.state, seen.state.progress
-    writer = "-" if seen.writer is None else f"{seen.writer.id}, epoch {seen.writer.epoch}"
+    writer = "-" if seen.writer is None else str(seen.writer).removeprefix("writer ")
     lines = [
         ("checkpoint", where if seen.raw is not None else f"{where} (does not exist)"),
         ("writer", writer),

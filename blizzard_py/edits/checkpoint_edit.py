@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from blizzard_core.checkpoint import document as checkpoint
-from blizzard_core.checkpoint.fence import FencedFile, Writer, writer_of
+from blizzard_core.checkpoint.fence import FencedFile, writer_of
+from blizzard_core.checkpoint.writer import Writer
 from blizzard_core.errors import BlizzardError, Conflict, NotFound
 from blizzard_core.storage.protocol import Entry, Storage, order_key
 from blizzard_core.watermark.paths import joined

@@ -13,7 +13,8 @@ from typing import Any
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 
 from blizzard_core.storage.protocol import Storage, StorageOptions
-from blizzard_py.connections.lakes.places import FileName, RangeFile, Stores, located
+from blizzard_core.storage.range_file import RangeFile
+from blizzard_py.connections.lakes.places import FileName, Stores, located
 
 _OPTIONS = "blizzard.storage-options"
 

@@ -175,13 +175,9 @@ class IcebergConnection:
                 if self._access.uri:
                     options = {"uri": self._access.uri, **options}
                 name = options.pop("name", "default")
-                table = catalogs.load_catalog(name, **{**options, **properties}).load_table(
-                    self._selection.table
-                )
-            else:
-                tables = driver("pyiceberg.table", "iceberg")
-                table = tables.StaticTable.from_metadata(self._metadata_place(), properties)
-        return table
+                catalog = catalogs.load_catalog(name, **{**options, **properties})
+                return iceberg_io.table_of(catalog, self._selection.table, properties)
+            return iceberg_io.table_at(self._metadata_place(), properties)
 
     def _metadata_place(self) -> str:
         """The newest metadata of a table without a catalog."""

@@ -8,7 +8,7 @@ from functools import partial
 
 from rich.console import Console
 
-from blizzard_core.daemon import Loop, run, stop_on_signals
+from blizzard_core.daemon import REFUSED, Loop, run, stop_on_signals
 from blizzard_core.errors import ConfigError, StateError
 from blizzard_core.log import get_logger
 from blizzard_core.observability.status import Panel
@@ -16,6 +16,7 @@ from blizzard_core.observability.web import served
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.app.live_progress import shown
+from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.wiring import (
     NoEngine,
     build,
@@ -61,7 +62,8 @@ def run_daemon(config: Config, *, once: bool, fresh: bool = False) -> int:
     )
     workers = build(config, engine, fresh=fresh)
     panel = Panel("blizzard", [w.activity for w in workers], time.time)
-    with stop_on_signals(stop), served(config.metrics, panel):
+    watch = RefusedWatch(workers)
+    with stop_on_signals(stop), served(config.metrics, panel), watch.looking():
         log.info("started", sources=[w.name for w in workers], once=once)
         try:
             with shown({w.name: w.meter for w in workers}, _terminal() if once else None):
@@ -70,6 +72,8 @@ def run_daemon(config: Config, *, once: bool, fresh: bool = False) -> int:
             engine.stop()
             for worker in workers:
                 worker.close()
+        if once and not code and watch.look():
+            code = REFUSED
         log.info("stopped", exit_code=code)
     return code
 

@@ -42,6 +42,8 @@ MAX_BACKOFF_SECS = 300.0
 ONCE_TRIES = 5
 # The exit code where a secret was renewed: nothing is wrong, and it is to be started again.
 RENEWED = 4
+# The exit code of one who looks where all went well but a committer has refused rows.
+REFUSED = 5
 # So often files of secrets are looked at; whoever renews them keeps the old ones valid longer.
 RENEWAL_SECS = 10.0
 _JOIN_SECS = 0.5

@@ -23,6 +23,7 @@ from blizzard_core.cli import (
     print_json,
     verbose_option,
 )
+from blizzard_core.daemon import REFUSED
 from blizzard_core.settings.event_time_checks import event_time_notes
 from blizzard_core.text import printable
 from blizzard_py.app import daemon as app
@@ -34,7 +35,7 @@ from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.operations import is_asked
 from blizzard_py.app.replacing import replace_range
 from blizzard_py.app.validation import validate_pipelines
-from blizzard_py.commands import checkpoint, dlq, ingest, init, rename
+from blizzard_py.commands import checkpoint, dlq, ingest, init, redo, rename
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.printing import print_plan, print_schema, print_status
 from blizzard_py.commands.replacing import answer_replacement
@@ -94,7 +95,8 @@ def run(config: Path, once: bool, fresh: bool, take_over: bool) -> int:
     checkpoints that are there alone. A daemon that works on a source already is left
     alone; --take-over insists. Exit codes: 0 done, 1 a pipeline failed, 2 bad
     configuration or a source refused, 3 another daemon has a source, or took it over, 4 a
-    secret was renewed, 130 --once was interrupted.
+    secret was renewed, 5 with --once: done, and Penguin has refused what was published
+    before (`blizzard redo`), 130 --once was interrupted.
     """
     admission = anybody if take_over else considerate(person=sys.stdin.isatty())
     return app.run_daemon(load_config(config), once=once, fresh=fresh, admission=admission)
@@ -174,9 +176,13 @@ def status(config: Path, as_json: bool) -> int:
     """Show the state of every source, from storage alone.
 
     Works from any machine that reaches the stores, whether the daemon runs or not.
-    A + behind a number says that there is more than was looked at.
+    A + behind a number says that there is more than was looked at. Exit codes: 0 nothing to do,
+    1 the state of a source cannot be read, 2 bad configuration or usage, 5 Penguin has refused
+    what was published (`blizzard redo`).
     """
-    return answer(inspection.status(load_config(config)), print_status, as_json=as_json)
+    found, errors = inspection.status(load_config(config))
+    code = answer((found, errors), print_status, as_json=as_json)
+    return code or (REFUSED if inspection.is_refused(found) else 0)
 
 
 @main.command(
@@ -341,6 +347,7 @@ def _check_replacing(*, replace: bool, replay: bool, only: bool) -> None:
 
 main.add_command(ingest)
 main.add_command(dlq)
+main.add_command(redo)
 main.add_command(checkpoint)
 main.add_command(rename)
 main.add_command(init)

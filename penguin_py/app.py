@@ -16,6 +16,7 @@ from blizzard_core.log import get_logger
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import served
+from blizzard_core.quarantine import spelled
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import stop_on_signals
 from blizzard_core.storage.clock import StoreClock, elapsed
@@ -24,7 +25,6 @@ from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.discarding import Discarded, DiscardRefused
 from penguin_py.intake.footers import REMEDY
-from penguin_py.intake.quarantine import spelled
 from penguin_py.intake.verdict import Forecast
 from penguin_py.memory.state import Snapshot
 from penguin_py.pipeline import TablePipeline

@@ -9,7 +9,7 @@ from functools import partial
 from rich.console import Console
 
 from blizzard_core.checkpoint.writer import Admission, anybody
-from blizzard_core.daemon import Loop, run
+from blizzard_core.daemon import REFUSED, Loop, run
 from blizzard_core.errors import ConfigError, StateError
 from blizzard_core.log import get_logger
 from blizzard_core.observability.status import Panel
@@ -18,6 +18,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.signals import stop_on_signals
 from blizzard_py.app.live_progress import shown
+from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.wiring import (
     NoEngine,
     build,
@@ -66,7 +67,8 @@ def run_daemon(
     )
     workers = build(config, engine, fresh=fresh, admission=admission)
     panel = Panel("blizzard", [w.activity for w in workers], time.time)
-    with stop_on_signals(stop, loop.grace_secs), served(config.metrics, panel):
+    watch = RefusedWatch(workers)
+    with stop_on_signals(stop, loop.grace_secs), served(config.metrics, panel), watch.looking():
         log.info("started", sources=[w.name for w in workers], once=once)
         try:
             with shown({w.name: w.meter for w in workers}, _terminal() if once else None):
@@ -75,6 +77,8 @@ def run_daemon(
             engine.stop()
             for worker in workers:
                 worker.close()
+        if once and not code and watch.look():
+            code = REFUSED
         log.info("stopped", exit_code=code)
     return code
 

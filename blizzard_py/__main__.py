@@ -25,7 +25,7 @@ from blizzard_core.cli import (
 )
 from blizzard_core.daemon import REFUSED
 from blizzard_core.settings.event_time_checks import event_time_notes
-from blizzard_core.text import printable
+from blizzard_core.text import counted, printable
 from blizzard_py.app import daemon as app
 from blizzard_py.app import inspection, unit_operations
 from blizzard_py.app.asked_backfill import backfill_asked
@@ -117,7 +117,8 @@ def validate(config: Path) -> int:
     loaded = load_config(config)
     notes = validate_asked(loaded)
     notes += validate_pipelines(loaded)
-    click.echo(f"{config}: ok, {len(loaded.pipelines)} pipelines, {len(loaded.tables)} tables")
+    pipelines, tables = len(loaded.pipelines), len(loaded.tables)
+    click.echo(f"{config}: ok, {counted(pipelines, 'pipeline')}, {counted(tables, 'table')}")
     sinks = (pipeline.sink for pipeline in loaded.pipelines.values())
     for note in fencing_notes((sink.table_uri, sink.storage_options) for sink in sinks):
         click.echo(f"note: {note}", err=True)

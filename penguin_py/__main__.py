@@ -24,7 +24,7 @@ from blizzard_core.cli import (
     verbose_option,
 )
 from blizzard_core.settings.load import load_config
-from blizzard_core.text import printable
+from blizzard_core.text import counted, printable
 from penguin_py import app
 from penguin_py.settings import tables_of
 
@@ -82,7 +82,7 @@ def run(config: Path, once: bool) -> int:
 def validate(config: Path) -> int:
     """Check CONFIG and report every problem at once (exit code 2)."""
     tables = tables_of(load_config(config))
-    click.echo(f"{config}: ok, {len(tables)} tables")
+    click.echo(f"{config}: ok, {counted(len(tables), 'table')}")
     for note in fencing_notes((table.uri, table.storage_options) for table in tables):
         click.echo(f"note: {note}", err=True)
     for table in tables:

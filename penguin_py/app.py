@@ -70,12 +70,17 @@ def run_daemon(config: Config, *, once: bool) -> int:
     with (
         stop_on_signals(stop, loop.grace_secs),
         build(config) as workers,
-        served(config.metrics, Panel("penguin", [w.activity for w in workers], time.time)),
+        served(_address(config), Panel("penguin", [w.activity for w in workers], time.time)),
     ):
         log.info("started", tables=[worker.name for worker in workers], once=once)
         code = run(workers, loop, stop)
         log.info("stopped", exit_code=code)
     return code
+
+
+def _address(config: Config) -> str | None:
+    metrics = config.metrics
+    return None if metrics is None else metrics.penguin_address or metrics.address
 
 
 def plan(config: Config) -> tuple[dict[str, Any], list[str]]:

@@ -67,8 +67,9 @@ def run_daemon(
     )
     workers = build(config, engine, fresh=fresh, admission=admission)
     panel = Panel("blizzard", [w.activity for w in workers], time.time)
+    address = None if config.metrics is None else config.metrics.address
     watch = RefusedWatch(workers)
-    with stop_on_signals(stop, loop.grace_secs), served(config.metrics, panel), watch.looking():
+    with stop_on_signals(stop, loop.grace_secs), served(address, panel), watch.looking():
         log.info("started", sources=[w.name for w in workers], once=once)
         try:
             with shown({w.name: w.meter for w in workers}, _terminal() if once else None):

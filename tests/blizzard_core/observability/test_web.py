@@ -24,7 +24,6 @@ from blizzard_core.errors import ConfigError, FencedError, Unavailable
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.status_page import page as page_and_policy
 from blizzard_core.observability.web import Server, served
-from blizzard_core.settings.document import MetricsSettings
 from blizzard_core.text import printable
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FinishedFile
@@ -229,10 +228,10 @@ def test_an_address_that_is_taken_is_told_at_once_and_a_free_one_is_given_back(
 ) -> None:
     panel = Panel("blizzard", [], lambda: world.now)
     with serving(world) as (server, _):
-        settings = MetricsSettings(address=f"127.0.0.1:{server.port}")
-        with pytest.raises(ConfigError, match="cannot listen on"), served(settings, panel):
+        address = f"127.0.0.1:{server.port}"
+        with pytest.raises(ConfigError, match="cannot listen on"), served(address, panel):
             pass
-    with served(settings, panel):
+    with served(address, panel):
         assert Answer(server.port, "/health").status == 200
     with pytest.raises(ConnectionRefusedError):
         Answer(server.port, "/health")

@@ -52,7 +52,7 @@ def main() -> None:
     """Commit the Parquet files that arrive in table directories to their Delta logs.
 
     CONFIG is the YAML file that both daemons read. Exit codes: 0 done, 1 a table
-    failed, 2 bad configuration or usage.
+    failed, 2 bad configuration or usage, 4 a secret was renewed, 130 interrupted.
     """
 
 
@@ -71,7 +71,7 @@ def run(config: Path, once: bool) -> int:
     """Poll every table and commit what is new.
 
     Without --once it runs until SIGTERM or SIGINT. Exit codes: 0 done, 1 a
-    table failed, 2 bad configuration.
+    table failed, 2 bad configuration, 4 a secret was renewed, 130 --once was interrupted.
     """
     return app.run_daemon(load_config(config), once=once)
 

@@ -10,20 +10,21 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from blizzard_core.daemon import Loop, run, stop_on_signals
+from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import BlizzardError
 from blizzard_core.log import get_logger
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import served
+from blizzard_core.quarantine import spelled
 from blizzard_core.settings.document import Config
+from blizzard_core.signals import stop_on_signals
 from blizzard_core.storage.clock import StoreClock, elapsed
 from blizzard_core.storage.opening import open_storage
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.discarding import Discarded, DiscardRefused
 from penguin_py.intake.footers import REMEDY
-from penguin_py.intake.quarantine import spelled
 from penguin_py.intake.verdict import Forecast
 from penguin_py.memory.state import Snapshot
 from penguin_py.pipeline import TablePipeline
@@ -67,7 +68,7 @@ def run_daemon(config: Config, *, once: bool) -> int:
         renewed=config.secrets.changed,
     )
     with (
-        stop_on_signals(stop),
+        stop_on_signals(stop, loop.grace_secs),
         build(config) as workers,
         served(config.metrics, Panel("penguin", [w.activity for w in workers], time.time)),
     ):

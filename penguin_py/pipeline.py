@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from blizzard_core.daemon import StopEvent
 from blizzard_core.log import get_logger
+from blizzard_core.quarantine import Record
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import Progress, mark_idle
 from penguin_py.activity import TableActivity
@@ -28,7 +29,7 @@ from penguin_py.groups.standing import Standing
 from penguin_py.intake.footers import accepts
 from penguin_py.intake.naming import lowered
 from penguin_py.intake.ownership import Owners
-from penguin_py.intake.quarantine import Quarantine, Record
+from penguin_py.intake.quarantine import Quarantine
 from penguin_py.intake.reconcile import Findings
 from penguin_py.intake.verdict import Forecast, Judge
 from penguin_py.memory.state import Memory, Snapshot

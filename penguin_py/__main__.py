@@ -171,9 +171,9 @@ def discard(
 ) -> int:
     """Give up outputs, or the next group of a source, that can never be committed.
 
-    What waits for them goes on. An output that was given up is never committed, also if its
-    file is mended later; its rows come by ingesting its source files again (`blizzard backfill
-    --replace`). A running daemon need not be stopped.
+    What can be committed is committed first, and what waits for them goes on. An output that
+    was given up is never committed, also if its file is mended later; its rows come by ingesting
+    its source files again (`blizzard backfill --replace`). A running daemon need not be stopped.
     """
     if not outputs and source is None:
         raise click.UsageError("give --output or --group; `penguin status` names what waits")
@@ -187,6 +187,11 @@ def _print_discarded(document: dict[str, Any]) -> None:
     if document["group"] is not None:
         source, seq = document["group"]
         click.echo(printable(f"group {seq:,} of {source} {verb}"))
+    if document["lost"]:
+        click.echo(
+            "Its manifest is lost. If rows of the source name neither their file nor their unit,"
+            " `blizzard explain` tells which outputs it was to take away: delete their rows first."
+        )
     for output in document["outputs"]:
         click.echo(printable(f"output {output} {verb}"))
     if document["rows"]:

@@ -20,7 +20,9 @@ _CIPHER = "spark.network.crypto.cipher"
 _GCM = "AES/GCM/NoPadding"
 _FALLBACK = "spark.network.crypto.saslFallback"
 _TLS = "spark.ssl.rpc.enabled"
+_DISKS = "spark.io.encryption.enabled"
 _ADDRESSES = ("spark.driver.host", "spark.driver.bindAddress")
+REDACTION = "spark.redaction.regex"
 _EXECUTOR_OPTIONS = ("spark.executor.extraJavaOptions", "spark.executor.defaultJavaOptions")
 
 # A statement is what the configuration says: Spark would put the daemon's environment into it.
@@ -35,10 +37,20 @@ SHUT = {
     _CIPHER: _GCM,
     "spark.network.crypto.authEngineVersion": "2",
     _FALLBACK: "false",
-    "spark.io.encryption.enabled": "true",
+    _DISKS: "true",
     # What event logs and the UI leave out: all that our own messages leave out.
-    "spark.redaction.regex": f"(?i){SECRET_NAME.pattern}",
+    REDACTION: f"(?i){SECRET_NAME.pattern}",
 }
+
+
+def with_own_redaction(conf: Mapping[str, str]) -> dict[str, str]:
+    """The user's settings, with ours beside what they say is to be left out.
+
+    A pattern in the place of ours would leave credentials of jobs in event logs.
+    """
+    if REDACTION not in conf:
+        return dict(conf)
+    return {**conf, REDACTION: f"{SHUT[REDACTION]}|(?:{conf[REDACTION]})"}
 
 
 def require_shut(master: str, conf: Mapping[str, str]) -> None:
@@ -77,6 +89,8 @@ def weakened(master: str, conf: Mapping[str, str]) -> Iterator[str]:
         for name in _ADDRESSES:
             if name in conf and not is_loopback(conf[name]):
                 yield f"{name}: other machines reach the driver; a local master needs none"
+    if _is(conf, _DISKS, "false"):
+        yield f"{_DISKS}: what tasks exchange lies readable on executors' disks"
     if _is(conf, "spark.ui.enabled", "true") and "spark.ui.filters" not in conf:
         yield "spark.ui.enabled: the UI asks nobody who they are, and lets them end jobs"
     for name in _EXECUTOR_OPTIONS:

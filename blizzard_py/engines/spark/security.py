@@ -1,4 +1,4 @@
-"""Spark shut by default: who may talk to it, what others can read of it. Pure.
+"""Spark shut by default: who may talk to it, what others can read of it. No I/O.
 
 Spark's ports answer anybody: whoever reaches a driver or an executor can fetch what jobs were
 sent, and send jobs. So everything that speaks to a driver of ours proves that it knows a
@@ -8,10 +8,11 @@ secret, all that goes over a connection is encrypted, and so is what Spark puts 
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from blizzard_core.errors import ConfigError
-from blizzard_core.redact import SECRET_NAME
+from blizzard_core.redact import SECRET_NAME, redacted
 
 AUTHENTICATE = "spark.authenticate"
 _SECRET = "spark.authenticate.secret"  # noqa: S105  # a setting's name
@@ -46,11 +47,15 @@ SHUT = {
 def with_own_redaction(conf: Mapping[str, str]) -> dict[str, str]:
     """The user's settings, with ours beside what they say is to be left out.
 
-    A pattern in the place of ours would leave credentials of jobs in event logs.
+    A pattern in the place of ours would leave credentials of jobs in event logs. So would a
+    setting whose name tells nothing, and whose value comes from a secret's file.
     """
-    if REDACTION not in conf:
-        return dict(conf)
-    return {**conf, REDACTION: f"{SHUT[REDACTION]}|(?:{conf[REDACTION]})"}
+    patterns = [SHUT[REDACTION]]
+    if hidden := [re.escape(name) for name, value in conf.items() if redacted(value) != value]:
+        patterns.append(f"^(?:{'|'.join(hidden)})$")
+    if REDACTION in conf:
+        patterns.append(f"(?:{conf[REDACTION]})")
+    return {**conf, REDACTION: "|".join(patterns)}
 
 
 def require_shut(master: str, conf: Mapping[str, str]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
+from blizzard_core import redact
 from blizzard_core.errors import ConfigError
 from blizzard_py.engines.spark import SparkEngine
 from blizzard_py.engines.spark.gateway import as_property
@@ -92,6 +93,17 @@ def test_a_pattern_of_the_user_is_left_out_beside_ours_and_not_in_its_place() ->
     for name in (HANDED, "my.PASSWORD", "Blood_Type", "salary"):
         assert re.search(told, name)
     assert not re.search(told, "spark.executor.memory")
+
+
+def test_a_secret_by_its_value_is_left_out_whatever_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(redact, "_learnt", set())
+    redact.learn_values(["from-a-file-of-secrets"])  # as ${file:…} does
+    given = {"my.option": "x=from-a-file-of-secrets", "myXoption": "1", "spark.x": "a"}
+    told = settings("local[2]", given)[REDACTION]
+    assert [name for name in given if re.search(told, name)] == ["my.option"]
+    assert "from-a-file" not in told
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from pathlib import Path
 
 import click
 
+from blizzard_core.checkpoint.writer import anybody, considerate
 from blizzard_core.cli import (
     CONTEXT,
     GuidedGroup,
@@ -21,6 +23,7 @@ from blizzard_core.cli import (
     print_json,
     verbose_option,
 )
+from blizzard_core.daemon import REFUSED
 from blizzard_core.settings.event_time_checks import event_time_notes
 from blizzard_core.text import printable
 from blizzard_py.app import daemon as app
@@ -32,7 +35,7 @@ from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.operations import is_asked
 from blizzard_py.app.replacing import replace_range
 from blizzard_py.app.validation import validate_pipelines
-from blizzard_py.commands import checkpoint, dlq, ingest, init, rename
+from blizzard_py.commands import checkpoint, dlq, ingest, init, redo, rename
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.printing import print_plan, print_schema, print_status
 from blizzard_py.commands.replacing import answer_replacement
@@ -56,7 +59,7 @@ def main() -> None:
     """Ingest NDJSON files that keep arriving: none skipped, none twice.
 
     CONFIG is the YAML file that both daemons read. Exit codes: 0 done, 1 a pipeline
-    failed, 2 bad configuration or usage, 3 another daemon has taken over.
+    failed, 2 bad configuration or usage, 3 another daemon has taken over, 130 interrupted.
     """
 
 
@@ -76,18 +79,27 @@ def main() -> None:
     is_flag=True,
     help="Begin anew where the checkpoint is missing, although there are traces of earlier work.",
 )
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="Also from a daemon that is running; it ends with exit code 3 at its next save.",
+)
 @log_level_option
 @command
-def run(config: Path, once: bool, fresh: bool) -> int:
+def run(config: Path, once: bool, fresh: bool, take_over: bool) -> int:
     """Poll every source and ingest what is new.
 
     Without --once it runs until SIGTERM or SIGINT. A source whose checkpoint is
     missing, but not its journal or its rows in the table, is refused, since it would
     ingest everything again; --fresh insists, and is for one start by hand. It leaves
-    checkpoints that are there alone. Exit codes: 0 done, 1 a pipeline failed, 2 bad
-    configuration or a source refused, 3 another daemon has taken over.
+    checkpoints that are there alone. A daemon that works on a source already is left
+    alone; --take-over insists. Exit codes: 0 done, 1 a pipeline failed, 2 bad
+    configuration or a source refused, 3 another daemon has a source, or took it over, 4 a
+    secret was renewed, 5 with --once: done, and Penguin has refused what was published
+    before (`blizzard redo`), 130 --once was interrupted.
     """
-    return app.run_daemon(load_config(config), once=once, fresh=fresh)
+    admission = anybody if take_over else considerate(person=sys.stdin.isatty())
+    return app.run_daemon(load_config(config), once=once, fresh=fresh, admission=admission)
 
 
 @main.command(section="Set up", examples=("blizzard validate config.yaml",))
@@ -164,9 +176,13 @@ def status(config: Path, as_json: bool) -> int:
     """Show the state of every source, from storage alone.
 
     Works from any machine that reaches the stores, whether the daemon runs or not.
-    A + behind a number says that there is more than was looked at.
+    A + behind a number says that there is more than was looked at. Exit codes: 0 nothing to do,
+    1 the state of a source cannot be read, 2 bad configuration or usage, 5 Penguin has refused
+    what was published (`blizzard redo`).
     """
-    return answer(inspection.status(load_config(config)), print_status, as_json=as_json)
+    found, errors = inspection.status(load_config(config))
+    code = answer((found, errors), print_status, as_json=as_json)
+    return code or (REFUSED if inspection.is_refused(found) else 0)
 
 
 @main.command(
@@ -331,6 +347,7 @@ def _check_replacing(*, replace: bool, replay: bool, only: bool) -> None:
 
 main.add_command(ingest)
 main.add_command(dlq)
+main.add_command(redo)
 main.add_command(checkpoint)
 main.add_command(rename)
 main.add_command(init)

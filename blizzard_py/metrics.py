@@ -28,6 +28,11 @@ TRACKED_PARTITIONS = Gauge(
     "Partitions that a poll looks into; each costs a LIST request.",
     ["target"],
 )
+REFUSED_OUTPUTS = Gauge(
+    "blizzard_refused_outputs",
+    "Published Parquet files that a committer has refused, and that were not redone.",
+    ["target"],
+)
 FILES_APART = Gauge(
     "blizzard_files_apart",
     "Files that the last poll left alone: their partitions lie ahead of time, or are odd and many.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,11 @@ from penguin_py.settings import tables_of
 # What a sweep finds, in the order of the columns that tell it.
 _FOUND = ("stragglers", "retries", "overdue", "orphans")
 
+_STREAMS = (
+    "a streaming reader of the table stops at such a commit, or with skipChangeCommits (Spark)"
+    " passes it over with the rows that it brings"
+)
+
 
 @click.group(
     cls=GuidedGroup,
@@ -46,7 +52,7 @@ def main() -> None:
     """Commit the Parquet files that arrive in table directories to their Delta logs.
 
     CONFIG is the YAML file that both daemons read. Exit codes: 0 done, 1 a table
-    failed, 2 bad configuration or usage.
+    failed, 2 bad configuration or usage, 4 a secret was renewed, 130 interrupted.
     """
 
 
@@ -65,7 +71,7 @@ def run(config: Path, once: bool) -> int:
     """Poll every table and commit what is new.
 
     Without --once it runs until SIGTERM or SIGINT. Exit codes: 0 done, 1 a
-    table failed, 2 bad configuration.
+    table failed, 2 bad configuration, 4 a secret was renewed, 130 --once was interrupted.
     """
     return app.run_daemon(load_config(config), once=once)
 
@@ -79,6 +85,10 @@ def validate(config: Path) -> int:
     click.echo(f"{config}: ok, {len(tables)} tables")
     for note in fencing_notes((table.uri, table.storage_options) for table in tables):
         click.echo(f"note: {note}", err=True)
+    for table in tables:
+        if table.replacing:
+            names = ", ".join(table.replacing)
+            click.echo(f"note: {table.name}: {names} replaces rows; {_STREAMS}", err=True)
     return 0
 
 
@@ -134,6 +144,53 @@ def reconcile(config: Path, dry_run: bool, as_json: bool) -> int:
     return answer(
         app.reconcile(load_config(config), dry_run=dry_run), _print_reconcile, as_json=as_json
     )
+
+
+@main.command(
+    section="Mend",
+    examples=(
+        "penguin discard config.yaml --table events --group events_main --dry-run",
+        "penguin discard config.yaml --table events --output events/main/01a2…/1/00000-0/0",
+    ),
+)
+@config_argument
+@click.option("--table", "name", required=True, help="The table.")
+@click.option("--output", "outputs", multiple=True, help="The id of an output. Repeatable.")
+@click.option("--group", "source", help="The id of a source: its next group, which is blocked.")
+@click.option("--dry-run", is_flag=True, help="Only report; commit nothing.")
+@json_option
+@log_level_option
+@command
+def discard(
+    config: Path,
+    name: str,
+    outputs: tuple[str, ...],
+    source: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Give up outputs, or the next group of a source, that can never be committed.
+
+    What waits for them goes on. An output that was given up is never committed, also if its
+    file is mended later; its rows come by ingesting its source files again (`blizzard backfill
+    --replace`). A running daemon need not be stopped.
+    """
+    if not outputs and source is None:
+        raise click.UsageError("give --output or --group; `penguin status` names what waits")
+    found = app.discard(load_config(config), name, outputs, source, dry_run=dry_run)
+    document = {**asdict(found), "dry_run": dry_run}
+    return answer((document, []), _print_discarded, as_json=as_json)
+
+
+def _print_discarded(document: dict[str, Any]) -> None:
+    verb = "would be given up" if document["dry_run"] else "is given up"
+    if document["group"] is not None:
+        source, seq = document["group"]
+        click.echo(printable(f"group {seq:,} of {source} {verb}"))
+    for output in document["outputs"]:
+        click.echo(printable(f"output {output} {verb}"))
+    if document["rows"]:
+        click.echo(f"{document['rows']:,} rows that the group was to replace as a whole go with it")
 
 
 def _print_plan(document: dict[str, Any]) -> None:

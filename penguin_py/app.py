@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from blizzard_core.daemon import Loop, run, stop_on_signals
+from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import BlizzardError
 from blizzard_core.log import get_logger
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import served
+from blizzard_core.quarantine import spelled
 from blizzard_core.settings.document import Config
+from blizzard_core.signals import stop_on_signals
 from blizzard_core.storage.clock import StoreClock, elapsed
 from blizzard_core.storage.opening import open_storage
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
+from penguin_py.groups.discarding import Discarded, DiscardRefused
 from penguin_py.intake.footers import REMEDY
-from penguin_py.intake.quarantine import spelled
 from penguin_py.intake.verdict import Forecast
 from penguin_py.memory.state import Snapshot
 from penguin_py.pipeline import TablePipeline
@@ -66,7 +68,7 @@ def run_daemon(config: Config, *, once: bool) -> int:
         renewed=config.secrets.changed,
     )
     with (
-        stop_on_signals(stop),
+        stop_on_signals(stop, loop.grace_secs),
         build(config) as workers,
         served(config.metrics, Panel("penguin", [w.activity for w in workers], time.time)),
     ):
@@ -89,6 +91,18 @@ def status(config: Config) -> tuple[dict[str, Any], list[str]]:
 def reconcile(config: Config, *, dry_run: bool) -> tuple[dict[str, Any], list[str]]:
     """Compare every table's directory with its log and, without ``dry_run``, commit stragglers."""
     return _collect(config, partial(_reconcile_table, dry_run=dry_run))
+
+
+def discard(
+    config: Config, name: str, outputs: Sequence[str], source: str | None, *, dry_run: bool
+) -> Discarded:
+    """Give up outputs, and the next group of a source, of one table. Raises `BlizzardError`."""
+    with build(config) as pipelines:
+        found = next((pipeline for pipeline in pipelines if pipeline.name == name), None)
+        if found is None:
+            known = ", ".join(pipeline.name for pipeline in pipelines)
+            raise DiscardRefused(f"there is no table {name!r}; there are: {known}")
+        return found.discard(outputs, source, dry_run=dry_run)
 
 
 def _reconcile_table(pipeline: TablePipeline, *, dry_run: bool) -> dict[str, Any]:

@@ -16,17 +16,19 @@ from dataclasses import replace
 
 from blizzard_core.daemon import StopEvent
 from blizzard_core.log import get_logger
+from blizzard_core.quarantine import Record
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import Progress, mark_idle
 from penguin_py.activity import TableActivity
 from penguin_py.committer import Committer
 from penguin_py.delta.table import DeltaLog
+from penguin_py.groups.discarding import Discarded
 from penguin_py.groups.runner import Groups
 from penguin_py.groups.standing import Standing
 from penguin_py.intake.footers import accepts
 from penguin_py.intake.naming import lowered
 from penguin_py.intake.ownership import Owners
-from penguin_py.intake.quarantine import Quarantine, Record
+from penguin_py.intake.quarantine import Quarantine
 from penguin_py.intake.reconcile import Findings
 from penguin_py.intake.verdict import Forecast, Judge
 from penguin_py.memory.state import Memory, Snapshot
@@ -136,6 +138,12 @@ class TablePipeline:
     def groups(self, snapshot: Snapshot) -> dict[str, Standing]:
         """How far the groups of each source are, and what holds them up. Writes nothing."""
         return self._groups.outlook(snapshot)
+
+    def discard(self, outputs: Sequence[str], source: str | None, *, dry_run: bool) -> Discarded:
+        """Give up outputs, and the next group of a source; see `penguin_py.groups.discarding`."""
+        if not dry_run:
+            self._prepared()
+        return self._groups.discard(outputs, source, dry_run=dry_run)
 
     @property
     def left_out(self) -> tuple[str, ...]:

@@ -28,7 +28,8 @@ class Table:
 
     ``partition_types`` is None where the configuration does not say: then the
     table's own partitioning counts or, for a new table, the first file's path.
-    ``source_ids`` name the sources of this configuration that feed the table, in its order.
+    ``source_ids`` name the sources of this configuration that feed the table, in its order, and
+    ``replacing`` those of them that replace by themselves what they published before.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Table:
     strict_types: bool = False
     max_new_columns: int = NEW_COLUMNS
     source_ids: tuple[str, ...] = ()
+    replacing: tuple[str, ...] = ()
     storage_options: StorageOptions = field(default_factory=dict, repr=False)
 
     @property
@@ -81,20 +83,24 @@ def tables_of(config: Config) -> tuple[Table, ...]:
     feeding = {
         normalize_uri(pipeline.sink.table_uri): pipeline for pipeline in config.pipelines.values()
     }
-    sources: dict[str, list[str]] = {}
+    sources: dict[str, dict[str, bool]] = {}
     for pipeline_name, pipeline in config.pipelines.items():
-        sources.setdefault(normalize_uri(pipeline.sink.table_uri), []).extend(
-            source.id or f"{pipeline_name}_{source_name}"
-            for source_name, source in pipeline.sources.items()
-        )
+        of_table = sources.setdefault(normalize_uri(pipeline.sink.table_uri), {})
+        for source_name, source in pipeline.sources.items():
+            of_table[source.id or f"{pipeline_name}_{source_name}"] = source.replaces
     chosen = config.tables or {
         name: TableSettings(table_uri=pipeline.sink.table_uri)
         for name, pipeline in config.pipelines.items()
     }
     return tuple(
-        replace(_table(name, table, feeding.get(uri)), source_ids=tuple(sources.get(uri, ())))
+        replace(
+            _table(name, table, feeding.get(uri)),
+            source_ids=tuple(known),
+            replacing=tuple(source_id for source_id, replaces in known.items() if replaces),
+        )
         for name, table in chosen.items()
         for uri in [normalize_uri(table.table_uri)]
+        for known in [sources.get(uri, {})]
     )
 
 

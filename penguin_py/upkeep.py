@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from blizzard_core.errors import BlizzardError, NotFound
 from blizzard_core.log import get_logger
+from blizzard_core.quarantine import spelled
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.lookback import lookback_floor
 from blizzard_core.watermark.progress import Progress, is_new
@@ -20,7 +21,7 @@ from penguin_py.activity import TableActivity
 from penguin_py.delta import log as deltalog
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.naming import is_grouped
-from penguin_py.intake.quarantine import Quarantine, spelled
+from penguin_py.intake.quarantine import Quarantine
 from penguin_py.intake.reconcile import Findings, came_since, compare, copied_at, safe_horizon
 from penguin_py.memory.state import Memory
 from penguin_py.model import Known, TableState

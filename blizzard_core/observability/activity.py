@@ -29,7 +29,7 @@ from blizzard_core.observability.health import (
     silence,
 )
 from blizzard_core.observability.history import Backlog, Minutes
-from blizzard_core.observability.notices import LAG_WARN_SECS, notices, worst
+from blizzard_core.observability.notices import LAG_WARN_SECS, Notice, notices, worst
 from blizzard_core.redact import redacted
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.text import one_line, shortened
@@ -259,6 +259,10 @@ class Activity:
             busy = sum(series[1:]) + series[0] * (1 - part)
             return min(1.0, busy / (UTILIZATION_MINUTES * 60))
 
+    def _notices(self) -> list[Notice]:
+        """What there is to know of this kind of target besides. With the lock held."""
+        return []
+
     def tracked(self) -> float:
         """How many partitions are tracked."""
         with self._lock:
@@ -280,6 +284,7 @@ class Activity:
             lag = self.lag()
             given_up = [letter.at for letter in self._letters]
             found = notices(self.pulse, silence(self.pulse, now), lag, given_up, now)
+            found += self._notices()
             return {
                 "level": worst(found),
                 "notices": [asdict(notice) for notice in found],

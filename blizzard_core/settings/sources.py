@@ -70,10 +70,11 @@ class FileUnits(Settings):
     """Each file is a unit that may come again under its name, and then replaces what it had.
 
     For servers that offer the same files again and again, and now and then a corrected one. A
-    file is taken again if it was modified after it was taken; within ``abstinent_days`` of that it
-    is left alone, however often it is put there. The journal tells when that was, and keeps
-    thirty days. Needs ``use_watermark: false``, since names of such files do not sort, and
-    ``_source_file`` among the sink's ``metadata_columns``, by which rows are found.
+    file is taken again if its size or modification time is another one than when it was taken;
+    within ``abstinent_days`` of that it is left alone, however often it is put there. The journal
+    tells when that was, and keeps thirty days. Needs ``use_watermark: false``, since names of such
+    files do not sort, and ``_source_file`` among the sink's ``metadata_columns``, by which rows
+    are found.
     """
 
     abstinent_days: float = Field(default=0, ge=0, le=28, examples=[7])
@@ -141,6 +142,11 @@ class SourceSettings(CommonSource):
         default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
     )
     """For the store; what is not given comes from its standard credential chain."""
+
+    @property
+    def replaces(self) -> bool:
+        """Whether what is read again replaces what was published, without a command."""
+        return self.units is not None
 
     @model_validator(mode="before")
     @classmethod

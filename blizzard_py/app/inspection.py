@@ -30,6 +30,7 @@ from blizzard_py.explain import explain as explain_file
 from blizzard_py.ingest.inferred_schema import described
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay.ownership import backfill_ranges
+from blizzard_py.replay.refused import refusals, refused_outputs
 from blizzard_py.schema.types import field_spec
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.tables.names import item_name, parsed_name
@@ -177,6 +178,14 @@ def status(config: Config) -> tuple[dict[str, Any], list[str]]:
     return found, errors
 
 
+def is_refused(document: dict[str, Any]) -> bool:
+    """Whether `status` tells of outputs that a committer has refused."""
+    blocks = document["pipelines"].values()
+    return any(
+        source["refused"]["files"] for block in blocks for source in block["sources"].values()
+    )
+
+
 def _collect(
     config: Config, describe: Callable[[SourcePipeline], dict[str, Any]]
 ) -> tuple[dict[str, Any], list[str]]:
@@ -235,6 +244,7 @@ def _status_of(source: SourcePipeline) -> dict[str, Any]:
         "last_update_ts": state.last_update_ts,
         "lag": _lag_of(source, state),
         "dead_letters": _letters_of(source),
+        "refused": refusals(refused_outputs(source.parts)),
         "in_flight": [
             {
                 "batch": batch.batch,

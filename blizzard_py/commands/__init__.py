@@ -4,6 +4,7 @@ from blizzard_py.commands.checkpoint import checkpoint
 from blizzard_py.commands.dlq import dlq
 from blizzard_py.commands.ingest import ingest
 from blizzard_py.commands.init import init
+from blizzard_py.commands.redo import redo
 from blizzard_py.commands.rename import rename
 
-__all__ = ["checkpoint", "dlq", "ingest", "init", "rename"]
+__all__ = ["checkpoint", "dlq", "ingest", "init", "redo", "rename"]

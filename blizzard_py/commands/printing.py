@@ -146,6 +146,23 @@ def print_status(document: dict[str, Any]) -> None:
         for source, found in block["sources"].items():
             if found["lag"]["error"]:
                 print_error(f"{pipeline}/{source}: lag is not known: {found['lag']['error']}")
+            if found["refused"]["files"]:
+                click.echo(printable(_refused(f"{pipeline}/{source}", found["refused"])))
+                click.echo(
+                    "  mend the table or the schema, then: blizzard redo CONFIG --quarantined"
+                )
+
+
+def _refused(name: str, refused: Mapping[str, Any]) -> str:
+    newest = refused["outputs"][0]
+    files, rows = (_count(refused[key], word) for key, word in (("files", "file"), ("rows", "row")))
+    return (
+        f"{name}: Penguin refused {files} with {rows}, newest {newest['path']}: {newest['error']}"
+    )
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
 def _waiting(lag: Mapping[str, Any]) -> str | None:

@@ -13,7 +13,7 @@ The answer as JSON; what does not apply is null, times are epoch seconds::
      "batch": {"batch", "attempt", "started_ts", "finished_ts", "rows", "bad_rows",
                "backfill", "replay",       # replay: a replay of dead letters ingested it
                "group"},                   # its number, if it replaces (null: it adds)
-     "outputs": [{"path", "rows", "delta_status", "delta_version"}, …],
+     "outputs": [{"path", "rows", "delta_status", "delta_version", "refusal"}, …],
      "records_replayed": 0,                # rows from single records of it, of an ingested file
      "dead_letter": {"object", "stage", "error", "timestamp", "retry_count"},
      "pending": {"behind", "reason", "batch", "phase", "attempt", "started_ts",
@@ -27,6 +27,8 @@ Verdicts:
   directory that the file's path stands for. ``delta_status`` is ``committed``
   (in ``delta_version``), ``not committed yet``, or ``unknown`` where the log
   has been cleaned up;
+* ``refused``: it was ingested, but Parquet files that its rows can be in are in a committer's
+  quarantine: their ``delta_status`` is ``refused``, and ``refusal`` says why;
 * ``quarantined``: ``dead_letter`` has the error (``timestamp`` is ISO 8601, as in the letter);
   only ``object`` if it is gone;
 * ``pending``: ``pending.behind`` is ``in_flight`` (in a batch), ``retry``,

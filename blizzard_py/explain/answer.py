@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from blizzard_core.delta_json import delta_versions
+from blizzard_core.quarantine import quarantined, spelled
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.explain.evidence import (
     Journaled,
@@ -241,8 +242,19 @@ def _settled(
     if records:
         reason += f"; {records:,} more rows by replays of its dead records"
     outputs = _outputs(parts, story, found)
+    refused = next((output for output in outputs if output.refusal is not None), None)
+    if refused is not None:
+        reason += (
+            f"; its rows are not in the table, or not all, since Penguin refused {refused.path}:"
+            f" {refused.refusal}. Mend the table or the schema, then `blizzard redo CONFIG"
+            " --quarantined`"
+        )
     return replace(
-        base, verdict="ingested", reason=reason, outputs=outputs, records_replayed=records
+        base,
+        verdict="ingested" if refused is None else "refused",
+        reason=reason,
+        outputs=outputs,
+        records_replayed=records,
     )
 
 
@@ -283,8 +295,17 @@ def _outputs(parts: Parts, story: Story, found: Journaled) -> tuple[Output, ...]
         files = {f: rows for f, rows in files.items() if f.rpartition("/")[0] == story.folder}
     versions, whole = delta_versions(parts.stores.sink, files, found.started_ts, parts.concurrency)
     absent: DeltaStatus = "not committed yet" if whole else "unknown"
+    missing = files.keys() - versions.keys()
+    records = quarantined(parts.stores.sink) if missing else {}
+    refused = {file: records[name].error for file in missing if (name := spelled(file)) in records}
     return tuple(
-        Output(file, rows, "committed" if file in versions else absent, versions.get(file))
+        Output(
+            file,
+            rows,
+            "committed" if file in versions else "refused" if file in refused else absent,
+            versions.get(file),
+            refused.get(file),
+        )
         for file, rows in sorted(files.items())
     )
 

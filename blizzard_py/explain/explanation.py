@@ -12,7 +12,7 @@ from blizzard_py.explain.evidence import Letter
 from blizzard_py.explain.location import Checked
 from blizzard_py.sources.story import Compared, Lateness, Verdict, Waiting, moment
 
-DeltaStatus = Literal["committed", "not committed yet", "unknown"]
+DeltaStatus = Literal["committed", "not committed yet", "refused", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,16 @@ class InBatch:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A Parquet file of the batch and the Delta version that added it; ``rows`` are all of it."""
+    """A Parquet file of the batch and the Delta version that added it; ``rows`` are all of it.
+
+    ``refusal`` is why a committer has refused it.
+    """
 
     path: str
     rows: int
     delta_status: DeltaStatus
     delta_version: int | None
+    refusal: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +151,8 @@ def _work(found: Explanation) -> Iterator[str]:
             if output.delta_version is not None
             else output.delta_status
         )
-        yield f"  parquet    {output.path} ({output.rows:,} rows), {committed}"
+        why = "" if output.refusal is None else f": {output.refusal}"
+        yield f"  parquet    {output.path} ({output.rows:,} rows), {committed}{why}"
     if found.dead_letter is not None:
         dead = found.dead_letter
         yield f"  letter     {dead.object}" + (f" of {dead.timestamp}" if dead.timestamp else "")

@@ -14,8 +14,17 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from blizzard_core.errors import BlizzardError
-from blizzard_core.observability.activity import Activity, Finished, Letter, Poll, Running, age
+from blizzard_core.observability.activity import (
+    Activity,
+    Finished,
+    Letter,
+    Poll,
+    Running,
+    age,
+    told_text,
+)
 from blizzard_core.observability.health import job_secs
+from blizzard_core.observability.notices import Notice
 from blizzard_core.storage.protocol import Entry
 from blizzard_py import metrics
 from blizzard_py.job import FinishedFile
@@ -34,6 +43,11 @@ class Apart:
 
 
 NONE_APART = Apart()
+
+REFUSED = (
+    "These rows are in no table. Mend the table or the schema, then `blizzard redo CONFIG"
+    " --quarantined` ingests them again from their source files."
+)
 
 Step = Literal["ingest", "prepare", "publish", "advance"]
 
@@ -68,6 +82,7 @@ class SourceActivity(Activity):
         self._stream: StreamState | None = None
         self._layout: Layout | None = None
         self._grid: _Grid | None = None
+        self._refused: tuple[int, int, str] = (0, 0, "")
         metrics.PENDING_FILES.labels(name).set_function(self.pending)
         metrics.LAG_SECS.labels(name).set_function(self.lag)
         metrics.UTILIZATION.labels(name).set_function(self.utilization)
@@ -99,6 +114,7 @@ class SourceActivity(Activity):
             metrics.PARTLY_LATE_ROWS,
             metrics.AHEAD_ROWS,
             metrics.UNACCOUNTED_ROWS,
+            metrics.REFUSED_OUTPUTS,
         ):
             metric.labels(name)
 
@@ -240,6 +256,19 @@ class SourceActivity(Activity):
             self._did(Finished(now, batch.batch, ingested, rows, size, secs))
             self.gave_up(batch.finished)
             self.beat()
+
+    def refused(self, outputs: int, rows: int, newest: str) -> None:
+        """So many outputs with so many rows are on record as refused; ``newest`` with its error."""
+        metrics.REFUSED_OUTPUTS.labels(self.name).set(outputs)
+        with self._lock:
+            self._refused = (outputs, rows, told_text(newest))
+
+    def _notices(self) -> list[Notice]:
+        outputs, rows, newest = self._refused
+        if not outputs:
+            return []
+        files = "1 Parquet file" if outputs == 1 else f"{outputs:,} Parquet files"
+        return [Notice("bad", f"Penguin refused {files} with {rows:,} rows: {newest}", REFUSED)]
 
     def gave_up(self, files: Iterable[FinishedFile]) -> None:
         """Those of the files that are quarantined are in the dead letters."""

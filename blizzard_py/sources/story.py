@@ -13,6 +13,7 @@ from blizzard_py.state.source_state import SourceState
 Verdict = Literal[
     "ingested",
     "quarantined",
+    "refused",
     "pending",
     "late",
     "closed",

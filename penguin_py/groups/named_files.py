@@ -11,6 +11,8 @@ from blizzard_core.table.schema_fit import Misfit
 from penguin_py.intake.footers import read_footers
 from penguin_py.model import Footer
 
+_OR_GIVE_UP = ", or give its group up with `penguin discard --group`"
+
 
 def footers_of(storage: Storage, files: Sequence[GroupFile], pool: Executor | None) -> list[Footer]:
     """The footers of the files, in order. At the same time if there is a ``pool``.
@@ -28,7 +30,7 @@ def footers_of(storage: Storage, files: Sequence[GroupFile], pool: Executor | No
 
 def _there(file: GroupFile, entry: Entry | None) -> Entry:
     if entry is None:
-        raise Misfit(f"{file.path} is missing; restore it")
+        raise Misfit(f"{file.path} is missing; restore it{_OR_GIVE_UP}")
     if entry.size != file.size:
         raise _other(file, f"{entry.size:,} bytes", f"{file.size:,}")
     return entry
@@ -43,7 +45,7 @@ def _footers(storage: Storage, left: Sequence[Entry], pool: Executor | None) -> 
         for rejection in found.rejected:
             raise Misfit(f"{rejection.entry.path} {rejection.reason}")
         for entry in found.gone:
-            raise Misfit(f"{entry.path} is missing; restore it")
+            raise Misfit(f"{entry.path} is missing; restore it{_OR_GIVE_UP}")
         yield from found.sound
         left = found.left
 

@@ -60,7 +60,8 @@ class Rewriting:
         found = []
         for file in files:
             done = self._done.get(file.path)
-            if done is None:
+            # A vacuum may have taken away what an earlier try has written.
+            if done is None or self._storage.stat(done.path) is None:
                 target = self._targets[file.path]
                 done = rewrite(self._storage, file.path, file.size, target, self._wanted)
                 self._done[file.path] = done

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.protocol import Storage
+from blizzard_core.storage.range_file import RangeFile
 from blizzard_core.table.schema_fit import Misfit
 from penguin_py.planning.replacing import Ranges, leaving
 
@@ -87,21 +88,27 @@ def _leaving(rows: pa.Table, wanted: Mapping[str, Ranges]) -> Any:
 
 
 def _text_columns(schema: pa.Schema, wanted: Mapping[str, Ranges]) -> list[str]:
-    """Those of the wanted columns that the file has, as text."""
-    found = []
-    for name in wanted:
-        place = schema.get_field_index(name)
-        if place >= 0 and _is_text(schema.field(place).type):
-            found.append(name)
-    return found
+    """Those of the wanted columns that have values. Raises `Misfit` for one that is no text."""
+    places = {name: schema.get_field_index(name) for name in wanted}
+    there = [
+        name
+        for name, place in places.items()
+        if place >= 0 and not pa.types.is_null(schema.field(place).type)
+    ]
+    for name in there:
+        kind = schema.field(name).type
+        if not _is_text(kind):
+            raise Misfit(f"has {name} as {kind}, so its rows cannot be told; delete or rewrite it")
+    return there
 
 
 def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    # Some writers leave out that bytes are text.
+    of_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    of_bytes = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+    return any(is_of(kind) for is_of in (*of_text, *of_bytes))
 
 
 def _taken(schema: pa.Schema) -> pa.Schema:
@@ -156,7 +163,7 @@ def _opened(
     Columns in ``dictionaries`` are read as such, which costs a fraction where values repeat.
     """
     try:
-        source = pa.PythonFile(_Ranged(storage, path, size), mode="r")
+        source = pa.PythonFile(RangeFile(storage, path, size), mode="r")
         metadata = pq.read_metadata(source)
         there = {metadata.schema.column(index).path for index in range(metadata.num_columns)}
         with pq.ParquetFile(
@@ -167,43 +174,13 @@ def _opened(
             coerce_int96_timestamp_unit="us",
         ) as file:
             yield file
-    except (BlizzardError, Misfit):
+    except Misfit as error:
+        raise Misfit(f"{path} {error}") from error
+    except BlizzardError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         text = " ".join(str(error).split())
         raise Misfit(f"{path} is in the table and cannot be read: {text}") from error
-
-
-class _Ranged(io.RawIOBase):
-    """An object as a file to be read anywhere: one request for each read."""
-
-    def __init__(self, storage: Storage, path: str, size: int) -> None:
-        self._storage = storage
-        self._path = path
-        self._size = size
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = base + offset
-        return self._at
-
-    def read(self, size: int | None = -1) -> bytes:
-        end = self._size if size is None or size < 0 else min(self._size, self._at + size)
-        if end <= self._at:
-            return b""
-        data = self._storage.read_range(self._path, self._at, end)
-        self._at += len(data)
-        return data
 
 
 class _Counted(io.RawIOBase):

@@ -9,10 +9,9 @@ all groups of the table. Files that arrive by listing go on in either case.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from blizzard_core.errors import StateError
 from blizzard_core.groups import Group, decode_group, group_path
@@ -21,17 +20,16 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import Misfit
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
-from penguin_py.delta.writer import Marks
+from penguin_py.groups.commits import Commit, GroupCommits
+from penguin_py.groups.discarding import Discarded, Discarding
 from penguin_py.groups.notes import Notes
 from penguin_py.groups.rewriting import Rewriting
 from penguin_py.groups.standing import Standing, commit_mark, last_of
-from penguin_py.groups.verdict import Going, GroupJudge, flat
+from penguin_py.groups.verdict import Going, GroupJudge, check_awaited, flat, whole_outputs_of
 from penguin_py.intake.manifests import Manifests
-from penguin_py.memory.state import Memory, Snapshot, commit_document, merged_ids
+from penguin_py.memory.state import Memory, Snapshot
 from penguin_py.model import (
-    Add,
     CommitConflict,
-    CommitPlan,
     CommitRefused,
 )
 from penguin_py.planning.replacing import replaced_by
@@ -42,18 +40,6 @@ from penguin_py.table_view import TableView
 TRIES = 12
 # For so long an applied manifest stays, for people.
 KEPT_SECS = 30 * 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Commit:
-    """One entry to be: its plan, the rows that come and go, and what it marks as applied."""
-
-    plan: CommitPlan
-    rows: int
-    going: Going
-    rewritten: tuple[Add, ...]
-    marks: tuple[str, ...]
-    groups: Mapping[str, int]
 
 
 class Groups:
@@ -79,11 +65,17 @@ class Groups:
         self._manifests = Manifests(storage, None if table.is_local else pool)
         self._judge = GroupJudge(table, storage, log, pool)
         self._notes = Notes(storage, table.state_name)
+        self._commits = GroupCommits(table, log, view, clock, activity)
         # What the listing of manifests found; None: there was none since the start.
         self._newest: dict[str, int] | None = None
         self._blocked: dict[str, str] = {}
         # Commits that the table refused, by source: on which version, and why.
         self._refused: dict[str, tuple[int, str]] = {}
+
+    def discard(self, outputs: Sequence[str], source: str | None, *, dry_run: bool) -> Discarded:
+        """See `Discarding`."""
+        discarding = Discarding(self._storage, self._view, self._judge, self._commits)
+        return discarding.discard(outputs, source, dry_run=dry_run)
 
     def forget(self) -> None:
         """Have the next turn look at everything again, as after an error."""
@@ -180,6 +172,8 @@ class Groups:
             try:
                 group = self._decoded(source, seq, data)
                 self._judge.coming(snapshot.state, group, known)
+                if snapshot.state is not None and whole_outputs_of(group):
+                    self._judge.going(snapshot.state, group, known)
                 due[source] = seq
             except (StateError, Misfit) as error:
                 blocked[source] = _told(source, seq, error)
@@ -260,21 +254,23 @@ class Groups:
             if not ahead[-1].files:
                 return False  # without a table there is no place yet to remember a number
         known = self._view.output_ids(memory)
+        for each in ahead:
+            check_awaited(each, known)
         plan, rows = self._judge.coming(state, ahead[-1], known)
         marks = tuple(commit_mark(source, each.seq) for each in ahead)
         groups = {**memory.groups, source: ahead[-1].seq}
         if state is None:
-            self._commit(snapshot, _Commit(plan, rows, Going(), (), marks, groups))
+            self._commits.land(snapshot, Commit(plan, rows, Going(), (), marks, groups))
             return True
         if plan.changed:
             # delta-rs takes columns by the call that overwrites alone, and removes by the other.
             columns = replace(plan, adds=(), replaces=False)
-            self._commit(snapshot, _Commit(columns, 0, Going(), (), (), memory.groups))
+            self._commits.land(snapshot, Commit(columns, 0, Going(), (), (), memory.groups))
             return None
-        going = self._judge.going(state, group)
+        going = self._judge.going(state, group, known)
         rewritten = rewriting.adds(going.mixed, flat(plan), state.version)
         plan = replace(plan, adds=(*plan.adds, *rewritten), removes=going.removes)
-        self._commit(snapshot, _Commit(plan, rows, going, tuple(rewritten), marks, groups))
+        self._commits.land(snapshot, Commit(plan, rows, going, tuple(rewritten), marks, groups))
         rewriting.landed(rewritten)
         return True
 
@@ -288,46 +284,6 @@ class Groups:
                 break
             found.append(self._decoded(group.source, seq, data))
         return found
-
-    def _commit(self, snapshot: Snapshot, commit: _Commit) -> None:
-        now = self._clock()
-        memory, plan = snapshot.memory, commit.plan
-        ids = [add.output_id for add in plan.adds if add.output_id is not None]
-        ids += commit.marks
-        progress = replace(memory.progress, depth=len(plan.partition_columns))
-        after = replace(
-            memory,
-            progress=progress,
-            txn_version=memory.txn_version + 1,
-            commit_id=str(uuid.uuid4()),
-            output_ids=merged_ids(memory.output_ids, ids),
-            updated=int(now),
-            groups=commit.groups,
-        )
-        slim = replace(after, progress=self._view.stored(progress))
-        document = commit_document(self._table.app_id, slim, now, ids)
-        made = {add.entry.path for add in commit.rewritten}
-        files = [add.entry for add in plan.adds if add.entry.path not in made]
-        evolves = snapshot.state is not None and bool(plan.changed)
-        with self._activity.committing(files, commit.rows, evolves=evolves):
-            marks = Marks(after.txn_version, after.commit_id, document)
-            self._delta.commit(plan, marks, now)
-        version = 0 if snapshot.state is None else snapshot.state.version + 1
-        self._view.committed(after, (), version)
-        rewritten = sum(add.entry.size for add in commit.rewritten)
-        if commit.marks:
-            self._activity.replaced(commit.going.rows, rewritten)
-        self._log.info(
-            "group_committed",
-            groups=list(commit.marks),
-            files=len(files),
-            removed_files=len(plan.removes),
-            rewritten_files=len(commit.rewritten),
-            replaced_rows=commit.going.rows,
-            txn_version=after.txn_version,
-            new_columns=list(plan.changed),
-        )
-        self._view.save(after, now)
 
     def _passed(self, snapshot: Snapshot, source: str, known: Container[str]) -> None:
         memory = snapshot.memory

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from blizzard_core.delta_json import relative
-from blizzard_core.groups import Group, group_path
+from blizzard_core.groups import Group
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import Misfit
 from penguin_py.delta.active_files import spelled_values
@@ -71,18 +71,14 @@ class GroupJudge:
         self, state: TableState | None, group: Group, known: Container[str]
     ) -> tuple[CommitPlan, int]:
         """The commit of the group's files, and their rows. Raises `Misfit`, `StorageError`."""
-        missing = [output for output in group.outputs if output not in known]
-        if missing:
-            raise Misfit(
-                f"waits until output {missing[0]!r} is committed, whose rows it replaces; if that"
-                " is in quarantine, see to it first"
-            )
+        check_awaited(group, known)
         footers = footers_of(self._storage, group.files, self._pool)
         plan = make_plan(state, footers, known, self._rules)
         if plan.rejections:
             rejection = plan.rejections[0]
             raise Misfit(
-                f"{rejection.entry.path} does not fit ({rejection.stage}): {rejection.reason}"
+                f"{rejection.entry.path} does not fit ({rejection.stage}): {rejection.reason};"
+                " mend the table, or give the group up with `penguin discard --group`"
             )
         if state is not None and (group.replace or group.source_files or group.outputs):
             found = self._delta.replace_objections()
@@ -91,16 +87,16 @@ class GroupJudge:
         rows = sum(footer.metadata.num_rows for footer in footers)
         return replace(plan, replaces=True), rows
 
-    def going(self, state: TableState, group: Group) -> Going:
+    def going(self, state: TableState, group: Group, known: Container[str]) -> Going:
         """What the group takes out of the table. Raises `Misfit`, `StorageError`."""
         wanted = replaced_by(group)
-        whole_outputs = group.outputs if not group.source_files else ()
+        whole_outputs = whole_outputs_of(group)
         if not wanted and not whole_outputs:
             return Going()
         active = self._delta.active_files()
         found = touched(active, wanted, _is_of_no_unit)
         whole = dict.fromkeys(found.whole)
-        whole.update(dict.fromkeys(self._places(active, group, whole_outputs, state.version)))
+        whole.update(dict.fromkeys(self._places(active, whole_outputs, state.version, known)))
         doubtful = [place for place in found.doubtful if place not in whole]
         looked = self._look(active, doubtful, wanted)
         removes, mixed = [], []
@@ -118,25 +114,36 @@ class GroupJudge:
                     mixed.append(Mixed(path, size, values))
         return Going(tuple(removes), tuple(mixed), rows)
 
+    def lying(self, outputs: Sequence[str], version: int) -> dict[str, list[str]]:
+        """Those of the outputs that lie in files of their own, with these."""
+        return self._lying(self._delta.active_files(), outputs, version)[0] if outputs else {}
+
+    def _lying(
+        self, active: ActiveFiles, outputs: Sequence[str], version: int
+    ) -> tuple[dict[str, list[str]], dict[str, int]]:
+        """The files of each of these outputs, and the places of all active files."""
+        names = [unquote(path) for path in active.paths.to_pylist()]
+        sizes = dict(zip(names, active.sizes.to_pylist(), strict=True))
+        there = self._outputs.places(outputs, sizes, version)
+        return there, {path: place for place, path in enumerate(names)}
+
     def _places(
-        self, active: ActiveFiles, group: Group, outputs: Sequence[str], version: int
+        self, active: ActiveFiles, outputs: Sequence[str], version: int, known: Container[str]
     ) -> Iterable[int]:
         """The files that these outputs are, each as a whole. Raises `Misfit`."""
         if not outputs:
             return []
-        names = [unquote(path) for path in active.paths.to_pylist()]
-        sizes = dict(zip(names, active.sizes.to_pylist(), strict=True))
-        there = self._outputs.places(outputs, sizes, version)
-        lost = [output for output in outputs if output not in there]
+        there, numbers = self._lying(active, outputs, version)
+        lost = [o for o in outputs if o not in there and discard_mark(o) not in known]
         if lost:
             raise Misfit(
                 f"the rows of output {lost[0]!r} lie in no file of its own any more (a compaction"
-                " has mixed them with others), so they cannot be told; delete them with another"
-                f" engine, and take the output out of {group_path(group.source, group.seq)}."
-                " With _source_file among metadata_columns rows are found wherever they lie"
+                " has mixed them with others, or a RESTORE has brought back older ones), so they"
+                " cannot be told; delete them with another engine, and say so with `penguin discard"
+                " --output`. With _source_file among metadata_columns rows are found wherever they"
+                " lie"
             )
-        numbers = {path: place for place, path in enumerate(names)}
-        return [numbers[path] for output in outputs for path in there[output]]
+        return [numbers[path] for output in outputs for path in there.get(output, ())]
 
     def _look(
         self, active: ActiveFiles, places: Sequence[int], wanted: Mapping[str, Ranges]
@@ -162,6 +169,26 @@ class GroupJudge:
             lacking.clear()
         lacking |= new
         return found
+
+
+def check_awaited(group: Group, known: Container[str]) -> None:
+    """Raise `Misfit` while outputs whose rows a group replaces may come after it."""
+    missing = [output for output in group.outputs if output not in known]
+    if missing:
+        raise Misfit(
+            f"waits until output {missing[0]!r} is committed, whose rows it replaces; if that will"
+            " never be (it is in quarantine, or gone), say so with `penguin discard --output`"
+        )
+
+
+def whole_outputs_of(group: Group) -> tuple[str, ...]:
+    """The outputs that go as a whole, since no column says which of their rows do."""
+    return group.outputs if not group.source_files else ()
+
+
+def discard_mark(output_id: str) -> str:
+    """What stands among the output ids for one of which no row is in the table, nor comes."""
+    return f"discarded/{output_id}"
 
 
 def _removable(active: ActiveFiles, place: int) -> str:

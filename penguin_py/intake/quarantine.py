@@ -25,40 +25,23 @@ from __future__ import annotations
 import datetime as dt
 import json
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
 
 from blizzard_core.bounds import QUARANTINE_BYTES
 from blizzard_core.errors import NotFound
-from blizzard_core.json_text import json_value
-from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.quarantine import (
+    Record,
+    applied,
+    record_of,
+    record_path,
+    segments_folder,
+    spelled,
+)
+from blizzard_core.storage.protocol import Storage
 from penguin_py.model import Rejection
 
 # How many files of a process are remembered as recorded.
 REMEMBERED = 100_000
-# Stands for the stage of a line that takes a file off the record.
-RELEASED = "released"
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One line: which file it was, and why it is there. Sizes in bytes, times in epoch seconds.
-
-    ``modified`` is None in lines of releases that did not write it.
-    """
-
-    path: str
-    error: str
-    stage: str
-    timestamp: str
-    size: int
-    modified: float | None
-    retry_count: int
-
-    def is_of(self, entry: Entry) -> bool:
-        """Whether the file is still the one that was looked at."""
-        return self.size == entry.size and self.modified in (None, entry.modified)
 
 
 class Quarantine:
@@ -66,8 +49,8 @@ class Quarantine:
 
     def __init__(self, storage: Storage, state_name: str) -> None:
         self._storage = storage
-        self._path = f"_penguin/{state_name}_quarantine.ndjson"
-        self._folder = f"_penguin/{state_name}_quarantine"
+        self._path = record_path(state_name)
+        self._folder = segments_folder(state_name)
         # What this process has recorded, by path; the oldest leave first.
         self._recorded: dict[str, Record] = {}
 
@@ -75,15 +58,15 @@ class Quarantine:
         """All that is on record, by path as the record spells it. Damaged lines are left out."""
         found: dict[str, Record] = {}
         for path in self._segments():
-            _apply(found, self._storage.read(path).splitlines())
-        return _apply(found, self._lines())
+            applied(found, self._storage.read(path).splitlines())
+        return applied(found, self._lines())
 
     def keep(self, rejections: Sequence[Rejection], now: float) -> tuple[Rejection, ...]:
         """Record the files, durable on return; returns those that were not on record yet."""
         if not rejections:
             return ()
         lines = self._lines()
-        known = {**self._recorded, **_apply({}, lines)}
+        known = {**self._recorded, **applied({}, lines)}
         fresh = tuple(r for r in rejections if not _is_known(r, known.get(spelled(r.entry.path))))
         if fresh:
             moment = dt.datetime.fromtimestamp(now, dt.UTC).isoformat()
@@ -91,7 +74,7 @@ class Quarantine:
             lines = _without(lines, renewed)
             added = [_line(r, moment, known.get(spelled(r.entry.path))) for r in fresh]
             self._write(lines, added)
-            self._recorded.update(_apply({}, added))
+            self._recorded.update(applied({}, added))
             for path in list(self._recorded)[: max(0, len(self._recorded) - REMEMBERED)]:
                 del self._recorded[path]
         return fresh
@@ -137,30 +120,8 @@ class Quarantine:
         self._storage.put_atomic(self._path, b"\n".join([*lines, *added, b""]))
 
 
-def spelled(path: str) -> str:
-    """The path as text that survives UTF-8, for local names that are not valid in it."""
-    return path.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
 def _is_known(rejection: Rejection, record: Record | None) -> bool:
     return record is not None and record.error == rejection.reason and record.is_of(rejection.entry)
-
-
-def _apply(found: dict[str, Record], lines: Iterable[bytes]) -> dict[str, Record]:
-    """What is on record after these lines, the latest of each path; ``found`` itself."""
-    for line in lines:
-        record = _record(line)
-        if record is not None:
-            earlier = found.pop(record.path, None)
-            if record.stage == RELEASED:
-                continue
-            tries = 0 if earlier is None else earlier.retry_count + (not _same(earlier, record))
-            found[record.path] = replace(record, retry_count=max(record.retry_count, tries))
-    return found
-
-
-def _same(one: Record, other: Record) -> bool:
-    return (one.size, one.modified, one.error) == (other.size, other.modified, other.error)
 
 
 def _released(path: str) -> bytes:
@@ -168,29 +129,7 @@ def _released(path: str) -> bytes:
 
 
 def _without(lines: Sequence[bytes], paths: Collection[str]) -> list[bytes]:
-    return [line for line in lines if (r := _record(line)) is None or r.path not in paths]
-
-
-def _record(line: bytes) -> Record | None:
-    """What a line is about. A damaged line is kept as it is and is about nothing."""
-    try:
-        found: Any = json_value(line)
-    except ValueError:
-        return None
-    if not isinstance(found, Mapping) or not isinstance(found.get("path"), str):
-        return None
-    modified = found.get("modified")
-    count = found.get("retry_count")
-    size = found.get("size")
-    return Record(
-        found["path"],
-        str(found.get("error")),
-        RELEASED if found.get("released") is True else str(found.get("stage")),
-        str(found.get("timestamp")),
-        size if isinstance(size, int) else -1,
-        modified if isinstance(modified, int | float) else None,
-        count if isinstance(count, int) else 0,
-    )
+    return [line for line in lines if (r := record_of(line)) is None or r.path not in paths]
 
 
 def _line(rejection: Rejection, moment: str, earlier: Record | None) -> bytes:

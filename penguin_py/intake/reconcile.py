@@ -28,8 +28,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from blizzard_core.quarantine import Record, spelled
 from blizzard_core.storage.protocol import Entry
-from penguin_py.intake.quarantine import Record, spelled
 from penguin_py.model import CLOCK_SKEW_SECS, Known, Rejection
 
 # Times before 2001 are not those of files in an object store.

@@ -121,7 +121,8 @@ def touched(
     """Which files may hold rows that are replaced.
 
     ``never`` tells of a path, as the log spells it, that its rows are of no unit, so that
-    lacking bounds of `UNIT_COLUMN` say nothing.
+    lacking bounds of `UNIT_COLUMN` say nothing. It is not asked of files of which the log does
+    not even count the rows, as it does of all that we commit: somebody else wrote them.
     """
     whole: set[int] = set()
     doubtful: set[int] = set()
@@ -138,10 +139,11 @@ def touched(
             elif ranges.meets(low, high):
                 doubtful.add(place)
         names = active.paths.take(unbounded).to_pylist()
+        counts = active.rows.take(unbounded).to_pylist()
         doubtful.update(
             place
-            for place, path in zip(unbounded.to_pylist(), names, strict=True)
-            if column != UNIT_COLUMN or not never(path)
+            for place, path, count in zip(unbounded.to_pylist(), names, counts, strict=True)
+            if column != UNIT_COLUMN or count is None or not never(path)
         )
     return Touched(tuple(sorted(whole)), tuple(sorted(doubtful - whole)))
 
@@ -172,15 +174,19 @@ def leaving(values: Mapping[str, Any], wanted: Mapping[str, Ranges], rows: int) 
     return found
 
 
+def _is_in(value: str | bytes | None, ranges: Ranges) -> bool:
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "surrogateescape")
+    return value is not None and value in ranges
+
+
 def _within(values: pa.ChunkedArray, ranges: Ranges) -> Any:
     """Whether each value is in a range; a null is in none. Asked once for each distinct one."""
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
     chunks = []
     for chunk in values.chunks:
-        distinct: Sequence[str | None] = chunk.dictionary.to_pylist()
-        answers = pa.array(
-            [value is not None and value in ranges for value in distinct], pa.bool_()
-        )
+        distinct: Sequence[str | bytes | None] = chunk.dictionary.to_pylist()
+        answers = pa.array([_is_in(value, ranges) for value in distinct], pa.bool_())
         chunks.append(pc.fill_null(answers.take(chunk.indices), fill_value=False))
     return pa.chunked_array(chunks, pa.bool_())

@@ -166,6 +166,24 @@ def test_validate_says_all_that_is_wrong(tmp_path: Path, config: Path) -> None:
     assert "nope" in result.stderr
 
 
+def test_validate_says_what_streaming_readers_see_of_sources_that_replace(tmp_path: Path) -> None:
+    document = """
+pipelines:
+  p:
+    sources:
+      plain: {source_uri: s3://raw/plain}
+      drops: {source_uri: s3://raw/drops, use_watermark: false, units: {abstinent_days: 7}}
+    schema: {fields: [{name: id, type: int64}]}
+    sink: {table_uri: s3://lake/t, metadata_columns: [_source_file]}
+"""
+    config = tmp_path / "units.yaml"
+    config.write_text(document)
+    result = call("validate", config)
+    assert result.exit_code == 0
+    [note] = [line for line in result.stderr.splitlines() if "skipChangeCommits" in line]
+    assert note.startswith("note: p: p_drops replaces rows")
+
+
 def test_foreign_text_cannot_drive_a_terminal() -> None:
     assert printable("a\x1b[31m\nb\u202e") == "a\\x1b[31m\\nb\\u202e"
     assert cell("[red]x") == "\\[red]x"

@@ -59,7 +59,7 @@ def patched(world: World) -> Iterator[None]:
     }
     with (
         mock.patch.object(uuid, "uuid4", uuid4),
-        mock.patch.object(deltalog, "_checkpoint_paths", _checkpoint_paths),
+        mock.patch.object(deltalog, "checkpoint_paths", _checkpoint_paths),
         _replacing(replaced | limits),
         _watching(world),
     ):
@@ -95,7 +95,7 @@ def _parsed(uri: str, path: str, data: bytes) -> tuple[tuple[Entry, ...], dict[s
     return tuple(_READ_CHECKPOINT(held, path, transactions)), transactions
 
 
-_READ_CHECKPOINT = deltalog._checkpoint_paths
+_READ_CHECKPOINT = deltalog.checkpoint_paths
 
 
 def _checkpoint_paths(storage: Any, path: str, transactions: dict[str, int]) -> Iterator[Entry]:

@@ -20,7 +20,8 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import StaticTable, Table
 
 from blizzard_core.storage.protocol import Storage, StorageOptions
-from blizzard_py.connections.lakes.places import FileName, RangeFile, Stores, located
+from blizzard_core.storage.range_file import RangeFile
+from blizzard_py.connections.lakes.places import FileName, Stores, located
 
 _OPTIONS = "blizzard.storage-options"
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.connections.lakes.places import RangeFile
+from blizzard_core.storage.range_file import RangeFile
 from blizzard_py.connections.lakes.values import Key, Ordered, ordered
 from blizzard_py.connections.lakes.window import Range
 

@@ -23,9 +23,9 @@ from blizzard_core.errors import NotFound, StateError
 from blizzard_core.json_text import json_value
 from blizzard_core.storage.opening import scheme_of
 from blizzard_core.storage.protocol import Storage
+from blizzard_core.storage.range_file import RangeFile
 from blizzard_core.table.contract import Declared, objections
 from blizzard_core.table.pipeline_fit import TableShape
-from blizzard_py.connections.lakes.places import RangeFile
 
 _NEWEST = 10**20 - 1
 _AT_ONCE = 16

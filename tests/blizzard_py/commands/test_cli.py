@@ -71,6 +71,7 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
         "grace_period_secs": 300,
         "last_update_ts": None,
         "dead_letters": {"objects": 0, "bytes": 0, "newest_ts": None, "complete": True},
+        "refused": {"files": 0, "rows": 0, "outputs": []},
         "in_flight": [],
         "totals": dict.fromkeys(
             ("batches", "files", "quarantined", "rows", "bytes", "outputs", "bad_rows"), 0

@@ -83,6 +83,29 @@ def test_a_file_without_the_column_has_no_such_rows(tmp_path: Path) -> None:
     assert look_into(storage, "a.parquet", size, WANTED) == Looked(0, 1, lacks=True)
 
 
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.large_string()])
+def test_text_is_compared_whatever_it_is_called(tmp_path: Path, kind: pa.DataType) -> None:
+    values = [b"\xff", b"b", b"a", None] if "binary" in str(kind) else ["z", "b", "a", None]
+    rows = pa.table({"_unit": pa.array(values, kind)})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    storage = open_storage(str(tmp_path), {})
+    size = (tmp_path / "a.parquet").stat().st_size
+    assert look_into(storage, "a.parquet", size, WANTED) == Looked(1, 4)
+    rewrite(storage, "a.parquet", size, "b.parquet", WANTED)
+    stay = [value for value in values if value not in (b"b", "b")]
+    assert pq.read_table(tmp_path / "b.parquet")["_unit"].to_pylist() == stay
+
+
+def test_a_column_of_another_type_is_told_and_one_of_nulls_has_nothing(tmp_path: Path) -> None:
+    storage = open_storage(str(tmp_path), {})
+    for name, values in (("a.parquet", [1]), ("b.parquet", [None])):
+        pq.write_table(pa.table({"_unit": values}), tmp_path / name)
+    with pytest.raises(Misfit, match=r"^a\.parquet has _unit as int64, so its rows cannot be told"):
+        look_into(storage, "a.parquet", (tmp_path / "a.parquet").stat().st_size, WANTED)
+    size = (tmp_path / "b.parquet").stat().st_size
+    assert look_into(storage, "b.parquet", size, WANTED) == Looked(0, 1, lacks=True)
+
+
 def test_a_file_that_cannot_be_read_is_told_by_name(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"junk that is long enough")
     with pytest.raises(Misfit, match=r"a\.parquet is in the table and cannot be read"):

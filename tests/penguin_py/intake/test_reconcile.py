@@ -19,12 +19,12 @@ from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
 from blizzard_core.errors import CommitError
+from blizzard_core.quarantine import Record
 from blizzard_core.storage.protocol import Entry
 from penguin_py import app
 from penguin_py.__main__ import main
 from penguin_py.delta.messages import interval_secs
 from penguin_py.delta.table import DeltaLog
-from penguin_py.intake.quarantine import Record
 from penguin_py.intake.reconcile import Findings, came_since, compare, safe_horizon
 from tests.support.faulty_log import alone, around
 from tests.support.penguin_world import World, footer_pool, parquet

@@ -1,0 +1,132 @@
+"""What committers have on record of files that they refused, as both daemons read it. Reads only.
+
+``_penguin/{table}_quarantine.ndjson`` in the table's directory has one line a file::
+
+    {"path": "date=2024-01-01/x.parquet", "error": "is not Parquet: …", "stage": "read",
+     "timestamp": "2024-01-01T00:00:00+00:00", "size": 5, "modified": 1704067200.0,
+     "retry_count": 0}
+
+Lines that were moved when it had grown long are in ``_penguin/{table}_quarantine/``, in the
+order of their names. Of several lines about one path the latest counts; one that has
+``"released": true`` takes the path off the record. Damaged lines are about nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from blizzard_core.errors import NotFound
+from blizzard_core.groups import COMMITTERS_FOLDER
+from blizzard_core.json_text import json_value
+from blizzard_core.storage.protocol import Entry, Storage
+
+# Stands for the stage of a line that takes a file off the record.
+RELEASED = "released"
+
+_SHORT = "_quarantine.ndjson"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line: which file it was, and why it is there. Sizes in bytes, times in epoch seconds.
+
+    ``modified`` is None in lines of releases that did not write it.
+    """
+
+    path: str
+    error: str
+    stage: str
+    timestamp: str
+    size: int
+    modified: float | None
+    retry_count: int
+
+    def is_of(self, entry: Entry) -> bool:
+        """Whether the file is still the one that was looked at."""
+        return self.size == entry.size and self.modified in (None, entry.modified)
+
+
+def record_path(state_name: str) -> str:
+    """Where the short object of a committer's record is, relative to the table."""
+    return f"{COMMITTERS_FOLDER}/{state_name}{_SHORT}"
+
+
+def segments_folder(state_name: str) -> str:
+    """Where the lines are that were moved out of it."""
+    return record_path(state_name).removesuffix(".ndjson")
+
+
+def quarantined(sink: Storage) -> dict[str, Record]:
+    """All that any committer of a table has on record, by path as the record spells it.
+
+    Costs a LIST, and a GET for each object of a record. Raises `StorageError`.
+    """
+    try:
+        end = f"{COMMITTERS_FOLDER}0"  # "0" follows "/"
+        pages = sink.list_range(f"{COMMITTERS_FOLDER}/", end)
+        there = [entry.path for page in pages for entry in page.entries]
+    except NotFound:  # a local table that nothing was written to yet
+        return {}
+    found: dict[str, Record] = {}
+    for path in there:
+        if path.endswith(_SHORT):
+            folder = f"{path.removesuffix('.ndjson')}/"
+            moved = [segment for segment in there if segment.startswith(folder)]
+            found |= _read(sink, [*moved, path])
+    return found
+
+
+def _read(sink: Storage, paths: Iterable[str]) -> dict[str, Record]:
+    found: dict[str, Record] = {}
+    for path in paths:
+        try:
+            applied(found, sink.read(path).splitlines())
+        except NotFound:  # replaced by another that was listed as well
+            continue
+    return found
+
+
+def spelled(path: str) -> str:
+    """The path as text that survives UTF-8, for local names that are not valid in it."""
+    return path.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def applied(found: dict[str, Record], lines: Iterable[bytes]) -> dict[str, Record]:
+    """What is on record after these lines, the latest of each path; ``found`` itself."""
+    for line in lines:
+        record = record_of(line)
+        if record is not None:
+            earlier = found.pop(record.path, None)
+            if record.stage == RELEASED:
+                continue
+            tries = 0 if earlier is None else earlier.retry_count + (not _same(earlier, record))
+            found[record.path] = replace(record, retry_count=max(record.retry_count, tries))
+    return found
+
+
+def _same(one: Record, other: Record) -> bool:
+    return (one.size, one.modified, one.error) == (other.size, other.modified, other.error)
+
+
+def record_of(line: bytes) -> Record | None:
+    """What a line is about. A damaged line is about nothing."""
+    try:
+        found: Any = json_value(line)
+    except ValueError:
+        return None
+    if not isinstance(found, Mapping) or not isinstance(found.get("path"), str):
+        return None
+    modified = found.get("modified")
+    count = found.get("retry_count")
+    size = found.get("size")
+    return Record(
+        found["path"],
+        str(found.get("error")),
+        RELEASED if found.get("released") is True else str(found.get("stage")),
+        str(found.get("timestamp")),
+        size if isinstance(size, int) else -1,
+        modified if isinstance(modified, int | float) else None,
+        count if isinstance(count, int) else 0,
+    )

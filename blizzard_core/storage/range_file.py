@@ -1,0 +1,44 @@
+"""An object as a file that can be read anywhere, as readers of Parquet want it."""
+
+from __future__ import annotations
+
+import io
+
+from blizzard_core.storage.protocol import Storage
+
+
+class RangeFile(io.RawIOBase):
+    """A file as Arrow's readers want it: any part of it, each read one request. Holds nothing."""
+
+    def __init__(self, storage: Storage, path: str, size: int) -> None:
+        super().__init__()
+        self._storage = storage
+        self._path = path
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def size(self) -> int:
+        """How long the file is, in bytes."""
+        return self._size
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        end = self._size if size is None or size < 0 else min(self._size, self._at + size)
+        if end <= self._at:
+            return b""
+        data = self._storage.read_range(self._path, self._at, end)
+        self._at += len(data)
+        return data

@@ -1,0 +1,101 @@
+"""``blizzard redo``, wired: Blizzard's files, and what Penguin says of the table."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from blizzard_core.errors import BlizzardError
+from blizzard_core.settings.document import Config
+from blizzard_core.storage.opening import normalize_uri
+from blizzard_py.app.event_time import refuse_rows
+from blizzard_py.app.operations import draining, live_parts, never, sources_of
+from blizzard_py.app.validation import validate_pipelines
+from blizzard_py.app.wiring import NoEngine
+from blizzard_py.job import Engine
+from blizzard_py.replay import Drain, Replacing, file_parts
+from blizzard_py.replay.redoing import Redoing, Redone, RedoRefused
+from blizzard_py.replay.refused import refused_outputs
+
+_REMEDY = "choose files with `blizzard backfill --replace`, --from and --to"
+
+# So many ids a call names: a command line is not endless.
+_IDS_AT_ONCE = 200
+
+
+def redo(
+    path: Path, config: Config, names: tuple[str | None, str | None], *, dry_run: bool
+) -> list[Redone]:
+    """Ingest again what a committer has refused, of the sources that the names choose.
+
+    Raises `RedoRefused`, `ReplaceRefused`, and `ConfigError` where the configuration still gives
+    what the table does not take.
+    """
+    chosen = sources_of(config, *names)
+    concerned = [where for where in chosen if refused_outputs(live_parts(config, where))]
+    for where in concerned:
+        refuse_rows(config, where, "`blizzard redo`")
+    _check_mended(config, concerned)
+    if dry_run:
+        previews = (
+            _redoing(path, config, where, NoEngine(), never).preview() for where in concerned
+        )
+        return [each for each in previews if each is not None]
+    done: list[Redone] = []
+    with draining(config, "blizzard-redo") as (engine, drain, stop):
+        for where in chosen:
+            files = config.pipelines[where[0]].event_time is None
+            if files and not stop.is_set():
+                found = _redoing(path, config, where, engine, drain).run()
+                done += [] if found is None else [found]
+    return done
+
+
+def _check_mended(config: Config, concerned: Sequence[tuple[str, str]]) -> None:
+    """Raise `ConfigError` if the files would be refused again."""
+    names = {pipeline for pipeline, _ in concerned}
+    if names:
+        pipelines = {name: found for name, found in config.pipelines.items() if name in names}
+        validate_pipelines(config.model_copy(update={"pipelines": pipelines}))
+
+
+def _redoing(
+    path: Path, config: Config, where: tuple[str, str], engine: Engine, drain: Drain
+) -> Redoing:
+    live = live_parts(config, where)
+
+    def give_up(outputs: Sequence[str]) -> None:
+        _give_up(path, _table_of(config, where[0]), outputs)
+
+    return Redoing(live, Replacing(live, file_parts(live, engine), drain, _REMEDY), give_up)
+
+
+def _table_of(config: Config, pipeline: str) -> str:
+    """What Penguin calls a pipeline's table. Raises `RedoRefused`."""
+    uri = normalize_uri(config.pipelines[pipeline].sink.table_uri)
+    if not config.tables:
+        return pipeline
+    for name, table in config.tables.items():
+        if normalize_uri(table.table_uri) == uri:
+            return name
+    raise RedoRefused(
+        f"pipelines.{pipeline}: {uri} is not among the tables of this configuration, so its Penguin"
+        " cannot be told that outputs are given up; name it under `tables`"
+    )
+
+
+def _give_up(path: Path, table: str, outputs: Sequence[str]) -> None:
+    """Have Penguin put it on record in the log, where nobody else writes."""
+    for first in range(0, len(outputs), _IDS_AT_ONCE):
+        some = outputs[first : first + _IDS_AT_ONCE]
+        options = [f"--output={output}" for output in some]
+        command = [sys.executable, "-m", "penguin_py", "discard", str(path), f"--table={table}"]
+        done = subprocess.run(  # noqa: S603  # our own module, and no shell
+            [*command, *options], capture_output=True, text=True, check=False
+        )
+        # What an earlier run has given up before it died.
+        if done.returncode and "given up already" not in done.stderr:
+            told = done.stderr.strip() or f"it ended with {done.returncode}"
+            raise BlizzardError(f"`penguin discard` did not give the outputs up: {told}")

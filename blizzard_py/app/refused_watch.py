@@ -1,0 +1,98 @@
+"""What a committer has refused of a daemon's sources, looked for now and then while it runs.
+
+In a thread of its own, through stores of its own: a poll waits for none of it, and no answer to
+it counts as a sign of life of a loop. Nothing refused costs a LIST for each table and look.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from blizzard_core.errors import BlizzardError
+from blizzard_core.log import get_logger
+from blizzard_core.quarantine import Record, quarantined
+from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.replay.refused import refused_outputs
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.siblings import replays_of
+from blizzard_py.state.source_state import checkpoint_path
+
+LOOK_SECS = 300.0
+
+# An answer is looked for anew after so long: a file may be gone.
+_OLD_SECS = 3600.0
+
+# What an answer follows from: the records, when a replay has last changed what counts, the hour.
+_Cause = tuple[dict[str, Record], float, int]
+
+
+class RefusedWatch:
+    """Tells the activities of sources what was refused of them. `look` is for one thread."""
+
+    def __init__(self, workers: Sequence[SourcePipeline]) -> None:
+        self._workers = [(worker, _apart(worker.parts)) for worker in workers]
+        self._causes: dict[str, _Cause] = {}
+        self._rows: dict[str, int] = {}
+
+    def look(self) -> bool:
+        """Whether rows of any source were refused, as far as could be looked."""
+        tables: dict[str, dict[str, Record]] = {}
+        for worker, parts in self._workers:
+            log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+            try:
+                sink = parts.stores.sink
+                if sink.uri not in tables:
+                    tables[sink.uri] = quarantined(sink)
+                hour = int(parts.monotonic() // _OLD_SECS)
+                cause = (tables[sink.uri], _replayed(sink, parts), hour)
+                if cause == self._causes.get(worker.name):
+                    continue
+                found = refused_outputs(parts, tables[sink.uri])
+            except BlizzardError as error:
+                log.warning("refused_unknown", error=str(error))
+                continue
+            self._causes[worker.name] = cause
+            rows = sum(each.rows for each in found)
+            newest = max(found, key=lambda each: each.timestamp, default=None)
+            why = "" if newest is None else f"{newest.path}: {newest.error}"
+            worker.activity.refused(len(found), rows, why)
+            if rows and rows != self._rows.get(worker.name):
+                log.warning("outputs_refused", outputs=len(found), rows=rows, newest=why)
+            self._rows[worker.name] = rows
+        return any(self._rows.values())
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Look at once, and then every few minutes."""
+        over = threading.Event()
+
+        def turn() -> None:
+            while True:
+                self.look()
+                if over.wait(LOOK_SECS):
+                    return
+
+        thread = threading.Thread(target=turn, name="refused", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join(1.0)
+
+
+def _apart(parts: Parts) -> Parts:
+    """The parts with a table's store that tells nobody of its answers."""
+    sink = open_storage(parts.ingest.sink.uri, parts.ingest.sink.options)
+    return replace(parts, stores=replace(parts.stores, sink=sink))
+
+
+def _replayed(sink: Storage, parts: Parts) -> float:
+    """When the replay's state was changed last, whose journal says what was redone."""
+    entry = sink.stat(checkpoint_path(replays_of(parts.letters_id)[0]))
+    return 0.0 if entry is None else entry.modified

@@ -1,0 +1,121 @@
+"""Outputs that a committer has refused: published by Blizzard, and in no table. Writes nothing.
+
+The committer's record (`blizzard_core.quarantine`) tells of files, the journals of a source's runs
+of which batches these are. One counts for as long as it is on record as it lies there and rows of
+its batch have not been replaced since; what was ingested before an operator had the source start
+over counts no more. The journal reaches back thirty days: what is older only `penguin status`
+tells of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from blizzard_core.quarantine import Record, quarantined, spelled
+from blizzard_py.dead_letters.reader import original_of
+from blizzard_py.planning.replacing import current
+from blizzard_py.sources.files.earlier import EarlierBatches
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.journal import BatchDocument, Journal, first_name, moment_of
+from blizzard_py.state.siblings import RECORDS_SUFFIX, backfills_of, replays_of
+
+# A batch is begun so long before its outputs are named at most.
+_LONGEST_BATCH_SECS = 7 * 86_400.0
+# How many are told one by one.
+TOLD = 20
+
+_NAME = re.compile(
+    r"(?:.*/)?([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12})\.parquet"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedOutput:
+    """An output that is on record as refused, and why; its ``rows`` are in no table.
+
+    ``run`` and ``batch`` have written it, of ``files`` of the source.
+    """
+
+    path: str
+    output_id: str
+    rows: int
+    stage: str
+    error: str
+    timestamp: str
+    run: str
+    batch: str
+    files: tuple[str, ...]
+
+
+def refused_outputs(
+    parts: Parts, records: Mapping[str, Record] | None = None
+) -> list[RefusedOutput]:
+    """Those of a source's runs, oldest first. ``records`` are the table's, if they were read.
+
+    Without anything on record it costs a LIST. Raises `StateError`, `StorageError`.
+    """
+    sink = parts.stores.sink
+    on_record = quarantined(sink) if records is None else records
+    names = [named[1] for path in on_record if (named := _NAME.fullmatch(path))]
+    if not names:
+        return []
+    since = first_name(min(map(moment_of, names)) - _LONGEST_BATCH_SECS)
+    found = list(_found(parts, on_record, since))
+    if not found:
+        return []
+    batches = EarlierBatches(parts, {path for each in found for path in each.files})
+    open_ = {batch.batch for known in current(batches.look()).values() for batch in known}
+    return [each for each in found if each.batch in open_ and _lies(parts, each, on_record)]
+
+
+def _found(parts: Parts, records: Mapping[str, Record], since: str) -> Iterator[RefusedOutput]:
+    sink, live_id = parts.stores.sink, parts.letters_id
+    for run in (live_id, *backfills_of(sink, live_id), *replays_of(live_id)):
+        journal = Journal(sink, run, parts.concurrency)
+        for document in journal.documents(b for b in journal.batches() if b >= since):
+            yield from _of_batch(run, document, records)
+
+
+def _of_batch(
+    run: str, document: BatchDocument, records: Mapping[str, Record]
+) -> Iterator[RefusedOutput]:
+    of_records = run.endswith(RECORDS_SUFFIX)
+    paths = [file.path for file in document.files if file.outcome == "ingested"]
+    files = tuple(dict.fromkeys(original_of(p) if of_records else p for p in paths))
+    for output in document.outputs:
+        for path in map(spelled, (output.final, *output.earlier)):
+            record = records.get(path)
+            if record is not None:
+                yield RefusedOutput(
+                    path,
+                    output.output_id,
+                    output.rows,
+                    record.stage,
+                    record.error,
+                    record.timestamp,
+                    run,
+                    document.batch,
+                    files,
+                )
+
+
+def _lies(parts: Parts, found: RefusedOutput, records: Mapping[str, Record]) -> bool:
+    """Whether the file is there still, as it was refused."""
+    entry = parts.stores.sink.stat(found.path)
+    return entry is not None and records[found.path].is_of(entry)
+
+
+def refusals(found: Iterable[RefusedOutput]) -> dict[str, Any]:
+    """``refused`` of ``status --json``: how many files and rows, the newest of them first."""
+    told = sorted(found, key=lambda each: each.timestamp, reverse=True)
+    return {
+        "files": len(told),
+        "rows": sum(each.rows for each in told),
+        "outputs": [
+            {key: value for key, value in asdict(each).items() if key != "files"}
+            for each in told[:TOLD]
+        ],
+    }

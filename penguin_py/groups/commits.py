@@ -1,0 +1,89 @@
+"""The one commit that applies a group, or discards what can never be applied."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from blizzard_core.log import get_logger
+from penguin_py.activity import TableActivity
+from penguin_py.delta.table import DeltaLog
+from penguin_py.delta.writer import Marks
+from penguin_py.groups.verdict import Going
+from penguin_py.memory.state import Snapshot, commit_document, merged_ids
+from penguin_py.model import Add, CommitPlan
+from penguin_py.settings import Table
+from penguin_py.table_view import TableView
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One entry to be: its plan, the rows that come and go, and what it marks as applied."""
+
+    plan: CommitPlan
+    rows: int
+    going: Going
+    rewritten: tuple[Add, ...]
+    marks: tuple[str, ...]
+    groups: Mapping[str, int]
+
+
+class GroupCommits:
+    """Lands commits of groups of one table, and remembers them."""
+
+    def __init__(
+        self,
+        table: Table,
+        log: DeltaLog,
+        view: TableView,
+        clock: Callable[[], float],
+        activity: TableActivity,
+    ) -> None:
+        self._table = table
+        self._delta = log
+        self._view = view
+        self._clock = clock
+        self._activity = activity
+        self._log = get_logger(table=table.name)
+
+    def land(self, snapshot: Snapshot, commit: Commit) -> None:
+        """The commit lands on the snapshot's version, or raises `CommitError`."""
+        now = self._clock()
+        memory, plan = snapshot.memory, commit.plan
+        ids = [add.output_id for add in plan.adds if add.output_id is not None]
+        ids += commit.marks
+        progress = replace(memory.progress, depth=len(plan.partition_columns))
+        after = replace(
+            memory,
+            progress=progress,
+            txn_version=memory.txn_version + 1,
+            commit_id=str(uuid.uuid4()),
+            output_ids=merged_ids(memory.output_ids, ids),
+            updated=int(now),
+            groups=commit.groups,
+        )
+        slim = replace(after, progress=self._view.stored(progress))
+        document = commit_document(self._table.app_id, slim, now, ids)
+        made = {add.entry.path for add in commit.rewritten}
+        files = [add.entry for add in plan.adds if add.entry.path not in made]
+        evolves = snapshot.state is not None and bool(plan.changed)
+        with self._activity.committing(files, commit.rows, evolves=evolves):
+            marks = Marks(after.txn_version, after.commit_id, document)
+            self._delta.commit(plan, marks, now)
+        version = 0 if snapshot.state is None else snapshot.state.version + 1
+        self._view.committed(after, (), version)
+        rewritten = sum(add.entry.size for add in commit.rewritten)
+        if commit.marks:
+            self._activity.replaced(commit.going.rows, rewritten)
+        self._log.info(
+            "group_committed",
+            groups=list(commit.marks),
+            files=len(files),
+            removed_files=len(plan.removes),
+            rewritten_files=len(commit.rewritten),
+            replaced_rows=commit.going.rows,
+            txn_version=after.txn_version,
+            new_columns=list(plan.changed),
+        )
+        self._view.save(after, now)

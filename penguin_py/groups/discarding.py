@@ -1,0 +1,145 @@
+"""Outputs and groups that can never be committed are given up, so that those behind go on.
+
+Promise: what is given up never comes later, whatever lies in the table's directory then: its
+output ids are on record in the log as if they had been committed, in one commit without a file.
+A group is given up as if it had not been: rows that it was to replace stay, and who reads the same
+again takes them out. Only where a group was to take outputs as a whole, and who comes next
+knows of its own alone, they go at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
+
+from blizzard_core.errors import BlizzardError
+from blizzard_core.groups import Group, decode_group, group_path
+from blizzard_core.storage.protocol import Storage
+from blizzard_core.table.schema_fit import Misfit
+from penguin_py.groups.commits import Commit, GroupCommits
+from penguin_py.groups.standing import commit_mark, last_of
+from penguin_py.groups.verdict import (
+    Going,
+    GroupJudge,
+    check_awaited,
+    discard_mark,
+    whole_outputs_of,
+)
+from penguin_py.intake.manifests import Manifests
+from penguin_py.memory.state import Snapshot
+from penguin_py.model import CommitConflict, CommitPlan, TableState
+from penguin_py.table_view import TableView
+
+# How often it is planned anew when another commit came first.
+TRIES = 12
+
+
+class DiscardRefused(BlizzardError):
+    """Nothing was changed; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """What was given up: output ids, and the number of a source's group; ``rows`` went with it.
+
+    Of a group with ``lost`` manifest nobody knows what it was to bring and to replace.
+    """
+
+    outputs: tuple[str, ...]
+    group: tuple[str, int] | None
+    rows: int
+    lost: bool = False
+
+
+class Discarding:
+    """Gives up outputs and groups of one table."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        view: TableView,
+        judge: GroupJudge,
+        commits: GroupCommits,
+    ) -> None:
+        self._storage = storage
+        self._view = view
+        self._judge = judge
+        self._commits = commits
+        self._manifests = Manifests(storage, None)
+
+    def discard(self, outputs: Sequence[str], source: str | None, *, dry_run: bool) -> Discarded:
+        """Give up these outputs and, of a ``source``, the next group; once both are in the log.
+
+        Raises `DiscardRefused`, `CommitError`, `StateError`, `StorageError`.
+        """
+        conflict: CommitConflict | None = None
+        for _ in range(TRIES):
+            snapshot = self._view.sync()
+            found, commit = self._planned(snapshot, outputs, source)
+            if dry_run:
+                return found
+            try:
+                self._commits.land(snapshot, commit)
+            except CommitConflict as error:
+                conflict = error
+                continue
+            return found
+        raise conflict or CommitConflict("others commit all the time")
+
+    def _planned(
+        self, snapshot: Snapshot, outputs: Sequence[str], source: str | None
+    ) -> tuple[Discarded, Commit]:
+        state, memory = snapshot.state, snapshot.memory
+        if state is None:
+            raise DiscardRefused(
+                "there is no table yet, so nothing of it can be on record; its first sound file"
+                " makes it"
+            )
+        known = self._view.output_ids(memory)
+        there = self._judge.lying([o for o in outputs if o in known], state.version)
+        if there:
+            raise DiscardRefused(
+                f"output {min(there)!r} is in the table, in {there[min(there)][0]}; delete its rows"
+                " first, if they are to go"
+            )
+        marks: list[str] = []
+        groups, going = dict(memory.groups), Going()
+        given_up = list(outputs)
+        number, lost = None, False
+        if source is not None:
+            seq = last_of(source, memory.groups, known) + 1
+            number = (source, seq)
+            group = self._next(source, seq)
+            lost = group is None
+            marks.append(commit_mark(source, seq))
+            groups[source] = seq
+            if group is not None:
+                given_up += [file.output_id for file in group.files]
+                going = self._going(state, group, known)
+        for output in dict.fromkeys(given_up):
+            marks += [name for name in (output, discard_mark(output)) if name not in known]
+        if not marks:
+            raise DiscardRefused("all of these are given up already")
+        plan = CommitPlan((), (), state.schema, (), state.partition_columns, removes=going.removes)
+        commit = Commit(replace(plan, replaces=True), 0, going, (), tuple(marks), groups)
+        return Discarded(tuple(dict.fromkeys(given_up)), number, going.rows, lost), commit
+
+    def _next(self, source: str, seq: int) -> Group | None:
+        """The source's next group; None if its manifest was lost. Raises `DiscardRefused`."""
+        data = self._manifests.read({source: seq}).get(source)
+        path = group_path(source, seq)
+        if data is not None:
+            return decode_group(data, f"{self._storage.uri}/{path}", source, seq)
+        if max(self._manifests.listed().get(source, (0,))) > seq:
+            return None
+        raise DiscardRefused(f"{path} is not there, and none after it: no group of {source} waits")
+
+    def _going(self, state: TableState, group: Group, known: Container[str]) -> Going:
+        """The outputs that go as a whole with a group that is given up. Raises `DiscardRefused`."""
+        if not whole_outputs_of(group):
+            return Going()
+        try:
+            check_awaited(group, known)
+            return self._judge.going(state, group, known)
+        except Misfit as error:
+            raise DiscardRefused(f"{group_path(group.source, group.seq)}: {error}") from error

@@ -1,0 +1,251 @@
+"""What Penguin refuses of Blizzard's files shows in Blizzard, until its rows are in the table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from blizzard_core.daemon import REFUSED
+from blizzard_core.settings.load import load_config
+from blizzard_py.__main__ import main as blizzard
+from blizzard_py.app.refused_watch import RefusedWatch
+from blizzard_py.app.wiring import NoEngine, build
+from blizzard_py.replay import Replacing
+from penguin_py.__main__ import main as penguin
+from tests.support.direct_engine import DirectEngine
+from tests.support.scenario import Scenario, ndjson
+
+DAY = "date=2024-01-01"
+
+
+class Engine(DirectEngine):
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
+    """A table of a number and a text, in which two files of one day are."""
+    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    found = Scenario(tmp_path, str(tmp_path))
+    found.main_source["checkpoint"] = {"interval_files": 2}
+    found.put_rows(f"{DAY}/1.json.gz", 1)
+    found.put_rows(f"{DAY}/2.json.gz", 2)
+    found.ingest()
+    committed(found)
+    return found
+
+
+def committed(scenario: Scenario) -> None:
+    done = CliRunner().invoke(penguin, ["run", str(scenario.config), "--once"])
+    assert done.exit_code == 0, done.output
+
+
+def typed(scenario: Scenario, kind: str) -> None:
+    """The type of ``text`` from now on; the table has it as a string."""
+    fields = scenario.document["pipelines"]["events"]["schema"]["fields"]
+    fields[1]["type"] = kind
+    scenario.write_config()
+
+
+def refused(scenario: Scenario) -> None:
+    """Two more files, of which Penguin refuses the Parquet."""
+    typed(scenario, "int64")
+    for number in (3, 4):
+        row = {"id": number, "text": number}
+        scenario.put(f"{DAY}/{number}.json.gz", ndjson(row))
+    scenario.ingest()
+    committed(scenario)
+    assert scenario.ids() == [1, 2]
+
+
+def mended(scenario: Scenario) -> None:
+    """Configuration and files are as the table has it."""
+    typed(scenario, "string")
+    for number in (3, 4):
+        scenario.put_rows(f"{DAY}/{number}.json.gz", number)
+
+
+def asked(scenario: Scenario, command: str, *more: str) -> Result:
+    return CliRunner().invoke(blizzard, [command, str(scenario.config), *more])
+
+
+def test_status_tells_of_what_was_refused_and_says_so_with_its_exit_code(
+    scenario: Scenario,
+) -> None:
+    assert asked(scenario, "status").exit_code == 0
+    refused(scenario)
+    done = asked(scenario, "status", "--json")
+    assert done.exit_code == REFUSED, done.output
+    told = json.loads(done.stdout)["pipelines"]["events"]["sources"]["main"]["refused"]
+    assert (told["files"], told["rows"]) == (1, 2)
+    [output] = told["outputs"]
+    assert output["path"].startswith(f"{DAY}/")
+    assert "text" in output["error"]
+    text = asked(scenario, "status")
+    assert "Penguin refused 1 file with 2 rows" in text.stdout
+    assert "blizzard redo CONFIG --quarantined" in text.stdout
+
+
+def test_a_run_that_drains_says_so_as_well(scenario: Scenario) -> None:
+    assert asked(scenario, "run", "--once").exit_code == 0
+    refused(scenario)
+    assert asked(scenario, "run", "--once").exit_code == REFUSED
+
+
+def test_explain_names_the_refused_file_and_the_command(scenario: Scenario) -> None:
+    refused(scenario)
+    uri = f"{scenario.place}/raw/{DAY}/3.json.gz"
+    found = json.loads(asked(scenario, "explain", uri, "--json").stdout)
+    assert found["verdict"] == "refused"
+    assert "blizzard redo CONFIG --quarantined" in found["reason"]
+    [output] = found["outputs"]
+    assert output["delta_status"] == "refused"
+    assert "text" in output["refusal"]
+    sound = f"{scenario.place}/raw/{DAY}/1.json.gz"
+    assert json.loads(asked(scenario, "explain", sound, "--json").stdout)["verdict"] == "ingested"
+
+
+def test_the_page_tells_of_it_until_the_file_is_gone(scenario: Scenario) -> None:
+    refused(scenario)
+    workers = build(load_config(scenario.config), NoEngine())
+    watch = RefusedWatch(workers)
+    assert watch.look()
+    [worker] = workers
+    page = worker.activity.to_json()
+    assert page["level"] == "bad"
+    [notice] = page["notices"]
+    assert "2 rows" in notice["text"]
+    assert "blizzard redo" in notice["remedy"]
+    told = asked(scenario, "status", "--json").stdout
+    [output] = json.loads(told)["pipelines"]["events"]["sources"]["main"]["refused"]["outputs"]
+    scenario.table.delete(output["path"])
+    assert asked(scenario, "status").exit_code == 0
+    assert not RefusedWatch(workers).look()
+
+
+def test_files_of_others_on_record_are_nobodys_here(scenario: Scenario) -> None:
+    name = "01920000-0000-7000-8000-000000000000.parquet"
+    scenario.table.put_atomic(f"{DAY}/{name}", b"none")
+    committed(scenario)
+    assert scenario.table.stat("_penguin/events_quarantine.ndjson") is not None
+    assert asked(scenario, "status").exit_code == 0
+
+
+def redone(scenario: Scenario, *more: str) -> Result:
+    return asked(scenario, "redo", "--quarantined", *more)
+
+
+def everything(scenario: Scenario) -> list[str]:
+    return [e.path for page in scenario.table.list_range("", None) for e in page.entries]
+
+
+def test_what_was_refused_is_in_once_after_a_redo(scenario: Scenario) -> None:
+    refused(scenario)
+    mended(scenario)
+    before = everything(scenario)
+    dry = redone(scenario, "--dry-run")
+    assert (dry.exit_code, "2 files would replace 2 rows" in dry.stdout) == (0, True), dry.output
+    assert everything(scenario) == before
+    done = redone(scenario)  # Penguin is asked in a process of its own
+    assert done.exit_code == 0, done.output
+    assert "1 refused Parquet files with 2 rows" in done.stdout
+    committed(scenario)
+    assert scenario.ids() == [1, 2, 3, 4]
+    assert asked(scenario, "status").exit_code == 0
+    uri = f"{scenario.place}/raw/{DAY}/3.json.gz"
+    assert json.loads(asked(scenario, "explain", uri, "--json").stdout)["verdict"] == "ingested"
+    again = redone(scenario)
+    assert (again.exit_code, again.stdout) == (0, "Nothing is in quarantine.\n")
+
+
+def test_while_the_table_would_refuse_it_again_nothing_is_done(scenario: Scenario) -> None:
+    refused(scenario)
+    before = everything(scenario)
+    done = redone(scenario)
+    assert done.exit_code == 2
+    assert "text" in done.stderr
+    assert everything(scenario) == before
+
+
+def give_up_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Penguin is asked in this process."""
+
+    def give_up(path: Path, table: str, outputs: list[str]) -> None:
+        options = [f"--output={output}" for output in outputs]
+        done = CliRunner().invoke(penguin, ["discard", str(path), f"--table={table}", *options])
+        assert done.exit_code == 0 or "given up already" in done.stderr, done.output
+
+    monkeypatch.setattr("blizzard_py.app.redo._give_up", give_up)
+
+
+def spoiled(scenario: Scenario, *, named: bool) -> str:
+    """A batch of two files on two days, of which one day's Parquet is not one; its path."""
+    sink = scenario.document["pipelines"]["events"]["sink"]
+    sink["metadata_columns"] = ["_source_file"] if named else []
+    scenario.write_config()
+    before = set(everything(scenario))
+    scenario.put_rows(f"{DAY}/5.json.gz", 5, 6)
+    scenario.put_rows("date=2024-01-02/7.json.gz", 7, 8)
+    scenario.ingest()
+    fresh = sorted(p for p in set(everything(scenario)) - before if p.endswith(".parquet"))
+    assert len(fresh) == 2
+    scenario.table.put_atomic(fresh[1], b"this is no Parquet")
+    committed(scenario)
+    assert scenario.ids() == [1, 2, 5, 6]
+    return fresh[1]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_files_whose_rows_are_split_are_replaced_exactly(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    give_up_here(monkeypatch)
+    path = spoiled(scenario, named=named)
+    done = redone(scenario)
+    assert done.exit_code == 0, done.output
+    committed(scenario)
+    assert scenario.ids() == [1, 2, 5, 6, 7, 8]
+    # Whoever mends the Parquet file now brings nothing.
+    sound = next(p for p in everything(scenario) if p.startswith(f"{DAY}/") and "unit" not in p)
+    scenario.table.put_atomic(path, scenario.table.read(sound))
+    done = CliRunner().invoke(penguin, ["reconcile", str(scenario.config)])
+    assert scenario.ids() == [1, 2, 5, 6, 7, 8], done.output
+
+
+def test_a_redo_that_dies_goes_on(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    give_up_here(monkeypatch)
+    refused(scenario)
+    mended(scenario)
+    run = Replacing.run
+    with monkeypatch.context() as dying:
+        dying.setattr(Replacing, "run", lambda *_: 1 / 0)  # the outputs are given up
+        assert redone(scenario).exit_code == 1
+    committed(scenario)
+    assert scenario.ids() == [1, 2]
+    assert asked(scenario, "status").exit_code == REFUSED
+
+    def dies_at_its_end(self: Replacing, *given: object) -> object:
+        run(self, *given)  # type: ignore[arg-type]  # as it was called
+        return 1 / 0
+
+    with monkeypatch.context() as dying:
+        dying.setattr(Replacing, "run", dies_at_its_end)
+        assert redone(scenario).exit_code == 1
+    assert redone(scenario).exit_code == 0
+    committed(scenario)
+    assert scenario.ids() == [1, 2, 3, 4]
+
+
+def test_files_that_are_gone_are_named_and_nothing_is_done(scenario: Scenario) -> None:
+    refused(scenario)
+    mended(scenario)
+    scenario.source.delete(f"{DAY}/4.json.gz")
+    before = everything(scenario)
+    done = redone(scenario)
+    assert done.exit_code == 1
+    assert f"{DAY}/4.json.gz" in done.stderr
+    assert everything(scenario) == before

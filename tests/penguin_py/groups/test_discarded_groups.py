@@ -1,0 +1,229 @@
+"""What can never be committed is given up: what waits goes on, and it never comes later."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from penguin_py.__main__ import main as penguin
+from penguin_py.groups.discarding import DiscardRefused
+from tests.penguin_py.groups.test_applied_groups import S, ids, rows, standing
+from tests.support.group_world import Publisher, reading
+from tests.support.penguin_world import World, footer_pool, parquet
+from tests.support.s3_server import S3Server
+
+A = "p/s/a/1/0"
+FILES = ["s3://raw/a"]
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Executor]:
+    with footer_pool() as found:
+        yield found
+
+
+@pytest.fixture
+def world(tmp_path: Path, pool: Executor) -> World:
+    return World(str(tmp_path / "table"), pool)
+
+
+@pytest.fixture
+def remote(pool: Executor, s3: S3Server) -> World:
+    return World(f"s3://{s3.new_bucket()}/lake/events", pool, s3.options)
+
+
+def named(*values: object) -> dict[str, list[object]]:
+    return {"id": list(values), "_source_file": FILES * len(values)}
+
+
+def waiting(world: World) -> Publisher:
+    """A group waits for an output that does not fit the table."""
+    world.put("0.parquet", {"id": [0], "_source_file": ["s3://raw/0"]}, output_id="p/s/0/1/0")
+    world.run()
+    world.put("1.parquet", named("text"), output_id=A)
+    source = Publisher(world)
+    source.group([named(1)], source_files=FILES, outputs=[A])
+    world.run()
+    assert "1.parquet" in world.quarantined()
+    assert f"{A!r} is committed" in standing(world)[S]["blocked"]
+    return source
+
+
+def test_a_group_goes_on_once_the_output_it_waits_for_is_given_up(world: World) -> None:
+    source = waiting(world)
+    live = world.penguin()  # a daemon runs on
+    world.run(live)
+    dry = world.penguin().discard([A], None, dry_run=True)
+    assert (dry.outputs, dry.group, dry.rows) == ((A,), None, 0)
+    assert "waits" in standing(world)[S]["blocked"]
+    world.penguin().discard([A], None, dry_run=False)
+    world.run(live)
+    assert ids(world) == [0, 1]
+    # Mended, and released from quarantine: its rows are those that were replaced.
+    world.put("1.parquet", named(5), output_id=A)
+    world.now += 60
+    live.reconcile(dry_run=False)
+    world.run(live)
+    world.put("2.parquet", named(6), output_id=A)
+    world.run(world.penguin())
+    assert ids(world) == [0, 1]
+    source.group([named(2)], source_files=FILES, outputs=["p/s/1/1/0"])
+    world.run(live)
+    assert ids(world) == [0, 2]
+    with pytest.raises(DiscardRefused, match="given up already"):
+        world.penguin().discard([A], None, dry_run=False)
+
+
+def test_on_s3_as_well(remote: World) -> None:
+    waiting(remote)
+    remote.penguin().discard([A], None, dry_run=False)
+    remote.run()
+    assert ids(remote) == [0, 1]
+
+
+def test_what_is_given_up_outlives_mirror_and_restart(world: World) -> None:
+    waiting(world)
+    world.penguin().discard([A], None, dry_run=False)
+    world.storage.delete("_penguin/events_checkpoint.json")
+    world.run()
+    world.put("3.parquet", named(7), output_id=A)
+    world.run()
+    assert ids(world) == [0, 1]
+
+
+def test_what_is_in_the_table_is_not_given_up(world: World) -> None:
+    world.put("0.parquet", named(1), output_id=A)
+    world.run()
+    with pytest.raises(DiscardRefused, match=r"is in the table, in 0\.parquet"):
+        world.penguin().discard([A], None, dry_run=False)
+    with pytest.raises(DiscardRefused, match="no group of p_s waits"):
+        world.penguin().discard([], S, dry_run=False)
+
+
+def test_before_there_is_a_table_nothing_is_given_up(world: World) -> None:
+    with pytest.raises(DiscardRefused, match="there is no table yet"):
+        world.penguin().discard([A], None, dry_run=False)
+
+
+@pytest.mark.parametrize("harm", ["missing", "schema", "no manifest"])
+def test_a_group_that_is_given_up_leaves_what_it_was_to_replace(world: World, harm: str) -> None:
+    world.put("0.parquet", named(0), output_id=A)
+    world.run()
+    source = Publisher(world)
+    bad = named("text" if harm == "schema" else 1)
+    group = source.group([bad], source_files=FILES, outputs=[A], put=harm != "no manifest")
+    path, output = group.files[0].path, group.files[0].output_id
+    if harm == "missing":
+        world.storage.delete(path)
+    source.group([named(2)], source_files=FILES, outputs=[A] if harm == "no manifest" else [output])
+    world.run()
+    assert ids(world) == [0]
+    blocked = standing(world)[S]["blocked"]
+    assert blocked
+    assert "penguin discard" in blocked or harm == "no manifest"
+    done = world.penguin().discard([], S, dry_run=False)
+    assert (done.group, done.rows, done.lost) == ((S, 1), 0, harm == "no manifest")
+    assert ids(world) == [0]
+    world.run()
+    assert ids(world) == [2]
+    assert standing(world)[S] == {"last": 2, "blocked": None}
+    world.put("9.parquet", named(1), output_id=output)
+    world.run()
+    assert ids(world) == ([1, 2] if harm == "no manifest" else [2])  # of that nobody knows the id
+
+
+def test_outputs_that_were_to_go_as_a_whole_go_when_their_group_is_given_up(world: World) -> None:
+    world.put("0.parquet", {"id": [100]}, output_id="p/s/0/1/0")
+    world.put("1.parquet", {"id": [0, 1]}, output_id=A)
+    world.run()
+    source = Publisher(world)
+    group = source.group([{"id": ["text"]}], outputs=[A])
+    source.group([{"id": [2, 3]}], outputs=[group.files[0].output_id])
+    world.run()
+    assert ids(world) == [0, 1, 100]
+    done = world.penguin().discard([], S, dry_run=False)
+    assert done.rows == 2
+    assert ids(world) == [100]
+    world.run()
+    assert ids(world) == [2, 3, 100]
+
+
+def test_rows_that_another_engine_has_mixed_and_deleted_are_waited_for_no_more(
+    world: World,
+) -> None:
+    world.put("0.parquet", {"id": [100]}, output_id="p/s/0/1/0")
+    world.put("1.parquet", {"id": [0]}, output_id=A)
+    world.run()
+    world.delta().optimize.compact()
+    Publisher(world).group([{"id": [5]}], outputs=[A])
+    world.run()
+    assert "say so with `penguin discard --output`" in standing(world)[S]["blocked"]
+    world.delta().delete("id = 0")
+    world.penguin().discard([A], None, dry_run=False)
+    world.run()
+    assert ids(world) == [5, 100]
+
+
+def test_the_first_commit_of_a_table_asks_what_all_its_groups_wait_for(world: World) -> None:
+    source = Publisher(world)
+    source.group([], source_files=FILES, outputs=[A])
+    source.group([named(101)], source_files=FILES)
+    world.run()
+    assert not world.penguin().snapshot().state
+    world.put("01a2045f-a660-70ed-ab52-e13091331260.parquet", named(1), output_id=A)
+    world.run()
+    world.run()
+    assert ids(world) == [101]
+
+
+def test_the_command(tmp_path: Path, pool: Executor) -> None:
+    world = World(str(tmp_path / "table"), pool)
+    waiting(world)
+    config = tmp_path / "config.yaml"
+    document = {"tables": {"events": {"table_uri": world.uri, "own_prefixes": [""]}}}
+    config.write_text(yaml.safe_dump(document))
+
+    def told(*arguments: str) -> tuple[int, str]:
+        found = CliRunner().invoke(penguin, ["discard", str(config), *arguments])
+        return found.exit_code, found.stdout
+
+    code, text = told("--table", "events", "--output", A, "--dry-run")
+    assert (code, text) == (0, f"output {A} would be given up\n")
+    assert told("--table", "none", "--output", A)[0] == 1
+    assert told("--table", "events")[0] == 2
+    code, text = told("--table", "events", "--output", A, "--json")
+    assert (code, json.loads(text)["outputs"]) == (0, [A])
+    world.run()
+    assert ids(world) == [0, 1]
+
+
+def test_it_dies_or_conflicts_and_is_given_again(world: World) -> None:
+    waiting(world)
+    other = world.penguin()
+    found = world.penguin()
+    found.snapshot()
+    world.put("7.parquet", {"id": [7], "_source_file": ["s3://raw/7"]}, output_id="p/s/7/1/0")
+    other.cycle(threading.Event())
+    found.discard([A], None, dry_run=False)
+    world.run(other)
+    assert ids(world) == [0, 1, 7]
+
+
+def test_units_go_on_as_well(world: World) -> None:
+    source = Publisher(world)
+    source.group([rows("a", 0, [1])], replace=[reading(S, "a", 0)])
+    world.run()
+    group = source.group([rows("a", 0, [2])], replace=[reading(S, "a", 0)])
+    world.put(group.files[0].path, parquet({"id": [9]}))
+    source.group([rows("a", 0, [3])], replace=[reading(S, "a", 0)])
+    world.run()
+    world.penguin().discard([], S, dry_run=False)
+    world.run()
+    assert ids(world) == [3]

@@ -257,7 +257,8 @@ class LocalStorage:
         target = self._at(path)
         # An output becomes a table's file by its name alone; until then its folder keeps it.
         mode = _PRIVATE_FILE if self._private else _FILE
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        # A link in its place would have what it leads to emptied, wherever that is.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             self._make_folders(path)
             return os.fdopen(os.open(target, flags, mode), "wb")
@@ -311,7 +312,7 @@ class LocalStorage:
         lock = target.with_name(f"{target.name}.lock")
         try:
             self._make_folders(path)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             descriptor = os.open(lock, flags, self._mode(path))
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)

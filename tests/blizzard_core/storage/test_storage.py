@@ -23,7 +23,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blizzard_core.bounds import FIRST_PAGE_KEYS
-from blizzard_core.errors import AccessDenied, Conflict, NotFound, Unavailable, UnreadableName
+from blizzard_core.errors import (
+    AccessDenied,
+    Conflict,
+    NotFound,
+    StorageError,
+    Unavailable,
+    UnreadableName,
+)
 from blizzard_core.log import configure
 from blizzard_core.storage import azure
 from blizzard_core.storage import gcs as store_gcs
@@ -475,6 +482,21 @@ def test_links_that_lead_back_are_not_followed_where_links_are(tmp_path: Path) -
         (outside / name).symlink_to(table)
     pages = LocalStorage(str(table)).list_range("", None)
     assert [entry.path for page in pages for entry in page.entries] == ["d=1/x", "d=4/x"]
+
+
+def test_a_link_in_the_place_of_what_is_written_leads_nowhere(tmp_path: Path) -> None:
+    theirs, table = tmp_path / "theirs", tmp_path / "table"
+    theirs.write_bytes(b"x")
+    table.mkdir()
+    for name in ("out.parquet", "state.json.lock", "state.json"):
+        (table / name).symlink_to(theirs)
+    storage = LocalStorage(str(table))
+    with pytest.raises(StorageError, match=r"out\.parquet"):
+        storage.open_output("out.parquet")
+    with pytest.raises(StorageError, match=r"state\.json\.lock"):
+        storage.put_if("state.json", b"y", None)
+    storage.put_atomic("state.json", b"y")
+    assert (theirs.read_bytes(), (table / "state.json").read_bytes()) == (b"x", b"y")
 
 
 def make_deep(root: Path, names: list[str], file: str) -> str:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, replace
-from itertools import islice
 from typing import Any
 
 from blizzard_core.errors import BlizzardError, StorageError
@@ -25,6 +24,7 @@ from blizzard_py.app.unit_explain import explained_unit
 from blizzard_py.app.unit_plan import unit_plan_of
 from blizzard_py.app.validation import table_problems
 from blizzard_py.app.wiring import NoEngine, build, inferred_schema, parts_of, source_pipeline
+from blizzard_py.dead_letters.counting import counted
 from blizzard_py.explain import Explanation, Located, Task, located, unmatched
 from blizzard_py.explain import explain as explain_file
 from blizzard_py.ingest.inferred_schema import described
@@ -267,10 +267,6 @@ def _event_time_of(source: SourcePipeline, state: SourceState) -> dict[str, Any]
     return {} if given is None else {"event_time": shown_stream(given, state, source.source_name)}
 
 
-# Objects of a dead-letter queue that `status` counts: a request for each thousand.
-LETTERS_COUNTED = 10_000
-
-
 _LAG_UNKNOWN = {"secs": None, "files": None, "complete": False, "apart": None, "error": None}
 
 
@@ -293,11 +289,4 @@ def _lag_of(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
 
 
 def _letters_of(source: SourcePipeline) -> dict[str, Any]:
-    found = list(islice(source.dead_letters(), LETTERS_COUNTED + 1))
-    counted = found[:LETTERS_COUNTED]
-    return {
-        "objects": len(counted),
-        "bytes": sum(letter.size for letter in counted),
-        "newest_ts": max((letter.modified for letter in counted), default=None),
-        "complete": len(found) == len(counted),
-    }
+    return asdict(counted(source.parts.stores.dlq, source.dead_letters()))

@@ -34,6 +34,7 @@ from blizzard_py.replay import (
     record_parts,
     records_uri,
 )
+from blizzard_py.replay.originals import original
 from blizzard_py.sources.parts import Parts
 
 
@@ -53,13 +54,16 @@ def sources_of(config: Config, pipeline: str | None, source: str | None) -> list
 def listed(
     config: Config, where: list[tuple[str, str]], *, replayed: bool
 ) -> Iterator[tuple[str, DeadLetterObject, DeadLetter | UnreadableDeadLetter]]:
-    """Every dead letter with its source's name and its object; one in memory at a time."""
+    """Every dead letter with its source's name and its object; one in memory at a time.
+
+    Of the source's file, also where a replay has written its record into one of its own.
+    """
     for place in where:
         parts = parts_of(config, place, NoEngine())
         for found in letters.objects(parts.stores.dlq, parts.letters_id, replayed=replayed):
             try:
                 for letter in letters.read(parts.stores.dlq, found):
-                    yield parts.name, found, letter
+                    yield parts.name, found, original(parts, letter)
             except UnreadableDeadLetter as error:
                 yield parts.name, found, error
 
@@ -200,9 +204,14 @@ def _replay(live: Parts, engine: Engine, drain: Drain, *, from_source: bool) -> 
     )
 
 
-def chosen_letters(live: Parts, letter_id: str | None) -> list[DeadLetterObject]:
-    """The objects there are now: what a replay itself writes must not be replayed by it."""
-    found = list(letters.objects(live.stores.dlq, live.letters_id))
+def chosen_letters(
+    live: Parts, letter_id: str | None, *, replayed: bool = False
+) -> list[DeadLetterObject]:
+    """The objects there are now: what a replay itself writes must not be replayed by it.
+
+    With ``replayed`` those that are put away count as well.
+    """
+    found = list(letters.objects(live.stores.dlq, live.letters_id, replayed=replayed))
     if letter_id is None:
         return found
     found = [each for each in found if each.id == letter_id]

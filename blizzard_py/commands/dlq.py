@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -26,6 +27,7 @@ from blizzard_py.app import operations, unit_operations
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.replacing import replace_letters
+from blizzard_py.commands.dlq_work import discard, show
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.replacing import answer_replacement
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
@@ -44,7 +46,11 @@ Listed = tuple[str, DeadLetterObject, DeadLetter | UnreadableDeadLetter]
     ),
 )
 def dlq() -> None:
-    """Dead letters: list what was given up, ingest it after a fix."""
+    """Dead letters: list and show what was given up, ingest it after a fix, or close it."""
+
+
+dlq.add_command(show)
+dlq.add_command(discard)
 
 
 @dlq.command(
@@ -90,7 +96,10 @@ def list_letters(
     if as_json or not limit:
         _stream(shown, broken, as_json=as_json)
     else:
-        print_table(_COLUMNS, (_row(each) for each in _sound(shown, broken)))
+        told = list(_sound(shown, broken))
+        print_table(_COLUMNS, map(_row, told))
+        objects = len({(name, each.path) for name, each, _ in told})
+        click.echo(f"{len(told):,} letters in {objects:,} objects.", err=True)
     if limit and next(found, None) is not None:
         click.echo(f"There are more than {limit:,}; --limit 0 shows all.", err=True)
     for text in broken:
@@ -238,17 +247,29 @@ def _print_outcomes(outcomes: Iterable[Outcome]) -> None:
         click.echo("No open dead letters.")
         return
     print_table(
-        ("id", "kind", "state", "files", "records", "left to others"),
+        ("id", "kind", "state", "letters", "files", "records", "left to others"),
         (
-            [o.id, o.kind, o.state, *map(str, (o.files, o.records, len(o.left_to_others)))]
+            [o.id, o.kind, o.state, *map(str, (o.letters, o.files, o.records, o.letters_left))]
             for o in told
         ),
     )
+    click.echo(_added_up(told))
     for outcome in told:
         for path, reason in outcome.left_to_others:
             click.echo(printable(f"{outcome.id}: {path}: {reason}"))
         if outcome.error:
             print_error(f"{outcome.id}: {outcome.error}")
+
+
+def _added_up(told: Sequence[Outcome]) -> str:
+    """All letters, and where each of them went."""
+    parts: Counter[str] = Counter()
+    for outcome in told:
+        parts[outcome.state] += outcome.letters - outcome.letters_left
+        parts["left to others"] += outcome.letters_left
+    total = sum(parts.values())
+    went = ", ".join(f"{count:,} {state}" for state, count in parts.items() if count)
+    return f"{total:,} letters in {len(told):,} objects" + (f": {went}." if went else ".")
 
 
 def _print_report(report: Report) -> None:

@@ -184,7 +184,7 @@ def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
         else found["watermark"],
         None if lag["secs"] is None else f"{dt.timedelta(seconds=round(lag['secs']))}",
         _waiting(lag),
-        f"{dead['objects']:,}{'' if dead['complete'] else '+'}",
+        f"{dead['letters']:,}{'' if dead['complete'] else '+'}",
         f"{dt.datetime.fromtimestamp(updated, dt.UTC):%F %T}" if updated else None,
         ", ".join(batch["phase"] for batch in found["in_flight"]),
         f"{totals['files']:,}"

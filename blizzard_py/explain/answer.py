@@ -15,8 +15,11 @@ from typing import Any
 from blizzard_core.delta_json import delta_versions
 from blizzard_core.quarantine import quarantined, spelled
 from blizzard_core.storage.protocol import Entry
+from blizzard_py.dead_letters.reader import put_away
+from blizzard_py.dead_letters.reasons import reason_of
 from blizzard_py.explain.evidence import (
     Journaled,
+    Letter,
     journal_start,
     journaled,
     last_journaled,
@@ -230,12 +233,14 @@ def _settled(
         stores = parts.stores
         dead = letter(stores.dlq, parts.letters_id, found.batch, f"{stores.source.uri}/{path}")
         why = f"{dead.stage}: {dead.error}" if dead.stage else "its dead letter is gone"
-        reason = f"given up in batch {found.batch}{notes}; {why}"
+        reason = f"given up in batch {found.batch}{notes}; {why}{_way_in(parts, found.batch, dead)}"
         return replace(base, verdict="quarantined", reason=reason, dead_letter=dead)
     reason = f"{found.rows:,} rows in batch {found.batch}{notes}"
     if found.bad_rows:
         letters = f"{parts.stores.dlq.uri}/{parts.letters_id}/{found.batch}.records.ndjson"
         reason += f"; {found.bad_rows:,} bad records in {letters}"
+        if not _is_put_away(parts, f"{found.batch}.records"):
+            reason += f", which {_replay(parts, f'{found.batch}.records')} ingests once mended"
     records = records_replayed(
         parts.stores.sink, f"{parts.id}{RECORDS_SUFFIX}", path, parts.concurrency
     )
@@ -278,8 +283,31 @@ def _notes(parts: Parts, found: Journaled, story: Story, named: str | None, *, a
     return notes
 
 
+def _way_in(parts: Parts, letter_id: str, dead: Letter) -> str:
+    """How a file that was given up gets in after all, or that it is not to."""
+    if not dead.stage or parts.event_time is not None:
+        return ""
+    if not _is_put_away(parts, letter_id):
+        return f"; once it is mended {_replay(parts, letter_id)} ingests it"
+    closed = reason_of(parts.stores.dlq, parts.letters_id, letter_id)
+    return "" if closed is None else f"; closed by {closed.by} at {closed.at[:19]}: {closed.why}"
+
+
+def _is_put_away(parts: Parts, letter_id: str) -> bool:
+    """Whether no replay would take the letters (any more)."""
+    here, _away = put_away(parts.letters_id, letter_id)
+    return parts.event_time is not None or parts.stores.dlq.stat(here) is None
+
+
+def _replay(parts: Parts, letter_id: str) -> str:
+    where = f"--pipeline {parts.pipeline} --source {parts.source_name}"
+    return f"`blizzard dlq replay CONFIG {where} --letter {letter_id}`"
+
+
 def _taken_again(parts: Parts, found: Journaled) -> str:
     units = parts.files.units if parts.has_files else None
+    if units is None and found.outcome == "ingested" and parts.event_time is None:
+        return "is not taken again by itself (`blizzard backfill --replace` takes it)"
     if units is None:
         return "is not taken again"
     due = found.finished_ts + units.abstinent_days * 86_400

@@ -26,13 +26,14 @@ class ReplayRefused(BlizzardError):
 class Candidate:
     """A file that letters stand for: one that failed, or ``data``, a new one of ``records``.
 
-    One that is ``kept`` was to replace rows when it failed.
+    One that is ``kept`` was to replace rows when it failed. ``letters`` stand for it.
     """
 
     path: str
     records: int = 0
     data: bytes = field(default=b"", repr=False)
     kept: bool = False
+    letters: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +41,14 @@ class Chosen:
     """A file of a letter object and what a replay does with it.
 
     ``reason`` is empty for one that is ingested, else it says whose it is.
-    ``records`` counts the records in a file that the replay writes.
+    ``records`` counts the records in a file that the replay writes, ``letters`` what stands for it.
     """
 
     path: str
     reason: str = ""
     records: int = 0
     entry: Entry | None = None
+    letters: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +98,14 @@ class DeadLetterFiles:
         entry = None if candidate.records else source.stat(path)
         reason = claims.whose(path, live=parts is self.files, kept=candidate.kept)
         if reason:
-            return Chosen(path, reason)
+            return Chosen(path, reason, letters=candidate.letters)
         if candidate.records:
             if write:
                 source.put_atomic(path, candidate.data)
             entry = Entry(path, len(candidate.data), self.live.clock())
         # A file that is gone is queued all the same: it ends with a letter that says so.
         entry = entry or Entry(path, 0, self.live.clock())
-        return Chosen(path, records=candidate.records, entry=entry)
+        return Chosen(path, records=candidate.records, entry=entry, letters=candidate.letters)
 
     def _path_below(self, parts: Parts, letter: DeadLetter) -> str:
         root = f"{parts.stores.source.uri}/"
@@ -144,7 +146,12 @@ class DeadLetterFiles:
     ) -> Iterator[Candidate]:
         for original, held in sorted(waiting.items()):
             data = b"".join(line + b"\n" for line in self._raw_lines(held))
-            yield Candidate(letters.record_file(original, found.batch, piece), len(held), data)
+            yield Candidate(
+                letters.record_file(original, found.batch, piece),
+                len(held),
+                data,
+                letters=len(held),
+            )
 
     def _raw_lines(self, held: Sequence[DeadLetter]) -> list[bytes]:
         """The records' lines: from the letters or, where those are cut, from their file."""

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from blizzard_core.errors import NotFound
 from blizzard_core.log import get_logger
 from blizzard_core.watermark.progress import Gap
+from blizzard_py.dead_letters.counting import lines_of
 from blizzard_py.dead_letters.reader import DeadLetterObject, UnreadableDeadLetter
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay.files import Chosen, DeadLetterFiles, ReplayRefused
@@ -38,7 +39,8 @@ class Outcome:
     """What a replay did with one letter object, or would do.
 
     ``state`` is ``replayed``, ``taken`` (work is left: run it again), ``would
-    replay``, or ``refused``, and then ``error`` has the reason.
+    replay``, or ``refused``, and then ``error`` has the reason. Of its ``letters`` so many are
+    ``letters_left`` to others.
     """
 
     id: str
@@ -48,6 +50,8 @@ class Outcome:
     records: int = 0
     left_to_others: tuple[tuple[str, str], ...] = ()
     error: str = ""
+    letters: int = 0
+    letters_left: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ class Replay:
                     for each in self._letter_files.of(found)
                 ]
             except _REFUSALS as error:
-                yield Outcome(found.id, found.kind, "refused", error=str(error))
+                yield self._whole(found, "refused", str(error))
             else:
                 yield _told(found, files, "would replay")
 
@@ -134,12 +138,12 @@ class Replay:
         for found in chosen:
             if found.id in begun:
                 # An earlier run took it and died; it is put away now.
-                yield Outcome(found.id, found.kind, "replayed")
+                yield self._whole(found, "replayed")
                 continue
             try:
                 yield from self._parts_of(found)
             except _REFUSALS as error:
-                yield Outcome(found.id, found.kind, "refused", error=str(error))
+                yield self._whole(found, "refused", str(error))
 
     def _parts_of(self, found: DeadLetterObject) -> Iterator[Outcome]:
         """Steps 1 and 2, for so many files of an object at a time; the last part takes the letter.
@@ -157,7 +161,7 @@ class Replay:
             claims = Claims(self.live, self._journals, ledger.now())
             claims.check_batch(found)
             if found.id in state.letters:
-                yield Outcome(found.id, found.kind, "replayed")
+                yield self._whole(found, "replayed")
                 return
             files = [
                 self._letter_files.chosen(each, parts, claims, write=True)
@@ -168,6 +172,11 @@ class Replay:
             ledger.add(state, entries, letters_taken=[found.id] if whole else [])
             self._log.info("letters_taken", letter=found.id, files=len(files))
             yield _told(found, files, "replayed" if whole else "taken")
+
+    def _whole(self, found: DeadLetterObject, state: str, error: str = "") -> Outcome:
+        """An object of which no file is looked at."""
+        letters = lines_of(self.live.stores.dlq, found)
+        return Outcome(found.id, found.kind, state, error=error, letters=letters)
 
     def _drain_all(self) -> int:
         codes = (drain_taken(parts, self.drain) for parts in (self.files, self.records))
@@ -216,6 +225,8 @@ def _added(earlier: Outcome | None, told: Outcome) -> Outcome:
         files=earlier.files + told.files,
         records=earlier.records + told.records,
         left_to_others=earlier.left_to_others + told.left_to_others,
+        letters=earlier.letters + told.letters,
+        letters_left=earlier.letters_left + told.letters_left,
     )
 
 
@@ -227,4 +238,6 @@ def _told(found: DeadLetterObject, files: Sequence[Chosen], state: str) -> Outco
         files=sum(file.entry is not None for file in files),
         records=sum(file.records for file in files),
         left_to_others=tuple((file.path, file.reason) for file in files if file.reason),
+        letters=sum(file.letters for file in files),
+        letters_left=sum(file.letters for file in files if file.reason),
     )

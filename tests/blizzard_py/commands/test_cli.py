@@ -70,7 +70,11 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
         "partition_watermarks": {},
         "grace_period_secs": 300,
         "last_update_ts": None,
-        "dead_letters": {"objects": 0, "bytes": 0, "newest_ts": None, "complete": True},
+        "dead_letters": {
+            **dict.fromkeys(("objects", "letters", "records", "bytes"), 0),
+            "newest_ts": None,
+            "complete": True,
+        },
         "refused": {"files": 0, "rows": 0, "outputs": []},
         "in_flight": [],
         "totals": dict.fromkeys(

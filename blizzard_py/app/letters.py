@@ -1,0 +1,116 @@
+"""Dead letters as people look at them and close them: `dlq show`, `dlq discard`, wired."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from blizzard_core.settings.document import Config
+from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.app.operations import chosen_letters, live_parts
+from blizzard_py.app.wiring import NoEngine
+from blizzard_py.dead_letters import reader
+from blizzard_py.dead_letters.reader import DeadLetter
+from blizzard_py.dead_letters.reasons import Reason
+from blizzard_py.lines.failure import FileFailed
+from blizzard_py.replay import file_parts, record_parts, records_uri
+from blizzard_py.replay.discarding import Discarded, discard
+from blizzard_py.replay.originals import original
+from blizzard_py.sources.files.lines import read_lines
+from blizzard_py.sources.parts import Parts
+
+# The letter of a whole file names its first bad line so.
+_LINE = re.compile(r"\bline (\d+)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A letter with the lines around the bad one, by number, as the file has them now.
+
+    ``line`` is the bad one's number, 0 where none is; ``note`` says why lines are missing.
+    """
+
+    letter: DeadLetter
+    line: int
+    lines: tuple[tuple[int, bytes], ...]
+    note: str
+
+
+def show_letters(
+    config: Config, where: tuple[str, str], letter_id: str, line: int | None, context: int
+) -> Iterator[Shown]:
+    """The letters of an object, or that of one line, one in memory at a time.
+
+    Raises `ConfigError` for an object that is not there, `UnreadableDeadLetter`, `StorageError`.
+    """
+    live = live_parts(config, where)
+    for found in chosen_letters(live, letter_id, replayed=True):
+        for letter in reader.read(live.stores.dlq, found):
+            if line in {None, letter.line}:
+                yield _shown(live, letter, context)
+
+
+def _shown(live: Parts, letter: DeadLetter, context: int) -> Shown:
+    named = _LINE.search(letter.error)
+    line = letter.line or (int(named[1]) if named else 0)
+    told = original(live, letter)
+    own = ((line, letter.raw),) if letter.raw else ()
+    if not line or not live.has_files:
+        return Shown(told, line, own, "")
+    numbers = range(max(1, line - context), line + context + 1)
+    try:
+        lines, note = _around(live, letter, numbers)
+    except FileFailed as error:
+        lines, note = {}, f"the file cannot be read: {error.reason}"
+    except ValueError as error:
+        lines, note = {}, str(error)
+    lines |= dict(own)
+    behind = max(lines, default=0)
+    if behind > line and not lines[behind]:
+        del lines[behind]  # what is behind the last line's end
+    return Shown(told, line, tuple(sorted(lines.items())), note)
+
+
+def _around(live: Parts, letter: DeadLetter, numbers: range) -> tuple[dict[int, bytes], str]:
+    """The lines of a letter's file, and what there is to know of them."""
+    store, path, plain = _home_of(live, letter)
+    entry = None if store is None else store.stat(path)
+    if store is None or entry is None:
+        return {}, "the file is gone"
+    compression = "none" if plain else live.files.compression
+    lines = read_lines(store, path, entry.size, compression, numbers, live.ingest.bounds.expansion)
+    written = dt.datetime.fromisoformat(letter.timestamp).timestamp()
+    note = "the file was written again since; its lines are of now"
+    return lines, note if entry.modified > written else ""
+
+
+def _home_of(live: Parts, letter: DeadLetter) -> tuple[Storage | None, str, bool]:
+    """The store and path of a letter's file, and whether a replay wrote it."""
+    records, source = f"{records_uri(live)}/", live.stores.source
+    if letter.uri.startswith(records):
+        store = open_storage(records_uri(live), live.ingest.sink.options)
+        return store, letter.uri.removeprefix(records), True
+    if letter.uri.startswith(f"{source.uri}/"):
+        return source, letter.uri.removeprefix(f"{source.uri}/"), False
+    return None, letter.uri, False
+
+
+def discard_letters(
+    config: Config, where: tuple[str, str], letter_id: str | None, reason: Reason | None
+) -> list[Discarded]:
+    """Close the letters of an object, or all; without a reason only say which.
+
+    Raises `DiscardRefused`, `ConfigError`.
+    """
+    live = live_parts(config, where)
+    chosen = chosen_letters(live, letter_id)
+    replays: list[Parts] = []
+    # Of tables and of event time nothing is replayed by a source of its own.
+    if live.has_files and live.event_time is None:
+        engine = NoEngine()
+        records = open_storage(records_uri(live), live.ingest.sink.options)
+        replays = [file_parts(live, engine), record_parts(live, engine, records)]
+    return discard(live, replays, chosen, reason)

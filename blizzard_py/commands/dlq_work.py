@@ -1,0 +1,179 @@
+"""``blizzard dlq show`` and ``dlq discard``: dead letters one by one."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+
+import click
+
+from blizzard_core.cli import (
+    GuidedCommand,
+    command,
+    config_argument,
+    json_option,
+    log_level_option,
+    print_json,
+    print_table,
+)
+from blizzard_core.redact import redacted
+from blizzard_core.text import printable, shortened
+from blizzard_py.app.configuration import load_config
+from blizzard_py.app.letters import Shown, discard_letters, show_letters
+from blizzard_py.commands.options import source_options
+from blizzard_py.dead_letters.reasons import Reason
+from blizzard_py.edits.notes import whoever
+
+# How much of a line is shown.
+_SHOWN_CHARS = 500
+
+
+@click.command(
+    "show",
+    cls=GuidedCommand,
+    examples=(
+        "blizzard dlq show config.yaml --pipeline events --source main --letter LETTER_ID",
+        "blizzard dlq show config.yaml --pipeline events --source main --letter ID --line 3",
+    ),
+)
+@config_argument
+@source_options(required=True)
+@click.option("--letter", metavar="ID", required=True, help="One object, as `dlq list` names it.")
+@click.option("--line", type=click.IntRange(min=1), help="Of single records: that of this line.")
+@click.option(
+    "--context",
+    type=click.IntRange(0, 100),
+    default=2,
+    show_default=True,
+    help="So many lines before and behind the bad one.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Show at most so many letters.",
+)
+@json_option
+@log_level_option
+@command
+def show(
+    config: Path,
+    pipeline: str,
+    source: str,
+    letter: str,
+    line: int | None,
+    context: int,
+    limit: int,
+    as_json: bool,
+) -> int:
+    """Show letters with the bad line and its neighbours, as the source's file has them now.
+
+    The bad line itself is as the letter has it. Nothing in it can drive a terminal: what one
+    would obey is escaped, and long lines are cut in their middle.
+    """
+    found = show_letters(load_config(config), (pipeline, source), letter, line, context)
+    some = list(islice(found, limit))
+    if as_json:
+        print_json({"letters": [_json_of(each) for each in some]})
+    else:
+        for each in some:
+            _print_shown(each)
+    if next(found, None) is not None:
+        click.echo(f"There are more than {limit:,}; --limit and --line choose others.", err=True)
+    if not some:
+        click.echo("No letter of that line.", err=True)
+    return int(not some)
+
+
+def _text(line: bytes) -> str:
+    """A foreign line as it can be shown."""
+    return printable(shortened(redacted(line.decode("utf-8", "backslashreplace")), _SHOWN_CHARS))
+
+
+def _json_of(shown: Shown) -> dict[str, object]:
+    letter = shown.letter
+    return {
+        "path": letter.uri,
+        "line": shown.line or None,
+        "stage": letter.stage,
+        "error": letter.error,
+        "timestamp": letter.timestamp,
+        "lines": [{"line": number, "text": _text(raw)} for number, raw in shown.lines],
+        "note": shown.note or None,
+    }
+
+
+def _print_shown(shown: Shown) -> None:
+    letter = shown.letter
+    at = f" line {shown.line:,}" if shown.line else ""
+    click.echo(printable(f"{letter.uri}{at}, {letter.stage}, {letter.timestamp[:19]} UTC"))
+    click.echo(f"  {printable(letter.error)}")
+    if shown.note:
+        click.echo(f"  note: {printable(shown.note)}")
+    width = max((len(str(number)) for number, _ in shown.lines), default=0)
+    for number, raw in shown.lines:
+        mark = ">" if number == shown.line else " "
+        click.echo(f"  {mark} {number:>{width}}  {_text(raw)}")
+
+
+@click.command(
+    "discard",
+    cls=GuidedCommand,
+    examples=(
+        (
+            "blizzard dlq discard config.yaml --pipeline events --source main --letter ID"
+            ' --why "test data of the vendor"'
+        ),
+        (
+            "blizzard dlq discard config.yaml --pipeline events --source main --all --dry-run"
+            ' --why "…"'
+        ),
+    ),
+)
+@config_argument
+@source_options(required=True)
+@click.option("--letter", metavar="ID", help="One object, as `dlq list` names it.")
+@click.option("--all", "everything", is_flag=True, help="Every object that is there now.")
+@click.option("--why", metavar="TEXT", required=True, help="The reason, kept with the letters.")
+@click.option("--dry-run", is_flag=True, help="Say what would be closed; write nothing.")
+@json_option
+@log_level_option
+@command
+def discard(
+    config: Path,
+    pipeline: str,
+    source: str,
+    letter: str | None,
+    everything: bool,
+    why: str,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Close letters that are not to be ingested; who, when and why is kept.
+
+    The files and records stay given up, and `dlq list --replayed` and `explain` tell of the
+    reason. A replay of the source that runs is fenced.
+    """
+    if (letter is None) != everything:
+        raise click.UsageError("give either --letter ID or --all")
+    if not why.strip():
+        raise click.UsageError("--why: say why, for whoever looks at it later")
+    reason = Reason(redacted(why.strip()), whoever(), dt.datetime.now(dt.UTC).isoformat())
+    where = (pipeline, source)
+    done = discard_letters(load_config(config), where, letter, None if dry_run else reason)
+    if as_json:
+        print_json({"closed": [asdict(each) for each in done], "dry_run": dry_run})
+        return 0
+    print_table(("id", "kind", "letters"), ([e.id, e.kind, f"{e.letters:,}"] for e in done))
+    click.echo(summary((each.letters for each in done), "would be" if dry_run else "are"))
+    return 0
+
+
+def summary(letters: Iterable[int], verb: str) -> str:
+    """How many letters of how many objects were closed."""
+    counts = list(letters)
+    return f"{sum(counts):,} letters in {len(counts):,} objects {verb} closed."

@@ -1,0 +1,52 @@
+"""Why an operator has closed dead letters that no replay has dealt with.
+
+The letters are put away like those of a replay; ``{source id}/discarded/{letter}.ndjson`` beside
+them says who closed them, when and why::
+
+    {"why": "test data of the vendor", "by": "ann@ops-3", "at": "2024-01-28T14:00:00+00:00"}
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.document import parsed
+from blizzard_core.errors import NotFound
+from blizzard_core.storage.protocol import Storage, join
+
+_FOLDER = "discarded"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why letters were closed, by whom, and when (ISO 8601)."""
+
+    why: str
+    by: str
+    at: str
+
+
+def write_reason(dlq: Storage, source_id: str, letter_id: str, reason: Reason) -> None:
+    """Keep it; durable on return. Raises `StorageError`."""
+    data = json.dumps(asdict(reason), ensure_ascii=False).encode("utf-8", "backslashreplace")
+    dlq.put_atomic(_path(source_id, letter_id), data)
+
+
+def reason_of(dlq: Storage, source_id: str, letter_id: str) -> Reason | None:
+    """Why these letters were closed; None of letters that nobody closed.
+
+    Raises `StateError`, `StorageError`.
+    """
+    path = _path(source_id, letter_id)
+    try:
+        raw = dlq.read(path)
+    except NotFound:
+        return None
+    where = f"{dlq.uri}/{path}"
+    return decoded(Reason, parsed(raw, where), where)
+
+
+def _path(source_id: str, letter_id: str) -> str:
+    return join(source_id, _FOLDER, f"{letter_id}.ndjson")

@@ -1,0 +1,59 @@
+"""Who has changed a checkpoint by hand, when and why: a note beside each copy that was kept.
+
+``…_checkpoint.json.epoch-{n}.bak.note.json``::
+
+    {"by": "ann@ops-3", "at": 1706450400.0, "why": "the vendor sent a day again"}
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+from dataclasses import asdict, dataclass
+
+from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.document import parsed
+from blizzard_core.errors import NotFound
+from blizzard_core.storage.protocol import Storage
+
+_SUFFIX = ".note.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Who took the checkpoint's place with another, when (epoch seconds), and why."""
+
+    by: str
+    at: float
+    why: str = ""
+
+
+def whoever() -> str:
+    """The user and the machine, as far as they have names."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (KeyError, OSError):  # a container's user may have none
+        return socket.gethostname()
+
+
+def write_note(sink: Storage, backup: str, note: Note) -> None:
+    """Keep it; durable on return. Raises `StorageError`."""
+    data = json.dumps(asdict(note), ensure_ascii=False).encode("utf-8", "backslashreplace")
+    sink.put_atomic(f"{backup}{_SUFFIX}", data)
+
+
+def note_of(sink: Storage, backup: str) -> Note | None:
+    """The note of a copy; None of one that older releases kept. Raises `StateError`."""
+    where = f"{sink.uri}/{backup}{_SUFFIX}"
+    try:
+        raw = sink.read(f"{backup}{_SUFFIX}")
+    except NotFound:
+        return None
+    return decoded(Note, parsed(raw, where), where)
+
+
+def drop(sink: Storage, backup: str) -> None:
+    """Remove a copy, and its note after it."""
+    sink.delete(backup)
+    sink.delete(f"{backup}{_SUFFIX}")

@@ -24,6 +24,7 @@ from blizzard_py.app import unit_operations
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_edit
 from blizzard_py.app.operations import asked_columns, pipeline_of, rebuild_of
+from blizzard_py.commands.checkpoint_history import diff, log, rollback
 from blizzard_py.commands.checkpoint_told import (
     print_effect,
     print_rebuilt,
@@ -53,7 +54,11 @@ _dry_run_option = click.option(
     ),
 )
 def checkpoint() -> None:
-    """A source's saved state: show it, move a watermark, start over, make it again."""
+    """A source's saved state: show it, move a watermark, start over, make it again, go back."""
+
+
+for _command in (log, diff, rollback):
+    checkpoint.add_command(_command)
 
 
 @checkpoint.command(

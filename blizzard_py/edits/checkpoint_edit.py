@@ -23,6 +23,7 @@ from blizzard_core.errors import BlizzardError, Conflict, NotFound
 from blizzard_core.storage.protocol import Entry, Storage, order_key
 from blizzard_core.watermark.paths import joined
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by, is_new
+from blizzard_py.edits.notes import Note, drop, whoever, write_note
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.tables.overtaken import published_since
 from blizzard_py.sources.tables.progress import progress_of_text
@@ -33,6 +34,9 @@ from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.units.state import UnitsState
+
+# So many copies of earlier checkpoints stay.
+BACKUPS_KEPT = 50
 
 
 class EditRefused(BlizzardError):
@@ -241,8 +245,11 @@ def change(
     seen: Stored,
     edit: Callable[[SourceState], SourceState],
     now: float,
+    why: str = "",
 ) -> str | None:
     """Put ``edit`` of the state there; the path of the backup, None if there was no file.
+
+    Who does it, when and ``why`` is kept with the backup. Of backups the newest are kept.
 
     Raises `EditRefused` if the checkpoint is not the one that was ``seen``, or
     is in the middle of publishing. A daemon that runs is fenced.
@@ -255,6 +262,11 @@ def change(
             " stop the daemon first"
         )
     backup = keep(source.sink, source.checkpoint_path, fresh)
+    if backup is not None:
+        why = why or _what(fresh.state, edit(fresh.state))
+        write_note(source.sink, backup, Note(whoever(), now, why))
+    for old in backups(source)[:-BACKUPS_KEPT]:
+        drop(source.sink, old.path)
     file = FencedFile(source.sink, source.checkpoint_path)
 
     def begun() -> Mapping[str, Any]:
@@ -279,6 +291,21 @@ def change(
         after = replace(after, anew_ts=at, ledger=ledger.begin_anew())
     file.save(state_to_json(after, now))
     return backup
+
+
+def _what(before: SourceState, after: SourceState) -> str:
+    """What a change does, for whoever gave no reason."""
+    if after.progress.state == "Initial":
+        return "started over"
+    old, new = before.progress.partitions, after.progress.partitions
+    for partition in old.keys() | new.keys():
+        if old.get(partition) != new.get(partition):
+            known = (old.get(partition), new.get(partition))
+            names = [str(each.watermark) if each else "-" for each in known]
+            return f"watermark of {partition or 'the root'}: {' -> '.join(names)}"
+    if after.progress.value != before.progress.value:
+        return f"watermark: {before.progress.value or '-'} -> {after.progress.value or '-'}"
+    return "windows or units"
 
 
 def keep(sink: Storage, path: str, found: Stored) -> str | None:

@@ -14,6 +14,7 @@ from blizzard_core.watermark.lookback import lookback_floor
 from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_py.edits.checkpoint_edit import keep_raw
+from blizzard_py.edits.notes import Note, whoever, write_note
 from blizzard_py.edits.rebuild.decide import (
     Frame,
     Judged,
@@ -149,6 +150,7 @@ class Rebuild:
         kept = None
         if found.raw is not None:
             kept = keep_raw(self._sink, self._path, found.raw, rebuilt.epoch - 1)
+            write_note(self._sink, kept, Note(whoever(), now, "rebuilt"))
         if found.state is not None:
             taken = file.take(lambda document, _where: document, self._gone)
             if taken != found.document:

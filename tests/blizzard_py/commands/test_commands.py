@@ -639,7 +639,8 @@ def test_records_are_replayed_after_the_schema_was_changed(
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["rows"] == 2
     [left] = map(json.loads, invoke("dlq", "list", config, "--json").stdout.splitlines())
-    assert left["line"] == 3  # of the records' own file
+    # Of the source's file; which line it was there the replay's own file does not say.
+    assert (left["path"].endswith("/raw/date=2024-01-01/1.json"), left["line"]) == (True, None)
     assert invoke("run", str(config), "--once", program=penguin).exit_code == 0
     assert scenario.ids() == list(range(42))
     uri = str(tmp_path / "raw/date=2024-01-01/1.json")

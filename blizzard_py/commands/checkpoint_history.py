@@ -1,0 +1,193 @@
+"""``blizzard checkpoint log``, ``diff``, ``rollback``: what hands have changed, and undoing it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from blizzard_core.cli import (
+    GuidedCommand,
+    command,
+    config_argument,
+    json_option,
+    log_level_option,
+    print_json,
+    print_table,
+)
+from blizzard_core.redact import redacted
+from blizzard_core.text import printable
+from blizzard_py.app.configuration import load_config
+from blizzard_py.app.event_time import refuse_edit
+from blizzard_py.app.operations import is_asked, pipeline_of
+from blizzard_py.commands.options import confirmed, source_options
+from blizzard_py.edits import checkpoint_edit, history
+from blizzard_py.edits.checkpoint_edit import Effect
+from blizzard_py.edits.history import NOW, Version
+
+_SHOWN_FILES = 10
+
+
+@click.command(
+    "log",
+    cls=GuidedCommand,
+    examples=("blizzard checkpoint log config.yaml --pipeline events --source main",),
+)
+@config_argument
+@source_options(required=True)
+@json_option
+@log_level_option
+@command
+def log(config: Path, pipeline: str, source: str, as_json: bool) -> int:
+    """Show the checkpoints that changes by hand have kept: until when, who changed it, and why.
+
+    The newest first, 50 at most: older copies are removed by the next change.
+    """
+    found = list(history.versions(pipeline_of(load_config(config), (pipeline, source))))
+    if as_json:
+        print_json({"versions": [_version_json(each) for each in found]})
+        return 0
+    print_table(
+        ("version", "until (UTC)", "changed by", "why", "watermark", "files", "rows"),
+        (
+            [
+                each.name,
+                _moment(each.until),
+                None if each.note is None else each.note.by,
+                None if each.note is None else each.note.why,
+                each.state.progress.value,
+                f"{each.state.totals.files:,}",
+                f"{each.state.totals.rows:,}",
+            ]
+            for each in found
+        ),
+    )
+    return 0
+
+
+def _moment(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%F %T}"
+
+
+def _version_json(found: Version) -> dict[str, object]:
+    return {
+        "version": found.name,
+        "path": found.path,
+        "until_ts": found.until,
+        "writer": None if found.writer is None else asdict(found.writer),
+        "note": None if found.note is None else asdict(found.note),
+        "state": found.state.progress.state,
+        "watermark": found.state.progress.value,
+        "totals": asdict(found.state.totals),
+    }
+
+
+@click.command(
+    "diff",
+    cls=GuidedCommand,
+    examples=(
+        "blizzard checkpoint diff config.yaml --pipeline events --source main epoch-3",
+        "blizzard checkpoint diff config.yaml --pipeline events --source main epoch-2 epoch-3",
+    ),
+)
+@config_argument
+@source_options(required=True)
+@click.argument("before", metavar="VERSION")
+@click.argument("after", metavar="[VERSION]", default=NOW)
+@json_option
+@log_level_option
+@command
+def diff(config: Path, pipeline: str, source: str, before: str, after: str, as_json: bool) -> int:
+    """Show what differs between two versions, or one and the checkpoint as it is.
+
+    And of sources of files, which of those that are there now one would ingest and the other
+    would not. Writes nothing.
+    """
+    loaded, where = load_config(config), (pipeline, source)
+    with closing(pipeline_of(loaded, where)) as found:
+        old, new = history.version(found, before), history.version(found, after)
+        told = history.differences(old.state, new.state)
+        effect = None
+        if not is_asked(loaded, where):
+            effect = checkpoint_edit.effect(found, old.state, new.state)
+    if as_json:
+        lines = [{"what": what, "before": a, "after": b} for what, a, b in told]
+        print_json({"differences": lines, "files": None if effect is None else asdict(effect)})
+        return 0
+    print_table(("what", before, after), (list(line) for line in told))
+    if effect is not None:
+        _print_effect(effect, "with the second, not with the first")
+    return 0
+
+
+def _print_effect(effect: Effect, when: str) -> None:
+    _files("would be ingested", effect.again, when)
+    _files("would not be ingested", effect.skipped, when)
+
+
+def _files(what: str, paths: Sequence[str], when: str) -> None:
+    click.echo(f"{len(paths):,} files {what} {when}{':' if paths else '.'}")
+    for path in paths[:_SHOWN_FILES]:
+        click.echo(f"  {printable(path)}")
+    if len(paths) > _SHOWN_FILES:
+        click.echo(f"  and {len(paths) - _SHOWN_FILES:,} more")
+
+
+@click.command(
+    "rollback",
+    cls=GuidedCommand,
+    examples=(
+        (
+            "blizzard checkpoint rollback config.yaml --pipeline events --source main"
+            ' --to epoch-3 --why "the wrong source" --dry-run'
+        ),
+    ),
+)
+@config_argument
+@source_options(required=True)
+@click.option("--to", "name", metavar="VERSION", required=True, help="As `checkpoint log` says.")
+@click.option("--why", metavar="TEXT", required=True, help="The reason, for `checkpoint log`.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what would change; write nothing.")
+@log_level_option
+@command
+def rollback(
+    config: Path, pipeline: str, source: str, name: str, why: str, yes: bool, dry_run: bool
+) -> int:
+    """Undo a change that was made by hand: bring the checkpoint from before it back.
+
+    Refused if anything of the source was published since, which would come twice
+    (`blizzard checkpoint rebuild` is for that), and if what the version counts on is gone. The
+    counts stay. A daemon that runs stops with exit code 3 at its next save.
+    """
+    if not why.strip():
+        raise click.UsageError("--why: say why, for whoever looks at it later")
+    loaded, where = load_config(config), (pipeline, source)
+    refuse_edit(loaded, where, "`checkpoint rollback`")
+    with closing(pipeline_of(loaded, where)) as found:
+        to = history.version(found, name)
+        seen = checkpoint_edit.stored(found)
+        after = history.rolled_back(found, seen, to)
+        rows = [list(line) for line in history.differences(seen.state, after)]
+        print_table(("what", NOW, to.name), rows)
+        if not is_asked(loaded, where):
+            _print_effect(checkpoint_edit.effect(found, seen.state, after), "from then on")
+        if dry_run:
+            return 0
+        if not confirmed(found.name, yes=yes):
+            click.echo("That is not its name; nothing was changed.", err=True)
+            return 1
+        backup = checkpoint_edit.change(
+            found,
+            seen,
+            lambda _state: after,
+            time.time(),
+            why=f"rollback to {to.name}: {redacted(why.strip())}",
+        )
+    click.echo(f"{found.name} is at {to.name} again; what it was is kept: {backup}")
+    return 0

@@ -1,0 +1,177 @@
+"""The checkpoints that changes by hand have kept: looked at, compared, and brought back.
+
+A version is a copy that `checkpoint_edit.change` kept, as the checkpoint was before it. One is
+brought back only where that keeps the promise: **nothing of the source was published since**, by
+the daemon, a backfill or a replay, and everything that the version counts on is there still. Then
+what it says of files is as true as on that day, and only what hands have changed is undone. Else
+what came since would come twice, and it is refused: `blizzard checkpoint rebuild` makes one that
+knows of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from blizzard_core.checkpoint import document as checkpoint
+from blizzard_core.checkpoint.fence import writer_of
+from blizzard_core.checkpoint.writer import Writer
+from blizzard_core.errors import StateError
+from blizzard_py.edits.checkpoint_edit import EditRefused, Stored, backups, stored
+from blizzard_py.edits.notes import Note, note_of
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.sources.tables.overtaken import published_since
+from blizzard_py.state.checkpoint_document import state_from_json
+from blizzard_py.state.checkpoint_file import whole
+from blizzard_py.state.journal import Journal
+from blizzard_py.state.ledger import Ledger
+from blizzard_py.state.processed_tracker import ProcessedTracker
+from blizzard_py.state.seen_rows import segment_path
+from blizzard_py.state.siblings import siblings_of
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.state_paths import StatePaths
+
+NOW = "now"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A checkpoint by its ``name``: it was the source's until ``until`` (None: it is)."""
+
+    name: str
+    path: str
+    until: float | None
+    writer: Writer | None
+    state: SourceState
+    note: Note | None = None
+
+
+def versions(source: SourcePipeline) -> Iterator[Version]:
+    """The newest first, beginning with the checkpoint as it is. Raises `StateError`."""
+    seen = stored(source)
+    yield Version(NOW, source.checkpoint_path, None, seen.writer, seen.state)
+    for entry in reversed(backups(source)):
+        where = f"{source.sink.uri}/{entry.path}"
+        document = checkpoint.parsed(source.sink.read(entry.path), where)
+        state = state_from_json(document, where)
+        name = entry.path.removeprefix(f"{source.checkpoint_path}.").removesuffix(".bak")
+        note = note_of(source.sink, entry.path)
+        yield Version(name, entry.path, entry.modified, writer_of(document, where), state, note)
+
+
+def version(source: SourcePipeline, name: str) -> Version:
+    """That version. Raises `EditRefused` if there is none of the name, `StateError`."""
+    known = []
+    for found in versions(source):
+        if found.name == name:
+            return found
+        known.append(found.name)
+    raise EditRefused(f"there is no version {name!r}; there are: {', '.join(known)}")
+
+
+def differences(before: SourceState, after: SourceState) -> list[tuple[str, str, str]]:
+    """What differs, as (what, before, after); a line for each partition."""
+    old, new = _facts(before), _facts(after)
+    names = dict.fromkeys((*old, *new))
+    return [
+        (name, old.get(name, "-"), new.get(name, "-"))
+        for name in names
+        if old.get(name, "-") != new.get(name, "-")
+    ]
+
+
+def _facts(state: SourceState) -> Mapping[str, str]:
+    """A state as texts that can be compared."""
+    progress = state.progress
+    found: dict[str, Any] = {
+        "state": progress.state,
+        "watermark": progress.value,
+        "floor": progress.floor,
+        "files queued": len(state.queue) or None,
+        "files for another try": len(state.retries) or None,
+        "batches in flight": len(state.in_flight) or None,
+        "last group": state.group_seq or None,
+    }
+    if state.columns is not None:
+        found["columns"] = dict(state.columns.watermark)
+    if state.units is not None:
+        found["units open"] = len(state.units.open)
+    for partition, known in sorted(progress.partitions.items()):
+        done = f", {len(known.done):,} done above it" if known.done else ""
+        found[f"partition {partition or '(none)'}"] = f"{known.watermark}{done}"
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+def rolled_back(source: SourcePipeline, seen: Stored, to: Version) -> SourceState:
+    """The state of that version, to be saved in the place of what was ``seen``.
+
+    Raises `EditRefused` where rows would come twice or be skipped, `StorageError`.
+    """
+    if to.until is None:
+        raise EditRefused("that is the checkpoint as it is; `checkpoint log` names the others")
+    _check_same(seen.state, to)
+    _check_nothing_published(source, to, to.until)
+    _check_there(source, to)
+    old = to.state
+    try:
+        old = whole(source.sink, source.id, old)
+    except StateError as error:
+        raise EditRefused(f"{to.name} counts on what is gone: {error}") from error
+    # What sweeps have noted since stays known, unless the source was started over since.
+    again = seen.state.anew_ts != old.anew_ts
+    ledger = old.ledger if again else seen.state.ledger
+    # What ran then runs again, as after a crash: nothing of it counted.
+    return replace(old, totals=seen.state.totals, ledger=ledger)
+
+
+def _check_same(now: SourceState, to: Version) -> None:
+    old = to.state
+    if now.source != old.source:
+        raise EditRefused(
+            f"{to.name} is of another source or place; `blizzard rename` moves a state"
+        )
+    if old.progress.state == "Initial" and old.columns is None and old.units is None:
+        raise EditRefused(
+            f"in {to.name} nothing was ingested; `blizzard checkpoint reset` starts a source over"
+        )
+    if any(batch.phase == "publishing" for batch in old.in_flight):
+        raise EditRefused(
+            f"{to.name} is in the middle of publishing a batch; use `blizzard checkpoint rebuild`"
+        )
+
+
+def _check_nothing_published(source: SourcePipeline, to: Version, until: float) -> None:
+    """Raise `EditRefused` if any run has ended a batch since. By the store's times alone."""
+    runs = (source.id, *siblings_of(source.sink, source.parts.letters_id))
+    for run in runs:
+        journal = Journal(source.sink, run, source.parts.concurrency)
+        since = [batch for batch, at in journal.written() if at >= until]
+        if since:
+            raise EditRefused(
+                f"{len(since):,} batches of {run} were published since {to.name} was replaced,"
+                f" {since[0]} for one: what they ingested would come twice. Use `blizzard"
+                " checkpoint rebuild`, which knows of them, or `checkpoint set`"
+            )
+    if published_since(source.sink, source.parts.letters_id, to.state) is not None:
+        raise EditRefused(f"groups were published since {to.name}; use `blizzard checkpoint reset`")
+
+
+def _check_there(source: SourcePipeline, to: Version) -> None:
+    """Raise `EditRefused` if a segment that the version names was removed since."""
+    sink, state = source.sink, to.state
+    try:
+        Ledger(sink, source.id).load(state.ledger)
+        ProcessedTracker(sink, StatePaths(source.id).processed).load(state.processed or ())
+    except StateError as error:
+        raise EditRefused(
+            f"{to.name} counts on what is gone: {error}; use `blizzard checkpoint rebuild`"
+        ) from error
+    columns = state.columns
+    gone = [
+        segment.segment
+        for segment in (() if columns is None else columns.seen)
+        if sink.stat(segment_path(source.id, segment)) is None
+    ]
+    if gone:
+        raise EditRefused(f"{to.name} counts on the digests {gone[0]}, which are gone")

@@ -1,0 +1,191 @@
+"""The copies that changes by hand keep: told, compared, and brought back where that is exact."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from blizzard_core.checkpoint.fence import FencedFile
+from blizzard_core.errors import FencedError
+from blizzard_py.__main__ import main as blizzard
+from blizzard_py.edits import checkpoint_edit, history
+from blizzard_py.edits.checkpoint_edit import EditRefused
+from blizzard_py.edits.notes import whoever
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from tests.blizzard_py.edits.test_checkpoint_edit import DAY, ingested, set_to
+from tests.support.blizzard_world import World
+from tests.support.memory_store import Died
+from tests.support.scenario import Scenario
+
+
+def changed() -> tuple[World, SourcePipeline]:
+    """Three files are in, two more wait, and somebody has passed them over by mistake."""
+    world = ingested()
+    daemon = world.drain()
+    world.put(f"{DAY}/4.json", "4")
+    world.put(f"{DAY}/5.json", "5")
+    world.now += 10
+    set_to(world, "9.json")
+    return world, daemon
+
+
+def names(world: World) -> list[str]:
+    return [each.name for each in history.versions(world.pipeline())]
+
+
+def rolled_back(world: World, name: str) -> None:
+    source = world.pipeline()
+    seen = checkpoint_edit.stored(source)
+    after = history.rolled_back(source, seen, history.version(source, name))
+    checkpoint_edit.change(source, seen, lambda _state: after, world.now, why="by mistake")
+
+
+def test_each_change_is_told_with_who_and_when() -> None:
+    world, _ = changed()
+    now, before = history.versions(world.pipeline())
+    assert (now.name, now.until) == ("now", None)
+    assert before.until == world.now
+    assert before.note is not None
+    assert (before.note.by, before.note.at) == (whoever(), world.now)
+    assert "9.json" in before.note.why
+    told = {what: (old, new) for what, old, new in history.differences(before.state, now.state)}
+    old, new = told[f"partition {DAY}"]
+    assert (old.partition(",")[0], new) == ("3.json", "9.json")
+    with pytest.raises(EditRefused, match="there are: now, epoch-"):
+        history.version(world.pipeline(), "epoch-99")
+
+
+def test_what_was_passed_over_by_mistake_comes_once_after_a_rollback() -> None:
+    world, daemon = changed()
+    rows = world.rows()
+    rolled_back(world, names(world)[1])
+    with pytest.raises(FencedError):
+        daemon.cycle(threading.Event())
+    world.drain()
+    assert world.rows() == sorted([*rows, "4", "5"])
+    world.now += 1000
+    world.drain()
+    assert world.rows() == sorted([*rows, "4", "5"])
+    assert world.checkpoint()["totals"]["files"] == 6
+
+
+def test_what_was_to_come_again_does_not_after_a_rollback() -> None:
+    world = ingested()
+    rows = world.rows()
+    world.now += 10
+    set_to(world, "1.json")
+    rolled_back(world, names(world)[1])
+    world.drain()
+    assert world.rows() == rows
+
+
+def test_a_reset_is_undone_before_a_daemon_has_begun_anew() -> None:
+    world = ingested()
+    rows = world.rows()
+    world.now += 10
+    source = world.pipeline()
+    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.over, world.now)
+    rolled_back(world, names(world)[1])
+    world.drain()
+    assert world.rows() == rows
+    assert "anew_ts" not in world.checkpoint()
+
+
+def test_what_was_published_since_refuses_a_rollback() -> None:
+    world, _ = changed()
+    world.now += 10
+    world.put("date=2024-01-03/1.json", "later")
+    world.drain()
+    before = world.sink.read("_blizzard/events_main_checkpoint.json")
+    with pytest.raises(EditRefused, match="checkpoint rebuild"):
+        rolled_back(world, next(name for name in names(world) if name != "now"))
+    assert world.sink.read("_blizzard/events_main_checkpoint.json") == before
+
+
+def test_a_batch_between_the_look_and_the_change_refuses_it() -> None:
+    world, _ = changed()
+    source = world.pipeline()
+    seen = checkpoint_edit.stored(source)
+    after = history.rolled_back(source, seen, history.version(source, names(world)[1]))
+    world.put("date=2024-01-03/1.json", "later")
+    world.drain()
+    with pytest.raises(EditRefused, match="has changed since"):
+        checkpoint_edit.change(source, seen, lambda _state: after, world.now)
+
+
+def test_segments_that_are_gone_refuse_a_rollback() -> None:
+    world = World(use_watermark=False)
+    world.put("a.json", "a")
+    world.drain()
+    world.now += 10
+    source = world.pipeline()
+    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.over, world.now)
+    for path in [path for path in world.sink.objects if "_processed/" in path]:
+        world.sink.delete(path)
+    with pytest.raises(EditRefused, match="what is gone"):
+        rolled_back(world, names(world)[1])
+
+
+def test_who_dies_in_a_rollback_has_changed_nothing_or_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, _ = changed()
+    rows = world.rows()
+    name = names(world)[1]
+
+    def dies(*_: object) -> None:
+        raise Died
+
+    with monkeypatch.context() as dying:
+        dying.setattr(FencedFile, "save", dies)
+        with pytest.raises(Died):
+            rolled_back(world, name)
+    rolled_back(world, name)
+    world.drain()
+    assert world.rows() == sorted([*rows, "4", "5"])
+
+
+def test_only_the_newest_copies_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_edit, "BACKUPS_KEPT", 3)
+    world = ingested()
+    for number in range(6):
+        world.now += 10
+        set_to(world, f"{number % 2 + 1}.json")
+    copies = [path for path in world.sink.objects if ".epoch-" in path]
+    assert len([path for path in copies if path.endswith(".bak")]) == 3
+    assert len([path for path in copies if path.endswith(".note.json")]) == 3
+
+
+def test_the_commands_tell_compare_and_bring_back(tmp_path: Path) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    scenario.put_rows(f"{DAY}/1.json.gz", 1)
+    scenario.ingest()
+    scenario.put_rows(f"{DAY}/2.json.gz", 2)
+
+    def asked(command: str, *more: str) -> Result:
+        given = ["checkpoint", command, str(scenario.config), "--pipeline=events", "--source=main"]
+        return CliRunner().invoke(blizzard, [*given, *more])
+
+    moved = ("--partition", DAY, "--watermark", "9.json.gz", "--yes")
+    assert asked("set", *moved).exit_code == 0
+    told = json.loads(asked("log", "--json").stdout)["versions"]
+    name = told[1]["version"]
+    assert told[1]["note"]["by"] == whoever()
+    text = asked("log")
+    assert (text.exit_code, name in text.stdout, whoever() in text.stdout) == (0, True, True)
+    found = json.loads(asked("diff", name, "--json").stdout)
+    assert found["files"] == {"skipped": [f"{DAY}/2.json.gz"], "again": []}
+    assert f"partition {DAY}" in asked("diff", name).stdout
+    back = ("--to", name, "--why", "a typo")
+    dry = asked("rollback", *back, "--dry-run")
+    assert (dry.exit_code, f"{DAY}/2.json.gz" in dry.stdout) == (0, True), dry.output
+    assert len(json.loads(asked("log", "--json").stdout)["versions"]) == 2
+    assert asked("rollback", "--to", name).exit_code == 2
+    done = asked("rollback", *back, "--yes")
+    assert done.exit_code == 0, done.output
+    assert "a typo" in asked("log").stdout
+    scenario.ingest()
+    refused = asked("rollback", *back, "--yes")
+    assert (refused.exit_code, "checkpoint rebuild" in refused.stderr) == (1, True)

@@ -21,15 +21,18 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo demo-tables demo-units test check bench-ingest bench-discovery bench-penguin bench-tables bench-units chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs lock clean kernel fuzz-fast chaos-event-time
+.PHONY: help setup setup-dev demo demo-tables demo-units test check bench-ingest bench-discovery bench-penguin bench-tables bench-units chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs lock clean kernel fuzz-fast chaos-event-time
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
 	@echo
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
-		awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+		awk -F'|' '{ printf "%-24s %s\n", $$1, $$2 }'
 
-setup: ## bring up Java, .venv and every locked package; the other targets do it themselves
+setup: ## bring up Java and .venv with blizzard and penguin: all that running them takes
+	$(RUNTIME) true
+
+setup-dev: ## the same with what tests, checks and benchmarks take; those targets do it themselves
 	$(DEV) true
 
 demo: ## real events through both daemons, in two rounds, into a Delta table
@@ -95,8 +98,8 @@ image: ## the container image, with docker, podman or buildah (ARGS="--build-arg
 	@case '$(ARGS)' in *BASE=*@sha256:*) ;; *) \
 		echo "image: BASE is a tag, which may move; docs/kubernetes.md, What runs" >&2;; esac
 	@for tool in docker podman buildah; do \
-		command -v $$tool >/dev/null && exec $$tool build -t blizzard-penguin $(ARGS) .; \
-	done; echo "image: none of docker, podman and buildah is installed" >&2; exit 1
+		$$tool info >/dev/null 2>&1 && exec $$tool build -t blizzard-penguin $(ARGS) .; \
+	done; echo "image: none of docker, podman and buildah works here (TOOL info says why)" >&2; exit 1
 
 image-test: ## build the image offline on a Debian made here, and run both daemons in it (root)
 	$(DEV) python -m tests.repository.image_check

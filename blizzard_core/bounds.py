@@ -250,6 +250,21 @@ REQUEST_RANGES = _bound(
     "the source stops with the remedy: a longer range for each",
     "test_request_windows.py::test_too_many_ranges_are_refused",
 )
+CSV_COLUMNS = _bound(
+    _ASKED,
+    "Columns of a CSV file",
+    10_000,
+    "the source stops with the file's name",
+    "test_text_files.py::test_a_header_of_too_many_columns_is_refused_at_once",
+)
+CSV_BAD_ROWS = _bound(
+    _ASKED,
+    "Rows of a CSV file that have another number of fields than its header, without one in"
+    " 8 MiB that has it, or in 8 MiB",
+    100_000,
+    "the source stops with the file's name: most likely it has another delimiter",
+    "test_text_files.py::test_a_file_of_bad_rows_alone_is_not_held",
+)
 
 # --- listings and the status page -----------------------------------------------------------
 

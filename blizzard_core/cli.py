@@ -1,7 +1,8 @@
 """What the two command lines have in common.
 
 Exit codes: 0 done; 1 a pipeline failed; 2 bad configuration or usage; 3 fenced;
-4 a secret was renewed, start again; 5 a committer has refused rows.
+4 a secret was renewed, start again; 5 a committer has refused rows; 130 interrupted
+before all was done.
 Results go to stdout, logs and errors to stderr. On a terminal results are
 tables; in a pipe they are aligned columns without boxes, colours or escapes, so
 that `grep` and `awk` work. Errors are one line that says what failed and what

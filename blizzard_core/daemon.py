@@ -18,17 +18,16 @@ the loop without waiting.
 * A secret that was renewed in its file ends it likewise, with `RENEWED`: stores, connections and
   workers were opened with the old one, and a new start costs less than to know of each.
 * A signal only sets the stop event. Workers see it between two steps; after
-  the grace period they are told to cancel what is running.
+  the grace period they are told to cancel what is running. A daemon that runs for ever is
+  done by then; one that was to work something off has not, which is `INTERRUPTED`.
 """
 
 from __future__ import annotations
 
 import random
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -36,6 +35,7 @@ from blizzard_core import log as logs
 from blizzard_core.errors import BlizzardError, Cancelled, FencedError, StorageError, Unfinished
 from blizzard_core.log import get_logger
 from blizzard_core.observability.activity import Activity
+from blizzard_core.signals import INTERRUPTED
 
 FIRST_BACKOFF_SECS = 1.0
 MAX_BACKOFF_SECS = 300.0
@@ -130,7 +130,8 @@ def run(workers: Sequence[Worker], loop: Loop, stop: StopEvent) -> int:
             renewal.look()
     done.set()
     logs.flush()
-    return max(codes, default=0) or (RENEWED if renewal.noticed else 0)
+    failed = max((code for code in codes if code != INTERRUPTED), default=0)
+    return failed or (RENEWED if renewal.noticed else max(codes, default=0))
 
 
 class _Renewal:
@@ -187,7 +188,7 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
             busy, wait_secs = _cycle(worker, stop)
         except Cancelled:
             log.info("cancelled")
-            return 0
+            break
         except BlizzardError as error:
             failures += 1
             activity.cycle_failed(error)
@@ -220,7 +221,7 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
             pause = wait_secs if loop.once else min(pause, wait_secs)
         activity.waiting(pause)
         stop.wait(pause)
-    return 0
+    return INTERRUPTED if loop.once else 0
 
 
 def _cycle(worker: Worker, stop: StopEvent) -> tuple[bool, float | None]:
@@ -238,18 +239,3 @@ def backoff(failures: int, poll_interval_secs: float) -> float:
     """Seconds to wait after the n-th failure in a row (n from 1)."""
     ceiling = max(MAX_BACKOFF_SECS, poll_interval_secs)
     return float(min(FIRST_BACKOFF_SECS * 2 ** min(failures - 1, 30), ceiling))
-
-
-@contextmanager
-def stop_on_signals(stop: StopEvent) -> Iterator[None]:
-    """SIGTERM and SIGINT set ``stop``; the handlers do nothing else."""
-
-    def handle(_number: int, _frame: object) -> None:
-        stop.set()
-
-    previous = {s: signal.signal(s, handle) for s in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -9,9 +9,11 @@ configuration, which are then masked wherever they turn up, however they are dre
 
 from __future__ import annotations
 
+import base64
+import json
 import re
-from collections.abc import Iterable, Mapping
-from urllib.parse import quote
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import quote, quote_plus
 
 MASK = "***"
 
@@ -25,6 +27,8 @@ SECRET_NAME = re.compile(
 _PLACE_NAME = re.compile(r"credentials$|(path|file|provider|type|url|uri)$", re.IGNORECASE)
 # Shorter values are as likely a word of the message as a secret.
 _MIN_LEARNT = 8
+# A line of a key has 64 characters, one of a document of credentials is hardly a message's.
+_MIN_LINE = 24
 
 _NAMES = ("secret", "pass", "pwd", "key", "token")
 _TELLING = (
@@ -82,7 +86,7 @@ _PATTERNS = (
     (
         _NAMES,
         re.compile(
-            rf"({_TELLING}[\"']?\s*(?:[:=]|,(?=\s*[\"']))\s*[\"']?)(?!\*\*\*)"
+            rf"({_TELLING}[\"']?\s*(?:[:=]|%3D|,(?=\s*[\"']))\s*(?:\[\s*)?[\"']?)(?!\*\*\*)"
             r"(?:(?<=\")[^\"]+|(?<=')[^']+|(?:[^\s\"'&,;<>(){}\[\]]|&(?![\w.-]+=))+)",
             re.IGNORECASE,
         ),
@@ -148,7 +152,17 @@ def learn_values(values: Iterable[str | None]) -> None:
     """Mask these, whatever they are called, in every text from now on."""
     for value in values:
         if value is not None and len(value) >= _MIN_LEARNT:
-            _learnt.update({value, quote(value, safe=""), quote(value)})
+            _learnt.update(_dressed(value))
+
+
+def _dressed(value: str) -> Iterator[str]:
+    """A secret as messages may have it: in a URL, in JSON, as Python shows it, line by line."""
+    yield value
+    yield from (quote(value, safe=""), quote(value), quote_plus(value))
+    yield from (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
+    yield from (repr(value)[1:-1], repr(value.encode("utf-8", "surrogateescape"))[2:-1])
+    yield base64.b64encode(value.encode("utf-8", "surrogateescape")).decode()
+    yield from (line for line in value.splitlines() if len(line) >= _MIN_LINE)
 
 
 def forget() -> None:

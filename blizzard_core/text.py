@@ -51,3 +51,8 @@ def shortened(text: str, limit: int = MAX_SHOWN) -> str:
 def one_line(text: str) -> str:
     """The text on one line, runs of white space as one space."""
     return re.sub(r"\s+", " ", text).strip()
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 file``, ``1,000 files``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

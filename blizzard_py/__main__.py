@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from pathlib import Path
 
 import click
 
+from blizzard_core.checkpoint.writer import anybody, considerate
 from blizzard_core.cli import (
     CONTEXT,
     GuidedGroup,
@@ -23,7 +25,7 @@ from blizzard_core.cli import (
 )
 from blizzard_core.daemon import REFUSED
 from blizzard_core.settings.event_time_checks import event_time_notes
-from blizzard_core.text import printable
+from blizzard_core.text import counted, printable
 from blizzard_py.app import daemon as app
 from blizzard_py.app import inspection, unit_operations
 from blizzard_py.app.asked_backfill import backfill_asked
@@ -57,7 +59,7 @@ def main() -> None:
     """Ingest NDJSON files that keep arriving: none skipped, none twice.
 
     CONFIG is the YAML file that both daemons read. Exit codes: 0 done, 1 a pipeline
-    failed, 2 bad configuration or usage, 3 another daemon has taken over.
+    failed, 2 bad configuration or usage, 3 another daemon has taken over, 130 interrupted.
     """
 
 
@@ -77,19 +79,27 @@ def main() -> None:
     is_flag=True,
     help="Begin anew where the checkpoint is missing, although there are traces of earlier work.",
 )
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="Also from a daemon that is running; it ends with exit code 3 at its next save.",
+)
 @log_level_option
 @command
-def run(config: Path, once: bool, fresh: bool) -> int:
+def run(config: Path, once: bool, fresh: bool, take_over: bool) -> int:
     """Poll every source and ingest what is new.
 
     Without --once it runs until SIGTERM or SIGINT. A source whose checkpoint is
     missing, but not its journal or its rows in the table, is refused, since it would
     ingest everything again; --fresh insists, and is for one start by hand. It leaves
-    checkpoints that are there alone. Exit codes: 0 done, 1 a pipeline failed, 2 bad
-    configuration or a source refused, 3 another daemon has taken over, 4 a secret was renewed,
-    5 with --once: done, and Penguin has refused what was published before (`blizzard redo`).
+    checkpoints that are there alone. A daemon that works on a source already is left
+    alone; --take-over insists. Exit codes: 0 done, 1 a pipeline failed, 2 bad
+    configuration or a source refused, 3 another daemon has a source, or took it over, 4 a
+    secret was renewed, 5 with --once: done, and Penguin has refused what was published
+    before (`blizzard redo`), 130 --once was interrupted.
     """
-    return app.run_daemon(load_config(config), once=once, fresh=fresh)
+    admission = anybody if take_over else considerate(person=sys.stdin.isatty())
+    return app.run_daemon(load_config(config), once=once, fresh=fresh, admission=admission)
 
 
 @main.command(section="Set up", examples=("blizzard validate config.yaml",))
@@ -107,7 +117,8 @@ def validate(config: Path) -> int:
     loaded = load_config(config)
     notes = validate_asked(loaded)
     notes += validate_pipelines(loaded)
-    click.echo(f"{config}: ok, {len(loaded.pipelines)} pipelines, {len(loaded.tables)} tables")
+    pipelines, tables = len(loaded.pipelines), len(loaded.tables)
+    click.echo(f"{config}: ok, {counted(pipelines, 'pipeline')}, {counted(tables, 'table')}")
     sinks = (pipeline.sink for pipeline in loaded.pipelines.values())
     for note in fencing_notes((sink.table_uri, sink.storage_options) for sink in sinks):
         click.echo(f"note: {note}", err=True)

@@ -148,7 +148,7 @@ def _program(name: str) -> str:
         return found
     places = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
     if not places:
-        raise DemoFailedError(f"{name} is missing; `make setup` installs it")
+        raise DemoFailedError(f"{name} is missing; `make setup-dev` installs it")
     return str(places[-1])
 
 

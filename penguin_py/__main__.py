@@ -24,7 +24,7 @@ from blizzard_core.cli import (
     verbose_option,
 )
 from blizzard_core.settings.load import load_config
-from blizzard_core.text import printable
+from blizzard_core.text import counted, printable
 from penguin_py import app
 from penguin_py.settings import tables_of
 
@@ -52,7 +52,7 @@ def main() -> None:
     """Commit the Parquet files that arrive in table directories to their Delta logs.
 
     CONFIG is the YAML file that both daemons read. Exit codes: 0 done, 1 a table
-    failed, 2 bad configuration or usage.
+    failed, 2 bad configuration or usage, 4 a secret was renewed, 130 interrupted.
     """
 
 
@@ -71,7 +71,7 @@ def run(config: Path, once: bool) -> int:
     """Poll every table and commit what is new.
 
     Without --once it runs until SIGTERM or SIGINT. Exit codes: 0 done, 1 a
-    table failed, 2 bad configuration.
+    table failed, 2 bad configuration, 4 a secret was renewed, 130 --once was interrupted.
     """
     return app.run_daemon(load_config(config), once=once)
 
@@ -82,7 +82,7 @@ def run(config: Path, once: bool) -> int:
 def validate(config: Path) -> int:
     """Check CONFIG and report every problem at once (exit code 2)."""
     tables = tables_of(load_config(config))
-    click.echo(f"{config}: ok, {len(tables)} tables")
+    click.echo(f"{config}: ok, {counted(len(tables), 'table')}")
     for note in fencing_notes((table.uri, table.storage_options) for table in tables):
         click.echo(f"note: {note}", err=True)
     for table in tables:
@@ -171,9 +171,9 @@ def discard(
 ) -> int:
     """Give up outputs, or the next group of a source, that can never be committed.
 
-    What waits for them goes on. An output that was given up is never committed, also if its
-    file is mended later; its rows come by ingesting its source files again (`blizzard backfill
-    --replace`). A running daemon need not be stopped.
+    What can be committed is committed first, and what waits for them goes on. An output that
+    was given up is never committed, also if its file is mended later; its rows come by ingesting
+    its source files again (`blizzard backfill --replace`). A running daemon need not be stopped.
     """
     if not outputs and source is None:
         raise click.UsageError("give --output or --group; `penguin status` names what waits")
@@ -187,6 +187,11 @@ def _print_discarded(document: dict[str, Any]) -> None:
     if document["group"] is not None:
         source, seq = document["group"]
         click.echo(printable(f"group {seq:,} of {source} {verb}"))
+    if document["lost"]:
+        click.echo(
+            "Its manifest is lost. If rows of the source name neither their file nor their unit,"
+            " `blizzard explain` tells which outputs it was to take away: delete their rows first."
+        )
     for output in document["outputs"]:
         click.echo(printable(f"output {output} {verb}"))
     if document["rows"]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from blizzard_core.daemon import Loop, run, stop_on_signals
+from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import BlizzardError
 from blizzard_core.log import get_logger
 from blizzard_core.observability.metered_storage import Metered
@@ -18,6 +18,7 @@ from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import served
 from blizzard_core.quarantine import spelled
 from blizzard_core.settings.document import Config
+from blizzard_core.signals import stop_on_signals
 from blizzard_core.storage.clock import StoreClock, elapsed
 from blizzard_core.storage.opening import open_storage
 from penguin_py.activity import TableActivity
@@ -67,14 +68,19 @@ def run_daemon(config: Config, *, once: bool) -> int:
         renewed=config.secrets.changed,
     )
     with (
-        stop_on_signals(stop),
+        stop_on_signals(stop, loop.grace_secs),
         build(config) as workers,
-        served(config.metrics, Panel("penguin", [w.activity for w in workers], time.time)),
+        served(_address(config), Panel("penguin", [w.activity for w in workers], time.time)),
     ):
         log.info("started", tables=[worker.name for worker in workers], once=once)
         code = run(workers, loop, stop)
         log.info("stopped", exit_code=code)
     return code
+
+
+def _address(config: Config) -> str | None:
+    metrics = config.metrics
+    return None if metrics is None else metrics.penguin_address or metrics.address
 
 
 def plan(config: Config) -> tuple[dict[str, Any], list[str]]:

@@ -10,6 +10,7 @@ memory is dropped and read again from the log.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -140,9 +141,13 @@ class TablePipeline:
         return self._groups.outlook(snapshot)
 
     def discard(self, outputs: Sequence[str], source: str | None, *, dry_run: bool) -> Discarded:
-        """Give up outputs, and the next group of a source; see `penguin_py.groups.discarding`."""
-        if not dry_run:
-            self._prepared()
+        """Give up outputs, and the next group of a source; see `penguin_py.groups.discarding`.
+
+        What can be committed is committed first, so that nothing is given up which merely was
+        not looked at yet. Of a ``dry_run`` nothing is.
+        """
+        while not dry_run and self.cycle(threading.Event()):
+            pass
         return self._groups.discard(outputs, source, dry_run=dry_run)
 
     @property

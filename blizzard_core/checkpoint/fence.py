@@ -11,6 +11,9 @@ an error. So a write of its own that timed out and is still on its way is refuse
 when it arrives, whatever was read meanwhile; and what is stored under an older
 epoch was written by somebody who cannot save any more.
 
+Fencing keeps rows right whoever starts. It does not keep a healthy daemon running, so a start may
+look first who the writer is (`blizzard_core.checkpoint.writer`) and leave the file to it.
+
 A refused save is not proof: if the answer to an applied write is lost, its
 repetition is refused too. So the file is read back first, and what we tried to
 write counts as written if it is there.
@@ -20,11 +23,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import encode, parsed
+from blizzard_core.checkpoint.writer import Admission, Writer, anybody, this_process
 from blizzard_core.errors import Conflict, FencedError, NotFound
 from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Storage
@@ -33,14 +37,6 @@ T = TypeVar("T")
 
 # Daemons that start at the same moment take the file from each other this often at most.
 _TAKE_TRIES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Writer:
-    """Who wrote a state file: an id per process and source, and the epoch it took."""
-
-    id: str
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +49,10 @@ class _Written:
 class FencedFile:
     """A state file that this process is the only writer of, or else knows that it is not."""
 
-    def __init__(self, storage: Storage, path: str) -> None:
+    def __init__(self, storage: Storage, path: str, admission: Admission = anybody) -> None:
+        """``admission`` is asked before the file is taken over from somebody else's process."""
         self._storage = storage
+        self._admission = admission
         self._path = path
         self._where = f"{storage.uri}/{path}"
         self._id = uuid.uuid4().hex
@@ -87,6 +85,8 @@ class FencedFile:
             # A later epoch under our id is a write of ours whose answer was lost.
             if self._epoch is not None and (found is None or found.id != self._id):
                 raise self._fenced(found)
+            if self._epoch is None and found is not None:
+                self._admit(found)
             state = None if document is None else parse(document, self._where)
             epoch = 1 if found is None else found.epoch + 1
             try:
@@ -139,7 +139,7 @@ class FencedFile:
 
     def _put(self, document: Mapping[str, Any], epoch: int) -> None:
         """Write with our name on it; a refusal that was our own doing is none."""
-        data = encode({**document, "writer": {"id": self._id, "epoch": epoch}})
+        data = encode({**document, "writer": self._writer(epoch)})
         try:
             self._version = self._storage.put_if(self._path, data, self._version)
         except Conflict:
@@ -151,6 +151,15 @@ class FencedFile:
                 raise
             self._version = version
 
+    def _writer(self, epoch: int) -> dict[str, Any]:
+        return asdict(Writer(self._id, epoch, this_process()))
+
+    def _admit(self, found: Writer) -> None:
+        try:
+            self._admission(found)
+        except FencedError as error:
+            raise FencedError(f"{self._where}: {error}") from None
+
     def _stored(self) -> Writer | None:
         try:
             return writer_of(json_value(self._storage.read(self._path)), self._where)
@@ -158,7 +167,7 @@ class FencedFile:
             return None
 
     def _fenced(self, found: Writer | None) -> FencedError:
-        other = "another writer" if found is None else f"writer {found.id}, epoch {found.epoch}"
+        other = "another writer" if found is None else str(found)
         return FencedError(
             f"{self._where}: has been taken over by {other} (ours: {self._id}, epoch"
             f" {self._epoch}); only one daemon may run this pipeline, this one stops"

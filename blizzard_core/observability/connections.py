@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from blizzard_core.bounds import CONNECTIONS
 
@@ -79,3 +80,8 @@ class Connection(web.RequestHandler):
         answer = super().handle_error(*arguments, **named)
         answer.headers["Server"] = SERVER
         return answer
+
+    def log_exception(self, *arguments: Any, **named: Any) -> None:
+        """What is no request is answered as such, and no event of ours: thousands come a second."""
+        if not isinstance(named.get("exc_info"), HttpProcessingError):
+            super().log_exception(*arguments, **named)

@@ -27,14 +27,22 @@ def probe(config: Path) -> tuple[bool, str]:
     metrics = load_config(config).metrics
     if metrics is None:
         return True, f"{config}: metrics.address is not set, nothing to ask"
-    host, _, port = metrics.address.rpartition(":")
+    alive, told = _asked(metrics.address)
+    # Which of the two daemons this container runs is not in the file.
+    if not alive and metrics.penguin_address is not None:
+        alive, told = _asked(metrics.penguin_address)
+    return alive, told
+
+
+def _asked(address: str) -> tuple[bool, str]:
+    host, _, port = address.rpartition(":")
     connection = HTTPConnection(_EVERYWHERE.get(host, host), int(port), timeout=TIMEOUT_SECS)
     try:
         connection.request("GET", "/health")
         answer = connection.getresponse()
         text = answer.read(_SHOWN_BYTES).decode(errors="replace")
     except (OSError, HTTPException) as error:
-        return False, f"{metrics.address}: {error}"
+        return False, f"{address}: {error}"
     finally:
         connection.close()
     return answer.status == 200, text

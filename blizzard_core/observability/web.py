@@ -19,7 +19,6 @@ from typing import Self
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.observability.status import Panel
-from blizzard_core.settings.document import MetricsSettings
 
 # Prometheus scrapes every 15 seconds or so; who asks less often opens a new connection.
 KEEPALIVE_SECS = 20.0
@@ -27,12 +26,12 @@ STOP_SECS = 10.0
 
 
 @contextmanager
-def served(settings: MetricsSettings | None, panel: Panel) -> Iterator[None]:
-    """Serve while the block runs, if an address is set. Raises `ConfigError` if it is taken."""
-    if settings is None:
+def served(address: str | None, panel: Panel) -> Iterator[None]:
+    """Serve while the block runs, if there is an address. Raises `ConfigError` if it is taken."""
+    if address is None:
         yield
         return
-    with Server(settings.address, panel):
+    with Server(address, panel):
         yield
 
 
@@ -47,7 +46,7 @@ class Server:
             self._socket = socket.create_server((host, int(port)), backlog=128)
         except (OSError, OverflowError) as error:
             raise ConfigError(
-                "metrics.address", [f"cannot listen on {address}: {error}"]
+                "metrics", [f"cannot listen on {address}: {error}; give another address"]
             ) from error
         self.port: int = self._socket.getsockname()[1]
         self._loop = asyncio.new_event_loop()

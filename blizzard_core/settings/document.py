@@ -179,6 +179,10 @@ class MetricsSettings(Settings):
 
     address: str = Field(pattern=r"^[^:\s]+:\d{1,5}$", examples=["0.0.0.0:9090"])
     """`host:port`."""
+    penguin_address: str | None = Field(
+        default=None, pattern=r"^[^:\s]+:\d{1,5}$", examples=["0.0.0.0:9091"]
+    )
+    """Penguin's own, where both daemons run on one machine; without it, `address`."""
 
 
 class Config(Settings):

@@ -27,6 +27,8 @@ from blizzard_core.bounds import CONFIG_BYTES, CONFIG_VALUES
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.secret_files import SecretReader, SecretUnreadable
 
+# YAML lets it be written, and the environment have it.
+_HALF = re.compile("[\ud800-\udfff]")
 _VARIABLE = re.compile(r"\$\$\{|\$\{(file:[^}:]+|[A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 Key = tuple[str | int, ...]
@@ -181,12 +183,19 @@ class _Filling:
     def of(self, value: Any, path: Key) -> Any:
         """The value with all that is below it filled in."""
         if isinstance(value, dict):
-            return {k: self.of(v, (*path, str(k))) for k, v in value.items()}
+            return {self._text(k, path): self.of(v, (*path, str(k))) for k, v in value.items()}
         if isinstance(value, list):
             return [self.of(v, (*path, i)) for i, v in enumerate(value)]
         if not isinstance(value, str):
             return value
-        return _VARIABLE.sub(lambda match: self._value(match, path), value)
+        return self._text(_VARIABLE.sub(lambda match: self._value(match, path), value), path)
+
+    def _text(self, value: Any, path: Key) -> Any:
+        """What no file's name, no store and no log can hold is a problem, and replaced."""
+        if not isinstance(value, str) or not _HALF.search(value):
+            return value
+        self.problems.append(f"{self.document.locate(path)}: has half of a surrogate pair")
+        return _HALF.sub("\N{REPLACEMENT CHARACTER}", value)
 
     def _value(self, match: re.Match[str], path: Key) -> str:
         name, default = match.group(1), match.group(2)

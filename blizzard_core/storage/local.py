@@ -14,7 +14,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from errno import EISDIR, ELOOP, ENOENT
+from errno import EISDIR, ELOOP, ENAMETOOLONG, ENOENT
 from itertools import accumulate
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
@@ -23,6 +23,7 @@ from typing import BinaryIO
 from blizzard_core.errors import AccessDenied, Conflict, NotFound, StorageError, Unavailable
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, Page, is_hidden, order_key
+from blizzard_core.text import shortened
 
 # Where state, letters and what is not published yet lie in a table.
 _OUR_FOLDERS = frozenset({"_blizzard", "_penguin"})
@@ -51,7 +52,7 @@ class LocalStorage:
         self._root = Path(root)
         self._follow = follow
         self._private = private
-        self._told = False
+        self._told: set[str] = set()
 
     def __repr__(self) -> str:
         return f"LocalStorage({str(self._root)!r})"
@@ -72,27 +73,43 @@ class LocalStorage:
             raise NotFound(f"{self.uri}: no such directory; create it, or correct the path")
         low = order_key(after)
         high = None if until is None else order_key(until)
-        yield from self._walk("", low, high)
-
-    def _walk(self, folder: str, low: bytes, high: bytes | None) -> Iterator[Page]:
-        children = self._children(folder)
+        # The directories that are being read, each in the one before. Who writes there decides how
+        # deep that is, so none is a call inside a call.
+        reading: list[tuple[str, Iterator[tuple[str, os.DirEntry[str]]]]] = []
+        waiting: str | None = ""
         entries: list[Entry] = []
-        requests, keys = 1, len(children)
+        requests = keys = 0
+        while reading or waiting is not None:
+            if waiting is not None:
+                children = self._children(waiting)
+                requests, keys = requests + 1, keys + len(children)
+                reading.append((waiting, iter(children)))
+            waiting = self._take(*reading[-1], low, high, entries)
+            yield Page(tuple(entries), requests, keys)
+            entries, requests, keys = [], 0, 0
+            if waiting is None:
+                reading.pop()
+
+    def _take(
+        self,
+        folder: str,
+        children: Iterator[tuple[str, os.DirEntry[str]]],
+        low: bytes,
+        high: bytes | None,
+        entries: list[Entry],
+    ) -> str | None:
+        """Add a directory's files up to its next directory, which is returned; None at its end."""
         for path, child in children:
             key = order_key(path)
             if high is not None and key >= high:
-                break
+                return None
             if path.endswith("/"):
                 if child.is_symlink() and not self._is_followed(folder, path):
                     self._tell(path)
-                    continue
                 # All keys below start with `key`: skip them if even those
                 # cannot reach above the lower bound.
-                if key <= low and not low.startswith(key):
-                    continue
-                yield Page(tuple(entries), requests, keys)
-                entries, requests, keys = [], 0, 0
-                yield from self._walk(path, low, high)
+                elif key > low or low.startswith(key):
+                    return path
             elif key > low:
                 if child.is_symlink() and not self._is_inside(path):
                     self._tell(path)
@@ -100,7 +117,7 @@ class LocalStorage:
                 entry = self._entry(path, child)
                 if entry is not None:
                     entries.append(entry)
-        yield Page(tuple(entries), requests, keys)
+        return None
 
     def _children(self, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
         """A directory's entries with the paths a store would list, in their order."""
@@ -110,6 +127,9 @@ class LocalStorage:
         except FileNotFoundError:
             return []  # a directory may be removed while its parent is being read
         except OSError as error:
+            if error.errno == ENAMETOOLONG:
+                self._tell_long(folder)
+                return []
             raise _wrapped(self.uri, folder, error) from error
         return sorted(children, key=lambda child: order_key(child[0]))
 
@@ -123,8 +143,8 @@ class LocalStorage:
 
     def _tell(self, path: str) -> None:
         """Once a process; hidden links are how Kubernetes mounts files, and never data."""
-        if not self._told and not is_hidden(path):
-            self._told = True
+        if "links" not in self._told and not is_hidden(path):
+            self._told.add("links")
             get_logger().warning(
                 "links_not_followed",
                 uri=self.uri,
@@ -133,10 +153,24 @@ class LocalStorage:
                 " files here, or mount their directory, or give it a source of its own",
             )
 
+    def _tell_long(self, path: str) -> None:
+        """Once a process. No path leads there, and whoever made it stops nobody else's files."""
+        if "long" not in self._told:
+            self._told.add("long")
+            get_logger().warning(
+                "paths_too_long",
+                uri=self.uri,
+                first=shortened(path),
+                remedy="the system opens no path that is so long; move the files to a shorter one",
+            )
+
     def _entry(self, path: str, child: os.DirEntry[str]) -> Entry | None:
         try:
             status = _status_of(child)
         except OSError as error:
+            if error.errno == ENAMETOOLONG:
+                self._tell_long(path)
+                return None
             raise _wrapped(self.uri, path, error) from error
         return _regular(path, status)
 
@@ -147,6 +181,8 @@ class LocalStorage:
                 return None
             status = _status_of(self._at(path))
         except OSError as error:
+            if error.errno == ENAMETOOLONG:
+                return None
             raise _wrapped(self.uri, path, error) from error
         return _regular(path, status)
 
@@ -221,7 +257,8 @@ class LocalStorage:
         target = self._at(path)
         # An output becomes a table's file by its name alone; until then its folder keeps it.
         mode = _PRIVATE_FILE if self._private else _FILE
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        # A link in its place would have what it leads to emptied, wherever that is.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             self._make_folders(path)
             return os.fdopen(os.open(target, flags, mode), "wb")
@@ -275,7 +312,7 @@ class LocalStorage:
         lock = target.with_name(f"{target.name}.lock")
         try:
             self._make_folders(path)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             descriptor = os.open(lock, flags, self._mode(path))
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -68,7 +68,9 @@ def asking_of(config: Config, pipeline: PipelineSettings, source: Asked, ask: As
         and source.watermark.push.to is not None,
         replaces=source.replaces,
         snapshot=source.snapshot,
-        units=None if source.units is None else units_of(pipeline, source, source.units),
+        units=None
+        if source.units is None
+        else units_of(pipeline, source, source.units, access.driver),
     )
 
 

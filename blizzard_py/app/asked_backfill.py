@@ -9,9 +9,10 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from blizzard_core.daemon import Loop, run, stop_on_signals
+from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import WatermarkError
 from blizzard_core.settings.document import Config
+from blizzard_core.signals import stop_on_signals
 from blizzard_py.app.wiring import NoEngine, parts_of, source_pipeline, spark_engine
 from blizzard_py.columns.compare import order
 from blizzard_py.edits import checkpoint_edit
@@ -47,9 +48,10 @@ def backfill_asked(
     engine = LazyEngine(partial(spark_engine, config, "blizzard-backfill"))
     stop = threading.Event()
     worker = backfill_worker(config, where, ends, chunk, engine, save=save)
-    with stop_on_signals(stop), closing(worker):
+    grace_secs = config.global_.shutdown_grace_secs
+    with stop_on_signals(stop, grace_secs), closing(worker):
         try:
-            return run([worker], Loop(True, 0, config.global_.shutdown_grace_secs), stop)
+            return run([worker], Loop(True, 0, grace_secs), stop)
         finally:
             engine.stop()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 
 from blizzard_core.settings.document import PipelineSettings
@@ -19,6 +20,11 @@ from blizzard_py.units.due import Terms
 from blizzard_py.units.limits import days
 from blizzard_py.units.ranges import Part, UnitRange
 
+# Databases in which a column's collation decides how text compares, or nobody knows what does.
+_FOLDING = frozenset({"mysql", "sqlite", "jdbc"})
+# By this a statement says how it compares text.
+_COMPARES = re.compile(r"\b(?:collate|binary|nlssort)\b", re.IGNORECASE)
+
 
 def range_of(units: UnitSettings) -> UnitRange:
     """The range and its partitions as configured."""
@@ -31,7 +37,7 @@ def range_of(units: UnitSettings) -> UnitRange:
     return UnitRange(told.from_, told.to, told.zone, by, units.partial)
 
 
-def units_of(pipeline: PipelineSettings, source: Asked, units: UnitSettings) -> Units:
+def units_of(pipeline: PipelineSettings, source: Asked, units: UnitSettings, driver: str) -> Units:
     """The units as their source plans them. Raises `UnitError` for values that are none."""
     values = units.values
     listed = None
@@ -51,7 +57,14 @@ def units_of(pipeline: PipelineSettings, source: Asked, units: UnitSettings) -> 
         bounds_in(source),
         units.parallel,
         units.pacing_secs,
+        folds(source, driver),
     )
+
+
+def folds(source: Asked, driver: str) -> bool:
+    """Whether values that look alike may be one for the source, which says nothing about it."""
+    texts = [text for _, text in texts_of(source)]
+    return driver in _FOLDING and not any(map(_COMPARES.search, texts))
 
 
 def _table(sink: SinkSettings, values: UnitsOfTable) -> ValuesTable:

@@ -8,13 +8,15 @@ from functools import partial
 
 from rich.console import Console
 
-from blizzard_core.daemon import REFUSED, Loop, run, stop_on_signals
+from blizzard_core.checkpoint.writer import Admission, anybody
+from blizzard_core.daemon import REFUSED, Loop, run
 from blizzard_core.errors import ConfigError, StateError
 from blizzard_core.log import get_logger
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import served
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.signals import stop_on_signals
 from blizzard_py.app.live_progress import shown
 from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.wiring import (
@@ -43,10 +45,13 @@ from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.siblings import BACKFILL
 
 
-def run_daemon(config: Config, *, once: bool, fresh: bool = False) -> int:
+def run_daemon(
+    config: Config, *, once: bool, fresh: bool = False, admission: Admission = anybody
+) -> int:
     """Run every source until the work is done or a signal comes. Returns the exit code.
 
-    ``fresh`` insists on a cold start of sources whose checkpoint is missing.
+    ``fresh`` insists on a cold start of sources whose checkpoint is missing; ``admission`` may
+    leave sources to the daemon that works on them.
     """
     if not config.pipelines:
         raise ConfigError("configuration", ["pipelines: is required to run blizzard"])
@@ -60,10 +65,11 @@ def run_daemon(config: Config, *, once: bool, fresh: bool = False) -> int:
         limits.shutdown_grace_secs,
         renewed=config.secrets.changed,
     )
-    workers = build(config, engine, fresh=fresh)
+    workers = build(config, engine, fresh=fresh, admission=admission)
     panel = Panel("blizzard", [w.activity for w in workers], time.time)
+    address = None if config.metrics is None else config.metrics.address
     watch = RefusedWatch(workers)
-    with stop_on_signals(stop), served(config.metrics, panel), watch.looking():
+    with stop_on_signals(stop, loop.grace_secs), served(address, panel), watch.looking():
         log.info("started", sources=[w.name for w in workers], once=once)
         try:
             with shown({w.name: w.meter for w in workers}, _terminal() if once else None):
@@ -134,9 +140,10 @@ def backfill(
         partial(open_files, scope=scope),
         begins_over=again,
     )
-    with stop_on_signals(stop):
+    grace_secs = config.global_.shutdown_grace_secs
+    with stop_on_signals(stop, grace_secs):
         try:
             with shown({worker.name: worker.meter}, _terminal()):
-                return run([worker], Loop(True, 0, config.global_.shutdown_grace_secs), stop)
+                return run([worker], Loop(True, 0, grace_secs), stop)
         finally:
             engine.stop()

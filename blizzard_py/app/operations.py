@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from blizzard_core.daemon import Loop, run, stop_on_signals
+from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.signals import stop_on_signals
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.wiring import NoEngine, parts_of, source_of, source_pipeline, spark_engine
@@ -169,11 +170,12 @@ def draining(config: Config, app: str) -> Iterator[tuple[Engine, Drain, threadin
     """An engine that starts when it is needed, what works off a queue with it, and the signal."""
     engine = LazyEngine(partial(spark_engine, config, app))
     stop = threading.Event()
+    grace_secs = config.global_.shutdown_grace_secs
 
     def drain(worker: SourcePipeline) -> int:
-        return run([worker], Loop(True, 0, config.global_.shutdown_grace_secs), stop)
+        return run([worker], Loop(True, 0, grace_secs), stop)
 
-    with stop_on_signals(stop):
+    with stop_on_signals(stop, grace_secs):
         try:
             yield engine, drain, stop
         finally:

@@ -10,7 +10,8 @@ from blizzard_py.app.operations import chosen_letters, draining, live_parts, nev
 from blizzard_py.app.wiring import NoEngine
 from blizzard_py.planning.ranges import Range, RangeRefused
 from blizzard_py.replay import Replacement, Replacing, file_parts
-from blizzard_py.replay.replacing import Letters, files_in, files_of_letters
+from blizzard_py.replay.choosing import Letters
+from blizzard_py.replay.replacing import files_in, files_of_letters
 from blizzard_py.sources.parts import Parts
 
 _RANGES = "choose partitions or files with --from and --to"

@@ -11,7 +11,7 @@ from blizzard_core.settings.query_checks import Asked
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.units import UnitSettings
 from blizzard_core.settings.yaml_file import Key
-from blizzard_py.app.asked_units import bounds_in, known_placeholders, range_of, texts_of
+from blizzard_py.app.asked_units import bounds_in, folds, known_placeholders, range_of, texts_of
 from blizzard_py.connections.placeholders import (
     FROM,
     TO,
@@ -22,6 +22,7 @@ from blizzard_py.connections.placeholders import (
 )
 from blizzard_py.units import unit_list
 from blizzard_py.units.ranges import laid_out, problems
+from blizzard_py.units.values import told_apart
 
 Finding = tuple[Key, str]
 
@@ -33,13 +34,14 @@ def unit_problems(config: Config) -> Iterator[Finding]:
             if not isinstance(source, TableSourceSettings | HttpSourceSettings):
                 continue
             here: Key = ("pipelines", name, "sources", source_name)
+            connection = config.connections.get(source.connection)
+            driver = "" if connection is None else connection.driver
             if source.units is not None:
                 yield from _of_range((*here, "units"), source.units)
-                yield from _of_values((*here, "units"), source.units)
+                apart = not folds(source, driver)
+                yield from _of_values((*here, "units"), source.units, apart=apart)
                 yield from _of_use(here, source, source.units)
-            connection = config.connections.get(source.connection)
-            hashes = connection is not None and connection.driver == "mysql"
-            yield from _of_placeholders(here, source, hashes=hashes)
+            yield from _of_placeholders(here, source, hashes=driver == "mysql")
 
 
 def _of_range(here: Key, units: UnitSettings) -> Iterator[Finding]:
@@ -60,7 +62,8 @@ def _of_range(here: Key, units: UnitSettings) -> Iterator[Finding]:
             yield (*here, "partition"), "; ".join(error.problems)
 
 
-def _of_values(here: Key, units: UnitSettings) -> Iterator[Finding]:
+def _of_values(here: Key, units: UnitSettings, *, apart: bool) -> Iterator[Finding]:
+    """``apart``: the source tells all values apart."""
     values = units.values
     if values is None:
         if units.min_units:
@@ -70,6 +73,8 @@ def _of_values(here: Key, units: UnitSettings) -> Iterator[Finding]:
         return
     try:
         found = unit_list(values.name, values.list_)
+        if not apart:
+            told_apart(found)
     except UnitError as error:
         yield (*here, "values", "list"), "; ".join(error.problems)
         return

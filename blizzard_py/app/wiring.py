@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from blizzard_core.checkpoint.writer import Admission, anybody
 from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings
@@ -94,23 +95,30 @@ def _partition_rules(by: PartitionBy) -> tuple[PartitionRule, ...]:
     )
 
 
-def build(config: Config, engine: Engine, *, fresh: bool = False) -> list[SourcePipeline]:
+def build(
+    config: Config, engine: Engine, *, fresh: bool = False, admission: Admission = anybody
+) -> list[SourcePipeline]:
     """Every source of every pipeline, wired. Opens no connection.
 
-    ``fresh`` insists on a cold start where the checkpoint is missing, whatever else is there.
+    ``fresh`` insists on a cold start where the checkpoint is missing, whatever else is there;
+    ``admission`` may leave sources to whoever works on them.
     """
     return [
-        source_pipeline(parts_of(config, (name, source_name), engine), fresh=fresh)
+        source_pipeline(
+            parts_of(config, (name, source_name), engine), fresh=fresh, admission=admission
+        )
         for name, pipeline in config.pipelines.items()
         for source_name in pipeline.sources
     ]
 
 
-def source_pipeline(parts: Parts, *, fresh: bool = False) -> SourcePipeline:
+def source_pipeline(
+    parts: Parts, *, fresh: bool = False, admission: Admission = anybody
+) -> SourcePipeline:
     """One source as its settings describe it; the one place that chooses its kind."""
     given = parts.event_time
     jobs = None if given is None else _stream_jobs(parts, given)
-    return SourcePipeline(parts, opener_of(parts), fresh=fresh, jobs=jobs)
+    return SourcePipeline(parts, opener_of(parts), fresh=fresh, admission=admission, jobs=jobs)
 
 
 def _stream_jobs(parts: Parts, given: EventTimeSettings) -> Jobs:

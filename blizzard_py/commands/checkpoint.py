@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import time
 from collections.abc import Callable
@@ -20,27 +19,22 @@ from blizzard_core.cli import (
     json_option,
     log_level_option,
     print_json,
-    print_table,
 )
-from blizzard_core.text import printable
 from blizzard_py.app import unit_operations
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_edit
 from blizzard_py.app.operations import asked_columns, pipeline_of, rebuild_of
 from blizzard_py.commands.checkpoint_history import diff, log, rollback
-from blizzard_py.commands.options import compact, confirmed, source_options
+from blizzard_py.commands.checkpoint_told import (
+    print_effect,
+    print_rebuilt,
+    print_state,
+    rebuilt_document,
+)
+from blizzard_py.commands.options import confirmed, source_options
 from blizzard_py.edits import checkpoint_edit, unit_edits
-from blizzard_py.edits.checkpoint_edit import Effect, Stored
-from blizzard_py.edits.rebuild import Judged, Rebuilt
-from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.sources.tables.source import AskedSource
-from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.sources.tables.windows import from_stored, to_stored
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.units.instants import stamp
-from blizzard_py.units.state import unit_key
-
-_SHOWN_FILES = 10
 
 _yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 _dry_run_option = click.option(
@@ -88,61 +82,8 @@ def show(config: Path, pipeline: str, source: str, as_json: bool) -> int:
     if as_json:
         print_json({"uri": where, "checkpoint": seen.document, "backups": copies})
     else:
-        _print_state(where, seen, copies)
+        print_state(where, seen, copies)
     return 0
-
-
-def _print_state(where: str, seen: Stored, copies: list[str]) -> None:
-    state, progress = seen.state, seen.state.progress
-    writer = "-" if seen.writer is None else f"{seen.writer.id}, epoch {seen.writer.epoch}"
-    lines = [
-        ("checkpoint", where if seen.raw is not None else f"{where} (does not exist)"),
-        ("writer", writer),
-        ("state", progress.state),
-        ("watermark", progress.value),
-        ("floor", progress.floor),
-        *(("floor", its) for _, its in sorted(progress.floors.items())),
-        ("depth", None if progress.depth is None else str(progress.depth)),
-        ("updated", _moment(state.last_update_ts)),
-        ("waiting", f"{len(state.retries):,} for another try, {len(state.queue):,} queued"),
-        *(
-            ("in flight", f"{b.batch}, {b.phase}, attempt {b.attempt}, {len(b.files):,} files")
-            for b in state.in_flight
-        ),
-        *(("backup", path) for path in copies),
-    ]
-    if state.columns is not None:
-        known = state.columns
-        lines += [
-            ("columns", compact(known.watermark)),
-            ("window", "-" if known.window is None else compact(known.window.up_to)),
-            ("windows", f"{known.seq:,} published"),
-            ("seen", f"{sum(segment.count for segment in known.seen):,} rows told by digests"),
-        ]
-    if state.units is not None:
-        units = state.units
-        failing = sum(bool(unit.failures) for unit in units.open.values())
-        lines += [
-            ("units", f"{len(units.open):,} open, {failing:,} failing, {len(units.redo):,} marked"),
-            *(("closed to", f"{to} {name}") for name, to in list(units.closed_to.items())[:20]),
-            ("group", f"{state.group_seq:,}"),
-        ]
-    if state.processed is not None:
-        lines.append(("done", f"{sum(s.count for s in state.processed):,} names in a set"))
-    for name, value in lines:
-        click.echo(printable(f"{name:<12}{value or '-'}"))
-    if progress.partitions:
-        print_table(
-            ("partition", "watermark", "scan start", "done above it"),
-            (
-                [p or "(none)", known.watermark, known.before, f"{len(known.done):,}"]
-                for p, known in sorted(progress.partitions.items())
-            ),
-        )
-
-
-def _moment(seconds: float | None) -> str | None:
-    return None if seconds is None else f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%F %T} UTC"
 
 
 @checkpoint.command(
@@ -328,9 +269,9 @@ def rebuild(
     rebuilt = found.plan(done_before)
     if as_json:
         backup = None if dry_run else found.write(rebuilt)
-        print_json({**_document(rebuilt), "dry_run": dry_run, "backup": backup})
+        print_json({**rebuilt_document(rebuilt), "dry_run": dry_run, "backup": backup})
         return 0
-    _print_rebuilt(rebuilt)
+    print_rebuilt(rebuilt)
     if dry_run:
         return 0
     if not confirmed(f"{pipeline}/{source}", yes=yes):
@@ -339,55 +280,6 @@ def rebuild(
     backup = found.write(rebuilt)
     click.echo("Rebuilt." if backup is None else f"Rebuilt. The old checkpoint is {backup}")
     return 0
-
-
-def _document(rebuilt: Rebuilt) -> dict[str, Any]:
-    progress = rebuilt.state.progress
-    return {
-        "listed": rebuilt.listed,
-        "done": rebuilt.done,
-        "said": rebuilt.said,
-        "watermark": progress.value,
-        "floor": progress.floor,
-        "floors": dict(progress.floors),
-        "batches": [
-            {
-                "batch": each.batch.batch,
-                "files": len(each.batch.files),
-                "judgement": each.judgement,
-                "why": each.why,
-            }
-            for each in rebuilt.batches
-            if each.judgement != "done"
-        ],
-        "new": list(rebuilt.new),
-    }
-
-
-_JUDGEMENTS = {
-    "publishing": "the next start publishes it",
-    "again": "its files are tried again",
-    "letters": "its files go to the dead letters",
-}
-
-
-def _print_rebuilt(rebuilt: Rebuilt) -> None:
-    progress = rebuilt.state.progress
-    click.echo(f"{rebuilt.listed:,} files are listed, {rebuilt.done:,} of them are done")
-    if rebuilt.said:
-        click.echo(f"{rebuilt.said:,} of these are done only because you say so")
-    click.echo(printable(f"watermark: {progress.value or '-'}, floor: {progress.floor or '-'}"))
-    for each in rebuilt.batches:
-        if each.judgement != "done":
-            _print_batch(each)
-    click.echo(f"{len(rebuilt.new):,} files are new" + (", among them:" if rebuilt.new else ""))
-    for path in rebuilt.new[:_SHOWN_FILES]:
-        click.echo(f"  {printable(path)}")
-
-
-def _print_batch(each: Judged) -> None:
-    what = f"batch {each.batch.batch}, {len(each.batch.files):,} files: {each.why};"
-    click.echo(printable(f"{what} {_JUDGEMENTS[each.judgement]}"))
 
 
 def _edit(
@@ -404,7 +296,7 @@ def _edit(
         seen = checkpoint_edit.stored(found)
         after = edit(seen.state)
         checkpoint_edit.check_settled(found, seen.state, after)
-        _print_effect(found, seen.state, after)
+        print_effect(found, seen.state, after)
         if dry_run:
             return 0
         if not confirmed(found.name, yes=yes):
@@ -415,48 +307,3 @@ def _edit(
             f"Changed. The old checkpoint is {found.sink.uri}/{backup}" if backup else "Changed."
         )
         return 0
-
-
-def _print_effect(found: SourcePipeline, before: SourceState, after: SourceState) -> None:
-    watermark: Any = before.progress.value, after.progress.value
-    click.echo(printable(f"watermark: {watermark[0] or '-'} -> {watermark[1] or '-'}"))
-    if isinstance(found.source, AskedSource):
-        _print_window(found.source, after)
-        return
-    if isinstance(found.source, UnitSource):
-        _print_units(found.source, after)
-        return
-    told: Effect = checkpoint_edit.effect(found, before, after)
-    for paths, text in (
-        (told.skipped, "new files would be skipped and not be ingested"),
-        (told.again, "files that were passed would be ingested, those done before twice"),
-    ):
-        click.echo(f"{len(paths):,} {text}" + (", among them:" if paths else ""))
-        for path in paths[:_SHOWN_FILES]:
-            click.echo(f"  {printable(path)}")
-
-
-def _print_units(source: UnitSource, after: SourceState) -> None:
-    """Which units the next poll would read from the new state."""
-    due = [unit for unit in source.looked(after).due.units if unit.execute]
-    click.echo(f"the next poll would read {len(due):,} units" + (":" if due else ""))
-    for unit in due[:_SHOWN_FILES]:
-        name = unit_key(unit.partition[0], unit.name)
-        click.echo(printable(f"  {name} from {stamp(unit.start)} to {stamp(unit.end)}"))
-    if after.units is not None and after.units.anew:
-        click.echo("and with the first of them replace all that the source has published")
-
-
-def _print_window(source: AskedSource, after: SourceState) -> None:
-    """What the next poll would read from the new state; the source is asked for that."""
-    known = source.looked(after)
-    if known.window is None:
-        click.echo("the next poll would find nothing to read")
-        return
-    click.echo(printable(f"the next poll would read up to {compact(known.window.up_to)}:"))
-    for task in known.tasks[:_SHOWN_FILES]:
-        click.echo(printable(f"  {task.where}"))
-    if source.asking.replaces:
-        click.echo("which takes the place of all that was published from there on")
-    else:
-        click.echo("those of its rows that the table has already come twice")

@@ -11,9 +11,10 @@ import click
 from blizzard_core.cli import GuidedCommand, command, log_level_option
 from blizzard_core.errors import ConfigError, StorageError
 from blizzard_core.storage.opening import open_source, problems_of
-from blizzard_core.text import printable
+from blizzard_core.text import counted, printable
 from blizzard_py.app.configuration import load_config
-from blizzard_py.commands.starter_config import Sample, columns_told, configuration, sample
+from blizzard_py.commands.starter_config import configuration
+from blizzard_py.commands.starter_sample import Sample, sample
 from blizzard_py.commands.starter_target import LAKES, Wanted, target
 from blizzard_py.commands.yaml_text import secrets_in
 
@@ -66,9 +67,10 @@ def init(
 ) -> int:
     """Write a commented starter configuration to PATH (blizzard.yaml).
 
-    If the source can be read, its first file proposes the schema; a connection is asked for its
-    columns, and for one that tells new rows. A password is written as a reference to the
-    environment. Asks nothing of you; never replaces a file without --force.
+    If the source can be read, some of its files propose the schema, and all names that are
+    listed the layout; a connection is asked for its columns, and for one that tells new rows. A
+    password is written as a reference to the environment. Asks nothing of you; never replaces
+    a file without --force.
     """
     if path.exists() and not force:
         raise ConfigError(str(path), ["is there already; give another PATH, or --force"])
@@ -92,12 +94,18 @@ def _from_files(path: Path, source_uri: str, table_uri: str) -> int:
     except StorageError as error:
         found = Sample(problem=str(error))
     _write(path, configuration(source_uri, table_uri, found), {})
-    schema = (
-        f"The schema has {columns_told(found.columns)}, from {found.path}."
-        if found.columns
-        else f"The schema will be inferred from the first files ({found.problem})."
-    )
-    _tell(path, schema)
+    if found.fields:
+        told = (
+            f"The schema has {counted(len(found.fields), 'field')}, from"
+            f" {counted(found.records, 'record')} of {counted(found.files, 'file')}."
+        )
+    else:
+        told = f"The schema will be inferred from the first files ({found.problem})."
+    if found.left_out:
+        told += f" {counted(len(found.left_out), 'field')} left out, with the reason."
+    if found.layout:
+        told += f" Directories are named {found.layout}."
+    _tell(path, told)
     return 0
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 import click
 
 from blizzard_core.cli import print_json, print_table
+from blizzard_core.text import printable
 from blizzard_py.replay import Replacement
 
 
@@ -30,6 +31,7 @@ def answer_replacement(found: Replacement, *, as_json: bool) -> int:
             f"{states['would replace']:,} files would replace {found.replaced:,} rows{whole};"
             f" {states['would ingest']:,} files have nothing to replace."
         )
+        _print_blocked(found)
         return found.exit_code
     click.echo(
         f"{found.rows:,} rows of {states['replaced'] + states['ingested']:,} files are in, in the"
@@ -37,4 +39,10 @@ def answer_replacement(found: Replacement, *, as_json: bool) -> int:
     )
     if states["taken"]:
         click.echo("Some are taken and not finished: run the same command again.")
+    _print_blocked(found)
     return found.exit_code
+
+
+def _print_blocked(found: Replacement) -> None:
+    if found.blocked is not None:
+        click.echo(printable(f"Groups of this source wait behind one that waits: {found.blocked}"))

@@ -28,7 +28,8 @@ class Units:
 
     ``fields`` name a unit's values, which are ``listed``, or stand in a ``table``; without
     either there is one unit. ``bounds`` are the ends of its time that the request says: only
-    with both a part of a unit can be read.
+    with both a part of a unit can be read. With ``folds`` the source may take values for one
+    another that differ in nothing but case, accents or blanks at their end.
     """
 
     range: UnitRange
@@ -39,6 +40,7 @@ class Units:
     bounds: frozenset[str] = frozenset()
     parallel: int = 4
     pacing_secs: float = 0.0
+    folds: bool = False
 
     @property
     def reads_parts(self) -> bool:

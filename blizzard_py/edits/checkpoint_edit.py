@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from blizzard_core.checkpoint import document as checkpoint
-from blizzard_core.checkpoint.fence import FencedFile, Writer, writer_of
+from blizzard_core.checkpoint.fence import FencedFile, writer_of
+from blizzard_core.checkpoint.writer import Writer
 from blizzard_core.errors import BlizzardError, Conflict, NotFound
 from blizzard_core.storage.protocol import Entry, Storage, order_key
 from blizzard_core.watermark.paths import joined
@@ -27,10 +28,11 @@ from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.tables.overtaken import published_since
 from blizzard_py.sources.tables.progress import progress_of_text
 from blizzard_py.sources.tables.windows import is_below, text_of
+from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.ledger import Ledger
-from blizzard_py.state.source_state import SourceState, state_from_json, state_to_json
+from blizzard_py.state.source_state import SourceState
 from blizzard_py.units.state import UnitsState
 
 # So many copies of earlier checkpoints stay.

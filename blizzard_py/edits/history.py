@@ -15,19 +15,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from blizzard_core.checkpoint import document as checkpoint
-from blizzard_core.checkpoint.fence import Writer, writer_of
+from blizzard_core.checkpoint.fence import writer_of
+from blizzard_core.checkpoint.writer import Writer
 from blizzard_core.errors import StateError
 from blizzard_py.edits.checkpoint_edit import EditRefused, Stored, backups, stored
 from blizzard_py.edits.notes import Note, note_of
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.tables.overtaken import published_since
+from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.seen_rows import segment_path
 from blizzard_py.state.siblings import siblings_of
-from blizzard_py.state.source_state import SourceState, state_from_json
+from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
 
 NOW = "now"

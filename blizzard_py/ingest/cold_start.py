@@ -18,14 +18,10 @@ from blizzard_core.delta_json import commits, listed, read_each
 from blizzard_core.errors import ColdStartRefused
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.sources.parts import Parts
+from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.siblings import checkpoints, is_backfill
-from blizzard_py.state.source_state import (
-    MOVED_DOCUMENT,
-    MOVED_TO,
-    checkpoint_path,
-    state_from_json,
-)
+from blizzard_py.state.source_state import checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
 
 # So many of the table's newest commits are looked at.

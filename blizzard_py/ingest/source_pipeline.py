@@ -31,6 +31,7 @@ from uuid_utils import uuid7
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.checkpoint.fence import FencedFile
+from blizzard_core.checkpoint.writer import Admission, anybody
 from blizzard_core.daemon import StopEvent
 from blizzard_core.errors import NotFound, StateError, Unavailable, Unfinished
 from blizzard_core.log import get_logger
@@ -44,15 +45,10 @@ from blizzard_py.job import FinishedFile
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Opener, Upkeep, Work
+from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.retries import waiting
-from blizzard_py.state.source_state import (
-    Batch,
-    SourceState,
-    checkpoint_path,
-    state_from_json,
-    state_to_json,
-)
+from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
 from blizzard_py.state.transitions import begin_batch, clamp_times
 
 
@@ -65,10 +61,13 @@ class SourcePipeline(SourceView):
         opens: Opener,
         *,
         fresh: bool = False,
+        admission: Admission = anybody,
         begins_over: Callable[[SourceState], bool] | None = None,
         jobs: Jobs | None = None,
     ) -> None:
         """``opens`` makes the source. ``fresh`` insists on a cold start where state is missing.
+
+        ``admission`` may leave the source to whoever works on it (`FencedError`).
 
         ``jobs`` make outputs of a batch's files; without them each batch is a job of the engine.
 
@@ -82,7 +81,7 @@ class SourcePipeline(SourceView):
         self._fresh = fresh
         self._begins_over = begins_over
         self._clock = StoreClock(parts.clock, parts.monotonic)
-        self._file = FencedFile(parts.stores.sink, checkpoint_path(parts.id))
+        self._file = FencedFile(parts.stores.sink, checkpoint_path(parts.id), admission)
         upkeep = Upkeep(
             self._save, self._clock, lambda: self._file.epoch, self._finish, self.activity
         )

@@ -26,8 +26,9 @@ the files that it is given into the queue of ``~replay``, in step 2, and ``--rep
 (`blizzard_py.replay.replacing`) files that were ingested before.
 """
 
+from blizzard_py.replay.choosing import ReplaceRefused
 from blizzard_py.replay.given import Given, GivenFiles, Told
-from blizzard_py.replay.replacing import Replacement, ReplaceRefused, Replacing
+from blizzard_py.replay.replacing import Replacement, Replacing
 from blizzard_py.replay.run import Drain, Outcome, Replay, Report
 from blizzard_py.replay.sources import file_parts, record_parts, records_uri
 from blizzard_py.replay.taken import Taken

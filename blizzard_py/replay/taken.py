@@ -17,15 +17,10 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.ingest.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
+from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.ledger import Ledger as BatchLedger
-from blizzard_py.state.source_state import (
-    SourceState,
-    ToReplace,
-    checkpoint_path,
-    state_from_json,
-    state_to_json,
-)
+from blizzard_py.state.source_state import SourceState, ToReplace, checkpoint_path
 
 
 class Taken:

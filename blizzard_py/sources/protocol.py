@@ -26,7 +26,8 @@ what only a saved state makes count.
    of the job.
 4. `advance` goes by the state and the batch alone. Called again after a death, with what was
    saved, it comes to the same end. It passes nothing that is not done: an item whose outcome is
-   ``retry`` is found again, and without ``work`` nobody knows what else waits.
+   ``retry`` is found again, if only when its pause is over, and without ``work`` nobody knows
+   what else waits. One that is given up is passed, or tried on, as the source says.
 5. What `advance` has done is not found again, in this process or another.
 """
 

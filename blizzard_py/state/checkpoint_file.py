@@ -14,11 +14,12 @@ from blizzard_core.errors import StateError, Unavailable
 from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by
+from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.journal import Journal, Record
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.processed_tracker import ProcessedTracker
-from blizzard_py.state.source_state import SourceState, checkpoint_path, state_from_json
+from blizzard_py.state.source_state import SourceState, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
 
 # A segment that is gone was replaced since the checkpoint was read: so often it is read again.

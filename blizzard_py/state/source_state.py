@@ -1,81 +1,30 @@
-"""One source's state: what the checkpoint file holds, in and out of JSON. Pure.
+"""One source's state: everything that is known of it between two polls, and its batches. Pure.
 
-On top of the shared format (`blizzard_core.checkpoint.document`) come:
-
-* ``source``: whose state it is, by names and URI;
-* ``in_flight``: the batches between plan and advance, with their phase. In
-  phase ``running`` nothing they wrote counts; in phase ``publishing`` everything
-  in ``outputs`` and ``letters`` does, and ``finished`` says what became of each source file;
-* ``retries``: how often a file has failed in a way that may pass, and until when it waits;
-* ``queue``: files to do that no scan finds: late ones, and those of a replay;
-* ``sweep``: when the last late sweep began, and how far the one under way has come;
-* ``ledger``: the segments that the journal is folded into (`blizzard_py.state.ledger`);
-* ``lateness``: how late files came, by day (`blizzard_py.state.lateness`);
-* ``origin``: the floor that the cold start had, ``""`` if it read everything;
-* ``processed``: the segments of the processed set, for a source without watermark;
-* ``letters``: dead-letter objects that a replay has taken and not put away yet;
-* ``anew_ts``: when an operator had it start over: what replays took before counts no more;
-* ``columns``: of a source that is asked for rows, what was read of it (`column_state`);
-* ``units``: of a source that is read by work units, what is known of each
-  (`blizzard_py.units.state`), and ``readings``: those of the batch that is under way;
-* ``group_seq``: the number of the source's last group (`blizzard_core.groups`);
-* ``replacing``: of the ``queue`` those files that take the place of what they had before;
-* ``stream``: of a pipeline over event time, where its query is (`stream_state`);
-* ``former``: the places that files of the source had before, which rows may name;
-* ``totals``: counts since the pipeline's first batch.
-
-**Names in grace** stand under ``recent`` while they are few. When there are more than
-`INLINE_NAMES`, those whose batches the journal has are left out, ``window`` names these
-batches, and ``schema_version`` is 2: so a save costs the same however many files a
-second are done, and a release that would take the names for not done refuses. So it
-does while a committed batch still owes dead letters, which it wrote before.
+What a checkpoint makes of it, and what its fields are for: `blizzard_py.state.checkpoint_document`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-import msgspec
-
-from blizzard_core.checkpoint.decode import decoded
-from blizzard_core.checkpoint.document import (
-    PROGRESS_VERSIONS,
-    ProgressDocument,
-    check_version,
-    progress_of,
-    progress_to_json,
-)
-from blizzard_core.checkpoint.fence import Writer
-from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.job import FinishedFile, StagedBadRecords
 from blizzard_py.reading import ReadMarks
-from blizzard_py.state.column_state import ColumnState, columns_to_json
+from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.lateness import Lateness
-from blizzard_py.state.processed_set import Segment, SegmentDocument, segments_of, segments_to_json
+from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.state_paths import StatePaths
-from blizzard_py.state.stream_state import StreamState, stream_to_json
+from blizzard_py.state.stream_state import StreamState
 from blizzard_py.units.outcomes import UnitReading
-from blizzard_py.units.state import UnitsState, checked, units_to_json
+from blizzard_py.units.state import UnitsState
 
 Phase = Literal["running", "publishing"]
 
 # The folder of a source's dead letters where a replay puts what it has dealt with.
 REPLAYED_FOLDER = "replayed"
-
-# So many names in grace a checkpoint lists at most: about 150 KB.
-INLINE_NAMES = 2000
-_WINDOW_VERSION = 2
-
-# A checkpoint that was renamed away holds only where to, and its state until that is over.
-MOVED_TO = "moved_to"
-MOVED_DOCUMENT = "moving"
-MOVED_EPOCH = "moved_epoch"
-
-_REMEDY = "restore it as it was saved, or make it again with `blizzard checkpoint rebuild`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,44 +192,6 @@ class SourceState:
     former: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TimelinesDocument:
-    """What stood beside the timelines of a release that told lateness from modification times."""
-
-    swept: float | None = None
-    queue: tuple[Entry, ...] | None = None
-    lateness: Lateness | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointDocument(ProgressDocument):
-    """The checkpoint as `decoded` reads it: a key that is none of these is a newer release's."""
-
-    writer: Writer | None = None
-    source: Identity | None = None
-    in_flight: tuple[Batch, ...] | None = None
-    # A number alone is of releases that did not wait between tries.
-    retries: dict[str, Retry | int] | None = None
-    totals: Totals | None = None
-    queue: tuple[Entry, ...] | None = None
-    sweep: Sweep | None = None
-    ledger: tuple[SegmentDocument, ...] | None = None
-    lateness: Lateness | None = None
-    window: tuple[tuple[str, float], ...] | None = None
-    origin: str | None = None
-    processed: tuple[SegmentDocument, ...] | None = None
-    letters: tuple[str, ...] | None = None
-    anew_ts: float | None = None
-    columns: ColumnState | None = None
-    group_seq: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    replacing: dict[str, ToReplace] | None = None
-    units: UnitsState | None = None
-    readings: tuple[UnitReading, ...] | None = None
-    stream: StreamState | None = None
-    former: tuple[str, ...] | None = None
-    passed: dict[str, Any] | None = None
-
-
 def under_way(state: SourceState) -> Iterable[str]:
     """The files that a run has taken and has still to do."""
     yield from state.retries
@@ -291,145 +202,3 @@ def under_way(state: SourceState) -> Iterable[str]:
 def checkpoint_path(source_id: str) -> str:
     """Where a source's checkpoint is, relative to the table."""
     return StatePaths(source_id).checkpoint
-
-
-def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
-    """The checkpoint document, stamped with ``now`` (epoch seconds). What is empty is left out."""
-    spilled = _spilled(state)
-    document = progress_to_json(state.progress, now, spilled)
-    if spilled or any(map(_owes_letters, state.in_flight)):
-        document["schema_version"] = max(document["schema_version"], _WINDOW_VERSION)
-    sweep = None if state.sweep == Sweep() else msgspec.to_builtins(state.sweep)
-    segments = state.processed
-    optional: dict[str, Any] = {
-        "window": [[batch, seen] for batch, seen in state.window] or None,
-        "source": None if state.source is None else msgspec.to_builtins(state.source),
-        "in_flight": [_batch_to_json(batch) for batch in state.in_flight] or None,
-        "retries": msgspec.to_builtins(state.retries) or None,
-        "totals": msgspec.to_builtins(state.totals),
-        "processed": None if segments is None else segments_to_json(segments),
-        "ledger": segments_to_json(state.ledger) or None,
-        "origin": state.origin,
-        "anew_ts": state.anew_ts or None,
-        "columns": None if state.columns is None else columns_to_json(state.columns),
-        "group_seq": state.group_seq or None,
-        "replacing": msgspec.to_builtins(state.replacing) or None,
-        "units": None if state.units is None else units_to_json(state.units),
-        "readings": msgspec.to_builtins(state.readings) or None,
-        "stream": None if state.stream is None else stream_to_json(state.stream),
-        "former": list(state.former) or None,
-        "letters": list(state.letters) or None,
-        "queue": msgspec.to_builtins(state.queue) or None,
-        "sweep": sweep,
-        "lateness": [[day, secs] for day, secs in state.lateness] or None,
-    }
-    return document | {key: value for key, value in optional.items() if value is not None}
-
-
-def _owes_letters(batch: Batch) -> bool:
-    """Whether a batch is committed whose letters an older release takes for written."""
-    lettered = any(file.outcome in {"quarantined", "reported"} for file in batch.finished)
-    return batch.phase == "publishing" and (lettered or bool(batch.letters))
-
-
-def _spilled(state: SourceState) -> frozenset[float]:
-    """The times of names that the journal has, if there are too many names to list."""
-    names = sum(len(known.done) for known in state.progress.partitions.values())
-    return frozenset(seen for _, seen in state.window if names > INLINE_NAMES)
-
-
-def state_from_json(document: Any, where: str) -> SourceState:
-    """The state of a checkpoint document. Raises `StateError` naming ``where``.
-
-    Names in grace that the document leaves to the journal are not in it; see
-    `blizzard_py.state.checkpoint_file`.
-    """
-    if isinstance(document, Mapping) and MOVED_TO in document:
-        raise StateError(f"{where}: {_moved(document)}")
-    check_version(document, where, (*PROGRESS_VERSIONS, _WINDOW_VERSION))
-    found = decoded(CheckpointDocument, _completed(document), where, _REMEDY)
-    # What the timelines of an older release say is no longer asked; what was beside them is.
-    older = None
-    if found.passed is not None:
-        older = decoded(TimelinesDocument, found.passed, f"{where}: passed", _REMEDY, open_=True)
-    retries = (found.retries or {}).items()
-    return SourceState(
-        progress_of(found, where, _REMEDY),
-        found.in_flight or (),
-        {path: Retry(one) if isinstance(one, int) else one for path, one in retries},
-        found.totals or Totals(),
-        found.last_update_ts,
-        (found.queue if older is None else older.queue) or (),
-        (found.sweep or Sweep()) if older is None else _sweep_of_timelines(older),
-        segments_of(found.ledger or ()),
-        (found.lateness if older is None else older.lateness) or (),
-        found.window or (),
-        found.origin,
-        None if found.processed is None else segments_of(found.processed),
-        found.letters or (),
-        found.source,
-        found.anew_ts or 0.0,
-        found.columns,
-        found.group_seq or 0,
-        found.replacing or {},
-        None if found.units is None else checked(found.units, f"{where}: units"),
-        found.readings or (),
-        found.stream,
-        found.former or (),
-    )
-
-
-def _moved(document: Mapping[str, Any]) -> str:
-    target = document[MOVED_TO]
-    if MOVED_DOCUMENT in document:
-        return (
-            f"is being renamed to {target} and nobody may run on it; run the same `blizzard rename`"
-            " again, it goes on where it was"
-        )
-    return (
-        f"was renamed to {target}: its state is in {checkpoint_path(str(target))}; use the new"
-        f" names in the configuration, or give the source `id: {target}`"
-    )
-
-
-def _sweep_of_timelines(passed: TimelinesDocument) -> Sweep:
-    """Of a release that kept no ledger: the sweep that notes what was passed is due at once.
-
-    Until it is over, what comes late looks like what was done before there was a ledger.
-    """
-    return Sweep(began=passed.swept or 0.0, cursor="")
-
-
-def _batch_to_json(batch: Batch) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(batch)
-    if batch.phase == "running":
-        for key in ("outputs", "finished", "letters", "committed_ts"):
-            del document[key]
-    if not batch.lettered:
-        del document["lettered"]
-    if not batch.marks:
-        del document["marks"]
-    if batch.group is None:
-        del document["group"]
-    if not batch.names_root:
-        del document["names_root"]
-    return document
-
-
-def _completed(document: Any) -> Any:
-    """The document, with what batches of an older release do not say.
-
-    Their files were seen before the batch began, and later is safe.
-    """
-    batches = document.get("in_flight")
-    if not isinstance(batches, list):
-        return document
-    return {**document, "in_flight": [_with_times(batch) for batch in batches]}
-
-
-def _with_times(batch: Any) -> Any:
-    if not isinstance(batch, dict) or "started_ts" not in batch or "seen_ts" in batch:
-        return batch
-    begun = batch["started_ts"]
-    lettered = batch.get("phase") == "publishing"
-    return {**batch, "seen_ts": begun, "committed_ts": begun, "lettered": lettered}

@@ -120,7 +120,7 @@ def due(
             name = names[column]
             key = f"{span.begin}/{name}"
             known = unit_of(state, key, span.end, is_last=span.is_last)
-            found.append(_planned(asked, span, name, named[name], known))
+            found.append(_planned(asked, span, key, named[name], known))
             turns.append(known.read_at or span.begin)
     heard = dict.fromkeys([*state.closed_to, *(key.partition("/")[2] for key in state.open)])
     return Due(
@@ -177,10 +177,10 @@ def _places(
 
 
 def _planned(
-    asked: _Asked, span: _Span, name: str, values: Mapping[str, str], known: OpenUnit
+    asked: _Asked, span: _Span, key: str, values: Mapping[str, str], known: OpenUnit
 ) -> PlannedUnit:
     begin, end = span.partition
-    key = f"{span.begin}/{name}"
+    name = key[len(span.begin) + 1 :]
     high = None
     if known.high is not None:
         high = end if known.high == span.end else stored_moment(known.high, key)

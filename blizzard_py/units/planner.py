@@ -105,11 +105,19 @@ def plan(
     found = []
     for pair in pairs:
         begin, end = pair
+        # Nearly all units of a partition were never read, or up to its end: these are told once.
+        unread: Verdict | None = None
+        whole: Verdict | None = None
         for name, values in named.items():
             high = highs.get((begin, name))
-            execute, low, reason = verdict(pair, high, cut_off, shift)
-            unit = PlannedUnit(values, name, pair, low, end, high, execute, reason)
-            found.append(unit)
+            if high is None:
+                told = unread = unread or verdict(pair, None, cut_off, shift)
+            elif high == end:
+                told = whole = whole or verdict(pair, high, cut_off, shift)
+            else:
+                told = verdict(pair, high, cut_off, shift)
+            execute, low, reason = told
+            found.append(PlannedUnit(values, name, pair, low, end, high, execute, reason))
     return Plan(cut_off, limited(found, most))
 
 
@@ -135,7 +143,10 @@ def verdict(
     begin, end = partition
     if high is None or high <= begin:
         return Verdict(True, begin, "new")
-    low = moved(high, shift)
+    try:
+        low = high + shift
+    except OverflowError:
+        low = moved(high, shift)
     if low < begin:
         low = begin
     elif low >= end:
@@ -156,8 +167,10 @@ def limited(
 
     By their ``turns`` where there are any, the lowest first, then as they stand.
     """
+    if most is None:
+        return list(units)
     chosen = [at for at, unit in enumerate(units) if unit.execute]
-    if most is None or len(chosen) <= most:
+    if len(chosen) <= most:
         return list(units)
     if turns:
         chosen.sort(key=lambda at: turns[at])
@@ -210,12 +223,20 @@ def _highs(state: Any) -> Mapping[tuple[datetime, str], datetime | None]:
     if not isinstance(state, Mapping):
         raise UnitError(f"{shown(state)} is no state: (start of the partition, unit) to a time")
     is_plain = True
+    known: datetime | None = None
     for key, high in state.items():
-        if not isinstance(key, tuple) or len(key) != 2 or not isinstance(key[1], str | None):
+        if not isinstance(key, tuple) or len(key) != 2:
             raise UnitError(f"{shown(key)} is no key: (start of the partition, unit)")
         begin, name = key
-        until = None if high is None else in_utc(high, "state")
-        if in_utc(begin, "state") is not begin or until is not high or not name:
+        if not name or type(name) is not str:
+            if name is not None and not isinstance(name, str):
+                raise UnitError(f"{shown(key)} is no key: (start of the partition, unit)")
+            is_plain = False
+        # Units of a partition mostly stand together.
+        if begin is not known and in_utc(begin, "state") is not begin:
+            is_plain = False
+        known = begin
+        if high is not None and in_utc(high, "state") is not high:
             is_plain = False
     if is_plain:  # the state of a large plan is not copied
         return state

@@ -8,6 +8,7 @@ and ``|`` as ``%25`` and ``%7C``); ``{}`` where there are none.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
@@ -103,6 +104,38 @@ def units_from(
         if all(_matches(pattern, field, row.get(field)) for field, pattern in patterns.items()):
             found.append({field: _row_text(field, row.get(field)) for field in chosen})
     return _each_once(found)
+
+
+def look_alikes(units: Iterable[Mapping[str, str]]) -> list[tuple[str, str]]:
+    """The names of units that differ in nothing but case, accents or blanks at their end, in pairs.
+
+    Many databases' collations take such values for one.
+    """
+    first: dict[tuple[str, ...], str] = {}
+    pairs = []
+    for one in units:
+        name = unit_name(one)
+        known = first.setdefault(tuple(map(_folded, one.values())), name)
+        if known != name:
+            pairs.append((known, name))
+    return pairs
+
+
+def _folded(text: str) -> str:
+    letters = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(one for one in letters if not unicodedata.combining(one)).rstrip(" ")
+
+
+def told_apart(units: Iterable[Mapping[str, str]]) -> None:
+    """Raises `UnitError` with the names of units that a collation may take for one another."""
+    pairs = look_alikes(units)
+    if pairs:
+        named = ", ".join(f"{shown(one)} and {shown(other)}" for one, other in pairs[:3])
+        raise UnitError(
+            f"{named} may be the same for the database, and all their rows would come twice: say"
+            " in the statement how it compares, such as `= {unit.NAME} COLLATE …` with a binary"
+            " collation, or leave one out"
+        )
 
 
 def _each_once(units: list[dict[str, str]]) -> list[dict[str, str]]:

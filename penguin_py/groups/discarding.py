@@ -67,15 +67,27 @@ class Discarding:
         self._commits = commits
         self._manifests = Manifests(storage, None)
 
-    def discard(self, outputs: Sequence[str], source: str | None, *, dry_run: bool) -> Discarded:
+    def discard(
+        self,
+        outputs: Sequence[str],
+        source: str | None,
+        blocked: Container[str],
+        *,
+        dry_run: bool,
+    ) -> Discarded:
         """Give up these outputs and, of a ``source``, the next group; once both are in the log.
 
-        Raises `DiscardRefused`, `CommitError`, `StateError`, `StorageError`.
+        Only groups of sources that are ``blocked`` are. Raises `DiscardRefused`, `CommitError`,
+        `StateError`, `StorageError`.
         """
         conflict: CommitConflict | None = None
+        group: tuple[str, int] | None = None
         for _ in range(TRIES):
             snapshot = self._view.sync()
-            found, commit = self._planned(snapshot, outputs, source)
+            found, commit = self._planned(snapshot, outputs, source, blocked)
+            if group is not None and found.group != group:
+                raise DiscardRefused(f"{group_path(*group)} was applied meanwhile")
+            group = found.group
             if dry_run:
                 return found
             try:
@@ -87,7 +99,11 @@ class Discarding:
         raise conflict or CommitConflict("others commit all the time")
 
     def _planned(
-        self, snapshot: Snapshot, outputs: Sequence[str], source: str | None
+        self,
+        snapshot: Snapshot,
+        outputs: Sequence[str],
+        source: str | None,
+        blocked: Container[str],
     ) -> tuple[Discarded, Commit]:
         state, memory = snapshot.state, snapshot.memory
         if state is None:
@@ -110,6 +126,11 @@ class Discarding:
             seq = last_of(source, memory.groups, known) + 1
             number = (source, seq)
             group = self._next(source, seq)
+            if source not in blocked:
+                raise DiscardRefused(
+                    f"{group_path(source, seq)} is not held up by anything of its own, so there is"
+                    " nothing to give up"
+                )
             lost = group is None
             marks.append(commit_mark(source, seq))
             groups[source] = seq

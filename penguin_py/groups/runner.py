@@ -69,13 +69,22 @@ class Groups:
         # What the listing of manifests found; None: there was none since the start.
         self._newest: dict[str, int] | None = None
         self._blocked: dict[str, str] = {}
+        # Those of them that wait for other sources alone.
+        self._behind: frozenset[str] = frozenset()
         # Commits that the table refused, by source: on which version, and why.
         self._refused: dict[str, tuple[int, str]] = {}
 
     def discard(self, outputs: Sequence[str], source: str | None, *, dry_run: bool) -> Discarded:
-        """See `Discarding`."""
+        """See `Discarding`. Unless it is a ``dry_run`` a turn has to come before."""
+        blocked = self._blocked.keys() - self._behind
+        if dry_run:
+            snapshot = self._view.sync()
+            found = self.outlook(snapshot).items()
+            blocked = {
+                s for s, standing in found if standing.blocked
+            } | snapshot.memory.blocked.keys()
         discarding = Discarding(self._storage, self._view, self._judge, self._commits)
-        return discarding.discard(outputs, source, dry_run=dry_run)
+        return discarding.discard(outputs, source, blocked, dry_run=dry_run)
 
     def forget(self) -> None:
         """Have the next turn look at everything again, as after an error."""
@@ -103,6 +112,7 @@ class Groups:
                 groups[source] = self._decoded(source, last[source] + 1, data)
             except StateError as error:
                 blocked[source] = str(error)
+        self._behind = frozenset(groups if blocked else ())
         if blocked:  # nobody knows what these would replace
             names = ", ".join(sorted(blocked))
             blocked |= dict.fromkeys(groups, f"the table's groups wait for those of {names}")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ import pytest
 from blizzard_core import errors
 from blizzard_core.daemon import (
     ONCE_TRIES,
+    REFUSED,
     RENEWAL_SECS,
     RENEWED,
     Loop,
@@ -21,7 +21,6 @@ from blizzard_core.daemon import (
     backoff,
     run,
     run_worker,
-    stop_on_signals,
 )
 from blizzard_core.errors import (
     AccessDenied,
@@ -33,6 +32,8 @@ from blizzard_core.errors import (
     Unavailable,
 )
 from blizzard_core.observability.activity import Activity
+from blizzard_core.signals import INTERRUPTED
+from tests.support.scenario import ROOT
 
 
 class Clock:
@@ -217,13 +218,16 @@ def test_an_error_wins_over_a_renewed_secret_and_once_is_not_ended() -> None:
     assert run([scripted(True, False)], replace(loop, once=True), threading.Event()) == 0
 
 
-def test_signals_set_the_event_and_handlers_are_put_back() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    stop = threading.Event()
-    with stop_on_signals(stop):
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert stop.wait(5)
-    assert signal.getsignal(signal.SIGTERM) is before
+def test_once_that_was_interrupted_is_not_done_and_a_daemon_that_was_stopped_is() -> None:
+    stopped = threading.Event()
+    stopped.set()
+    assert run([scripted(True, False)], ONCE, stopped) == INTERRUPTED
+    assert run([scripted(True, False)], FOREVER, stopped) == 0
+    # Work that was given up within the grace period, and an error beside it.
+    assert run_worker(scripted(Cancelled("x")), ONCE, Clock()) == INTERRUPTED
+    assert run_worker(scripted(Cancelled("x")), FOREVER, Clock()) == 0
+    workers = [scripted(Cancelled("x")), scripted(ConfigError("c", []))]
+    assert run(workers, ONCE, threading.Event()) == 2
 
 
 def test_every_error_of_ours_has_an_exit_code_and_a_retry_policy() -> None:
@@ -234,6 +238,9 @@ def test_every_error_of_ours_has_an_exit_code_and_a_retry_policy() -> None:
 
     kinds = set(tree(BlizzardError))
     assert {k.__name__ for k in kinds if k.retryable} >= {"Unavailable", "EngineError"}
-    assert all(k.exit_code in {1, 2, 3} for k in kinds)
+    told = (ROOT / "docs/operations.md").read_text().partition("\n## Exit codes\n")[2]
+    table = told.partition("\n## ")[0]
+    codes = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
+    assert {0, RENEWED, REFUSED, INTERRUPTED, *(k.exit_code for k in kinds)} == codes
     documented = errors.__doc__ or ""
     assert all(k.__name__ in documented for k in kinds if k.__module__.startswith("blizzard_core"))

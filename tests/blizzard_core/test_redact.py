@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from blizzard_core import redact
 from blizzard_core.cli import print_error, print_json
 from blizzard_core.log import configure, get_logger
-from blizzard_core.redact import learn, redacted
+from blizzard_core.redact import MASK, learn, redacted
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.text import json_safe, printable, printable_lines, shortened
@@ -211,3 +213,33 @@ def test_errors_on_the_terminal_are_redacted(capsys: pytest.CaptureFixture[str])
     shown = capsys.readouterr().err
     assert SECRET not in shown
     assert shown.startswith("error: https://***@store/x: no such\nhost")
+
+
+@pytest.mark.parametrize("secret", ["p\"ss\\w0rd'é 12", "two\nlines, the second is a longer one"])
+def test_a_learnt_secret_is_masked_however_it_is_dressed(secret: str) -> None:
+    redact.learn_values([secret])
+    try:
+        for dressed in (
+            secret, json.dumps(secret), json.dumps({"a": secret}, ensure_ascii=False),
+            repr(secret), repr(secret.encode()), quote(secret), quote_plus(secret),
+            base64.b64encode(secret.encode()).decode(),
+        ):  # fmt: skip
+            text = redacted(f"said: {dressed}.")
+            assert MASK in text
+            assert "w0rd" not in text
+            assert "longer" not in text
+    finally:
+        redact.forget()
+
+
+def test_the_last_line_of_a_key_alone_is_masked() -> None:
+    redact.learn_values(["first\nthe-second-line-of-a-long-secret"])
+    try:
+        assert redacted("bad: the-second-line-of-a-long-secret!") == f"bad: {MASK}!"
+    finally:
+        redact.forget()
+
+
+@pytest.mark.parametrize("text", ["?x=1%26password%3DhushHush12", '"password": ["hushHush12"]'])
+def test_a_value_in_a_list_or_an_escaped_query_is_masked(text: str) -> None:
+    assert "hush" not in redacted(text)

@@ -11,7 +11,8 @@ from blizzard_core.watermark.scan import FLAT_KEYS
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.ingest.publish import OutputNames
 from blizzard_py.job import FinishedFile
-from blizzard_py.state.source_state import Batch, SourceState, state_to_json
+from blizzard_py.state.checkpoint_document import state_to_json
+from blizzard_py.state.source_state import Batch, SourceState
 from tests.blizzard_py.replay.test_replay import mend, quarantined
 from tests.support.blizzard_world import World
 from tests.support.memory_store import Died, Dying

@@ -25,10 +25,11 @@ from blizzard_py.job import FinishedFile
 from blizzard_py.planning.batches import BatchLimits
 from blizzard_py.sources.files.advance import Window, Work, end_scan, finish_batch
 from blizzard_py.sources.files.discovery import FirstSeen, discover
+from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.lateness import measured
 from blizzard_py.state.processed_set import segments_to_json
 from blizzard_py.state.processed_tracker import ProcessedTracker
-from blizzard_py.state.source_state import Batch, SourceState, state_to_json
+from blizzard_py.state.source_state import Batch, SourceState
 from blizzard_py.state.transitions import begin_batch, ended, prepare_batch
 from tests.support.blizzard_world import World
 from tests.support.memory_store import MemoryStorage

@@ -194,6 +194,18 @@ def test_the_health_check_notices_that_nobody_answers(tmp_path: Path) -> None:
     assert address in reason
 
 
+def test_the_health_check_asks_whichever_daemon_is_there(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
+        for status, alive in ((200, True), (503, False)):
+            with answering(status) as (address, _asked):
+                config = config_file(tmp_path, nobody)
+                text = config.read_text().replace(nobody, f"{nobody}\n  penguin_address: {address}")
+                config.write_text(text)
+                assert probe(config)[0] is alive
+
+
 def test_without_metrics_or_configuration_there_is_nothing_to_check(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

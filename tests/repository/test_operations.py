@@ -7,6 +7,8 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 LEVELS = {"debug", "info", "warning", "error", "exception"}
 
@@ -46,7 +48,8 @@ def test_the_search_for_events_finds_them() -> None:
     assert logged()["late_file"] == {"warning"}
 
 
-def test_the_picture_is_there_and_small() -> None:
-    picture = ROOT / "docs" / "status-page.png"
+@pytest.mark.parametrize("name", ["status-page", "units-page"])
+def test_the_picture_is_there_and_small(name: str) -> None:
+    picture = ROOT / "docs" / f"{name}.png"
     assert picture.read_bytes()[:4] == b"\x89PNG"
     assert picture.stat().st_size < 200_000

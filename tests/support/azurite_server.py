@@ -76,7 +76,7 @@ class AzuriteServer:
 def azurite_server() -> Iterator[AzuriteServer]:
     """Start Azurite on a free port, stop it at the end; its blobs are in its memory."""
     if not _AZURITE.exists():
-        message = f"{_AZURITE} is missing; `make setup` installs it"
+        message = f"{_AZURITE} is missing; `make setup-dev` installs it"
         raise FileNotFoundError(message)
     with subprocess.Popen(
         ["node", "-e", _START, "--",

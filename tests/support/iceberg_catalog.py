@@ -48,7 +48,8 @@ class FolderCatalog(NoopCatalog, MetastoreCatalog):  # type: ignore[misc]  # two
         location = pointer.read_text()
         io = load_file_io(self.properties, location)
         metadata = FromInputFile.table_metadata(io.new_input(location))
-        return Table(self.identifier_to_tuple(identifier), metadata, location, io, self)
+        files = self._load_file_io(metadata.properties, location)  # as all catalogs do
+        return Table(self.identifier_to_tuple(identifier), metadata, location, files, self)
 
     def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
         current = self.load_table(table.name())

@@ -96,4 +96,4 @@ def program(name: str, *folders: str) -> str:
     for place in sorted(places, reverse=True):
         if (place / name).exists():
             return str(place / name)
-    raise FileNotFoundError(f"{name} is missing; `make setup` installs it")
+    raise FileNotFoundError(f"{name} is missing; `make setup-dev` installs it")

@@ -102,7 +102,18 @@ def source(name: str, world: World) -> tuple[SourcePipeline, Store, Engine]:
         partition_template="",
     )
     stores = Stores(raw, lake, Store(f"s3://lake/{pipeline}/_blizzard/dlq", world))
-    parts = Parts(pipeline, part, settings, ErrorSettings(), ingest, stores, engine, 4, world.clock)
+    parts = Parts(
+        pipeline,
+        part,
+        settings,
+        ErrorSettings(),
+        ingest,
+        stores,
+        engine,
+        4,
+        world.clock,
+        world.clock,
+    )
     return source_pipeline(parts), raw, engine
 
 

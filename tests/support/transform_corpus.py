@@ -307,6 +307,17 @@ ATTACKS = (
     ) + " SELECT a FROM t39",
     "SELECT " + "(" * 3000 + "id" + ")" * 3000 + " AS x FROM source",
     "SELECT " + " + ".join(["id"] * 3000) + " AS x FROM source",
+    # Patterns that the record decides about.
+    "SELECT name RLIKE tags AS x FROM source",
+    "SELECT name LIKE concat('%', tags) AS x FROM source",
+    "SELECT id FROM source WHERE name ILIKE tags",
+    "SELECT name LIKE ANY ('a', tags) AS x FROM source",
+    "SELECT split(name, tags) AS x FROM source",
+    "SELECT regexp_replace(name, tags, '') AS x, regexp_count(name, tags) AS y FROM source",
+    "SELECT str_to_map(name, tags) AS x FROM source",
+    "SELECT parse_url(name, 'QUERY', tags) AS x FROM source",
+    "SELECT exists(split(tags, ','), p -> name RLIKE p) AS x FROM source",
+    "WITH t AS (SELECT id, name, tags AS p FROM source) SELECT id FROM t WHERE name REGEXP p",
     # More than a query.
     "SELECT 1 AS x FROM source) UNION ALL SELECT 2 AS x FROM (SELECT * FROM source",
     "SELECT id FROM source) -- ",

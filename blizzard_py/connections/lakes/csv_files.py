@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from blizzard_core.bounds import CSV_BAD_ROWS, CSV_COLUMNS
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.lakes.declared import Declared, declared, watermark_columns
@@ -194,6 +196,12 @@ class _Table:
             for batch in reader:
                 yield self._decoded(batch)
         except pa.ArrowInvalid as error:
+            if len(self.bad) > CSV_BAD_ROWS:
+                raise SourceError(
+                    f"{self.where}: has more than {CSV_BAD_ROWS:,} rows in a row without the"
+                    f" {len(self.header)} fields of its header; mend or remove the file, or set the"
+                    " option delimiter"
+                ) from error
             if "Empty CSV file" in str(error):
                 return  # a header, and not even a newline
             raise SourceError(
@@ -204,7 +212,8 @@ class _Table:
     def _refused(self, row: Any) -> str:
         told = f"{row.actual_columns} fields instead of {row.expected_columns}: {row.text}"
         self.bad.append(_line(told.encode("utf-8", "surrogateescape")))
-        return "skip"
+        # Where no row is good Arrow reads on to the end, and all of them would be held.
+        return "skip" if len(self.bad) <= CSV_BAD_ROWS else "error"
 
     def _decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         try:
@@ -246,7 +255,9 @@ def _opened(storage: Storage, file: PlannedFile, delimiter: str) -> Iterator[_Ta
             header = next((row for row in rows if row), [])
         except csv.Error as error:
             raise SourceError(f"{where}: its header cannot be read: {error}") from error
-        if len(set(header)) != len(header):
-            twice = sorted({name for name in header if header.count(name) > 1})
+        if len(header) > CSV_COLUMNS:
+            raise SourceError(f"{where}: has more than {CSV_COLUMNS:,} columns; is it CSV?")
+        twice = sorted(name for name, times in Counter(header).items() if times > 1)
+        if twice:
             raise SourceError(f"{where}: the header has {', '.join(twice)} twice; rename them")
         yield _Table(where, header, _Blocks(chain([first], found)), delimiter)

@@ -18,6 +18,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -51,6 +52,7 @@ from blizzard_py.connections.lakes.places import (
     told,
 )
 from blizzard_py.connections.lakes.planned import Plan, PlannedFile, tasks_of, unit_plans
+from blizzard_py.connections.lakes.pruning import Pruned, orders_for
 from blizzard_py.connections.lakes.values import Ordered, ordered
 from blizzard_py.connections.lakes.window import RowWindow, may_meet
 from blizzard_py.connections.placeholders import Values
@@ -114,21 +116,22 @@ class DeltaConnection:
             return tasks_of(Plan(files, names, rows, self._selection.filter), split, self._uri)
         start = check_same_table(window, end, str(handle.metadata().id), self._uri)
         if start is None:
-            files = self._first(handle)
+            files = [each.file for each in self._first(handle, {})]
         else:
             files = [self._changed(change, handle) for change in self._changes(start, handle)]
         what = f"{self._uri} version {end.version}"
         return tasks_of(Plan(files, names, None, self._selection.filter), split, what)
 
     def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
-        """All files of one version for each: a filter tells its rows."""
+        """The files of one version that can have rows of each: a filter tells which are its."""
         handle = self._opened()
         self._check_columns(handle)
-        names = undeclared(self._selection, list(_schema(handle).names))
+        schema = _schema(handle)
+        orders = orders_for(self._selection.filter, schema)
+        pruned = Pruned(self._first(handle, orders), orders)
+        names = undeclared(self._selection, list(schema.names))
         what = f"{self._uri} version {handle.version()}"
-        return unit_plans(
-            Plan(self._first(handle), names, None, self._template.filter), units, what
-        )
+        return unit_plans(Plan((), names, None, self._template.filter), units, what, pruned.files)
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
         """Nothing needs to be held: files are never changed."""
@@ -188,7 +191,7 @@ class DeltaConnection:
             actions = pa.table(handle.get_add_actions(flatten=True))
         return known_files(self._uri, actions, orders)
 
-    def _first(self, handle: DeltaTable) -> list[PlannedFile]:
+    def _first(self, handle: DeltaTable, orders: Mapping[str, Ordered]) -> list[KnownFile]:
         """The whole snapshot, each row an insert."""
         beside: dict[str, Any] = {}
         if self._feed_columns():
@@ -196,8 +199,8 @@ class DeltaConnection:
                 stamp = int(handle.history(1)[0].get("timestamp") or 0) / 1000
             beside = _feed_values("insert", handle.version(), stamp)
         return [
-            PlannedFile(known.file.name, known.file.size, values={**known.file.values, **beside})
-            for known in self._snapshot(handle, {})
+            replace(each, file=replace(each.file, values={**each.file.values, **beside}))
+            for each in self._snapshot(handle, orders)
         ]
 
     def _changes(self, start: int, handle: DeltaTable) -> list[delta_log.Change]:

@@ -48,11 +48,21 @@ _LITERALS: Mapping[str, Callable[[str], Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Need:
+    """What holds of each row that is kept: ``column <sign> value``, the signs ``= < <= > >=``."""
+
+    column: str
+    sign: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
-    """A parsed condition, and the columns that it asks."""
+    """A parsed condition, the columns that it asks, and what it needs of every row it keeps."""
 
     columns: tuple[str, ...]
     condition: Condition
+    needs: tuple[Need, ...] = ()
 
     def keeps(self, columns: Columns) -> pa.Array:
         """For each row whether it is kept; never null. Raises `SourceError` for unlike types."""
@@ -66,15 +76,18 @@ class Filter:
             ) from error
 
 
+_Parsed: TypeAlias = tuple[Condition, tuple[Need, ...]]
+
+
 def parse(text: str) -> Filter | None:
     """The filter; None for an empty one. Raises `SourceError` where it is not understood."""
     if not text.strip():
         return None
     parser = _Parser(list(_tokens(text)), text)
-    condition = parser.either()
+    condition, needs = parser.either()
     if parser.peek() != ("end", ""):
         raise parser.error()
-    return Filter(tuple(dict.fromkeys(parser.columns)), condition)
+    return Filter(tuple(dict.fromkeys(parser.columns)), condition, needs)
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
@@ -110,29 +123,33 @@ class _Parser:
     def error(self) -> SourceError:
         return _refused(self._text, self.peek()[1] or "its end")
 
-    def either(self) -> Condition:
+    def either(self) -> _Parsed:
         """``… OR …``."""
         parts = [self._both()]
         while self._takes("or"):
             parts.append(self._both())
-        return lambda columns: reduce(pc.or_kleene, [part(columns) for part in parts])
+        conditions = [condition for condition, _ in parts]
+        needs = parts[0][1] if len(parts) == 1 else ()
+        return lambda columns: reduce(pc.or_kleene, [one(columns) for one in conditions]), needs
 
-    def _both(self) -> Condition:
+    def _both(self) -> _Parsed:
         parts = [self._maybe_not()]
         while self._takes("and"):
             parts.append(self._maybe_not())
-        return lambda columns: reduce(pc.and_kleene, [part(columns) for part in parts])
+        conditions = [condition for condition, _ in parts]
+        needs = tuple(need for _, some in parts for need in some)
+        return lambda columns: reduce(pc.and_kleene, [one(columns) for one in conditions]), needs
 
-    def _maybe_not(self) -> Condition:
+    def _maybe_not(self) -> _Parsed:
         if self._takes("not"):
-            return _negated(self._maybe_not())
+            return _negated(self._maybe_not()[0]), ()
         if self._takes("("):
             inner = self.either()
             self._expect(")")
             return inner
         return self._compared()
 
-    def _compared(self) -> Condition:
+    def _compared(self) -> _Parsed:
         kind, name = self.peek()
         if kind not in {"word", "quoted"} or (kind == "word" and name.lower() in _KEYWORDS):
             raise self.error()
@@ -141,20 +158,24 @@ class _Parser:
         if self._takes("is"):
             negated = self._takes("not")
             self._expect("null")
-            return _negated(_null(name)) if negated else _null(name)
+            return _negated(_null(name)) if negated else _null(name), ()
         negated = self._takes("not")
-        condition = self._ranged(name) if negated or self.peek()[0] == "word" else self._plain(name)
-        return _negated(condition) if negated else condition
+        if not negated and self.peek()[0] != "word":
+            return self._plain(name)
+        condition, needs = self._ranged(name)
+        return (_negated(condition), ()) if negated else (condition, needs)
 
-    def _plain(self, name: str) -> Condition:
-        compare = _COMPARED.get(self.peek()[1]) if self.peek()[0] == "sign" else None
+    def _plain(self, name: str) -> _Parsed:
+        kind, sign = self.peek()
+        compare = _COMPARED.get(sign) if kind == "sign" else None
         if compare is None:
             raise self.error()
         self._at += 1
         value = self._literal()
-        return lambda columns: compare(*_alike(columns[name], value))
+        needs = () if sign in {"<>", "!="} else (Need(name, sign, value),)
+        return lambda columns: compare(*_alike(columns[name], value)), needs
 
-    def _ranged(self, name: str) -> Condition:
+    def _ranged(self, name: str) -> _Parsed:
         """What may follow ``NOT``: IN, BETWEEN, LIKE."""
         if self._takes("in"):
             self._expect("(")
@@ -164,7 +185,7 @@ class _Parser:
             self._expect(")")
             return lambda columns: reduce(
                 pc.or_kleene, [pc.equal(*_alike(columns[name], value)) for value in values]
-            )
+            ), ()
         if self._takes("between"):
             low = self._literal()
             self._expect("and")
@@ -172,12 +193,12 @@ class _Parser:
             return lambda columns: pc.and_kleene(
                 pc.greater_equal(*_alike(columns[name], low)),
                 pc.less_equal(*_alike(columns[name], high)),
-            )
+            ), (Need(name, ">=", low), Need(name, "<=", high))
         self._expect("like")
         pattern = self._literal()
         if not isinstance(pattern, str):
             raise self.error()
-        return lambda columns: pc.match_like(_alike(columns[name], pattern)[0], pattern)
+        return lambda columns: pc.match_like(_alike(columns[name], pattern)[0], pattern), ()
 
     def _literal(self) -> Any:
         kind, text = self.peek()

@@ -47,6 +47,7 @@ from blizzard_py.connections.lakes.places import (
     told,
 )
 from blizzard_py.connections.lakes.planned import Plan, tasks_of, unit_plans
+from blizzard_py.connections.lakes.pruning import Pruned, orders_for
 from blizzard_py.connections.lakes.values import Ordered, ordered
 from blizzard_py.connections.lakes.window import RowWindow, may_meet
 from blizzard_py.connections.placeholders import Values
@@ -130,11 +131,13 @@ class IcebergConnection:
         return tasks_of(plan, split, self._what)
 
     def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
-        """All files of one snapshot for each: a filter tells its rows."""
+        """The files of one snapshot that can have rows of each: a filter tells which are its."""
         table = self._opened()
         self._check_columns(table)
-        known = self._snapshot(table, table.current_snapshot(), {})
-        return unit_plans(self._plan(table, known, None, self._template.filter), units, self._what)
+        orders = orders_for(self._selection.filter, _arrow(table))
+        pruned = Pruned(self._snapshot(table, table.current_snapshot(), orders), orders)
+        plan = self._plan(table, (), None, self._template.filter)
+        return unit_plans(plan, units, self._what, pruned.files)
 
     def _plan(
         self, table: Any, known: Iterable[KnownFile], rows: RowWindow | None, condition: str
@@ -172,13 +175,9 @@ class IcebergConnection:
                 if self._access.uri:
                     options = {"uri": self._access.uri, **options}
                 name = options.pop("name", "default")
-                table = catalogs.load_catalog(name, **{**options, **properties}).load_table(
-                    self._selection.table
-                )
-            else:
-                tables = driver("pyiceberg.table", "iceberg")
-                table = tables.StaticTable.from_metadata(self._metadata_place(), properties)
-        return table
+                catalog = catalogs.load_catalog(name, **{**options, **properties})
+                return iceberg_io.table_of(catalog, self._selection.table, properties)
+            return iceberg_io.table_at(self._metadata_place(), properties)
 
     def _metadata_place(self) -> str:
         """The newest metadata of a table without a catalog."""

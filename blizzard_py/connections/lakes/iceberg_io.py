@@ -1,6 +1,9 @@
 """pyiceberg's files through the project's own storage: one block of options, one set of errors.
 
-Loaded by pyiceberg itself, by the name in `PROPERTIES`. Reads only: a source writes nothing.
+A catalog's own files are read by what `properties` names. A table has properties as well, which
+go before them: whoever writes the table could name any function of Python, which would be handed
+the stores' credentials. So a table's files are read by an object that is made here. Reads only:
+a source writes nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +13,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import StaticTable, Table
 
 from blizzard_core.storage.protocol import Storage, StorageOptions
 from blizzard_core.storage.range_file import RangeFile
@@ -22,6 +29,23 @@ _OPTIONS = "blizzard.storage-options"
 def properties(options: StorageOptions) -> dict[str, str]:
     """What tells pyiceberg to read through our storage with these options."""
     return {"py-io-impl": f"{__name__}.StorageIO", _OPTIONS: json.dumps(dict(options))}
+
+
+def table_of(catalog: Catalog, name: str, given: Mapping[str, str]) -> Table:
+    """The catalog's table; ``given`` is what `properties` told the catalog."""
+    files = StorageIO(given)
+    # What catalogs make a table's files with. There is no public way to say which.
+    catalog._load_file_io = lambda *_, **__: files  # type: ignore[method-assign]  # noqa: SLF001
+    table = catalog.load_table(name)
+    table.io = files
+    return table
+
+
+def table_at(place: str, given: Mapping[str, str]) -> Table:
+    """The table with these metadata, without a catalog; ``given`` as in `table_of`."""
+    files = StorageIO(given)
+    metadata = FromInputFile.table_metadata(files.new_input(place))
+    return StaticTable(("static-table", place), metadata, place, files, NoopCatalog("static-table"))
 
 
 class StorageIO(FileIO):

@@ -32,6 +32,7 @@ from blizzard_py.reading import Access, BoundKind
 _KINDS = (".json", ".ndjson", ".jsonl")
 _SAMPLE_BYTES = 1 << 20
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_whole = msgspec.json.Decoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +160,13 @@ def _sampled(storage: Storage, file: PlannedFile) -> pa.Schema:
     if not isinstance(first, Chunk):
         return pa.schema([])
     try:
+        for line in first.data.split(b"\n"):
+            # Arrow goes down as deep as a line is nested, and ends the process where that is too
+            # deep for its stack. This decoder stops at a thousand levels.
+            if line and not line.isspace():
+                _whole.decode(line)
         return pj.read_json(pa.BufferReader(first.data)).schema
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SourceError(
             f"{storage.uri}/{file.name.path}: its first lines are no NDJSON"
         ) from error

@@ -6,7 +6,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -78,12 +78,22 @@ def unit_task(plan: Plan, what: str) -> ReadTask:
     return ReadTask("0", told, _spec(plan, plan.files), sum(file.size for file in plan.files))
 
 
-def unit_plans(plan: Plan, units: Sequence[Values], what: str) -> list[ReadTask | SourceError]:
-    """A task for each unit: the plan, its filter with the unit's values in it."""
+def unit_plans(
+    plan: Plan,
+    units: Sequence[Values],
+    what: str,
+    files_for: Callable[[str], Sequence[PlannedFile]] | None = None,
+) -> list[ReadTask | SourceError]:
+    """A task for each unit: the plan, its filter with the unit's values in it.
+
+    ``files_for`` tells which files a filter has to look into; all of the plan's without it.
+    """
 
     def task(values: Values) -> ReadTask | SourceError:
         try:
-            return unit_task(replace(plan, filter=in_sql(plan.filter, values, LAKE)), what)
+            condition = in_sql(plan.filter, values, LAKE)
+            files = plan.files if files_for is None else files_for(condition)
+            return unit_task(replace(plan, filter=condition, files=files), what)
         except SourceError as error:
             return error
 

@@ -16,6 +16,7 @@ from blizzard_py.edits.rebuild.decide import Place
 from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state import processed_set
+from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import read_ledger
 from blizzard_py.state.journal import (
     KEPT_SECS,
@@ -33,7 +34,6 @@ from blizzard_py.state.source_state import (
     PlannedOutput,
     SourceState,
     checkpoint_path,
-    state_from_json,
     under_way,
 )
 from blizzard_py.state.state_paths import JOURNAL_FOLDER, StatePaths

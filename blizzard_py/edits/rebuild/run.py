@@ -29,16 +29,9 @@ from blizzard_py.sources.files.discovery import accepts, check_tracking
 from blizzard_py.sources.files.sweep import grace_of
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state import processed_set
+from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.identity import check_identity
-from blizzard_py.state.source_state import (
-    Batch,
-    SourceState,
-    Sweep,
-    Totals,
-    checkpoint_path,
-    state_from_json,
-    state_to_json,
-)
+from blizzard_py.state.source_state import Batch, SourceState, Sweep, Totals, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
 
 

@@ -10,13 +10,8 @@ from typing import Any
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.json_text import json_value
 from blizzard_core.watermark.paths import joined
-from blizzard_py.state.source_state import (
-    MOVED_DOCUMENT,
-    MOVED_EPOCH,
-    MOVED_TO,
-    Identity,
-    SourceState,
-)
+from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_EPOCH, MOVED_TO
+from blizzard_py.state.source_state import Identity, SourceState
 
 # No release has ever written or read this one.
 _NO_VERSION = 0

@@ -23,17 +23,11 @@ from blizzard_py.edits.rename.documents import (
 from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.ingest.inferred_schema import schema_path
 from blizzard_py.sources.parts import Parts
+from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json
 from blizzard_py.state.committers import applied_groups
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.siblings import RECORDS_SUFFIX, checkpoints, siblings_of
-from blizzard_py.state.source_state import (
-    MOVED_DOCUMENT,
-    MOVED_TO,
-    Identity,
-    SourceState,
-    checkpoint_path,
-    state_from_json,
-)
+from blizzard_py.state.source_state import Identity, SourceState, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
 
 # Files that a refusal names.

@@ -27,6 +27,17 @@ _OF_READING: dict[str, type[BlizzardError]] = {
     for kind in (SourceError, Unavailable, AccessDenied, PipelineStopped, StateError)
 }
 _STATE = re.compile(r"SQLSTATE: (\w{5})")
+# What Spark's expressions, and the libraries that they call, raise for a value that they cannot
+# take; a regular expression ends its thread's stack. A machine's troubles are not among them.
+_OF_A_VALUE = re.compile(
+    r"most recent failure: Lost task [^\n]*?\): (?P<told>(?:"
+    r"java\.lang\.(?:StackOverflowError|ArithmeticException|ClassCastException|NullPointerException"
+    r"|(?:IllegalArgument|NumberFormat|NegativeArraySize|UnsupportedOperation)Exception"
+    r"|(?:Array|String)?IndexOutOfBoundsException)"
+    r"|java\.util\.regex\.\w+|java\.util\.\w*Format\w*Exception|java\.time\.[\w.]+"
+    r"|com\.(?:fasterxml\.jackson|univocity)\.[\w.]+)\b[^\n]*)"
+)
+_DEEP = "; a regular expression repeats a group too often for this row: (?:…)*+ gives nothing back"
 
 
 def reason_of(error: Exception) -> str:
@@ -56,11 +67,17 @@ def reason_of(error: Exception) -> str:
             if kind.startswith(("blizzard_py.", "blizzard_core.")) and message:
                 return bounded(message)
             return bounded(line)
+    return _said_by_spark(text) or type(error).__name__
+
+
+def _said_by_spark(text: str) -> str:
+    if found := _OF_A_VALUE.search(text):
+        deep = found["told"].startswith("java.lang.StackOverflowError")
+        return bounded(found["told"] + (_DEEP if deep else ""))
     for marker in ("Most recent failure: ", "SparkException: "):
         if marker in text:
-            text = text.partition(marker)[2]
-            break
-    return first_line(text) or type(error).__name__
+            return first_line(text.partition(marker)[2])
+    return first_line(text)
 
 
 def error_of_reading(error: Exception) -> BlizzardError | None:
@@ -88,5 +105,7 @@ def is_of_the_data(error: Exception) -> bool:
     if f"{RowRefused.__module__}.{RowRefused.__name__}: " in text:
         return True
     states = _STATE.findall(text)
-    # Class 22 is a data exception (a cast, a division, an overflow); P0001 is raise_error().
-    return any(state.startswith("22") or state == "P0001" for state in states)
+    # Class 22 is a data exception (a cast, a division, an overflow), 54 a limit that a value is
+    # beyond; P0001 is raise_error().
+    told = any(state.startswith(("22", "54")) or state == "P0001" for state in states)
+    return told or _OF_A_VALUE.search(text) is not None

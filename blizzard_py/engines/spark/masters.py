@@ -11,7 +11,12 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from blizzard_core.errors import ConfigError, EngineError
-from blizzard_py.engines.spark.security import SHUT, SUBSTITUTE, require_shut
+from blizzard_py.engines.spark.security import (
+    SHUT,
+    SUBSTITUTE,
+    require_shut,
+    with_own_redaction,
+)
 
 # A crashed worker costs a retry; plain local[N] never retries.
 _LOCAL_ATTEMPTS = 3
@@ -33,6 +38,9 @@ _DEFAULTS = {
     **SHUT,
     # Each pipeline has a pool of its own, so a long batch of one does not hold up another.
     "spark.scheduler.mode": "FAIR",
+    # Spark would end its process for a regular expression that is too deep for its stack, and
+    # with it what all others do there: for one row, and again at each attempt.
+    "spark.executor.killOnFatalError.depth": "0",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # Between the JVM and its workers; TCP makes an empty job four times as long.
@@ -91,7 +99,7 @@ def settings(
                 [f"{_IMAGE}: is required for a k8s:// master; the image that has this package"],
             )
         by_master = kubernetes_settings(environment or {})
-    return {**_DEFAULTS, **by_master, **conf}
+    return {**_DEFAULTS, **by_master, **with_own_redaction(conf)}
 
 
 def kubernetes_settings(environment: Mapping[str, str]) -> dict[str, str]:

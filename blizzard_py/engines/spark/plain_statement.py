@@ -14,7 +14,7 @@ from itertools import pairwise
 from blizzard_py.engines.spark.plan_tree import Node
 from blizzard_py.engines.spark.transform_rules import function_refusal, shown
 from blizzard_py.engines.spark.transform_sizes import MOST, Oversized, times
-from blizzard_py.engines.spark.transform_words import BARE_REASON
+from blizzard_py.engines.spark.transform_words import BARE_REASON, PATTERN_REASON, PATTERNS
 
 _TOKEN = re.compile(
     r"""
@@ -32,6 +32,7 @@ _BRACKET_FOLLOWS = frozenset(
      "not", "on", "or", "select", "then", "timestampadd", "timestampdiff", "try_cast", "union",
      "when", "where"}
 )  # fmt: skip
+_PATTERN_FOLLOWS = frozenset({"ilike", "like", "regexp", "rlike"})
 _PADS = frozenset({"lpad", "rpad"})
 _MOST_PADDING = 1000
 _MOST_TOKENS, _MOST_LEVELS = 4000, 200
@@ -71,7 +72,7 @@ def plain_refusal(statement: str, columns: Sequence[str]) -> str | None:
         if kind != "space":
             tokens.append(_Token(kind, found[kind]))
         place = found.end()
-    return _form_refusal(tokens) or _calls_refusal(tokens)
+    return _form_refusal(tokens) or _calls_refusal(tokens) or _pattern_refusal(tokens)
 
 
 def _form_refusal(tokens: Sequence[_Token]) -> str | None:
@@ -88,6 +89,17 @@ def _form_refusal(tokens: Sequence[_Token]) -> str | None:
     return None
 
 
+def _pattern_refusal(tokens: Sequence[_Token]) -> str | None:
+    """Why an operator's pattern is none that stands in the statement."""
+    for place, token in enumerate(tokens):
+        if token.kind != "word" or token.text.lower() not in _PATTERN_FOLLOWS:
+            continue
+        rest = list(tokens[place + 1 : place + 3])
+        if not rest or rest[0].kind != "text" or (len(rest) > 1 and rest[1].text == "||"):
+            return PATTERN_REASON
+    return None
+
+
 def _calls_refusal(tokens: Sequence[_Token]) -> str | None:
     much = 2 ** sum(token.text == "||" for token in tokens)
     for place in _calls(tokens):
@@ -97,6 +109,9 @@ def _calls_refusal(tokens: Sequence[_Token]) -> str | None:
         arguments = list(_arguments(tokens, place + 2))
         if refusal := function_refusal(name, len(arguments)):
             return refusal
+        patterns = arguments[PATTERNS.get(name, len(arguments)) :]
+        if any(pattern.kind != "Literal" for pattern in patterns):
+            return PATTERN_REASON
         try:
             much *= _growth(name, arguments)
         except Oversized as error:

@@ -42,7 +42,8 @@ def _remove_if_abandoned(folder: Path) -> None:
     with contextlib.suppress(OSError):  # another user's, or gone by now
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            if os.fstat(lock).st_uid == os.geteuid():  # what others put there is theirs to clear up
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
         finally:
             os.close(lock)

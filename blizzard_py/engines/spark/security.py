@@ -1,4 +1,4 @@
-"""Spark shut by default: who may talk to it, what others can read of it. Pure.
+"""Spark shut by default: who may talk to it, what others can read of it. No I/O.
 
 Spark's ports answer anybody: whoever reaches a driver or an executor can fetch what jobs were
 sent, and send jobs. So everything that speaks to a driver of ours proves that it knows a
@@ -8,10 +8,11 @@ secret, all that goes over a connection is encrypted, and so is what Spark puts 
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from blizzard_core.errors import ConfigError
-from blizzard_core.redact import SECRET_NAME
+from blizzard_core.redact import SECRET_NAME, redacted
 
 AUTHENTICATE = "spark.authenticate"
 _SECRET = "spark.authenticate.secret"  # noqa: S105  # a setting's name
@@ -20,7 +21,9 @@ _CIPHER = "spark.network.crypto.cipher"
 _GCM = "AES/GCM/NoPadding"
 _FALLBACK = "spark.network.crypto.saslFallback"
 _TLS = "spark.ssl.rpc.enabled"
+_DISKS = "spark.io.encryption.enabled"
 _ADDRESSES = ("spark.driver.host", "spark.driver.bindAddress")
+REDACTION = "spark.redaction.regex"
 _EXECUTOR_OPTIONS = ("spark.executor.extraJavaOptions", "spark.executor.defaultJavaOptions")
 
 # A statement is what the configuration says: Spark would put the daemon's environment into it.
@@ -35,10 +38,24 @@ SHUT = {
     _CIPHER: _GCM,
     "spark.network.crypto.authEngineVersion": "2",
     _FALLBACK: "false",
-    "spark.io.encryption.enabled": "true",
+    _DISKS: "true",
     # What event logs and the UI leave out: all that our own messages leave out.
-    "spark.redaction.regex": f"(?i){SECRET_NAME.pattern}",
+    REDACTION: f"(?i){SECRET_NAME.pattern}",
 }
+
+
+def with_own_redaction(conf: Mapping[str, str]) -> dict[str, str]:
+    """The user's settings, with ours beside what they say is to be left out.
+
+    A pattern in the place of ours would leave credentials of jobs in event logs. So would a
+    setting whose name tells nothing, and whose value comes from a secret's file.
+    """
+    patterns = [SHUT[REDACTION]]
+    if hidden := [re.escape(name) for name, value in conf.items() if redacted(value) != value]:
+        patterns.append(f"^(?:{'|'.join(hidden)})$")
+    if REDACTION in conf:
+        patterns.append(f"(?:{conf[REDACTION]})")
+    return {**conf, REDACTION: "|".join(patterns)}
 
 
 def require_shut(master: str, conf: Mapping[str, str]) -> None:
@@ -77,6 +94,8 @@ def weakened(master: str, conf: Mapping[str, str]) -> Iterator[str]:
         for name in _ADDRESSES:
             if name in conf and not is_loopback(conf[name]):
                 yield f"{name}: other machines reach the driver; a local master needs none"
+    if _is(conf, _DISKS, "false"):
+        yield f"{_DISKS}: what tasks exchange lies readable on executors' disks"
     if _is(conf, "spark.ui.enabled", "true") and "spark.ui.filters" not in conf:
         yield "spark.ui.enabled: the UI asks nobody who they are, and lets them end jobs"
     for name in _EXECUTOR_OPTIONS:

@@ -24,6 +24,8 @@ from blizzard_py.engines.spark.transform_words import (
     FUNCTIONS,
     NO_REASON,
     OPERATORS,
+    PATTERN_REASON,
+    PATTERNS,
     REASONS,
     ROW_BY_ROW,
     SUBQUERIES,
@@ -50,6 +52,8 @@ _TIMES = frozenset({"date", "time", "timestamp", "timestamp_ntz"})
 _DATED = re.compile(r"""\s*\w+\s*r?['"]\s*[+-]?\d""", re.IGNORECASE)
 _DATED_TEXT = re.compile(r"\s*([+-]?\d|$)")
 _OF_THE_RECORD = frozenset({"AttributeReference", "NamedLambdaVariable"})
+# The same as they are written.
+_OF_A_NAME = frozenset({"UnresolvedAttribute", "UnresolvedStar", "UnresolvedNamedLambdaVariable"})
 
 
 def written_refusal(query: Node) -> str | None:
@@ -60,6 +64,7 @@ def written_refusal(query: Node) -> str | None:
             named.update(name.lower() for name in node.names)
     for node in query.everything():
         found = _not_allowed(node, EXPRESSIONS | UNRESOLVED) or _written(node, named)
+        found = found or _pattern_refusal(node)
         if found:
             return found
     return size_refusal(query)
@@ -75,6 +80,7 @@ def aggregate_refusal(query: Node) -> str | None:
         found = _not_allowed(node, EXPRESSIONS | UNRESOLVED)
         if found is None and not (is_call and node.names[-1].lower() in AGGREGATES):
             found = _written(node, {SOURCE})
+        found = found or _pattern_refusal(node)
         if found:
             return found
     return size_refusal(query)
@@ -149,6 +155,14 @@ def _written(node: Node, named: set[str]) -> str | None:
     if node.kind == "Literal" and node.type in _TIMES and not _DATED.match(node.text):
         return f"must not use {shown(node.text)}: {BARE_REASON}"
     return None
+
+
+def _pattern_refusal(node: Node) -> str | None:
+    first = PATTERNS.get(node.names[-1].lower() if node.names else node.kind)
+    if first is None:
+        return None
+    below = (each for argument in node.below[first:] for each in argument.everything())
+    return PATTERN_REASON if any(each.kind in _OF_A_NAME for each in below) else None
 
 
 def _clock_refusal(cast: Node) -> str | None:

@@ -76,6 +76,19 @@ AGGREGATES = _words(
     """
 )
 
+# Where a call has patterns: from that argument on. As they are called, and as operators are parsed.
+PATTERNS = {
+    **dict.fromkeys(("rlike", "regexp", "regexp_like", "like", "ilike"), 1),
+    **dict.fromkeys(("RLike", "Like", "ILike"), 1),
+    **dict.fromkeys(("regexp_count", "regexp_extract", "regexp_extract_all", "regexp_instr"), 1),
+    **dict.fromkeys(("regexp_replace", "regexp_substr", "split", "str_to_map"), 1),
+    **dict.fromkeys(("parse_url", "try_parse_url"), 2),
+}
+PATTERN_REASON = (
+    "must not take a pattern from the record: whoever wrote that could make it take years; write"
+    " the pattern as a constant"
+)
+
 # What these and the operators of SQL are in an analysed plan.
 EXPRESSIONS = _words(
     """

@@ -49,7 +49,7 @@ class OfferedFiles(Replacing, SetFiles):
         self._taken.look()
         return super().discover(state, whole=whole)
 
-    def _asked(self, plan: Plan[Work]) -> Plan[Work]:
+    def _asked(self, plan: Plan[Work]) -> tuple[SourceState, Sequence[Entry]]:
         files = plan.work.files
         fresh = set(self._names().unseen([entry.path for entry in files]))
         flying = {entry.path for batch in plan.state.in_flight for entry in batch.files}
@@ -57,8 +57,7 @@ class OfferedFiles(Replacing, SetFiles):
         again = {e.path: ToReplace() for e in files if e.path not in fresh | theirs}
         kept = {path: asked for path, asked in plan.state.replacing.items() if path in flying}
         known = replace(plan.state, replacing=kept | again)
-        left = [entry for entry in files if entry.path not in theirs]
-        return replace(plan, state=known, work=self._replacements.work(known, left))
+        return known, [entry for entry in files if entry.path not in theirs]
 
     def _theirs(self, state: SourceState, batch: Batch) -> dict[str, str]:
         theirs = super()._theirs(state, batch)

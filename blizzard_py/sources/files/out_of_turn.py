@@ -29,12 +29,13 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_py.dead_letters.reader import original_of, stem_of
 from blizzard_py.sources.files.replaced_since import ReplacedSince
 from blizzard_py.sources.parts import Parts
+from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import read_ledger
 from blizzard_py.state.journal import Ingested
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.siblings import BACKFILL, RECORDS_SUFFIX, backfills_of, replays_of
-from blizzard_py.state.source_state import SourceState, checkpoint_path, state_from_json, under_way
+from blizzard_py.state.source_state import SourceState, checkpoint_path, under_way
 
 _BY_REPLAY = "a replay or `blizzard ingest` has taken it"
 _BY_LIVE = "the live daemon has taken it"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.sources.files.advance import Work
 from blizzard_py.sources.files.discovery import Scope
@@ -39,16 +40,17 @@ class Replacing(FileSource):
         return super().recover(state, epoch)
 
     def plan(self, state: SourceState) -> Plan[Work]:
-        plan = self._asked(super().plan(state))
-        asked = plan.state.replacing
-        if not asked:
+        plan = super().plan(state)
+        known, files = self._asked(plan)
+        asked = known.replacing
+        if not asked and known is plan.state:
             return plan
-        busy = self._others.records_under_way(asked)
+        busy = self._others.records_under_way(asked) if asked else set()
         if busy - self._waiting:
             self._log.info("files_wait", files=len(busy), why=_RECORDS, example=min(busy))
         self._waiting = busy
-        free = [entry for entry in plan.work.files if entry.path not in busy]
-        return replace(plan, work=self._replacements.work(plan.state, free))
+        free = [entry for entry in files if entry.path not in busy]
+        return replace(plan, state=known, work=self._replacements.work(known, free))
 
     def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
         asked = [entry.path for entry in batch.files if entry.path in state.replacing]
@@ -70,9 +72,9 @@ class Replacing(FileSource):
     ) -> SourceState:
         return self._replacements.settled(super().advance(state, batch, work, now), batch)
 
-    def _asked(self, plan: Plan[Work]) -> Plan[Work]:
-        """The plan with what of it is to be replaced."""
-        return plan
+    def _asked(self, plan: Plan[Work]) -> tuple[SourceState, Sequence[Entry]]:
+        """The plan's state with what is to be replaced, and its files without those of others."""
+        return plan.state, plan.work.files
 
     def _theirs(self, state: SourceState, batch: Batch) -> dict[str, str]:
         if not self._replacements.concerns(state, batch):

@@ -35,7 +35,7 @@ from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import overtaken, replacing, windows
 from blizzard_py.sources.tables.names import item_name, parsed_name
 from blizzard_py.sources.tables.progress import progress_of_text
-from blizzard_py.sources.tables.story import TaskStory
+from blizzard_py.sources.tables.story import task_story
 from blizzard_py.sources.tables.work import TaskWork
 from blizzard_py.state.column_state import ColumnState, SeenSegment, StoredWindow
 from blizzard_py.state.retries import waiting
@@ -161,7 +161,7 @@ class AskedSource:
         }
 
     def explain(self, name: str) -> Story:
-        return TaskStory(name, self._finds, self.check)
+        return task_story(name, self._finds, self.check)
 
     def looked(self, state: SourceState) -> ColumnState:
         """What is known, with the window that the next poll reads. Writes nothing."""

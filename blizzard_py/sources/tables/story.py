@@ -1,4 +1,4 @@
-"""What a source that is asked says of one of its tasks."""
+"""What a source that is asked says of its items, which are told by their names; and of a task."""
 
 from __future__ import annotations
 
@@ -17,22 +17,62 @@ Finds = Callable[[SourceState, str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class TaskStanding:
-    """How a task stands to a state; ``finds`` asks the connection where it has to."""
+class NamedStory:
+    """An item that is no file, as its source tells of it: its name says all there is to know.
+
+    ``ignored`` is why it is no item's name. ``stands`` makes how it stands to a state, which
+    ``check`` has found to be kept in this way.
+    """
+
+    name: str
+    ignored: str | None
+    check: Callable[[SourceState], None]
+    stands: Callable[[SourceState], Standing]
+
+    @property
+    def entry(self) -> Entry | None:
+        return None if self.ignored else Entry(self.name, 0, 0.0)
+
+    @property
+    def folder(self) -> str | None:
+        return None
+
+    def beside(self, state: SourceState) -> Standing:
+        self.check(state)
+        return self.stands(state)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStanding:
+    """How an item that is no file stands to a state: it lies nowhere."""
 
     name: str
     state: SourceState
-    finds: Finds
+
+    @property
+    def reached(self) -> str | None:
+        """The watermark that is shown."""
+        return self.state.progress.value
 
     @property
     def compared(self) -> Compared:
-        columns = self.state.columns or ColumnState()
-        at = text_of(columns.watermark)
+        at = self.reached
         return Compared(self.state.progress.state, None, at, at, None, at)
 
     @property
     def place(self) -> tuple[str | None, str | None]:
         return None, None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStanding(NamedStanding):
+    """How a task stands to a state; ``finds`` asks the connection where it has to."""
+
+    finds: Finds
+
+    @property
+    def reached(self) -> str | None:
+        return text_of((self.state.columns or ColumnState()).watermark)
 
     def is_new(self) -> bool:
         return self.finds(self.state, self.name)
@@ -48,28 +88,9 @@ class TaskStanding:
         return Passed("done", "of a window that is published, longer ago than the journal tells of")
 
 
-@dataclass(frozen=True, slots=True)
-class TaskStory:
-    """One task, as its source tells of it."""
-
-    name: str
-    finds: Finds
-    check: Callable[[SourceState], None]
-
-    @property
-    def entry(self) -> Entry | None:
-        return None if self.ignored else Entry(self.name, 0, 0.0)
-
-    @property
-    def ignored(self) -> str | None:
-        if parsed_name(self.name) is None:
-            return "is no task's name; they are like 000000000017#0"
-        return None
-
-    @property
-    def folder(self) -> str | None:
-        return None
-
-    def beside(self, state: SourceState) -> Standing:
-        self.check(state)
-        return TaskStanding(self.name, state, self.finds)
+def task_story(name: str, finds: Finds, check: Callable[[SourceState], None]) -> NamedStory:
+    """One task."""
+    ignored = None
+    if parsed_name(name) is None:
+        ignored = "is no task's name; they are like 000000000017#0"
+    return NamedStory(name, ignored, check, lambda state: TaskStanding(name, state, finds))

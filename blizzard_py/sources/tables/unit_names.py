@@ -16,19 +16,23 @@ from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
 from blizzard_py.units import unit_name, units_from
 from blizzard_py.units.limits import enough
+from blizzard_py.units.values import told_apart
 
 
 def values_of(units: Units) -> Sequence[Mapping[str, str]] | None:
     """The values, None if there is one unit for all. Never an empty list.
 
-    Raises `Unavailable` for a table that cannot be read now or that gives none, and where there are
-    fewer than there must be: what is not known now must not look as if it were gone.
+    Raises `Unavailable` for a table that cannot be read now or that gives none, where there are
+    fewer than there must be, and for values that the source may not tell apart: what is not known
+    now must not look as if it were gone.
     """
     found: Sequence[Mapping[str, str]] | None = units.listed
     if units.table is not None:
         found = _in_table(units.table)
     try:
         enough(None if found is None else len(found), units.terms.min_units)
+        if units.folds:
+            told_apart(found or ())
     except UnitError as error:
         raise Unavailable(f"units: {'; '.join(error.problems)}") from error
     return found

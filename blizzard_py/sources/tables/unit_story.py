@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from blizzard_core.errors import BlizzardError, StateError
-from blizzard_core.storage.protocol import Entry
-from blizzard_py.sources.story import Compared, Passed, Standing, Waiting
+from blizzard_py.sources.story import Passed, Waiting
+from blizzard_py.sources.tables.story import NamedStanding, NamedStory
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.units.instants import stamp
 from blizzard_py.units.planner import PlannedUnit
@@ -29,21 +29,10 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class UnitStanding:
+class UnitStanding(NamedStanding):
     """How a unit stands to a state."""
 
-    name: str
-    state: SourceState
     finds: Finds
-
-    @property
-    def compared(self) -> Compared:
-        at = self.state.progress.value
-        return Compared(self.state.progress.state, None, at, at, None, at)
-
-    @property
-    def place(self) -> tuple[str | None, str | None]:
-        return None, None
 
     def is_new(self) -> bool:
         found = self.finds(self.state, self.name)
@@ -75,30 +64,11 @@ class UnitStanding:
         return _WORDS[found.reason].format(high=high, end=stamp(found.end))
 
 
-@dataclass(frozen=True, slots=True)
-class UnitStory:
-    """One unit, as its source tells of it."""
-
-    name: str
-    finds: Finds
-    check: Callable[[SourceState], None]
-
-    @property
-    def entry(self) -> Entry | None:
-        return None if self.ignored else Entry(self.name, 0, 0.0)
-
-    @property
-    def ignored(self) -> str | None:
-        try:
-            key_parts(self.name)
-        except StateError:
-            return "is no unit's name; they are like 2020-02-01T00:00:00.000Z/NAME"
-        return None
-
-    @property
-    def folder(self) -> str | None:
-        return None
-
-    def beside(self, state: SourceState) -> Standing:
-        self.check(state)
-        return UnitStanding(self.name, state, self.finds)
+def unit_story(name: str, finds: Finds, check: Callable[[SourceState], None]) -> NamedStory:
+    """One unit."""
+    ignored = None
+    try:
+        key_parts(name)
+    except StateError:
+        ignored = "is no unit's name; they are like 2020-02-01T00:00:00.000Z/NAME"
+    return NamedStory(name, ignored, check, lambda state: UnitStanding(name, state, finds))

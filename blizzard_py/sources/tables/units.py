@@ -38,7 +38,7 @@ from blizzard_py.sources.tables import overtaken, unit_plans, unit_states
 from blizzard_py.sources.tables.unit_letters import close_bad_rows, close_letters
 from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.unit_plans import Looked, Run
-from blizzard_py.sources.tables.unit_story import UnitStory
+from blizzard_py.sources.tables.unit_story import unit_story
 from blizzard_py.sources.tables.work import TaskWork
 from blizzard_py.state.committers import blocked_by
 from blizzard_py.state.retries import waiting
@@ -121,7 +121,7 @@ class UnitSource:
         }
 
     def explain(self, name: str) -> Story:
-        return UnitStory(name, self._standing, self.check)
+        return unit_story(name, self._standing, self.check)
 
     def looked(self, state: SourceState) -> Looked:
         """What is due now, all of it. Writes nothing."""

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from blizzard_core.checkpoint.fence import FencedFile, Writer, writer_of
+from blizzard_core.checkpoint.fence import FencedFile, writer_of
+from blizzard_core.checkpoint.writer import Writer
 from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import Conflict, FencedError, StateError
 from blizzard_core.settings.load import load_config
@@ -221,7 +222,8 @@ def test_of_two_daemons_one_exits_with_3_and_no_row_comes_twice(
         server: S3Server = request.getfixturevalue("s3")
         scenario = Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
     scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1)
-    daemons = [scenario.start("blizzard", "run", str(scenario.config)) for _ in range(2)]
+    command = ("blizzard", "run", str(scenario.config), "--take-over")
+    daemons = [scenario.start(*command) for _ in range(2)]
     ids = [1]
     number = 2
     # Files keep coming until the one that was replaced has noticed.

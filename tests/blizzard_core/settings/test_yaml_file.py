@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,15 @@ def test_aliases_of_an_honest_file_work(tmp_path: Path) -> None:
         "b": {"x": 1, "y": [2, 3]},
         "c": {"x": 1, "y": 4},
     }
+
+
+@pytest.mark.parametrize(
+    "text", ['tables: {"a\\ud800": 1}', 'tables: {a: "\\udfff"}', "tables: {a: '${ODD}'}"]
+)
+def test_what_no_name_can_hold_is_a_problem(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    document = load_yaml(path, {"ODD": os.fsdecode(b"\xff")})
+    [problem] = document.problems
+    assert "(line 1): has half of a surrogate pair" in problem
+    str(document.data).encode()

@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import socket
+import subprocess
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blizzard_core.bounds import FIRST_PAGE_KEYS
-from blizzard_core.errors import AccessDenied, Conflict, NotFound, Unavailable, UnreadableName
+from blizzard_core.errors import (
+    AccessDenied,
+    Conflict,
+    NotFound,
+    StorageError,
+    Unavailable,
+    UnreadableName,
+)
 from blizzard_core.log import configure
 from blizzard_core.storage import azure
 from blizzard_core.storage import gcs as store_gcs
@@ -474,6 +482,64 @@ def test_links_that_lead_back_are_not_followed_where_links_are(tmp_path: Path) -
         (outside / name).symlink_to(table)
     pages = LocalStorage(str(table)).list_range("", None)
     assert [entry.path for page in pages for entry in page.entries] == ["d=1/x", "d=4/x"]
+
+
+def test_a_link_in_the_place_of_what_is_written_leads_nowhere(tmp_path: Path) -> None:
+    theirs, table = tmp_path / "theirs", tmp_path / "table"
+    theirs.write_bytes(b"x")
+    table.mkdir()
+    for name in ("out.parquet", "state.json.lock", "state.json"):
+        (table / name).symlink_to(theirs)
+    storage = LocalStorage(str(table))
+    with pytest.raises(StorageError, match=r"out\.parquet"):
+        storage.open_output("out.parquet")
+    with pytest.raises(StorageError, match=r"state\.json\.lock"):
+        storage.put_if("state.json", b"y", None)
+    storage.put_atomic("state.json", b"y")
+    assert (theirs.read_bytes(), (table / "state.json").read_bytes()) == (b"x", b"y")
+
+
+def make_deep(root: Path, names: list[str], file: str) -> str:
+    """A file below all of these, made step by step as no path leads there; its path."""
+    at = os.open(root, os.O_RDONLY)
+    for name in names:
+        os.mkdir(name, dir_fd=at)
+        below = os.open(name, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(os.open(file, os.O_CREAT | os.O_WRONLY, dir_fd=at))
+    os.close(at)
+    return "/".join([*names, file])
+
+
+@pytest.fixture
+def deep_place(tmp_path: Path) -> Iterator[Path]:
+    """A directory that may become deeper than Python's own clearing up goes."""
+    place = tmp_path / "deep"
+    place.mkdir()
+    yield place
+    subprocess.run(["rm", "-rf", str(place)], check=True)  # it is everywhere
+
+
+def test_directories_as_deep_as_anybody_makes_them_end_no_listing(
+    deep_place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever may write to a source decides how deep it is."""
+    configure("info")
+    (deep_place / "a.json").write_bytes(b"x")
+    (deep_place / "z.json").write_bytes(b"x")
+    deep = make_deep(deep_place, ["d"] * 1200, "x.json")
+    long = make_deep(deep_place, ["e" * 250] * 20, "y.json")  # longer than any path may be
+    storage = LocalStorage(str(deep_place), follow=False)
+    for _ in range(2):
+        found = [entry.path for page in storage.list_range("", None) for entry in page.entries]
+        assert found[:2] == ["a.json", deep]
+        assert found[-1] == "z.json"
+        assert len(found) == 3
+    assert storage.stat(long) is None
+    told = [line for line in capsys.readouterr().err.splitlines() if "paths_too_long" in line]
+    assert len(told) == 1
+    assert len(told[0]) < 5000
 
 
 def test_links_to_directories_of_a_local_source_are_not_followed_and_told_once(

@@ -22,7 +22,8 @@ from blizzard_core.watermark.partition_time import head_of
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Gap, Progress, closed_by, finished, gaps, is_new
 from blizzard_core.watermark.scan import scan
-from blizzard_py.state.source_state import SourceState, state_from_json, state_to_json
+from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
+from blizzard_py.state.source_state import SourceState
 from tests.blizzard_core.watermark.test_progress import GRACE, Model, Rounds, check_promise, rounds
 from tests.support.blizzard_world import World
 from tests.support.memory_store import MemoryStorage

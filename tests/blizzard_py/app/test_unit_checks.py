@@ -31,6 +31,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"values": {"name": "survey", "list": ""}}, "units.values.list", "empty"),
     ({"values": {"name": "survey", "list": ["a", {"b": "c"}]}}, "units.values", "not both"),
+    ({"values": {"name": "survey", "list": "a,b,A"}}, "units.values.list", "'a' and 'A' may be"),
     ({"values": {"name": "survey"}}, "units.values", "list or from"),
     ({"values": {"list": "a"}}, "units.values", "needs name"),
     (

@@ -122,7 +122,7 @@ def test_validate_tells_every_problem_and_exits_with_2(tmp_path: Path) -> None:
     done = invoke("validate", str(scenario.config))
     assert (done.exit_code, done.stdout) == (
         0,
-        f"{scenario.config}: ok, 1 pipelines, 0 tables\n",
+        f"{scenario.config}: ok, 1 pipeline, 0 tables\n",
     )
     scenario.main_source.update(poll_interval_secs="often", surprise=1)
     scenario.document["tables"] = {"t": {"table_uri": "${NOT_SET_ANYWHERE}"}}

@@ -21,6 +21,7 @@ from click.testing import CliRunner, Result
 from blizzard_core.cli import SECTIONS, GuidedCommand, GuidedGroup, print_table
 from blizzard_core.errors import StorageError
 from blizzard_core.settings.load import load_config
+from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
@@ -381,20 +382,51 @@ def test_init_writes_a_configuration_that_validates(
     assert (refused.exit_code, "--force" in refused.stderr) == (2, True)
     raw = tmp_path / "raw" / "date=2024-01-01"
     raw.mkdir(parents=True)
-    row = {"a": 1, "b": 1.5, "c": True, "t": "2024-01-01T00:00:00Z", "s": "x", "o": {"k": 1}}
-    (raw / "1.ndjson.gz").write_bytes(gzip.compress(json.dumps(row).encode() + b"\n"))
+    rows: list[dict[str, object]] = [
+        {"a": 1, "b": 1.5, "c": True, "t": "2024-01-01T00:00:00Z", "s": "x", "o": {"k": 1}},
+        {"a": 2, "n": None, "m": 1, "odd name": 1},
+        {"a": 3, "m": "x", "later": [1]},
+    ]
+    for hour, row in enumerate(rows):
+        (raw / f"hour=0{hour}").mkdir()
+        text = gzip.compress(json.dumps(row).encode() + b"\n")
+        (raw / f"hour=0{hour}" / "1.ndjson.gz").write_bytes(text)
     again = invoke("init", "--force")
-    assert "5 fields, 1 more that are commented out" in again.stdout
-    fields = load_config(tmp_path / "blizzard.yaml").pipelines["events"].schema_.fields
-    assert {f.name: f.type for f in fields} == {
+    assert "9 fields, from 3 records of 3 files. 1 field left out" in again.stdout
+    assert "Directories are named date=%Y-%m-%d/hour=%H" in again.stdout
+    pipeline = load_config(tmp_path / "blizzard.yaml").pipelines["events"]
+    assert {f.name: f.type for f in pipeline.schema_.fields} == {
         "a": "int64",
         "b": "float64",
         "c": "boolean",
         "t": "timestamp",
         "s": "string",
+        "o": "struct",
+        "n": "string",
+        "m": "string",
+        "later": "list",
     }
+    assert [f.name for f in pipeline.schema_.fields if f.coerce] == ["n", "m"]
+    [source] = pipeline.sources.values()
+    assert isinstance(source, SourceSettings)
+    assert source.partition_filter is not None
+    assert source.partition_filter.prefix_template == "date=%Y-%m-%d/hour=%H"
     plan = invoke("plan", "blizzard.yaml")
     assert plan.exit_code == 0, plan.output
+
+
+def test_init_looks_at_files_from_all_over_a_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for day in range(1, 29):
+        for hour in range(3):
+            folder = tmp_path / f"raw/date=2024-01-{day:02}/hour={hour:02}"
+            folder.mkdir(parents=True)
+            (folder / "1.ndjson").write_text(json.dumps({"n": None if day < 28 else 1.5}))
+    assert "from 8 records of 8 files" in invoke("init").stdout
+    [field] = load_config(tmp_path / "blizzard.yaml").pipelines["events"].schema_.fields
+    assert field.type == "float64"
 
 
 def test_init_reads_a_sample_on_s3(
@@ -404,12 +436,13 @@ def test_init_reads_a_sample_on_s3(
         monkeypatch.setenv(name, value)
     place = f"s3://{s3.new_bucket()}"
     scenario = Scenario(tmp_path, place, s3.options)
-    scenario.put("1.json", b'{"odd\\nname: [": 1}\n')
+    scenario.put("1.json", b'{"odd: {": 1, "odd\\nname: [": 1, "x": 1}\n')
     path = tmp_path / "c.yaml"
     done = invoke("init", str(path), "--source-uri", f"{place}/raw", "--table-uri", f"{place}/t")
     assert done.exit_code == 0, done.output
     [field] = load_config(path).pipelines["events"].schema_.fields
-    assert field.name == "odd\nname: ["
+    assert field.name == "x"
+    assert "left out: odd?name: [: a column cannot have this name" in path.read_text()
 
 
 def test_init_tells_what_it_cannot_use(tmp_path: Path) -> None:
@@ -422,7 +455,7 @@ def test_init_tells_what_it_cannot_use(tmp_path: Path) -> None:
         "init", path, "--source-uri", str(tmp_path / "raw"), "--table-uri", f"{tmp_path}/t"
     )
     assert odd.exit_code == 0
-    assert "cannot be read as NDJSON" in odd.stdout
+    assert "no line of 1.json can be read as NDJSON" in odd.stdout
     assert invoke("validate", path).exit_code == 0
     unwritable = invoke("init", "/proc/nowhere/c.yaml")
     assert (unwritable.exit_code, "cannot be written" in unwritable.stderr) == (2, True)

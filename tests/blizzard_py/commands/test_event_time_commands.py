@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
-from blizzard_py.state.source_state import SourceState, Totals, checkpoint_path, state_to_json
+from blizzard_py.state.checkpoint_document import state_to_json
+from blizzard_py.state.source_state import SourceState, Totals, checkpoint_path
 from blizzard_py.state.stream_state import OperatorState, SettledBatch, StreamState, settled
 from tests.support.event_world import EventWorld
 

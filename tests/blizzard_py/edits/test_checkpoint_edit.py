@@ -16,7 +16,8 @@ from blizzard_py.edits.checkpoint_edit import EditRefused, Effect
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay import GivenFiles
-from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path, state_to_json
+from blizzard_py.state.checkpoint_document import state_to_json
+from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
 from tests.blizzard_py.replay.test_replay import ReplayWorld, ask
 from tests.support.blizzard_world import World
 from tests.support.promise_world import letter_paths, polls, sweeps
@@ -323,7 +324,7 @@ def test_names_that_a_set_watermark_keeps_come_once_also_when_the_clock_is_put_r
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Of more names in grace than this the checkpoint leaves to the journal what it has.
-    monkeypatch.setattr("blizzard_py.state.source_state.INLINE_NAMES", 3)
+    monkeypatch.setattr("blizzard_py.state.checkpoint_document.INLINE_NAMES", 3)
     world = World(grace_period_secs=3600)
     for number in range(4):
         world.put(f"{DAY}/{number}.json", str(number))

@@ -21,7 +21,8 @@ from blizzard_py.edits.rename.copies import copy_letters
 from blizzard_py.edits.rename.documents import letter_for
 from blizzard_py.replay import GivenFiles, Replay, file_parts, record_parts
 from blizzard_py.sources.parts import Parts
-from blizzard_py.state.source_state import checkpoint_path, state_from_json
+from blizzard_py.state.checkpoint_document import state_from_json
+from blizzard_py.state.source_state import checkpoint_path
 from tests.blizzard_py.replay.test_given_files import DAY, IngestWorld
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import Died, Dying, MemoryStorage

@@ -97,7 +97,7 @@ def server() -> Iterator[PostgresqlServer]:
         yield found
 
 
-@pytest.mark.skipif(not JAR.exists(), reason="`make setup` installs the driver")
+@pytest.mark.skipif(not JAR.exists(), reason="`make setup-dev` installs the driver")
 def test_tasks_read_by_spark_itself(
     spark_engine: SparkEngine, server: PostgresqlServer, tmp_path: Path
 ) -> None:

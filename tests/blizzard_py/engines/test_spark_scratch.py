@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from blizzard_py.engines.spark.scratch import Scratch
 
 CHILD = """
@@ -37,3 +39,17 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) 
     first.close()
     second.close()
     assert list(tmp_path.iterdir()) == [unrelated]
+
+
+def test_what_another_user_put_there_is_not_ours_to_clear_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tree of millions of files would hold up every start."""
+    theirs = tmp_path / "blizzard-spark-theirs"
+    theirs.mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: theirs.stat().st_uid + 1)
+    Scratch(tmp_path).close()
+    assert theirs.is_dir()
+    monkeypatch.undo()
+    Scratch(tmp_path).close()
+    assert not theirs.exists()

@@ -5,17 +5,20 @@ from __future__ import annotations
 import base64
 import dataclasses
 import pickle
+import re
 from pathlib import Path
 
 import pytest
 from pyspark import cloudpickle
 
+from blizzard_core import redact
 from blizzard_core.errors import ConfigError
 from blizzard_py.engines.spark import SparkEngine
 from blizzard_py.engines.spark.gateway import as_property
-from blizzard_py.engines.spark.handed import apart
+from blizzard_py.engines.spark.handed import HANDED, apart
 from blizzard_py.engines.spark.masters import settings
 from blizzard_py.engines.spark.security import (
+    REDACTION,
     SHUT,
     require_shut,
     weak_server,
@@ -72,6 +75,7 @@ def test_an_open_cluster_has_to_be_said_and_is_warned_of() -> None:
         ({"spark.network.crypto.saslFallback": "true"}, ["spark.network.crypto.saslFallback"]),
         ({"spark.driver.bindAddress": "0.0.0.0"}, ["spark.driver.bindAddress"]),
         ({"spark.driver.host": "::1", "spark.driver.bindAddress": "localhost"}, []),
+        ({"spark.io.encryption.enabled": "false"}, ["spark.io.encryption.enabled"]),
         ({"spark.ui.enabled": "true"}, ["spark.ui.enabled"]),
         ({"spark.ui.enabled": "true", "spark.ui.filters": "org.example.Login"}, []),
         (
@@ -82,6 +86,24 @@ def test_an_open_cluster_has_to_be_said_and_is_warned_of() -> None:
 )
 def test_what_weakens_is_named(conf: dict[str, str], said: list[str]) -> None:
     assert [text.partition(":")[0] for text in weakened("local[2]", conf)] == said
+
+
+def test_a_pattern_of_the_user_is_left_out_beside_ours_and_not_in_its_place() -> None:
+    told = settings("local[2]", {REDACTION: "[Bb]lood[-_]?[Tt]ype|salary"})[REDACTION]
+    for name in (HANDED, "my.PASSWORD", "Blood_Type", "salary"):
+        assert re.search(told, name)
+    assert not re.search(told, "spark.executor.memory")
+
+
+def test_a_secret_by_its_value_is_left_out_whatever_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(redact, "_learnt", set())
+    redact.learn_values(["from-a-file-of-secrets"])  # as ${file:…} does
+    given = {"my.option": "x=from-a-file-of-secrets", "myXoption": "1", "spark.x": "a"}
+    told = settings("local[2]", given)[REDACTION]
+    assert [name for name in given if re.search(told, name)] == ["my.option"]
+    assert "from-a-file" not in told
 
 
 @pytest.mark.parametrize(

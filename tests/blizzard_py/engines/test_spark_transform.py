@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from blizzard_core.errors import ConfigError, EngineError
 from blizzard_py.__main__ import main
 from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.failures import is_of_the_data
 from blizzard_py.job import FileBounds, PartitionRule, SortKey
 from tests.support.ingest_world import PREFIX, STAGING, IngestWorld, by_path, specs
 
@@ -278,6 +279,47 @@ def test_the_directory_of_a_path_passes_through_the_statement(
     world.deduplicate_by = ("id",)
     result = world.ingest(engine=spark_engine)
     assert {output.partition for output in result.outputs} == {"date=2024-01-01", "date=2024-01-02"}
+
+
+def test_a_row_too_deep_for_a_regular_expression_costs_its_file_and_nobody_else(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    """It ended the JVM with all that ran there, and did so again at every attempt."""
+    session = spark_engine.session()
+    world.transform = "SELECT id, regexp_replace(name, '^(a|b)*$', '') AS name FROM source"
+    world.put("a.ndjson", b'{"id":1,"name":"ab"}\n')
+    world.put("b.ndjson", b'{"id":2,"name":"%s"}\n' % (b"ab" * 50_000))
+    result = world.ingest(engine=spark_engine)
+    assert world.rows(result) == [{"id": 1, "name": ""}]
+    lost = by_path(result)["b.ndjson"]
+    assert lost.stage == "transform"
+    assert lost.error.startswith("java.lang.StackOverflowError; a regular expression repeats")
+    assert spark_engine.session() is session
+    assert session.range(3).count() == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "of_the_data"),
+    [
+        ("java.lang.StackOverflowError", True),
+        ("java.util.regex.PatternSyntaxException: Unclosed group near index 2", True),
+        ("java.util.MissingFormatArgumentException: Format specifier '%s'", True),
+        ("org.apache.spark.SparkRuntimeException: [X] Too many. SQLSTATE: 54000", True),
+        ("java.lang.OutOfMemoryError: Java heap space", False),
+        ("java.lang.InterruptedException", False),
+        ("java.io.IOException: No space left on device", False),
+        ("org.apache.spark.SparkException: java.lang.NullPointerException", False),
+    ],
+)
+def test_what_a_value_cannot_be_is_told_from_what_a_machine_lacks(
+    said: str, of_the_data: bool
+) -> None:
+    text = (
+        "An error occurred.\n: org.apache.spark.SparkException: Job aborted due to stage failure:"
+        " Task 1 in stage 0.0 failed 3 times, most recent failure: Lost task 1.2 in stage 0.0 (TID"
+        f" 3) (localhost executor driver): {said}\n\tat java.base/java.util.regex.Pattern"
+    )
+    assert is_of_the_data(RuntimeError(text)) is of_the_data
 
 
 def test_a_file_that_the_statement_fails_on_is_quarantined_and_no_other(

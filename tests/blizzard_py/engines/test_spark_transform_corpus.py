@@ -10,8 +10,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.plain_statement import plain_refusal
 from blizzard_py.engines.spark.transform_guard import refusal_of, wrapped
-from blizzard_py.engines.spark.transform_words import AGGREGATES, EXPRESSIONS, FUNCTIONS
+from blizzard_py.engines.spark.transform_words import (
+    AGGREGATES,
+    EXPRESSIONS,
+    FUNCTIONS,
+    PATTERN_REASON,
+)
 from tests.support.transform_corpus import ATTACKS, HONEST, SUBSTITUTED
 
 VIEW = "blizzard_source_corpus"
@@ -110,3 +116,20 @@ def test_the_lists_agree_with_sparks_own_registry(spark: SparkSession) -> None:
         if several:
             assert name in AGGREGATES, name
     assert names >= FUNCTIONS
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT id FROM source WHERE name LIKE tags",
+        "SELECT id FROM source WHERE name RLIKE 'a' || tags",
+        "SELECT id FROM source WHERE name NOT ILIKE (tags)",
+        "SELECT split(name, tags) AS x FROM source",
+        "SELECT regexp_replace(name, concat('(', tags), '') AS x FROM source",
+    ],
+)
+def test_where_there_is_only_text_patterns_stand_in_it(statement: str) -> None:
+    assert plain_refusal(statement, ()) == PATTERN_REASON
+    constant = statement.replace("|| tags", "").replace("concat('(', tags)", "tags")
+    constant = constant.replace("(tags)", "tags").replace("tags", "'b'")
+    assert plain_refusal(constant, ()) is None

@@ -611,21 +611,30 @@ def test_cancel_reaches_the_running_job() -> None:
 
 def test_a_batch_is_published_while_the_next_is_being_ingested() -> None:
     world = world_with_hours()
-    published = threading.Event()
+    running, published = threading.Event(), threading.Event()
     phases: list[list[str]] = []
     ingest = world.engine.ingest
 
     def second_waits(job: IngestJob) -> IngestResult:
         if world.engine.jobs:
             phases.append([batch["phase"] for batch in world.checkpoint()["in_flight"]])
+            running.set()
             assert published.wait(30), "the batch before is not published beside this job"
         return ingest(job)
 
+    def is_copy(change: str, path: str) -> bool:
+        return change == "copy" and path.startswith("_blizzard/staging/")
+
+    def waits(change: str, path: str) -> None:
+        if is_copy(change, path):
+            assert running.wait(30), "the next job does not begin beside this publication"
+
     def seen(change: str, path: str) -> None:
-        if change == "copy" and path.startswith("_blizzard/staging/"):
+        if is_copy(change, path):
             published.set()
 
     world.engine.ingest = second_waits  # type: ignore[method-assign]  # a job that takes long
+    world.sink.before_mutation = waits
     world.sink.after_mutation = seen
     world.drain()
     assert phases[0] == ["publishing", "running"]

@@ -411,11 +411,11 @@ def test_many_files_are_split_into_batches_each_of_which_replaces_its_own() -> N
 
 
 def test_too_many_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blizzard_py.replay.replacing.FILES_AT_MOST", 2)
+    monkeypatch.setattr("blizzard_py.replay.choosing.FILES_AT_MOST", 2)
     with pytest.raises(ReplaceRefused, match="3 files are chosen, and one command takes 2"):
         ReplaceWorld().replace(DAY, DAY)
-    monkeypatch.setattr("blizzard_py.replay.replacing.FILES_AT_MOST", 3)
-    monkeypatch.setattr("blizzard_py.replay.replacing.TOGETHER_AT_MOST", 1)
+    monkeypatch.setattr("blizzard_py.replay.choosing.FILES_AT_MOST", 3)
+    monkeypatch.setattr("blizzard_py.replay.choosing.TOGETHER_AT_MOST", 1)
     with pytest.raises(ReplaceRefused, match="2 files have rows in the same outputs"):
         ReplaceWorld(named=False).replace(DAY, DAY)
 

@@ -10,7 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 from deltalake import DeltaTable
 
+from blizzard_core.groups import group_path
 from blizzard_py.__main__ import main as blizzard
+from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
 from tests.support.s3_server import S3Server
 from tests.support.scenario import Scenario
@@ -136,6 +138,42 @@ def test_letters_of_mended_files_replace_what_their_files_had(scenario: Scenario
     )
     found = json.loads(told.stdout)
     assert (found["batch"]["group"], found["outputs"][0]["delta_status"]) == (1, "committed")
+
+
+def paths(scenario: Scenario) -> set[str]:
+    pages = scenario.table.list_range(f"{DAY}/", f"{DAY}0")
+    return {entry.path for page in pages for entry in page.entries}
+
+
+def test_a_file_whose_rows_are_in_quarantine_is_replaced_once_they_are_given_up(
+    scenario: Scenario,
+) -> None:
+    begun(scenario, named=True)
+    there = paths(scenario)
+    scenario.put_rows(f"{DAY}/6.json.gz", 6, 16)
+    scenario.ingest()
+    [broken] = paths(scenario) - there
+    scenario.table.put_atomic(broken, b"PAR1 and no more of it")
+    scenario.once("penguin")
+    scenario.put_rows(f"{DAY}/6.json.gz", 106)
+    assert "wait behind" not in backfill(scenario, f"{DAY}/6.json.gz", f"{DAY}/6.json.gz").output
+    scenario.once("penguin")
+    dry = backfill(scenario, f"{DAY}/1.json.gz", f"{DAY}/1.json.gz", "--dry-run")
+    assert "Groups of this source wait behind one that waits" in dry.stdout
+    assert "penguin discard --output" in dry.stdout
+    done = backfill(scenario, f"{DAY}/1.json.gz", f"{DAY}/1.json.gz", "--json")
+    assert "in quarantine" in json.loads(done.stdout)["blocked"]
+    manifest = json.loads(scenario.table.read(group_path("events_main", 1)))
+    [output] = manifest["outputs"]
+    before = versions(scenario)
+    names = [str(scenario.config), "--table=events", f"--output={output}"]
+    told = CliRunner().invoke(penguin, ["discard", *names])
+    assert told.exit_code == 0, told.output
+    assert versions(scenario) == [*before, before[-1]]
+    scenario.once("penguin")
+    assert scenario.ids() == [1, 2, 3, 4, 5, 11, 12, 13, 14, 106]
+    dry = backfill(scenario, f"{DAY}/1.json.gz", f"{DAY}/1.json.gz", "--dry-run", "--json")
+    assert json.loads(dry.stdout)["blocked"] is None
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,9 @@ from blizzard_core.watermark.progress import (
 )
 from blizzard_py.job import FinishedFile, StagedBadRecords
 from blizzard_py.sources.files.advance import held_by
+from blizzard_py.state.checkpoint_document import INLINE_NAMES, state_from_json, state_to_json
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.source_state import (
-    INLINE_NAMES,
     Batch,
     Identity,
     PlannedOutput,
@@ -37,8 +37,6 @@ from blizzard_py.state.source_state import (
     SourceState,
     Sweep,
     Totals,
-    state_from_json,
-    state_to_json,
 )
 from tests.support.blizzard_world import World
 from tests.support.stored_progress import progress_from_json

@@ -11,8 +11,9 @@ import pytest
 from blizzard_core.errors import StateError
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.reading import ReadMarks, ReadTask
+from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.column_state import ColumnState, SeenSegment, StoredWindow
-from blizzard_py.state.source_state import Batch, SourceState, state_from_json, state_to_json
+from blizzard_py.state.source_state import Batch, SourceState
 
 AT = {"updated_at": {"__datetime__": "2026-05-04T11:59:58.120000+00:00"}}
 FULL = ColumnState(

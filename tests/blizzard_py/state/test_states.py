@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import StateError
+from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.journal import Journal
-from blizzard_py.state.source_state import SourceState, state_from_json, state_to_json
+from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import JOURNAL_FOLDER
 from penguin_py.memory.state import NOTHING_SEEN, committed, mirror_from_json, mirror_to_json
 from tests.support.memory_store import MemoryStorage

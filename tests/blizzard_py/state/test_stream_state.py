@@ -11,7 +11,8 @@ import pytest
 from blizzard_core.errors import StateError
 from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_py.job import FieldSpec, IngestSettings, Place
-from blizzard_py.state.source_state import SourceState, Totals, state_from_json, state_to_json
+from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
+from blizzard_py.state.source_state import SourceState, Totals
 from blizzard_py.state.stream_query import check_query, fingerprint
 from blizzard_py.state.stream_state import (
     HISTORY,

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blizzard_py.units import UnitError, unit_list, unit_name, units_from
+from blizzard_py.units.values import look_alikes, told_apart
 
 ROWS = [
     {"id": "a", "status": "OK", "n": 1},
@@ -156,3 +157,13 @@ def test_the_only_unit_is_called_by_its_braces() -> None:
     assert unit_name({"id": "a|b"}) == "a|b"
     with pytest.raises(UnitError):
         unit_name({"id": None})
+
+
+def test_values_that_a_collation_takes_for_one_are_found() -> None:
+    listed = unit_list("id", ["a", "b", "A", "Ä", "straße", "STRASSE", "ab", "a b"])
+    assert look_alikes(listed) == [("a", "A"), ("a", "Ä"), ("straße", "STRASSE")]
+    in_rows = units_from([{"x": "a", "y": "b "}, {"x": "a", "y": "b"}], ["x", "y"])
+    assert look_alikes(in_rows) == [("a|b ", "a|b")]
+    told_apart(unit_list("id", "a,b,c"))
+    with pytest.raises(UnitError, match=r"'a' and 'A' may be the same.*COLLATE"):
+        told_apart(unit_list("id", "a,b,A"))

@@ -72,8 +72,13 @@ class Fleet:
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def start(self, program: str) -> Daemon:
-        """``blizzard run`` (without Spark) or ``penguin run``, for ever."""
-        return self._start(program, "run", str(self.scenario.config), "--log-level", "debug")
+        """``blizzard run`` (without Spark) or ``penguin run``, for ever.
+
+        A Blizzard takes over from one that still runs: what then happens is what is tried.
+        """
+        more = ["--take-over"] if program == "blizzard" else []
+        config = str(self.scenario.config)
+        return self._start(program, "run", config, "--log-level", "debug", *more)
 
     def drain(self, program: str, secs: float) -> None:
         """``run --once``, which must end with 0."""

@@ -12,8 +12,9 @@ from blizzard_core.errors import StateError
 from blizzard_core.groups import Group, GroupFile, decode_group, encode_group
 from blizzard_core.json_text import json_value
 from blizzard_py.state import processed_set
+from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.journal import Journal
-from blizzard_py.state.source_state import SourceState, state_from_json, state_to_json
+from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
 from penguin_py.delta.output_ids import OutputIds
 from penguin_py.memory.state import Memory, committed, mirror_from_json, mirror_to_json

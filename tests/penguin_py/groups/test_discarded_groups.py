@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import Path
@@ -15,6 +14,7 @@ from click.testing import CliRunner
 from penguin_py.__main__ import main as penguin
 from penguin_py.groups.discarding import DiscardRefused
 from tests.penguin_py.groups.test_applied_groups import S, ids, rows, standing
+from tests.penguin_py.groups.test_groups_beside_others import once_between
 from tests.support.group_world import Publisher, reading
 from tests.support.penguin_world import World, footer_pool, parquet
 from tests.support.s3_server import S3Server
@@ -204,16 +204,71 @@ def test_the_command(tmp_path: Path, pool: Executor) -> None:
     assert ids(world) == [0, 1]
 
 
-def test_it_dies_or_conflicts_and_is_given_again(world: World) -> None:
+def test_another_commit_between_look_and_commit_has_it_planned_anew(world: World) -> None:
     waiting(world)
-    other = world.penguin()
-    found = world.penguin()
-    found.snapshot()
-    world.put("7.parquet", {"id": [7], "_source_file": ["s3://raw/7"]}, output_id="p/s/7/1/0")
-    other.cycle(threading.Event())
+    other, found = world.penguin(), world.penguin()
+
+    def does() -> None:
+        world.put("7.parquet", {"id": [7], "_source_file": ["s3://raw/7"]}, output_id="p/s/7/1/0")
+        world.run(other)
+
+    once_between(found, does)
     found.discard([A], None, dry_run=False)
     world.run(other)
     assert ids(world) == [0, 1, 7]
+
+
+def test_what_can_be_committed_is_and_nothing_of_it_is_given_up(world: World) -> None:
+    world.put("0.parquet", named(0), output_id="p/s/0/1/0")
+    world.run()
+    world.put("1.parquet", named(1), output_id=A)  # nobody has looked since
+    source = Publisher(world)
+    group = source.group([named(2)], source_files=FILES, outputs=[A])
+    with pytest.raises(DiscardRefused, match="no group of p_s waits"):
+        world.penguin().discard([], S, dry_run=False)
+    assert ids(world) == [2]
+    with pytest.raises(DiscardRefused, match="is in the table, in unit-"):
+        world.penguin().discard([group.files[0].output_id], None, dry_run=False)
+    source.group([named(3)], source_files=FILES, outputs=[group.files[0].output_id])
+    with pytest.raises(DiscardRefused, match="is not held up by anything of its own"):
+        world.penguin().discard([], S, dry_run=True)
+
+
+def test_a_group_that_waits_for_another_source_alone_is_not_given_up(world: World) -> None:
+    world.put("0.parquet", named(0), output_id="p/s/0/1/0")
+    world.run()
+    lost, sound = Publisher(world), Publisher(world, "q")
+    lost.group([named(1)], put=False)
+    lost.group([named(2)])
+    sound.group([{"id": [3], "_source_file": ["s3://raw/3"]}], ids=["q/1"])
+    world.run()
+    assert "wait for those of p_s" in world.mirror()["blocked"]["q"]
+    with pytest.raises(DiscardRefused, match="is not held up by anything of its own"):
+        world.penguin().discard([], "q", dry_run=False)
+    world.penguin().discard([], S, dry_run=False)
+    world.run()
+    assert ids(world) == [0, 2, 3]
+
+
+def test_a_group_that_somebody_mends_meanwhile_is_not_given_up_nor_the_next(world: World) -> None:
+    world.put("0.parquet", named(0), output_id=A)
+    world.run()
+    source = Publisher(world)
+    group = source.group([named(1)], source_files=FILES, outputs=[A])
+    data = world.storage.read(group.files[0].path)
+    world.storage.delete(group.files[0].path)
+    last = group.files[0].output_id
+    source.group([named("text")], source_files=FILES, outputs=[last])
+    live, found = world.penguin(), world.penguin()
+
+    def does() -> None:
+        world.put(group.files[0].path, data)
+        world.run(live)
+
+    once_between(found, does)
+    with pytest.raises(DiscardRefused, match="was applied meanwhile"):
+        found.discard([], S, dry_run=False)
+    assert ids(world) == [1]
 
 
 def test_units_go_on_as_well(world: World) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 from unittest import mock
 
 from blizzard_core.checkpoint import fence
-from blizzard_core.checkpoint.fence import FencedFile, Writer
+from blizzard_core.checkpoint.fence import FencedFile
+from blizzard_core.checkpoint.writer import Writer
 from blizzard_core.storage.protocol import join
 from blizzard_core.watermark import progress as watermark
 from blizzard_py.ingest import batch_runner, publish, source_pipeline
@@ -23,7 +24,7 @@ from tests.simulation.world import World
 @guard("saves replace whatever is there, whoever wrote it")
 def fenced_saves(_world: World) -> Iterator[None]:
     def put(self: Any, document: Any, epoch: int) -> None:
-        data = fence.encode({**document, "writer": {"id": self._id, "epoch": epoch}})
+        data = fence.encode({**document, "writer": self._writer(epoch)})
         self._storage.put_atomic(self._path, data)
 
     with mock.patch.object(FencedFile, "_put", put):
@@ -33,7 +34,7 @@ def fenced_saves(_world: World) -> Iterator[None]:
 @guard("a refused save is believed without looking whether it was our own")
 def read_back(_world: World) -> Iterator[None]:
     def put(self: Any, document: Any, epoch: int) -> None:
-        data = fence.encode({**document, "writer": {"id": self._id, "epoch": epoch}})
+        data = fence.encode({**document, "writer": self._writer(epoch)})
         self._version = self._storage.put_if(self._path, data, self._version)
 
     with mock.patch.object(FencedFile, "_put", put):

@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
@@ -293,3 +295,29 @@ def test_what_cannot_be_loaded_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(__import__("sys").modules, "pyiceberg", None)
     with pytest.raises(ConfigError, match=r"blizzard-penguin\[iceberg\]"):
         IcebergConnection(access_to(tmp_path), Selection(table="db.t"))
+
+
+_called: list[object] = []
+
+
+def called(given: object) -> FileIO:
+    """What a table's writer would like to have called."""
+    _called.append(given)
+    return PyArrowFileIO({})
+
+
+@pytest.mark.parametrize("with_catalog", [True, False])
+def test_a_tables_own_properties_decide_nothing_about_how_it_is_read(
+    tmp_path: Path, with_catalog: bool
+) -> None:
+    """They went before ours: a table's writer had any function called, with our credentials."""
+    _called.clear()
+    table = made(tmp_path, properties={"py-io-impl": f"{__name__}.called"})
+    append(table, 1, 2)
+    place = str(table.refresh().metadata_location).removeprefix("file://")
+    _called.clear()  # its writer's own doing
+    access = access_to(tmp_path) if with_catalog else Access("iceberg", str(tmp_path), {})
+    selection = Selection(table="db.t" if with_catalog else place)
+    source = Poller(lambda: IcebergConnection(access, selection), read, access, "version")
+    assert ids(source.poll()) == [1, 2]
+    assert _called == []

@@ -9,6 +9,8 @@ import io
 import json
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -404,3 +406,34 @@ def test_memory_is_bounded_whatever_there_is(tmp_path: Path, form: str) -> None:
         rows += found.count(b"\n") if isinstance(found, bytes) else found.num_rows
         assert isinstance(found, bytes) or found.num_rows <= 1 << 16
     assert rows == 60_000
+
+
+def test_a_header_of_too_many_columns_is_refused_at_once(tmp_path: Path) -> None:
+    """To look for each name among all of them took hours for a kilobyte of gzip."""
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"a,b," * 200_000, 9))
+    with pytest.raises(SourceError, match=r"a\.csv\.gz: has more than 10,000 columns"):
+        poller("csv", tmp_path).plan()
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"a,b," * 2000, 9))
+    with pytest.raises(SourceError, match="the header has a, b twice"):
+        poller("csv", tmp_path).plan()
+
+
+def test_a_file_of_bad_rows_alone_is_not_held(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"id,at\n" + b"1\n" * 300_000, 9))
+    with pytest.raises(SourceError, match=r"a\.csv\.gz: has more than 100,000 rows in a row"):
+        poller("csv", tmp_path).plan()
+
+
+def test_samples_of_json_as_deep_as_anybody_writes_them_end_no_process(tmp_path: Path) -> None:
+    depth = 200_000
+    (tmp_path / "a.json").write_bytes(b'{"id":' + b"[" * depth + b"]" * depth + b"}\n")
+    code = (
+        "from tests.blizzard_py.connections.lakes.test_text_files import poller\n"
+        "from pathlib import Path\n"
+        f"poller('json', Path({str(tmp_path)!r}), ()).connect().columns()\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert "SourceError" in ended.stderr
+    assert "its first lines are no NDJSON" in ended.stderr

@@ -22,10 +22,11 @@ from blizzard_core.watermark.progress import PartitionProgress, Progress, Scanne
 from blizzard_py.job import FinishedFile, Outcome
 from blizzard_py.sources.files import sweep
 from blizzard_py.sources.files.sweep import partitions_behind
+from blizzard_py.state.checkpoint_document import INLINE_NAMES
 from blizzard_py.state.journal import KEPT_SECS, Journal
 from blizzard_py.state.lateness import AUTO_GRACE_SECS, auto_grace, measured, with_worst
 from blizzard_py.state.ledger import Ledger, Settled
-from blizzard_py.state.source_state import INLINE_NAMES, Batch, SourceState
+from blizzard_py.state.source_state import Batch, SourceState
 from tests.support.blizzard_world import World
 from tests.support.memory_store import Died, Dying, MemoryStorage
 from tests.support.watermarks import nothing_waits

@@ -219,6 +219,22 @@ def test_fewer_values_than_there_must_be_are_a_failure(tmp_path: Path) -> None:
         shop.run()
 
 
+def test_values_that_a_collation_does_not_tell_apart_are_refused_or_compared(
+    tmp_path: Path,
+) -> None:
+    surveys = str(tmp_path / "surveys")
+    write_deltalake(surveys, pa.table({"survey": ["a", "A", "b", "b "]}))
+    shop = UnitShop(tmp_path, values={"from": {"table": surveys, "fields": ["survey"]}})
+    column = "survey TEXT COLLATE NOCASE"
+    shop.execute("DROP TABLE answers", f"CREATE TABLE answers (day TEXT, {column}, text TEXT)")
+    shop.put(*(("2020-01-05", name, f"of {name!r}") for name in ("a", "A", "b", "b ")))
+    with pytest.raises(Unavailable, match=r"'A' and 'a', 'b' and 'b ' may be the same.*COLLATE"):
+        shop.run()
+    shop.source["query"] += " COLLATE BINARY"
+    shop.run()
+    assert shop.texts() == ["of 'A'", "of 'a'", "of 'b '", "of 'b'"]
+
+
 def test_hostile_values_are_values(tmp_path: Path) -> None:
     names = ["x' OR 1=1 --", "a/b%2F", "😀" * 2500, "back\\slash", "|pipe%", "..", "0"]
     shop = UnitShop(tmp_path, values={"name": "survey", "list": names}, partition="none")

@@ -1,0 +1,152 @@
+"""Who writes a state file: a process with its host, pid and start, and whether it still runs.
+
+A process of this machine can be looked for: its pid together with the moment the kernel
+started it, in the same boot and the same pid namespace, is taken by no other. Of a process
+elsewhere nothing is known, and no clock is asked to guess.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import os
+import re
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from blizzard_core.errors import FencedError
+
+_PROC = Path("/proc")
+# States in which a process does nothing any more, though its parent has not asked for its end.
+_GONE = frozenset("ZX")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process as it names itself: ``started`` in epoch seconds of its machine's clock.
+
+    ``key`` is its machine's boot, pid namespace, pid and start in the kernel's ticks; empty
+    where the kernel does not tell.
+    """
+
+    host: str
+    pid: int
+    started: float
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who wrote a state file: an id per process and source, the epoch it took, and the process.
+
+    Files of earlier releases name no process.
+    """
+
+    id: str
+    epoch: int
+    process: Process | None = None
+
+    def __str__(self) -> str:
+        """For messages: who to look for, where there is more than an id."""
+        if self.process is None:
+            return f"writer {self.id}, epoch {self.epoch}"
+        found = self.process
+        since = dt.datetime.fromtimestamp(found.started, dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        return (
+            f"writer {self.id}, epoch {self.epoch} (host {found.host}, pid {found.pid},"
+            f" started {since})"
+        )
+
+
+# Asked before a file is taken over from somebody else; raises `FencedError` to leave it.
+Admission = Callable[[Writer], None]
+
+
+def anybody(_found: Writer) -> None:
+    """Take over from whoever it is; a daemon that is replaced ends at its next save."""
+
+
+def considerate(*, person: bool) -> Admission:
+    """Leave a file to its writer while that runs.
+
+    Where it cannot be seen whether it does, a supervisor's start takes over, since it may come
+    in the place of a machine that was lost; a ``person`` is told who the writer was.
+    """
+
+    def admit(found: Writer) -> None:
+        runs = is_running(found)
+        if runs:
+            raise FencedError(
+                f"{found} works on this and is running; stop it, or take over with --take-over,"
+                " which ends it at its next save"
+            )
+        if runs is None and person and found.process is not None:
+            raise FencedError(
+                f"{found} worked on this last, and from here nobody can see whether it still"
+                " does; stop it, then take over with --take-over"
+            )
+
+    return admit
+
+
+def this_process() -> Process:
+    """The running process. Its host is the pod on Kubernetes."""
+    return _process(os.getpid())
+
+
+@functools.cache
+def _process(pid: int) -> Process:
+    """Asked for once by each process, a forked one included: its start must not waver."""
+    return Process(socket.gethostname(), pid, _started(), process_key(pid))
+
+
+def is_running(writer: Writer, proc: Path = _PROC) -> bool | None:
+    """Whether the process behind a writer runs; None where that cannot be seen from here.
+
+    This very process does not count: what it wrote it may take up again.
+    """
+    found = writer.process
+    if found is None or not found.key:
+        return None
+    if found == this_process():
+        return False
+    here = _namespace(proc)
+    if not here or not found.key.startswith(here):
+        return None
+    return process_key(found.pid, proc) == found.key
+
+
+def process_key(pid: int, proc: Path = _PROC) -> str:
+    """`Process.key` of a process of this machine; empty if it is gone or cannot be seen."""
+    namespace = _namespace(proc)
+    try:
+        # The name in brackets may hold anything; what follows is columns.
+        columns = (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    if not namespace or columns[0] in _GONE:
+        return ""
+    return f"{namespace}{pid}/{columns[19]}"
+
+
+def _namespace(proc: Path) -> str:
+    """The machine's boot and this pid namespace; empty where the kernel does not tell."""
+    try:
+        boot = (proc / "sys/kernel/random/boot_id").read_text().strip()
+        inode = re.sub(r"\D", "", str((proc / "self/ns/pid").readlink()))
+    except OSError:
+        return ""
+    return f"{boot}/{inode}/"
+
+
+def _started() -> float:
+    """Since when this process runs; of a kernel that does not tell, since it asked."""
+    try:
+        ticks = int((_PROC / "self/stat").read_text().rpartition(")")[2].split()[19])
+        uptime = float((_PROC / "uptime").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return time.time()
+    return round(time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK"), 3)

@@ -1,0 +1,176 @@
+"""What `blizzard checkpoint` tells people: a state, what an edit would do, what was made again."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import click
+
+from blizzard_core.cli import (
+    print_table,
+)
+from blizzard_core.text import printable
+from blizzard_py.commands.options import compact
+from blizzard_py.edits import checkpoint_edit
+from blizzard_py.edits.checkpoint_edit import Effect, Stored
+from blizzard_py.edits.rebuild import Judged, Rebuilt
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.sources.tables.source import AskedSource
+from blizzard_py.sources.tables.units import UnitSource
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.units.instants import stamp
+from blizzard_py.units.state import unit_key
+
+_SHOWN_FILES = 10
+
+
+def print_state(where: str, seen: Stored, copies: list[str]) -> None:
+    """Everything that a checkpoint says, for people; ``copies`` are the ones kept beside it."""
+    state, progress = seen.state, seen.state.progress
+    writer = "-" if seen.writer is None else str(seen.writer).removeprefix("writer ")
+    lines = [
+        ("checkpoint", where if seen.raw is not None else f"{where} (does not exist)"),
+        ("writer", writer),
+        ("state", progress.state),
+        ("watermark", progress.value),
+        ("floor", progress.floor),
+        *(("floor", its) for _, its in sorted(progress.floors.items())),
+        ("depth", None if progress.depth is None else str(progress.depth)),
+        ("updated", _moment(state.last_update_ts)),
+        ("waiting", f"{len(state.retries):,} for another try, {len(state.queue):,} queued"),
+        *(
+            ("in flight", f"{b.batch}, {b.phase}, attempt {b.attempt}, {len(b.files):,} files")
+            for b in state.in_flight
+        ),
+        *(("backup", path) for path in copies),
+    ]
+    if state.columns is not None:
+        known = state.columns
+        lines += [
+            ("columns", compact(known.watermark)),
+            ("window", "-" if known.window is None else compact(known.window.up_to)),
+            ("windows", f"{known.seq:,} published"),
+            ("seen", f"{sum(segment.count for segment in known.seen):,} rows told by digests"),
+        ]
+    if state.units is not None:
+        units = state.units
+        failing = sum(bool(unit.failures) for unit in units.open.values())
+        lines += [
+            ("units", f"{len(units.open):,} open, {failing:,} failing, {len(units.redo):,} marked"),
+            *(("closed to", f"{to} {name}") for name, to in list(units.closed_to.items())[:20]),
+            ("group", f"{state.group_seq:,}"),
+        ]
+    if state.processed is not None:
+        lines.append(("done", f"{sum(s.count for s in state.processed):,} names in a set"))
+    for name, value in lines:
+        click.echo(printable(f"{name:<12}{value or '-'}"))
+    if progress.partitions:
+        print_table(
+            ("partition", "watermark", "scan start", "done above it"),
+            (
+                [p or "(none)", known.watermark, known.before, f"{len(known.done):,}"]
+                for p, known in sorted(progress.partitions.items())
+            ),
+        )
+
+
+def _moment(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%F %T} UTC"
+
+
+def rebuilt_document(rebuilt: Rebuilt) -> dict[str, Any]:
+    """A checkpoint that was made again, for `--json`."""
+    progress = rebuilt.state.progress
+    return {
+        "listed": rebuilt.listed,
+        "done": rebuilt.done,
+        "said": rebuilt.said,
+        "watermark": progress.value,
+        "floor": progress.floor,
+        "floors": dict(progress.floors),
+        "batches": [
+            {
+                "batch": each.batch.batch,
+                "files": len(each.batch.files),
+                "judgement": each.judgement,
+                "why": each.why,
+            }
+            for each in rebuilt.batches
+            if each.judgement != "done"
+        ],
+        "new": list(rebuilt.new),
+    }
+
+
+_JUDGEMENTS = {
+    "publishing": "the next start publishes it",
+    "again": "its files are tried again",
+    "letters": "its files go to the dead letters",
+}
+
+
+def print_rebuilt(rebuilt: Rebuilt) -> None:
+    """A checkpoint that was made again, for people."""
+    progress = rebuilt.state.progress
+    click.echo(f"{rebuilt.listed:,} files are listed, {rebuilt.done:,} of them are done")
+    if rebuilt.said:
+        click.echo(f"{rebuilt.said:,} of these are done only because you say so")
+    click.echo(printable(f"watermark: {progress.value or '-'}, floor: {progress.floor or '-'}"))
+    for each in rebuilt.batches:
+        if each.judgement != "done":
+            _print_batch(each)
+    click.echo(f"{len(rebuilt.new):,} files are new" + (", among them:" if rebuilt.new else ""))
+    for path in rebuilt.new[:_SHOWN_FILES]:
+        click.echo(f"  {printable(path)}")
+
+
+def _print_batch(each: Judged) -> None:
+    what = f"batch {each.batch.batch}, {len(each.batch.files):,} files: {each.why};"
+    click.echo(printable(f"{what} {_JUDGEMENTS[each.judgement]}"))
+
+
+def print_effect(found: SourcePipeline, before: SourceState, after: SourceState) -> None:
+    """What an edit would do at the next poll; a table or an API is asked for that."""
+    watermark: Any = before.progress.value, after.progress.value
+    click.echo(printable(f"watermark: {watermark[0] or '-'} -> {watermark[1] or '-'}"))
+    if isinstance(found.source, AskedSource):
+        _print_window(found.source, after)
+        return
+    if isinstance(found.source, UnitSource):
+        _print_units(found.source, after)
+        return
+    told: Effect = checkpoint_edit.effect(found, before, after)
+    for paths, text in (
+        (told.skipped, "new files would be skipped and not be ingested"),
+        (told.again, "files that were passed would be ingested, those done before twice"),
+    ):
+        click.echo(f"{len(paths):,} {text}" + (", among them:" if paths else ""))
+        for path in paths[:_SHOWN_FILES]:
+            click.echo(f"  {printable(path)}")
+
+
+def _print_units(source: UnitSource, after: SourceState) -> None:
+    """Which units the next poll would read from the new state."""
+    due = [unit for unit in source.looked(after).due.units if unit.execute]
+    click.echo(f"the next poll would read {len(due):,} units" + (":" if due else ""))
+    for unit in due[:_SHOWN_FILES]:
+        name = unit_key(unit.partition[0], unit.name)
+        click.echo(printable(f"  {name} from {stamp(unit.start)} to {stamp(unit.end)}"))
+    if after.units is not None and after.units.anew:
+        click.echo("and with the first of them replace all that the source has published")
+
+
+def _print_window(source: AskedSource, after: SourceState) -> None:
+    """What the next poll would read from the new state; the source is asked for that."""
+    known = source.looked(after)
+    if known.window is None:
+        click.echo("the next poll would find nothing to read")
+        return
+    click.echo(printable(f"the next poll would read up to {compact(known.window.up_to)}:"))
+    for task in known.tasks[:_SHOWN_FILES]:
+        click.echo(printable(f"  {task.where}"))
+    if source.asking.replaces:
+        click.echo("which takes the place of all that was published from there on")
+    else:
+        click.echo("those of its rows that the table has already come twice")

@@ -1,0 +1,78 @@
+"""What ``blizzard init`` finds where files arrive: their columns, and how directories are named.
+
+A few files from all over the beginning of a source are looked at, as `blizzard schema` and
+``schema.infer`` do, and with the same verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from blizzard_core.errors import StorageError
+from blizzard_core.storage.protocol import Entry, Storage, is_hidden
+from blizzard_py.job import FieldSpec
+from blizzard_py.schema.inference import Inference, Rules
+from blizzard_py.sources.files.discovery import accepts
+from blizzard_py.sources.files.layout import layout_of
+from blizzard_py.sources.files.sampling import chosen, first_lines
+
+SAMPLE_FILES = 8
+SAMPLE_BYTES = 1 << 20
+# How far a listing is followed: keys, and pages, of which a local directory is one.
+_KEYS = 10_000
+_PAGES = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was found: columns from ``records`` of ``files``, or the ``problem`` why there are none.
+
+    ``left_out`` are fields that cannot be columns, with the reason; ``layout`` is the template
+    of directories that are named by time, if they are.
+    """
+
+    fields: tuple[FieldSpec, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    files: int = 0
+    records: int = 0
+    layout: str = ""
+    problem: str = ""
+
+
+def sample(storage: Storage) -> Sample:
+    """Look at files of a source. Problems are part of the answer."""
+    try:
+        entries = _entries(storage)
+        if not entries:
+            return Sample(problem=f"{storage.uri} holds no NDJSON file yet")
+        layout = layout_of(entry.path for entry in entries)
+        inference = Inference(Rules(timestamps=True))
+        files = chosen(entries, SAMPLE_FILES)
+        for file in files:
+            for number, line in enumerate(first_lines(storage, file, "auto", SAMPLE_BYTES), 1):
+                inference.add(line, f"{file.path}, line {number}")
+    except StorageError as error:
+        return Sample(problem=str(error))
+    found = inference.result()
+    problem = ""
+    if not found.fields:
+        problem = f"no line of {files[0].path}{_and_others(len(files))} can be read as NDJSON"
+    return Sample(found.fields, found.left_out, len(files), found.records, layout, problem)
+
+
+def _and_others(files: int) -> str:
+    return f" and {files - 1} others" if files > 1 else ""
+
+
+def _entries(storage: Storage) -> list[Entry]:
+    """Files with something in them, of the beginning of the listing."""
+    accept = accepts("auto")
+    found: list[Entry] = []
+    keys = 0
+    for number, page in enumerate(storage.list_range("", None), 1):
+        found += [e for e in page.entries if e.size and accept(e.path) and not is_hidden(e.path)]
+        keys += len(page.entries)
+        if keys >= _KEYS or number == _PAGES:
+            break
+    return found

@@ -1,0 +1,100 @@
+"""Which files can have rows that a filter keeps, by what is known without opening them. Pure.
+
+Only what a filter needs of every row counts: comparisons with literals that are joined by AND, as
+units are asked for. Whatever else it says, and each column, literal or statistic that is not
+certain, leaves a file in. Floating point is not looked at: a log's decimals are not its values.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from blizzard_core.errors import SourceError
+from blizzard_py.connections.lakes.filters import Need, parse
+from blizzard_py.connections.lakes.highest import KnownFile
+from blizzard_py.connections.lakes.planned import PlannedFile
+from blizzard_py.connections.lakes.values import Key, Ordered, order_of, ordered
+from blizzard_py.connections.lakes.window import Range
+
+
+def orders_for(condition: str, schema: pa.Schema) -> dict[str, Ordered]:
+    """How the columns are compared of which the filter needs something, where that is exact."""
+    found = parse(condition)
+    names = {} if found is None else dict.fromkeys(need.column for need in found.needs)
+    # A name may stand there twice, and nested columns have none of their own.
+    types = {name: schema.field(name).type for name in names if schema.names.count(name) == 1}
+    return {
+        name: ordered(name, kind)
+        for name, kind in types.items()
+        if order_of(kind) not in {None, "float"}
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """Files of one version of a table, and what is known of the columns in ``orders``."""
+
+    known: Sequence[KnownFile]
+    orders: Mapping[str, Ordered]
+
+    def files(self, condition: str) -> list[PlannedFile]:
+        """Those that can have rows which the filter keeps, in their order."""
+        found = parse(condition)
+        needs = [] if found is None else _with_keys(found.needs, self.orders)
+        return [
+            each.file
+            for each in self.known
+            if all(_may_hold(sign, key, each.ranges.get(name)) for name, sign, key in needs)
+        ]
+
+
+def _with_keys(needs: Sequence[Need], orders: Mapping[str, Ordered]) -> list[tuple[str, str, Key]]:
+    told = []
+    for need in needs:
+        order = orders.get(need.column)
+        key = None if order is None else _key(order, need.value)
+        if key is not None:
+            told.append((need.column, need.sign, key))
+    return told
+
+
+def _key(order: Ordered, literal: Any) -> Key | None:
+    """What a literal is compared by, as `filters` takes it; None where that is not certain."""
+    value = literal
+    try:
+        if isinstance(literal, str):
+            match order.order:
+                case "time":
+                    value = dt.datetime.fromisoformat(literal)
+                case "date":
+                    value = dt.date.fromisoformat(literal)
+                case "integer" | "decimal":
+                    value = Decimal(literal)
+        if isinstance(value, Decimal) and not value.is_finite():
+            return None
+        if order.order == "integer" and isinstance(value, Decimal) and value == int(value):
+            value = int(value)
+        return order.key(value)
+    except (ArithmeticError, SourceError, ValueError):
+        return None
+
+
+def _may_hold(sign: str, key: Any, known: Range | None) -> bool:
+    """Whether any row can be so. Upper ends may be cut downwards to a microsecond."""
+    if known is None:
+        return True
+    if not known.values:
+        return False  # nothing compares with null
+    low: Any = known.low
+    high: Any = known.high
+    if sign in {"=", ">", ">="} and high is not None and high < key:
+        return False
+    if sign == "<":
+        return low is None or bool(low < key)
+    return sign in {">", ">="} or low is None or bool(low <= key)

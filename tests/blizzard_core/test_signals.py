@@ -1,0 +1,99 @@
+"""What a supervisor's and a person's signals do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from blizzard_core.signals import INTERRUPTED, stop_on_signals
+
+# Does not end when it is told to: something hangs.
+STUBBORN = """
+import threading
+from blizzard_core.signals import stop_on_signals
+stop = threading.Event()
+with stop_on_signals(stop, 20):
+    print("ready", flush=True)
+    while not stop.wait(0.1):
+        pass
+    print("told", flush=True)
+    while True:
+        threading.Event().wait(0.1)
+"""
+
+
+@contextmanager
+def terminal() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """The program with a terminal of its own, and the keyboard's end of that."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUBBORN],
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),  # noqa: PLW1509  # its terminal from now on
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        yield ours, process
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def shown_until(keyboard: int, text: str) -> str:
+    """What the terminal shows, up to a text."""
+    shown = ""
+    while text not in shown:
+        shown += os.read(keyboard, 4096).decode()
+    return shown
+
+
+def test_ctrl_c_answers_at_once_and_the_second_one_ends() -> None:
+    with terminal() as (keyboard, process):
+        shown_until(keyboard, "ready")
+        os.write(keyboard, b"\x03")
+        shown = shown_until(keyboard, "told")
+        assert "may finish within 20 seconds. Press Ctrl-C again to end at once" in shown
+        assert process.poll() is None
+        os.write(keyboard, b"\x03")
+        assert "ended at once" in shown_until(keyboard, "ended at once")
+        assert process.wait(30) == INTERRUPTED == 130
+
+
+def test_a_supervisor_that_repeats_itself_ends_nothing_early() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        assert process.stdout.readline() == "told\n"
+        process.terminate()
+        for _ in range(60):  # two that come at once are one
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
+                break
+        assert process.returncode == INTERRUPTED
+    finally:
+        process.kill()
+        _, err = process.communicate()
+    assert err == ""  # nobody looks
+
+
+def test_signals_set_the_event_and_handlers_are_put_back() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        stop = threading.Event()
+        with stop_on_signals(stop, 1):
+            os.kill(os.getpid(), number)
+            assert stop.wait(5)
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before

@@ -77,8 +77,9 @@ class Discarding:
     ) -> Discarded:
         """Give up these outputs and, of a ``source``, the next group; once both are in the log.
 
-        Only groups of sources that are ``blocked`` are. Raises `DiscardRefused`, `CommitError`,
-        `StateError`, `StorageError`.
+        Only groups of sources that are ``blocked`` are. Of outputs that are given up already
+        nothing is written: a command that died is given again. Raises `DiscardRefused`,
+        `CommitError`, `StateError`, `StorageError`.
         """
         conflict: CommitConflict | None = None
         group: tuple[str, int] | None = None
@@ -88,7 +89,7 @@ class Discarding:
             if group is not None and found.group != group:
                 raise DiscardRefused(f"{group_path(*group)} was applied meanwhile")
             group = found.group
-            if dry_run:
+            if dry_run or commit is None:
                 return found
             try:
                 self._commits.land(snapshot, commit)
@@ -104,7 +105,8 @@ class Discarding:
         outputs: Sequence[str],
         source: str | None,
         blocked: Container[str],
-    ) -> tuple[Discarded, Commit]:
+    ) -> tuple[Discarded, Commit | None]:
+        """What is given up, and the entry that says so; None where the log does already."""
         state, memory = snapshot.state, snapshot.memory
         if state is None:
             raise DiscardRefused(
@@ -139,11 +141,11 @@ class Discarding:
                 going = self._going(state, group, known)
         for output in dict.fromkeys(given_up):
             marks += [name for name in (output, discard_mark(output)) if name not in known]
+        found = Discarded(tuple(dict.fromkeys(given_up)), number, going.rows, lost)
         if not marks:
-            raise DiscardRefused("all of these are given up already")
+            return found, None
         plan = CommitPlan((), (), state.schema, (), state.partition_columns, removes=going.removes)
-        commit = Commit(replace(plan, replaces=True), 0, going, (), tuple(marks), groups)
-        return Discarded(tuple(dict.fromkeys(given_up)), number, going.rows, lost), commit
+        return found, Commit(replace(plan, replaces=True), 0, going, (), tuple(marks), groups)
 
     def _next(self, source: str, seq: int) -> Group | None:
         """The source's next group; None if its manifest was lost. Raises `DiscardRefused`."""

@@ -32,15 +32,21 @@ _Cause = tuple[dict[str, Record], float, int]
 
 
 class RefusedWatch:
-    """Tells the activities of sources what was refused of them. `look` is for one thread."""
+    """Tells the activities of sources what was refused of them."""
 
     def __init__(self, workers: Sequence[SourcePipeline]) -> None:
         self._workers = [(worker, _apart(worker.parts)) for worker in workers]
         self._causes: dict[str, _Cause] = {}
         self._rows: dict[str, int] = {}
+        # Who runs once looks at the end, and the thread may still be at its beginning.
+        self._one_at_a_time = threading.Lock()
 
     def look(self) -> bool:
         """Whether rows of any source were refused, as far as could be looked."""
+        with self._one_at_a_time:
+            return self._look()
+
+    def _look(self) -> bool:
         tables: dict[str, dict[str, Record]] = {}
         for worker, parts in self._workers:
             log = get_logger(pipeline=parts.pipeline, source=parts.source_name)

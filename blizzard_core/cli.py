@@ -4,15 +4,16 @@ Exit codes: 0 done; 1 a pipeline failed; 2 bad configuration or usage; 3 fenced;
 4 a secret was renewed, start again; 5 a committer has refused rows; 130 interrupted
 before all was done.
 Results go to stdout, logs and errors to stderr. On a terminal results are
-tables; in a pipe they are aligned columns without boxes, colours or escapes, so
-that `grep` and `awk` work. Errors are one line that says what failed and what
-to do; ``--verbose`` adds the trace.
+tables, or paragraphs where it is too narrow; in a pipe they are aligned columns
+without boxes, colours or escapes, so that `grep` and `awk` work. Errors are one
+line that says what failed and what to do; ``--verbose`` adds the trace.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -182,7 +183,9 @@ def fencing_notes(places: Iterable[tuple[str, StorageOptions]]) -> Iterator[str]
 
 def print_error(text: str) -> None:
     """An error on stderr, without credentials, and whatever a terminal would obey escaped."""
-    click.echo(f"error: {printable_lines(redacted(text))}", err=True)
+    coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    head = click.style("error:", fg="red") if coloured else "error:"
+    click.echo(f"{head} {printable_lines(redacted(text))}", err=True)
 
 
 def answer(
@@ -207,24 +210,53 @@ def cell(text: str | None) -> str:
     return escape(printable(text)) if text else "-"
 
 
+class Trouble(str):
+    """A cell that somebody should look at: red on a terminal, text like any other elsewhere."""
+
+    __slots__ = ()
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
     """A table on a terminal, aligned columns elsewhere; ``-`` for what is empty.
 
-    Cells may be foreign text: nothing in them is markup or reaches the terminal raw.
+    Nothing is ever cut, since it may be what the next command needs: a terminal that a table
+    does not fit shows each row as a paragraph. Cells may be foreign text: nothing in them is
+    markup or reaches the terminal raw.
     """
-    cells = [[printable(text) if text else "-" for text in row] for row in rows]
-    if sys.stdout.isatty():
+    cells = [[_shown(text) for text in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
+    if not sys.stdout.isatty():
+        for row in (list(columns), *cells):
+            padded = (
+                text + " " * (width - cell_len(text))
+                for text, width in zip(row, widths, strict=True)
+            )
+            click.echo("  ".join(padded).rstrip())
+        return
+    console = Console()
+    # A frame takes three characters a column, and one.
+    if sum(widths) + 3 * len(widths) + 1 <= console.width:
         table = Table(*columns)
         for row in cells:
-            table.add_row(*map(Text, row))
-        Console().print(table)
+            table.add_row(*map(_styled, row))
+        console.print(table)
         return
-    widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
-    for row in (list(columns), *cells):
-        padded = (
-            text + " " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True)
-        )
-        click.echo("  ".join(padded).rstrip())
+    label = max(map(cell_len, columns[1:]), default=0)
+    for first, *others in cells:
+        console.print(Text(first, style="bold"), soft_wrap=True)
+        for name, text in zip(columns[1:], others, strict=True):
+            if text != "-":
+                head = (f"  {name}{' ' * (label - cell_len(name))}  ", "dim")
+                console.print(Text.assemble(head, _styled(text)), soft_wrap=True)
+
+
+def _shown(text: str | None) -> str:
+    shown = printable(text) if text else "-"
+    return Trouble(shown) if isinstance(text, Trouble) else shown
+
+
+def _styled(text: str) -> Text:
+    return Text(text, style="red" if isinstance(text, Trouble) else "")
 
 
 def print_json(document: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 import yaml
 
-from blizzard_core.cli import print_error, print_table
+from blizzard_core.cli import Trouble, print_error, print_table
 from blizzard_core.text import printable
 from blizzard_py.commands.options import compact
 
@@ -172,6 +172,10 @@ def _waiting(lag: Mapping[str, Any]) -> str | None:
     return f"{lag['files']:,}{'' if lag['complete'] else '+'}{apart}"
 
 
+def _trouble(text: str, *, bad: bool) -> str:
+    return Trouble(text) if bad else text
+
+
 def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
     updated, lag, dead, totals = (
         found[key] for key in ("last_update_ts", "lag", "dead_letters", "totals")
@@ -184,7 +188,9 @@ def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
         else found["watermark"],
         None if lag["secs"] is None else f"{dt.timedelta(seconds=round(lag['secs']))}",
         _waiting(lag),
-        f"{dead['letters']:,}{'' if dead['complete'] else '+'}",
+        _trouble(
+            f"{dead['letters']:,}{'' if dead['complete'] else '+'}", bad=bool(dead["letters"])
+        ),
         f"{dt.datetime.fromtimestamp(updated, dt.UTC):%F %T}" if updated else None,
         ", ".join(batch["phase"] for batch in found["in_flight"]),
         f"{totals['files']:,}"

@@ -129,6 +129,7 @@ def open_driver(master: str, conf: Mapping[str, str], app_name: str) -> DriverSe
     for weakness in weakened(master, conf):
         get_logger().warning("spark_open", setting=weakness)
     require_reachable(master)
+    get_logger().info("spark_starting", master=master)
     silence_query_logs()
     conf_of_all = SparkConf(loadDefaults=False).setMaster(retrying(master)).setAppName(app_name)
     for key, value in wanted.items():

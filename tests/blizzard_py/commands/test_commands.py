@@ -18,7 +18,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from blizzard_core.cli import SECTIONS, GuidedCommand, GuidedGroup, print_table
+from blizzard_core.cli import SECTIONS, GuidedCommand, GuidedGroup, Trouble, print_table
 from blizzard_core.errors import StorageError
 from blizzard_core.settings.load import load_config
 from blizzard_core.settings.sources import SourceSettings
@@ -154,6 +154,45 @@ def test_foreign_text_is_harmless_in_tables_and_columns(
     drawn = capsys.readouterr().out
     assert "\\x1b[31m[bold]x[/]\\u202e" in drawn
     assert "\u202e" not in drawn
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_nothing_is_cut_on_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    path = "date=2024-01-28/hour=14/1706450400-6fa459ea-ee8a-4ca4-894e-db77e160355e.ndjson.gz"
+    rows = [["events/main", path, "7"], ["events/other", None, "0"]]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_table(("source", "watermark", "letters"), rows)
+    lines = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out).splitlines()
+    if width == 200:
+        assert any("events/main" in line and path in line and "│" in line for line in lines)
+    else:
+        assert lines == [
+            "events/main",
+            f"  watermark  {path}",
+            "  letters    7",
+            "events/other",
+            "  letters    0",
+        ]
+
+
+def test_trouble_has_a_colour_where_somebody_looks_and_wants_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [["events/main", Trouble("7")]]
+    print_table(("source", "letters"), rows)
+    assert capsys.readouterr().out == "source       letters\nevents/main  7\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    for columns in ("200", "10"):
+        monkeypatch.setenv("COLUMNS", columns)
+        print_table(("source", "letters"), rows)
+        assert "\x1b[31m7" in capsys.readouterr().out
+    monkeypatch.setenv("NO_COLOR", "1")
+    print_table(("source", "letters"), rows)
+    assert "\x1b[31m" not in capsys.readouterr().out
 
 
 # -- errors ------------------------------------------------------------------

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,8 +49,8 @@ def test_it_is_the_rewriting_that_holds_it_up(
 ) -> None:
     real = GroupJudge.going
 
-    def going(self: GroupJudge, state: TableState, group: Group) -> Going:
-        return replace(real(self, state, group), mixed=())
+    def going(self: GroupJudge, state: TableState, group: Group, known: Container[str]) -> Going:
+        return replace(real(self, state, group, known), mixed=())
 
     monkeypatch.setattr(GroupJudge, "going", going)
     with pytest.raises(AssertionError):

@@ -28,6 +28,7 @@ Anything that is not exactly understood (bad JSON, a wrong type, an unknown
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -196,10 +197,19 @@ def load(storage: Storage, path: str, parse: Callable[[Any, str], T]) -> T | Non
     return parse(parsed(raw, where), where)
 
 
+# What may be half of a surrogate pair, escaped or as bytes; others than those of bytes are no text.
+_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+
+
 def parsed(raw: bytes, where: str) -> Any:
-    """The JSON in ``raw``. Raises `StateError` naming ``where``."""
+    """The JSON in ``raw``. Raises `StateError` naming ``where``.
+
+    Text in it is of characters, or of bytes of a local name that are none (`order_key`).
+    """
     try:
-        return json_value(raw)
+        value = json_value(raw)
+        if _HALF_PAIR.search(raw):
+            json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
     except ValueError as error:
         raise StateError(
             f"{where}: is not valid JSON ({error}); restore it, or move it away to start over"

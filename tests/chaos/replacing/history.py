@@ -238,4 +238,5 @@ class History:
         with duckdb.connect() as db:
             db.register("events", events)
             rows = db.sql(f"select {column}, list(id) from events group by all").fetchall()
-        return dict(rows)
+        # A table without units and without rows is one group of nothing.
+        return {unit: ids or [] for unit, ids in rows}

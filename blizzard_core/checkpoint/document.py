@@ -214,6 +214,7 @@ def parsed(raw: bytes, where: str) -> Any:
         raise StateError(
             f"{where}: is not valid JSON ({error}); restore it, or move it away to start over"
         ) from error
+    return value
 
 
 def sweep_temporaries(storage: Storage, path: str) -> None:

@@ -192,7 +192,8 @@ NAME_BYTES = _bound(
 INFERRED_LEVELS = _bound(
     _INFERRED,
     "Levels of objects and arrays",
-    32,
+    # One below those of a column that is committed: what stands in the last of them counts.
+    23,
     "`json`",
     "test_inference.py::test_what_is_nested_deeply_is_json_from_some_depth_on",
 )
@@ -202,6 +203,22 @@ STRUCT_FIELDS = _bound(
     256,
     "`json`",
     "test_inference.py::test_values_have_the_narrowest_type_that_keeps_them",
+)
+
+UNEXPECTED_FIELDS = _bound(
+    _INFERRED,
+    "Fields without a column that are told of a source, and that a batch makes columns of at once",
+    100,
+    "not told; a batch looks again for what is left, ten times",
+    "test_new_fields.py::test_names_beyond_those_that_are_told_are_passed_over",
+)
+UNEXPECTED_VALUES_BYTES = _bound(
+    _INFERRED,
+    "Values of new fields that a task tells the driver, for their types",
+    256 << 10,
+    "the values behind do not count for the type",
+    "test_new_fields.py::test_values_that_are_told_are_bounded",
+    unit="bytes",
 )
 
 # --- configurations -------------------------------------------------------------------------
@@ -222,6 +239,13 @@ CONFIG_VALUES = _bound(
     250_000,
     "refused",
     "test_yaml_file.py::test_aliases_that_grow_are_refused",
+)
+CONFIG_NUMBER = _bound(
+    _CONFIGURATIONS,
+    "Characters of a number",
+    400,
+    "refused",
+    "test_yaml_file.py::test_a_number_of_many_digits_is_refused_before_it_is_counted",
 )
 
 # --- tables and APIs ------------------------------------------------------------------------
@@ -266,6 +290,56 @@ CSV_BAD_ROWS = _bound(
     "test_text_files.py::test_a_file_of_bad_rows_alone_is_not_held",
 )
 
+TABLE_ROW_BYTES = _bound(
+    _ASKED,
+    "A row of a Parquet file of a table",
+    64 << 20,
+    "the source stops with the names of file and column",
+    "test_hostile_parquet.py::test_a_row_that_is_too_large_is_refused",
+    unit="bytes",
+)
+TABLE_WATCHED_BYTES = _bound(
+    _ASKED,
+    "What the next batch of a Parquet file of a table may take, by its types and the headers of"
+    " its pages",
+    128 << 20,
+    "the rest of the file is read in a process of its own, which takes longer",
+    "test_hostile_parquet.py::test_small_files_cost_bounded_memory",
+    unit="bytes",
+)
+TABLE_APART_BYTES = _bound(
+    _ASKED,
+    "What that process may take, beside the 100 MB of any",
+    256 << 20,
+    "the source stops with the names of file and column",
+    "test_hostile_parquet.py::test_small_files_cost_bounded_memory",
+    unit="bytes",
+)
+TABLE_APART_PER_BYTE = _bound(
+    _ASKED,
+    "And for each byte that the columns of its largest row group take in the file: some writers"
+    " make a page of a whole row group",
+    8,
+    "the same",
+    "test_hostile_parquet.py::test_an_honest_file_with_pages_as_large_as_its_row_groups_is_read",
+)
+TABLE_APART_MOST_BYTES = _bound(
+    _ASKED,
+    "Both together",
+    2 << 30,
+    "the same",
+    "test_hostile_parquet.py::test_what_a_file_may_take_apart_follows_from_what_it_stores",
+    unit="bytes",
+)
+TABLE_FOOTER_BYTES = _bound(
+    _ASKED,
+    "The footer of a Parquet file of a table",
+    8 << 20,
+    "the source stops with the file's name",
+    "test_hostile_parquet.py::test_a_long_footer_is_not_read",
+    unit="bytes",
+)
+
 # --- listings and the status page -----------------------------------------------------------
 
 _SERVED = "Listings and the status page"
@@ -297,6 +371,37 @@ CONNECTIONS = _bound(
     64,
     "whoever was heard of least lately is cut off",
     "test_web.py::test_more_connections_than_there_may_be_cut_off_who_was_heard_of_least_lately",
+)
+
+STORY_CHARACTERS = _bound(
+    _SERVED,
+    "Characters of a URI that the page is asked about",
+    2048,
+    "the question is refused",
+    "test_page.py::test_a_question_is_bounded_in_length_and_in_who_asks",
+)
+STORY_REQUESTS = _bound(
+    _SERVED,
+    "Requests to stores that questions to the page may cause at once; 10 a second come back",
+    3000,
+    "the question is refused with the command that asks on a terminal",
+    "test_source_page.py::test_questions_cost_no_more_requests_than_are_allowed",
+)
+SHOWN_STATE_BYTES = _bound(
+    _SERVED,
+    "A state file of the other daemon that the page shows",
+    8 << 20,
+    "only its age is shown",
+    "test_written.py::test_a_state_file_that_is_too_large_is_not_read",
+    unit="bytes",
+)
+SHOWN_COMMIT_BYTES = _bound(
+    _SERVED,
+    "A commit of which the page tells",
+    2 << 20,
+    "its beginning is told of, with a + behind the numbers",
+    "test_commits.py::test_of_a_long_commit_the_beginning_is_told",
+    unit="bytes",
 )
 
 # --- Parquet files that Penguin commits -----------------------------------------------------

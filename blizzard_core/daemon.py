@@ -44,6 +44,8 @@ ONCE_TRIES = 5
 RENEWED = 4
 # The exit code of one who looks where all went well but a committer has refused rows.
 REFUSED = 5
+# Recent records have other fields than the configuration.
+DIFFERS = 6
 # So often files of secrets are looked at; whoever renews them keeps the old ones valid longer.
 RENEWAL_SECS = 10.0
 _JOIN_SECS = 0.5

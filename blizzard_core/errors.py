@@ -19,9 +19,12 @@ loop decides by type and never by text::
     ├── ConfigurationError  an argument of a public function that cannot be used
     ├── EngineError         (retryable) the Spark job failed as a whole
     ├── Cancelled           work was given up because the daemon is stopping
+    ├── Busy                a page's questions wait for another one; ask again
+    ├── OverAllowance       a page's question would cost the stores more than may be asked of them
     ├── CommitError         (retryable) a Delta commit did not land
     └── StorageError        a store answered with an error
-        ├── NotFound        the object or bucket is not there
+        ├── NotFound        the object is not there
+        ├── BucketMissing   the bucket is not there, which says nothing of what was in it
         ├── AccessDenied    credentials are missing, wrong or not sufficient
         ├── UnreadableName  the store's client would ask for another object
         ├── Conflict        the condition of a write did not hold: another writer was there
@@ -164,7 +167,17 @@ class StorageError(BlizzardError):
 
 
 class NotFound(StorageError):
-    """The object, the directory or the bucket does not exist."""
+    """The object or the directory does not exist."""
+
+    remedy = "Check the URI; it is tried again."
+
+
+class BucketMissing(StorageError):
+    """The bucket or container does not exist, so nobody can say what is in it.
+
+    Not a `NotFound`, which is an answer to many questions: there is no checkpoint yet, no log, no
+    output. A bucket that somebody has removed, or that a typing error names, answers nothing.
+    """
 
     remedy = "Check the URI and that the bucket is there; it is tried again."
 

@@ -31,13 +31,15 @@ from blizzard_core.repeats import Render, Repeats
 from blizzard_core.text import json_safe, printable, printable_lines
 
 LEVELS = ("debug", "info", "warning", "error")
+# Where a shell is and was: no passwords, whatever their names say.
+_DIRECTORIES = frozenset({"PWD", "OLDPWD"})
 
 
 def configure(level: str, stream: TextIO | None = None) -> None:
     """Set up logging for the process. Logs go to stderr; stdout belongs to results."""
     out: Any = _Stderr() if stream is None else stream
     number = getattr(logging, level.upper())
-    redact.learn(os.environ)
+    redact.learn({name: text for name, text in os.environ.items() if name not in _DIRECTORIES})
     render: Render = _Console() if out.isatty() else _json_line
     repeats = Repeats(render, time.monotonic)
     _held.update(repeats=repeats, out=out)

@@ -15,6 +15,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus
 
+from blizzard_core.text import shell_word
+
 MASK = "***"
 
 # Names whose values are secret, as keys of logged facts and as storage options.
@@ -168,6 +170,15 @@ def _dressed(value: str) -> Iterator[str]:
 def forget() -> None:
     """Unlearn all values; for tests, which share a process."""
     _learnt.clear()
+
+
+def redacted_word(text: str) -> str:
+    """The text without secrets, as one word of a command line that may be pasted anywhere.
+
+    In this order: what takes the place of a secret in a quoted word may take a quote with it, and
+    the rest of a file's name would be run.
+    """
+    return shell_word(redacted(text))
 
 
 def redacted(text: str) -> str:

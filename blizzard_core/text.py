@@ -6,7 +6,9 @@ a local name that is not UTF-8 cannot be printed at all.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
+import shlex
 
 # How much of one foreign text is shown; a log line or a page is not the place for more.
 MAX_SHOWN = 2000
@@ -56,3 +58,29 @@ def one_line(text: str) -> str:
 def counted(number: int, noun: str) -> str:
     """``1 file``, ``1,000 files``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def shell_word(text: str) -> str:
+    """The text as one word of a POSIX shell's command line that may be pasted anywhere.
+
+    What cannot be printed is spelled as ``$'…'`` (bash, zsh, ksh): pasted as it stands, a terminal
+    would obey it before the shell quotes it.
+    """
+    if text.isprintable():
+        return shlex.quote(text)
+    return f"$'{''.join(map(_ansi_c, text))}'"
+
+
+def _ansi_c(character: str) -> str:
+    if character in "\\'":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    undecodable = "\udc80" <= character <= "\udcff"
+    data = character.encode("utf-8", "surrogateescape" if undecodable else "surrogatepass")
+    return "".join(f"\\x{byte:02x}" for byte in data)
+
+
+def iso(moment: float) -> str:
+    """Epoch seconds as the log and the page write them, to the second: ``2026-01-31T23:59:59Z``."""
+    return f"{dt.datetime.fromtimestamp(moment, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"

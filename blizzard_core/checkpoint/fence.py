@@ -76,9 +76,9 @@ class FencedFile:
         """
         for _ in range(_TAKE_TRIES):
             try:
-                raw, self._version = self._storage.read_versioned(self._path)
+                raw, version = self._storage.read_versioned(self._path)
             except NotFound:
-                raw, self._version = None, None
+                raw, version = None, None
             document = None if raw is None else parsed(raw, self._where)
             found = None if document is None else writer_of(document, self._where)
             # Who writes there now is asked first: a newer release may, in a format of its own.
@@ -89,13 +89,14 @@ class FencedFile:
                 self._admit(found)
             state = None if document is None else parse(document, self._where)
             epoch = 1 if found is None else found.epoch + 1
+            self._version = version  # not before: who is refused above must not write here again
             try:
                 self._put({**(fresh() if document is None else document)}, epoch)
             except Conflict:
                 continue
             self._epoch = epoch
             return state
-        raise self._fenced(None)
+        raise FencedError(f"{self._where}: others take it over again and again; this one stops")
 
     def replace(self, document: Mapping[str, Any], version: str | None, epoch: int) -> None:
         """Put a state in the place of exactly the ``version`` that was looked at; None: of nothing.
@@ -167,10 +168,16 @@ class FencedFile:
             return None
 
     def _fenced(self, found: Writer | None) -> FencedError:
-        other = "another writer" if found is None else str(found)
+        ours = f"(ours: {self._id}, epoch {self._epoch})"
+        if found is None:
+            return FencedError(
+                f"{self._where}: was removed, or replaced by what no daemon has written, under the"
+                f" daemon that runs {ours}; this one stops, and a new start looks what earlier work"
+                " has left"
+            )
         return FencedError(
-            f"{self._where}: has been taken over by {other} (ours: {self._id}, epoch"
-            f" {self._epoch}); only one daemon may run this pipeline, this one stops"
+            f"{self._where}: has been taken over by {found} {ours}; only one daemon may run this"
+            " pipeline, this one stops"
         )
 
 

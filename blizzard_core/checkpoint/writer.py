@@ -7,7 +7,6 @@ elsewhere nothing is known, and no clock is asked to guess.
 
 from __future__ import annotations
 
-import datetime as dt
 import functools
 import os
 import re
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blizzard_core.errors import FencedError
+from blizzard_core.text import iso
 
 _PROC = Path("/proc")
 # States in which a process does nothing any more, though its parent has not asked for its end.
@@ -54,7 +54,7 @@ class Writer:
         if self.process is None:
             return f"writer {self.id}, epoch {self.epoch}"
         found = self.process
-        since = dt.datetime.fromtimestamp(found.started, dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        since = iso(found.started)
         return (
             f"writer {self.id}, epoch {self.epoch} (host {found.host}, pid {found.pid},"
             f" started {since})"

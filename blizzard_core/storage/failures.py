@@ -5,7 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from blizzard_core.errors import AccessDenied, Conflict, NotFound, StorageError, Unavailable
+from blizzard_core.errors import (
+    AccessDenied,
+    BucketMissing,
+    Conflict,
+    NotFound,
+    StorageError,
+    Unavailable,
+)
 from blizzard_core.redact import redacted
 
 # Error codes of S3 and Azure that mean "not allowed", whatever the HTTP status around them.
@@ -25,7 +32,7 @@ _DENIED = frozenset(
     }
 )
 _MISSING_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
-_MISSING = frozenset({"NoSuchKey", "BlobNotFound", "NotFound", "404"}) | _MISSING_BUCKET
+_MISSING = frozenset({"NoSuchKey", "BlobNotFound", "NotFound", "404"})
 _NO_CREDENTIALS = frozenset(
     {
         "NoCredentialsError",
@@ -57,12 +64,9 @@ def wrap_error(uri: str, error: Exception) -> StorageError:
     """
     code = _error_code(error)
     name = type(error.__cause__ or error).__name__
-    if isinstance(error, FileNotFoundError) or code in _MISSING:
-        missing = "the bucket does not exist; create it, or correct the URI"
-        what = missing if code in _MISSING_BUCKET else "not found"
-        return NotFound(f"{uri}: {what}")
-    if code in _CONFLICT:
-        return Conflict(f"{uri}: changed by another writer")
+    answer = _answered(uri, code, absent=isinstance(error, FileNotFoundError))
+    if answer is not None:
+        return answer
     forbidden = _status(error) in {401, 403} or str(error).startswith("Forbidden")  # gcsfs' 403
     if code in _DENIED or forbidden or isinstance(error, PermissionError):
         return AccessDenied(
@@ -76,6 +80,22 @@ def wrap_error(uri: str, error: Exception) -> StorageError:
     if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
         return Unavailable(f"{uri}: timed out")
     return Unavailable(f"{uri}: {code or name}: {redacted(str(error))}")
+
+
+def _answered(uri: str, code: str, *, absent: bool) -> StorageError | None:
+    """What is so by the store's own code; None where it refused or failed the request."""
+    if code in _MISSING_BUCKET:
+        return bucket_missing(uri)
+    if absent or code in _MISSING:
+        return NotFound(f"{uri}: not found")
+    if code in _CONFLICT:
+        return Conflict(f"{uri}: changed by another writer")
+    return None
+
+
+def bucket_missing(uri: str) -> BucketMissing:
+    """The bucket that ``uri`` is in does not exist."""
+    return BucketMissing(f"{uri}: the bucket does not exist; create it, or correct the URI")
 
 
 def _error_code(error: BaseException) -> str:

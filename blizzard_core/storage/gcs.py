@@ -11,7 +11,8 @@ from gcsfs.core import GCSFileSystem  # type: ignore[import-untyped]  # ships no
 from gcsfs.retry import retry_request  # type: ignore[import-untyped]  # ships no types
 
 from blizzard_core.bounds import FIRST_PAGE_KEYS, PAGE_KEYS
-from blizzard_core.errors import Conflict, NotFound
+from blizzard_core.errors import Conflict
+from blizzard_core.storage.failures import bucket_missing
 from blizzard_core.storage.objects import FileSystem, ObjectStorage, Patience, modified_of
 from blizzard_core.storage.protocol import Entry, Page, order_key
 
@@ -100,8 +101,7 @@ class GCSStorage(ObjectStorage):
                 "GET", "b/{}/o", self._bucket, json_out=True, **arguments
             )
         except FileNotFoundError as error:
-            missing = "the bucket does not exist; create it, or correct the URI"
-            raise NotFound(f"{self.uri}/: {missing}") from error
+            raise bucket_missing(f"{self.uri}/") from error
         return answer
 
     def _get_versioned(self, key: str) -> tuple[bytes, str]:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Protocol, Self, TypeVar, cast
 
 from blizzard_core.bounds import PAGE_KEYS
 from blizzard_core.errors import Conflict, NotFound, StorageError
-from blizzard_core.storage.failures import wrap_error
+from blizzard_core.storage.failures import bucket_missing, wrap_error
 from blizzard_core.storage.protocol import Entry, Page, join, order_key
 
 T = TypeVar("T")
@@ -166,8 +166,8 @@ class ObjectStorage:
         try:
             return self._call(path, lambda: self._put_if(self._key(path), data, version))
         except NotFound as error:
-            if version is None:  # the bucket is not there
-                raise
+            if version is None:
+                raise bucket_missing(f"{self._uri}/{path}") from error
             raise Conflict(f"{self._uri}/{path}: deleted by another writer") from error
 
     def _get_versioned(self, key: str) -> tuple[bytes, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from blizzard_core.errors import StorageError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.objects import FileSystem, ObjectStorage, Patience, bucket_root
 from blizzard_core.storage.protocol import Storage, StorageOptions
+from blizzard_core.storage.sharing import shared
 
 _S3 = frozenset({"s3", "s3a"})
 _GCS = frozenset({"gs", "gcs"})
@@ -104,7 +106,11 @@ def problems_of(uri: str, options: StorageOptions) -> list[str]:
     if scheme not in {"", "file"} and set("?#\t\r\n") & set(uri):
         # A URI's path ends at the first two, and parsers drop the others.
         found.append("has a ?, a # or a line break; choose a place without it")
-    if urlsplit(uri).password:
+    try:
+        has_password = bool(urlsplit(uri).password)
+    except ValueError:  # a bracket that is not closed, digits that no standard knows
+        return [*found, "is no URI; write scheme://bucket/path, or a local path"]
+    if has_password:
         found.append("must not carry credentials; use storage_options")
     names = _names_for(scheme)
     found += [
@@ -169,19 +175,19 @@ def open_storage(uri: str, options: StorageOptions, patience: Patience | None = 
     if scheme in _S3:
         from blizzard_core.storage import s3 as store_s3  # noqa: PLC0415  # see above
 
-        s3 = store_s3.make_file_system(patience, **arguments)
+        s3 = shared(partial(store_s3.make_file_system, patience, **arguments))
         return store_s3.S3Storage(s3, root, place)
     if scheme in _GCS:
         from blizzard_core.storage import gcs as store_gcs  # noqa: PLC0415  # see above
 
-        gcs = store_gcs.make_file_system(patience, **arguments)
+        gcs = shared(partial(store_gcs.make_file_system, patience, **arguments))
         return store_gcs.GCSStorage(gcs, root, place)
     if scheme in _AZURE:
         try:
             from blizzard_core.storage import azure as store_azure  # noqa: PLC0415  # an extra
 
             endpoint = option(options, "AZURE_STORAGE_ENDPOINT")
-            azure = store_azure.make_file_system(patience, endpoint, **arguments)
+            azure = shared(partial(store_azure.make_file_system, patience, endpoint, **arguments))
         except ImportError as error:
             raise StorageError(
                 f"{place}: Azure needs its extra; pip install 'blizzard-penguin[azure]'"

@@ -49,3 +49,12 @@ def test_control_characters_stay_escaped() -> None:
     get_logger().info("fact", path="a\nb\x1b[31m")
     assert stream.getvalue().count("\n") == 1
     assert "\x1b" not in stream.getvalue()
+
+
+def test_the_directory_that_one_stands_in_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PWD", "OLDPWD"):
+        monkeypatch.setenv(name, f"/srv/{name.lower()}/project")
+    monkeypatch.setenv("MYSQL_PWD", "correct-horse")
+    [line] = logged("info", a="/srv/pwd/project/raw: no such directory", b="it was correct-horse")
+    assert line["a"] == "/srv/pwd/project/raw: no such directory"
+    assert line["b"] == "it was ***"

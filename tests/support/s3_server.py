@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import boto3  # type: ignore[import-untyped]  # ships no types
 
@@ -50,6 +51,23 @@ class S3Server:
     def new_bucket(self) -> str:
         """The name of a fresh bucket, so that tests share the server and nothing else."""
         name = f"bucket-{uuid.uuid4().hex[:12]}"
+        self.make_bucket(name)
+        return name
+
+    def make_bucket(self, name: str) -> None:
+        """An empty bucket of that name."""
+        with self._client() as client:
+            client.create_bucket(Bucket=name)
+
+    def drop_bucket(self, name: str) -> None:
+        """Remove the bucket with all that is in it (of at most 1,000 objects)."""
+        with self._client() as client:
+            for item in client.list_objects_v2(Bucket=name).get("Contents", ()):
+                client.delete_object(Bucket=name, Key=item["Key"])
+            client.delete_bucket(Bucket=name)
+
+    @contextmanager
+    def _client(self) -> Iterator[Any]:
         client = boto3.client(
             "s3",
             endpoint_url=self.endpoint,
@@ -57,9 +75,8 @@ class S3Server:
             aws_secret_access_key="test-secret",
             region_name="us-east-1",
         )
-        client.create_bucket(Bucket=name)
+        yield client
         client.close()
-        return name
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import pytest
 from blizzard_core.checkpoint.fence import FencedFile, writer_of
 from blizzard_core.checkpoint.writer import Writer
 from blizzard_core.daemon import Loop, run
-from blizzard_core.errors import Conflict, FencedError, StateError
+from blizzard_core.errors import BucketMissing, Conflict, FencedError, StateError
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
@@ -75,6 +75,40 @@ def test_who_was_replaced_is_told_so_also_when_it_only_asks() -> None:
     second.check()
     with pytest.raises(FencedError, match="taken over by writer"):
         first.check()
+
+
+def test_a_file_that_was_removed_is_not_said_to_be_somebody_elses(storage: Storage) -> None:
+    file = FencedFile(storage, PATH)
+    file.take(plain, dict)
+    storage.delete(PATH)
+    for does in (lambda: file.take(plain, dict), file.check, lambda: file.save({"a": 1})):
+        with pytest.raises(FencedError, match="was removed, or replaced") as error:
+            does()
+        assert "taken over" not in str(error.value)
+
+
+def test_a_bucket_that_is_gone_answers_nothing_and_its_writer_goes_on_when_it_is_back(
+    s3: S3Server,
+) -> None:
+    bucket = s3.new_bucket()
+    storage = open_storage(f"s3://{bucket}/x", s3.options)
+    file, other = FencedFile(storage, PATH), FencedFile(storage, PATH)
+    file.take(plain, dict)
+    kept = storage.read(PATH)
+    s3.drop_bucket(bucket)
+    for does in (
+        lambda: other.take(plain, dict),
+        lambda: file.take(plain, dict),
+        file.check,
+        lambda: file.save({"a": 1}),
+    ):
+        with pytest.raises(BucketMissing, match="the bucket does not exist"):
+            does()
+    s3.make_bucket(bucket)
+    storage.put_if(PATH, kept, None)
+    file.take(plain, dict)
+    file.save({"a": 2})
+    assert json.loads(storage.read(PATH))["a"] == 2
 
 
 def test_two_that_start_at_once_agree_on_one(storage: Storage) -> None:

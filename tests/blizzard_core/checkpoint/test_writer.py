@@ -64,7 +64,7 @@ def test_a_file_names_the_process_that_writes_it() -> None:
         f" {str(found).rpartition('started ')[2]}"
     )
     assert str(Writer("ab", 3)) == "writer ab, epoch 3"
-    assert "(host pod-7, pid 1, started 2023-11-14 22:13:20Z)" in str(Writer("a", 1, ELSEWHERE))
+    assert "(host pod-7, pid 1, started 2023-11-14T22:13:20Z)" in str(Writer("a", 1, ELSEWHERE))
 
 
 def test_a_process_of_this_machine_is_seen_to_run_and_to_end(

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from blizzard_core.errors import AccessDenied, Conflict, NotFound, StorageError, Unavailable
+from blizzard_core.errors import (
+    AccessDenied,
+    BucketMissing,
+    Conflict,
+    NotFound,
+    StorageError,
+    Unavailable,
+)
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.objects import Patience
 from blizzard_core.storage.opening import fsspec_arguments, normalize_uri, open_storage, problems_of
@@ -38,7 +45,7 @@ class NoCredentialsError(Exception):
     [
         (ClientError("SignatureDoesNotMatch"), AccessDenied, "access denied"),
         (ClientError("SlowDown"), Unavailable, "SlowDown"),
-        (ClientError("NoSuchBucket"), NotFound, "bucket does not exist"),
+        (ClientError("NoSuchBucket"), BucketMissing, "bucket does not exist"),
         (PermissionError("Forbidden"), AccessDenied, "access denied"),
         (FileNotFoundError("x"), NotFound, "not found"),
         (TimeoutError(), Unavailable, "timed out"),

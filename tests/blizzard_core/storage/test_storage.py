@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from blizzard_core.bounds import FIRST_PAGE_KEYS
 from blizzard_core.errors import (
     AccessDenied,
+    BucketMissing,
     Conflict,
     NotFound,
     StorageError,
@@ -435,9 +436,11 @@ def test_azure_folder_objects_are_no_files(azurite: AzuriteServer) -> None:
 def test_a_missing_bucket_is_named(scheme: str, request: pytest.FixtureRequest) -> None:
     server = request.getfixturevalue({"s3": "s3", "gs": "gcs", "az": "azurite"}[scheme])
     storage = open_storage(f"{scheme}://no-such-bucket/x", server.options)
-    with pytest.raises(NotFound, match=f"{scheme}://no-such-bucket/x/: the bucket does not exist"):
+    with pytest.raises(
+        BucketMissing, match=f"{scheme}://no-such-bucket/x/: the bucket does not exist"
+    ):
         listed(storage)
-    with pytest.raises(NotFound):
+    with pytest.raises(BucketMissing):
         storage.put_if("a", b"", None)
 
 

@@ -1,0 +1,43 @@
+"""Words of a command line that may be pasted, and times."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from blizzard_core.text import iso, shell_word
+from tests.blizzard_core.test_redact import HOSTILE
+
+ODD = [
+    "a b",
+    "it's",
+    "$(touch /tmp/x)",
+    "`id`",
+    "a\nb; id",
+    "\x1b[201~id\n",
+    "\u202egpj.exe",
+    "back\\slash\n'",
+    "caf\udce9",
+    "~root",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", [*ODD, *HOSTILE])
+def test_a_word_of_a_command_line_is_one_word_and_nothing_that_a_terminal_obeys(text: str) -> None:
+    word = shell_word(text)
+    assert word.isprintable()
+    if "\0" in text:
+        return  # no argument can hold it
+    script = f"printf '%s' {word}".encode()
+    shown = subprocess.run(["bash"], input=script, capture_output=True, check=True).stdout
+    try:
+        given = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half of a character, which is no byte of a name either
+        given = text.encode("utf-8", "surrogatepass")
+    assert shown == given
+
+
+def test_times_are_written_as_in_the_log_to_the_second() -> None:
+    assert iso(1_800_000_000.9) == "2027-01-15T08:00:00Z"

@@ -276,30 +276,41 @@ class Activity:
             last = max(self._poll.at, self._finished[-1].at if self._finished else 0.0)
             return age(self.clock(), last)
 
-    def to_json(self) -> dict[str, Any]:
-        """Everything, as plain data; newest first. Foreign text is not escaped yet."""
+    def brief(self) -> dict[str, Any]:
+        """What an overview of many shows, as plain data. Foreign text is not escaped yet."""
         with self._lock:
             now = self.clock()
             progress = self._progress
+            pulse = self.pulse
             lag = self.lag()
             given_up = [letter.at for letter in self._letters]
-            found = notices(self.pulse, silence(self.pulse, now), lag, given_up, now)
+            found = notices(pulse, silence(pulse, now), lag, given_up, now)
             found += self._notices()
             return {
                 "level": worst(found),
                 "notices": [asdict(notice) for notice in found],
                 "name": self.name,
                 "place": self.place,
-                "pulse": _pulse_to_json(self.pulse),
+                "pulse": _pulse_to_json(pulse),
                 "state": progress.state,
                 "watermark": progress.value,
-                "partitions": len(progress.partitions),
                 "pending_files": len(self._backlog),
                 "lag_secs": lag,
                 "lag_level": "warn" if lag > LAG_WARN_SECS else "ok",
-                "utilization": self.utilization(),
                 "poll": None if self._poll is None else asdict(self._poll),
                 "running": [asdict(batch) for batch in self._running.values()],
+                "last": asdict(self._finished[-1]) if self._finished else None,
+                "hour": {name: sum(self._minutes.series(now, name)) for name in ("files", "rows")},
+            }
+
+    def to_json(self) -> dict[str, Any]:
+        """As `brief`, and all that is known besides; newest first."""
+        with self._lock:
+            now = self.clock()
+            return {
+                **self.brief(),
+                "partitions": len(self._progress.partitions),
+                "utilization": self.utilization(),
                 "finished": [asdict(done) for done in reversed(self._finished)],
                 "letters": [asdict(letter) for letter in reversed(self._letters)],
                 "problems": [asdict(problem) for problem in reversed(self._problems)],

@@ -2,7 +2,8 @@
 
 *Alive* answers "would a restart help?": every loop gave a sign of life within the
 time that what it is doing may take, and none died of a bug. *Ready* answers "does
-it do its work?": every loop has polled once, has not ended, and is not failing.
+it do its work?": every loop has polled once, has not ended, is not failing, and does not wait for
+a store that has not answered for half a minute.
 
 A loop that ended on purpose (unreadable state, ``max_failures``) is alive and not
 ready: a restart would end the same way and would interrupt the other loops. One that
@@ -25,6 +26,8 @@ WAIT_SLACK_SECS = 60.0
 # A running ingest job gives no sign: it may take this long, and longer for more bytes.
 JOB_SECS = 1800.0
 JOB_BYTES_PER_SEC = 1e6
+# A request to a store takes less; one that hangs may hang until the client gives it up.
+ANSWER_SECS = 30.0
 # A failure or two in a row may pass by itself.
 FAILURES_TO_UNREADY = 3
 
@@ -97,16 +100,19 @@ def silence(pulse: Pulse, now: float) -> str:
     return f"no sign of life for {silent:.0f} s while {pulse.phase}; {allowed:.0f} s are allowed"
 
 
-def ready(pulses: tuple[Pulse, ...]) -> Verdict:
+def ready(pulses: tuple[Pulse, ...], now: float) -> Verdict:
     """Whether all loops do their work."""
-    return Verdict({p.target: why for p in pulses if (why := _unready(p))})
+    return Verdict({p.target: why for p in pulses if (why := _unready(p, now))})
 
 
-def _unready(pulse: Pulse) -> str:
+def _unready(pulse: Pulse, now: float) -> str:
     if pulse.phase == "ended":
         return f"ended: {pulse.kind}: {pulse.error}" if pulse.error else "ended"
     if pulse.error and (pulse.failures >= FAILURES_TO_UNREADY or not pulse.polls):
         return f"{pulse.failures} cycle(s) in a row failed: {pulse.error}"
     if not pulse.polls:
         return "the first poll is not done"
+    asks = pulse.phase == "working" and pulse.due - pulse.since <= QUIET_SECS  # and runs no job
+    if asks and now - pulse.since > ANSWER_SECS:
+        return f"nothing was heard of its stores for {now - pulse.since:.0f} s"
     return ""

@@ -12,8 +12,15 @@ Options = dict[str, str]
 
 
 class Settings(BaseModel):
-    """Unknown keys are refused, values never change, and no error quotes one (secrets)."""
+    """Unknown keys are refused, values never change, and no error quotes one (secrets).
+
+    No number is endless: nothing can wait for that long, or be cut into that many.
+    """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
     )

@@ -26,6 +26,7 @@ from blizzard_core.settings.connections import HttpConnection, LakeConnection
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.event_time_checks import event_time_problems, said_of_later
 from blizzard_core.settings.query_checks import query_problems
+from blizzard_core.settings.schema_checks import schema_problems
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.yaml_file import Key, load_yaml
 
@@ -63,7 +64,7 @@ def load_config(
             ]
     problems += conflicts(document)
     if config is not None:
-        for check in (query_problems, event_time_problems, *checks):
+        for check in (query_problems, event_time_problems, schema_problems, *checks):
             problems += [f"{document.locate(key)}: {text}" for key, text in check(config)]
     if config is not None and not config.pipelines and not config.tables:
         problems.append("(top level): give at least one entry under `pipelines` or `tables`")

@@ -14,7 +14,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    ForwardRef,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -79,12 +88,16 @@ def _sections(
     for name, field in model.model_fields.items():
         key = field.alias or name
         here = (*path, key)
-        found = list(models_in(field.annotation))
+        annotation = field.annotation
+        if isinstance(annotation, ForwardRef):  # of a model that was being made then
+            annotation = get_type_hints(model)[name]
+        found = list(models_in(annotation))
         for nested, keyed in found:
-            keyed_path = (*here, "*") if keyed and get_origin(field.annotation) is dict else here
+            keyed_path = (*here, "*") if keyed and get_origin(annotation) is dict else here
             if nested not in outer:
                 inner.append((nested, keyed_path))
-        yield _row(key, field, linked=bool(found))
+        above = all(nested in outer for nested, _ in found)
+        yield _row(key, field, f"see {'above' if above else 'below'}" if found else "")
     for nested, where in inner:
         yield from _sections(nested, where, outer)
 
@@ -94,8 +107,8 @@ def _prose(model: type[BaseModel]) -> str:
     return text.replace("``", "`")
 
 
-def _row(key: str, field: FieldInfo, *, linked: bool) -> str:
-    kind = "see below" if linked else _type(field.annotation)
+def _row(key: str, field: FieldInfo, linked: str) -> str:
+    kind = linked or _type(field.annotation)
     bounds = ", ".join(filter(None, map(_bound, field.metadata)))
     if bounds:
         kind = f"{kind}, {bounds}"

@@ -27,6 +27,7 @@ FieldType = Literal[
 ]
 TimeUnit = Literal["iso", "s", "ms", "us"]
 UnexpectedFields = Literal["ignore", "capture", "fail"]
+Evolve = Literal["never", "add"]
 RESCUED = "_rescued"  # the column that ``unexpected_fields: capture`` adds
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*(?:,\s*(\d{1,2})\s*)?\)")
@@ -107,6 +108,32 @@ class FieldSettings(TypeSettings):
     """As in the records, case and all."""
 
 
+_ESCAPED = re.compile(r'["\\\x00-\x1f]')
+
+
+def _check_readable(fields: list[FieldSettings], *, by_name: bool) -> None:
+    """Raise `ValueError` for names that JSON has to escape, where a reader looks for names.
+
+    It does for values that are taken out of the line as text; ``by_name`` for all, since it has to
+    know which fields have no column.
+    """
+    for field in fields:
+        if (by_name or _is_taken_out(field)) and _ESCAPED.search(field.name):
+            raise ValueError(
+                f"field {field.name!r}: a name with a quote, a backslash or a control character"
+                " goes neither with json, map and coerce nor with unexpected_fields: capture or"
+                " fail; rename it at the source, or leave it out"
+            )
+        if by_name:
+            _check_readable(field.fields or [], by_name=True)
+
+
+def _is_taken_out(of: TypeSettings) -> bool:
+    inner = [*(of.fields or ()), of.items, of.values]
+    taken_out = of.type in {"json", "map"} or of.coerce
+    return taken_out or any(_is_taken_out(each) for each in inner if each is not None)
+
+
 def _check_unique(fields: list[FieldSettings]) -> None:
     seen: dict[str, str] = {}
     for field in fields:
@@ -150,6 +177,10 @@ class SchemaSettings(Settings):
     ``ignore`` drops them, which costs nothing; ``capture`` keeps them as one JSON
     object in the column ``_rescued``; ``fail`` makes the line a bad record.
 
+    ``evolve: add`` makes a column of each such field, with the first record that has a value for
+    it: its type is what inference makes of the values of that batch, and it stays. Fields
+    inside of structs are not added.
+
     ``fast_path`` reads the lines whose outcome is certain several times as fast, and leaves
     all others to the reader that reads every line without it.
     """
@@ -158,6 +189,8 @@ class SchemaSettings(Settings):
     """Declared columns; required unless the rest is inferred."""
     unexpected_fields: UnexpectedFields = "ignore"
     """What becomes of others: dropped, kept as JSON in `_rescued`, or the line is bad."""
+    evolve: Evolve = "never"
+    """add: others become columns, of sources of files."""
     infer: bool = False
     """true: find columns beside `fields` in a sample, once."""
     sample_files: int = Field(default=16, ge=1, le=1000)
@@ -176,7 +209,18 @@ class SchemaSettings(Settings):
         if not self.fields and not self.infer:
             raise ValueError("give `fields`, or `infer: true`, or both")
         _check_unique(self.fields)
+        _check_readable(self.fields, by_name=self.unexpected_fields != "ignore")
         taken = {field.name.lower() for field in self.fields}
         if self.unexpected_fields == "capture" and RESCUED in taken:
             raise ValueError(f"field {RESCUED!r} is what unexpected_fields: capture adds")
+        if self.evolve == "add" and self.unexpected_fields == "fail":
+            raise ValueError(
+                "evolve: add and unexpected_fields: fail contradict each other: a field is added,"
+                " or its record is bad; leave one of them out"
+            )
         return self
+
+    @property
+    def is_found_out(self) -> bool:
+        """Whether columns are kept beside the checkpoint that are not declared."""
+        return self.infer or self.evolve == "add"

@@ -17,19 +17,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from blizzard_core.bounds import CONFIG_BYTES, CONFIG_VALUES
+from blizzard_core.bounds import CONFIG_BYTES, CONFIG_NUMBER, CONFIG_VALUES
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.secret_files import SecretReader, SecretUnreadable
 
 # YAML lets it be written, and the environment have it.
-_HALF = re.compile("[\ud800-\udfff]")
-_VARIABLE = re.compile(r"\$\$\{|\$\{(file:[^}:]+|[A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+# A default ends before the next variable begins: who repeats what never closes is not asked for
+# all that follows at each of them.
+_VARIABLE = re.compile(
+    r"\$\$\{|\$\{(file:[^}:]+|[A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^}$]|\$(?!\{))*+))?\}"
+)
+# YAML counts in 60s as well, in a time that grows with the square of their number.
+_NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
 
 Key = tuple[str | int, ...]
 
@@ -82,6 +88,19 @@ def dotted(path: Key) -> str:
 
 def load_yaml(path: Path, environment: Mapping[str, str]) -> Document:
     """Read, parse and fill in. Raises `ConfigError` if there is no document to speak of."""
+    unfilled = parse_yaml(path)
+    problems = list(unfilled.problems)
+    filling = _Filling(environment, unfilled, problems, {})
+    return replace(
+        unfilled,
+        data=filling.of(unfilled.data, ()),
+        problems=tuple(problems),
+        filled=filling.filled,
+    )
+
+
+def parse_yaml(path: Path) -> Document:
+    """Read and parse, as it is written. Raises `ConfigError` as `load_yaml`."""
     source = str(path)
     try:
         if path.stat().st_size > CONFIG_BYTES:
@@ -92,9 +111,10 @@ def load_yaml(path: Path, environment: Mapping[str, str]) -> Document:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(source, [f"cannot be read: {error}"]) from error
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        loader = _Loader(text)
+        root = loader.get_single_node()
         _check_size(source, root)
-        data = yaml.safe_load(text)
+        data = None if root is None else loader.construct_document(root)
     except yaml.YAMLError as error:
         raise ConfigError(source, [f"is not YAML: {_told(error, text)}"]) from error
     except RecursionError:
@@ -104,10 +124,27 @@ def load_yaml(path: Path, environment: Mapping[str, str]) -> Document:
     lines: dict[Key, int] = {}
     problems: list[str] = []
     _walk(root, (), lines, problems)
-    unfilled = Document(source, data, (), lines)
-    filling = _Filling(environment, unfilled, problems, {})
-    whole = filling.of(data, ())
-    return Document(source, whole, tuple(problems), lines, filling.filled, unfilled.secrets)
+    return Document(source, data, tuple(problems), lines)
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain data, and `yaml.YAMLError` for all that is none.
+
+    What makes numbers, times and booleans of a text raises whatever it meets: for the 99th day of
+    a month, a tag that does not fit, more digits than Python reads.
+    """
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """The value of a node. Raises `yaml.constructor.ConstructorError`."""
+        kind = node.tag.rpartition(":")[2]
+        if node.tag in _NUMBERS and len(node.value) > CONFIG_NUMBER:
+            told = f"a number of more than {CONFIG_NUMBER} characters"
+            raise yaml.constructor.ConstructorError(None, None, told, node.start_mark)
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, ArithmeticError, LookupError, AttributeError) as error:
+            told = f"there is no such {kind}; put quotes around a text"
+            raise yaml.constructor.ConstructorError(None, None, told, node.start_mark) from error
 
 
 def _check_size(source: str, root: yaml.Node | None) -> None:
@@ -192,10 +229,11 @@ class _Filling:
 
     def _text(self, value: Any, path: Key) -> Any:
         """What no file's name, no store and no log can hold is a problem, and replaced."""
-        if not isinstance(value, str) or not _HALF.search(value):
+        if not isinstance(value, str) or not (found := _NO_TEXT.search(value)):
             return value
-        self.problems.append(f"{self.document.locate(path)}: has half of a surrogate pair")
-        return _HALF.sub("\N{REPLACEMENT CHARACTER}", value)
+        what = "a NUL character" if found[0] == "\0" else "half of a surrogate pair"
+        self.problems.append(f"{self.document.locate(path)}: has {what}")
+        return _NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", value)
 
     def _value(self, match: re.Match[str], path: Key) -> str:
         name, default = match.group(1), match.group(2)

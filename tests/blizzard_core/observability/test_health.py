@@ -14,6 +14,7 @@ from blizzard_core.daemon import Loop, run_worker
 from blizzard_core.errors import BlizzardError, PipelineStopped, StateError, Unavailable
 from blizzard_core.observability.activity import Activity
 from blizzard_core.observability.health import (
+    ANSWER_SECS,
     CRASH,
     CRASH_REMEDY,
     JOB_SECS,
@@ -110,30 +111,45 @@ def test_a_loop_that_ended_on_purpose_is_not_restarted_and_not_ready(
     pulse = ended(error)
     assert pulse.remedy == error.remedy != ""
     assert alive((pulse,), NOW * 2).ok
-    assert ready((pulse,)).reasons == {"w": f"ended: {type(error).__name__}: x"}
+    assert ready((pulse,), NOW).reasons == {"w": f"ended: {type(error).__name__}: x"}
 
 
 def test_a_loop_that_died_of_a_bug_is_restarted() -> None:
     pulse = ended(RuntimeError("a bug"))
     assert alive((pulse,), NOW).reasons == {"w": "crashed: a bug"}
     assert (pulse.kind, pulse.remedy) == (CRASH, CRASH_REMEDY)
-    assert not ready((pulse,)).ok
+    assert not ready((pulse,), NOW).ok
 
 
 def test_ready_after_the_first_poll_and_not_while_failing(source: SourceActivity) -> None:
-    assert ready((source.pulse,)).reasons == {"p/s": "the first poll is not done"}
+    assert ready((source.pulse,), NOW).reasons == {"p/s": "the first poll is not done"}
     source.cycle_failed(Unavailable("no answer"))
-    assert "no answer" in ready((source.pulse,)).reasons["p/s"]
+    assert "no answer" in ready((source.pulse,), NOW).reasons["p/s"]
     source.polled(0.1, [], [], (1, 0), NONE_APART)
     source.cycle_done()
-    assert ready((source.pulse,)).ok
+    assert ready((source.pulse,), NOW).ok
     for _ in range(2):
         source.cycle_failed(Unavailable("no answer"))
-    assert ready((source.pulse,)).ok  # it may pass
+    assert ready((source.pulse,), NOW).ok  # it may pass
     source.cycle_failed(Unavailable("no answer"))
-    assert ready((source.pulse,)).reasons == {"p/s": "3 cycle(s) in a row failed: no answer"}
+    assert ready((source.pulse,), NOW).reasons == {"p/s": "3 cycle(s) in a row failed: no answer"}
     source.cycle_done()
-    assert ready((source.pulse,)).ok
+    assert ready((source.pulse,), NOW).ok
+
+
+def test_a_loop_whose_store_hangs_is_not_ready_and_one_that_runs_a_job_is(
+    source: SourceActivity,
+) -> None:
+    assert ready((WORKING,), NOW + ANSWER_SECS).ok
+    assert ready((WORKING,), NOW + 45).reasons == {
+        "p/s": "nothing was heard of its stores for 45 s"
+    }
+    assert alive((WORKING,), NOW + 45).ok
+    assert ready((replace(WORKING, phase="waiting"),), NOW + 45).ok
+    source.polled(0.1, [], [], (1, 0), NONE_APART)
+    source.cycle_began()
+    source.batch_began(Batch("b", 1, "running", NOW, (), NOW))
+    assert ready((source.pulse,), NOW + 45).ok
 
 
 def test_the_loop_tells_its_turns() -> None:

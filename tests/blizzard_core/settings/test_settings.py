@@ -212,6 +212,12 @@ def test_neighbours_with_a_common_beginning_are_no_conflict(tmp_path: Path) -> N
         ({"pipelines__events__sources__main__use_watermark": "maybe"}, "valid boolean"),
         ({"pipelines__events__sources__main__source_uri": "ftp://x/y"}, "unknown scheme 'ftp'"),
         ({"pipelines__events__sources__main__source_uri": "s3://"}, "names no bucket"),
+        ({"pipelines__events__sources__main__source_uri": "s3://[b/x"}, "is no URI"),
+        ({"pipelines__events__sources__main__source_uri": "/data/\0x"}, "has a NUL character"),
+        (
+            {"pipelines__events__sources__main__poll_interval_secs": float("inf")},
+            "should be a finite number",
+        ),
         (
             {"pipelines__events__sources__main__source_uri": "s3://k:geheim@b/x"},
             "must not carry credentials",
@@ -253,6 +259,23 @@ def test_neighbours_with_a_common_beginning_are_no_conflict(tmp_path: Path) -> N
                 ]
             },
             "field 'A' is given twice or differs only in case",
+        ),
+        *(
+            (
+                {"pipelines__events__schema": {"fields": [field], "unexpected_fields": others}},
+                "a name with a quote, a backslash or a control character",
+            )
+            for field, others in (
+                ({"name": 'a"b', "type": "int64"}, "fail"),
+                ({"name": "a\\b", "type": "int64"}, "capture"),
+                ({"name": "a\\b", "type": "json"}, "ignore"),
+                ({"name": "a\nb", "type": "string", "coerce": True}, "ignore"),
+                (
+                    {"name": "s", "type": "struct", "fields": [{"name": 'a"b', "type": "date"}]},
+                    "fail",
+                ),
+                ({"name": 'a"b', "type": "list", "items": {"type": "json"}}, "ignore"),
+            )
         ),
         ({"pipelines__events__schema": {}}, "give `fields`, or `infer: true`, or both"),
         (

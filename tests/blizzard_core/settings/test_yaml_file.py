@@ -53,6 +53,56 @@ def test_a_large_file_is_not_read(tmp_path: Path) -> None:
     assert problem(tmp_path, "#" * (yaml_file.CONFIG_BYTES + 1)) == "is larger than 4 MiB; split it"
 
 
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("a: 2001-99-99", "timestamp"),
+        ("2001-99-99: 1", "timestamp"),
+        ("b:\n  - a: 2001-01-01T99:99:99Z", "timestamp"),
+        ("a: !!timestamp x", "timestamp"),
+        ("a: !!int x", "int"),
+        ("a: !!float x", "float"),
+        ("a: !!bool x", "bool"),
+        ("a: 1" + ":1" * 190 + ".5", "float"),
+    ],
+)
+def test_what_is_not_of_its_kind_is_refused_with_its_place(
+    tmp_path: Path, text: str, kind: str
+) -> None:
+    told = problem(tmp_path, text)
+    assert told.startswith("is not YAML: line ")
+    assert told.endswith(f": there is no such {kind}; put quotes around a text")
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "1" + ":1" * 50_000, "0x" + "F" * 50_000])
+def test_a_number_of_many_digits_is_refused_before_it_is_counted(tmp_path: Path, text: str) -> None:
+    told = "is not YAML: line 1, column 4: a number of more than 400 characters"
+    assert problem(tmp_path, f"a: {text}") == told
+
+
+@pytest.mark.parametrize("text", ["${A:-", "${A:-$", "${file:/", "${file:/a:-", "${", "$${"])
+def test_variables_that_never_end_are_looked_at_once(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"a: '{text * 20_000}'\n")
+    load_yaml(path, {})  # minutes, where each of them looks for its end in all that follows
+
+
+def test_defaults_may_hold_dollars(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("a: '${A:-$5 {x$} and ${B:-b}'\n")
+    assert load_yaml(path, {}).data == {"a": "$5 {x$ and b"}
+
+
+def test_a_nul_is_a_problem(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text('a: "/tmp/\\0x"\n"b\\0": 1\n')
+    found = load_yaml(path, {})
+    assert sorted(found.problems) == [
+        "(top level) (line 1): has a NUL character",
+        "a (line 1): has a NUL character",
+    ]
+
+
 def test_aliases_of_an_honest_file_work(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("a: &a {x: 1, y: [2, 3]}\nb: *a\nc: {<<: *a, y: 4}\n")

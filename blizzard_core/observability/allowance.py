@@ -1,0 +1,48 @@
+"""How many requests to stores a page may cause: so many at once, so many a second.
+
+A page asks on behalf of whoever reaches it. What that costs is requests, so requests are what is
+counted, and not questions: one may take a single one, another thousands.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+
+from blizzard_core.bounds import STORY_REQUESTS
+from blizzard_core.errors import BlizzardError
+
+PER_SEC = 10.0
+
+
+class OverAllowance(BlizzardError):
+    """A question takes more requests than are left for now."""
+
+
+class Allowance:
+    """Requests that are left. Thread-safe; ``elapsed`` is a clock that never goes back."""
+
+    def __init__(
+        self, elapsed: Callable[[], float], burst: int = STORY_REQUESTS, per_sec: float = PER_SEC
+    ) -> None:
+        self._elapsed = elapsed
+        self._burst = burst
+        self._per_sec = per_sec
+        self._left = float(burst)
+        self._at = elapsed()
+        self._lock = threading.Lock()
+
+    def spend(self) -> None:
+        """Count a request. Raises `OverAllowance` once there is none left."""
+        with self._lock:
+            now = self._elapsed()
+            self._left = min(self._burst, self._left + (now - self._at) * self._per_sec)
+            self._at = now
+            if self._left < 1:
+                secs = math.ceil((self._burst / 2 - self._left) / self._per_sec)
+                raise OverAllowance(
+                    "this takes more requests to the store than a page may cause; ask on a"
+                    f" terminal with `blizzard explain CONFIG URI`, or here in {secs} s"
+                )
+            self._left -= 1

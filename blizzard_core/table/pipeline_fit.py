@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from blizzard_core.table.extent import check_extent
 from blizzard_core.table.rules import PARTITION_TYPES, Rules
 from blizzard_core.table.schema_fit import (
     Misfit,
@@ -61,6 +62,10 @@ def pipeline_fit(
         columns = delta_schema(written)
     except Misfit as misfit:
         return Fit((f"{misfit}; {_TYPE_WAYS}",))
+    try:
+        check_extent(columns)
+    except Misfit as misfit:
+        return Fit((f"{misfit}; declare what is nested as `json`, or leave columns out",))
     if table is None:
         return Fit(tuple(_of_new(columns, rules)))
     nulls = tuple(_nulls(table, columns, rules)) if exact_nulls else ()

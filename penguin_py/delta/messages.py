@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from blizzard_core.redact import redacted
+from blizzard_core.text import shortened
 from penguin_py.model import REMOVED_KEPT_SECS
 
 _PASSING = re.compile(
@@ -27,10 +28,17 @@ _UNITS = {
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
+# A message quotes paths and values of the log, of any length.
+_LOOKED_AT = 20_000
+
+
 def told_by(error: BaseException) -> str:
-    """delta-rs's message without colours, credentials and the stack frames it appends."""
+    """delta-rs's message without colours, credentials and the stack frames it appends.
+
+    Its beginning and its end, where the reason stands, if it is long.
+    """
     text = _ANSI.sub("", str(error)).partition("\n   0: ")[0]
-    return redacted(" ".join(text.split()))
+    return shortened(redacted(" ".join(shortened(text, _LOOKED_AT).split())))
 
 
 def is_passing(told: str) -> bool:

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from blizzard_core.delta_json import LOG, commit_path
 from blizzard_core.errors import BlizzardError, CommitError, NotFound, StateError, Unavailable
@@ -90,7 +90,9 @@ class DeltaLog:
                 return self._became(self._state(self._handle))
             except BlizzardError:
                 raise
-            except Exception:  # delta-rs raises OSError, DeltaError and others; opening tells which
+            except BaseException as error:  # delta-rs raises what it likes; opening tells which
+                if not _is_failure(error):
+                    raise
                 self._handle = None
         if not self._exists():
             return None
@@ -193,7 +195,9 @@ class DeltaLog:
             raise CommitError(f"{self._table.uri}: there is no table yet")
         try:
             return action(self._handle)
-        except Exception as error:  # see `refresh`
+        except BaseException as error:  # see `refresh`
+            if not _is_failure(error):
+                raise
             self._handle = None
             raise CommitError(f"{self._table.uri}: {told_by(error)}") from error
 
@@ -206,7 +210,7 @@ class DeltaLog:
         try:
             self.writer.write(self._handle, plan, marks, now)
         except BaseException as error:  # see `refresh`; what counts is what the log has now
-            if not isinstance(error, Exception) and type(error).__name__ != _PANIC:
+            if not _is_failure(error):
                 raise
             if not self._landed(marks, error):
                 raise self._failure(marks, error, before) from error
@@ -306,15 +310,26 @@ class DeltaLog:
     def _guarded(self, action: Callable[[], T]) -> T:
         try:
             return action()
-        except DeltaError as error:
+        except BlizzardError:
+            raise
+        except OSError as error:
+            raise Unavailable(f"{self._table.uri}: {told_by(error)}") from error
+        except BaseException as error:
+            # Not delta-rs's own alone: a type that Arrow has no room for is Arrow's, and there is
+            # no list of what another library gives up by.
+            if not _is_failure(error):
+                raise
             told = feature_objections(deltalog.features(self._storage))
             raise StateError(
                 f"{self._table.uri}: {'; '.join(told)}"
                 if told
                 else f"{self._table.uri}/{LOG}: the log cannot be read: {told_by(error)}"
             ) from error
-        except OSError as error:
-            raise Unavailable(f"{self._table.uri}: {told_by(error)}") from error
+
+
+def _is_failure(error: BaseException) -> bool:
+    """Whether something failed, delta-rs giving up on itself included; and nobody wants an end."""
+    return isinstance(error, Exception) or type(error).__name__ == _PANIC
 
 
 def _declared(handle: DeltaTable) -> Declared:

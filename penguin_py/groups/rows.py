@@ -69,9 +69,14 @@ def rewrite(
         collected: list[pq.FileMetaData] = []
         try:
             schema = _taken(file.schema_arrow)
+            # Where a footer contradicts itself, who reads is told, and who asks it for its column
+            # chunks ends the process: so they are asked for once rows were read.
+            first = file.read_row_group(0)
             with _writer(sink, file, schema, collected) as writer:
                 for number in range(file.num_row_groups):
-                    rows = file.read_row_group(number).cast(schema)
+                    rows = (
+                        file.read_row_group(number).cast(schema) if number else first.cast(schema)
+                    )
                     going = _leaving(rows, wanted)
                     stay = rows.filter(pc.invert(going)) if pc.any(going).as_py() else rows
                     if stay.num_rows:

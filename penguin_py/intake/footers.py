@@ -30,6 +30,7 @@ from blizzard_core import handover
 from blizzard_core.bounds import FOOTER_BYTES, FOOTER_ITEMS, FOOTERS_DECODED_BYTES, OUTPUT_ID_BYTES
 from blizzard_core.errors import NotFound, StorageError, Unavailable
 from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.table.extent import check_extent
 from blizzard_core.table.schema_fit import Misfit, check_note
 from penguin_py.intake.naming import is_grouped
 from penguin_py.intake.raw_footer import FooterCheck
@@ -39,7 +40,6 @@ from penguin_py.planning.file_contract import (
     MOST_DECODED,
     check_calendar,
     check_columns,
-    check_depth,
     check_rows,
     decoded_bytes,
     noted,
@@ -155,7 +155,7 @@ class _Reading:
         if known is None or known.note != note or not known.columns.equals(columns):
             check_columns(metadata, note)
             found = columns.to_arrow_schema()
-            check_depth(found)
+            check_extent(found)
             if note is not None:
                 check_note(noted(note), found)
             known = _Known(columns, note, found)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from blizzard_core.bounds import FOOTER_LEVELS
 from blizzard_core.table.schema_fit import Misfit
-from penguin_py.intake.thrift import (
+from blizzard_core.table.thrift import (
     BINARY,
     LIST,
     STRUCT,

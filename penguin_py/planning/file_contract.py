@@ -26,7 +26,8 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_core.bounds import FILE_COLUMNS, FILE_LEVELS, GROUP_ROWS, ROWS_PER_BYTE
+from blizzard_core.bounds import FILE_LEVELS, GROUP_ROWS, ROWS_PER_BYTE
+from blizzard_core.table.extent import check_width, children, leaves
 from blizzard_core.table.schema_fit import Misfit
 from penguin_py.model import Footer
 from penguin_py.planning.file_statistics import column_bounds, leaf_columns, row_groups
@@ -59,8 +60,7 @@ def check_columns(metadata: pq.FileMetaData, note: bytes | None) -> None:
 
     ``note`` is the Arrow schema that the writer left, as it stands in the footer.
     """
-    if metadata.num_columns > FILE_COLUMNS:
-        raise Misfit(f"has {metadata.num_columns:,} columns; at most {FILE_COLUMNS:,} are taken")
+    check_width(metadata.num_columns)
     for index in range(metadata.num_columns):
         column = metadata.schema.column(index)
         if column.physical_type == "INT96":
@@ -86,13 +86,6 @@ def noted(note: bytes) -> pa.Schema:
         return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(note)))
     except (pa.ArrowException, binascii.Error, OSError, ValueError) as error:
         raise Misfit(f"has an unreadable {ARROW_KEY.decode()} in its footer") from error
-
-
-def check_depth(schema: pa.Schema) -> None:
-    """Refuse columns that are nested deeper than a log can be read again. Raises `Misfit`."""
-    for field in schema:
-        if _depth(field.type) > FILE_LEVELS:
-            raise Misfit(f"column {field.name!r} is nested more than {FILE_LEVELS} levels deep")
 
 
 def check_rows(metadata: pq.FileMetaData, size: int) -> None:
@@ -183,7 +176,7 @@ def _check_field(table: pa.Field, file: pa.Field, columns: range, proof: _Proof,
             if field.name in given:
                 _check_field(field, *given[field.name], proof, f"{name}.{field.name}")
     elif pa.types.is_map(ours) and pa.types.is_map(theirs):
-        values = range(columns.start + _leaves(theirs.key_type), columns.stop)
+        values = range(columns.start + leaves(theirs.key_type), columns.stop)
         _check_field(ours.item_field, theirs.item_field, values, proof, f"{name}[value]")
         keys = range(columns.start, values.start)
         _check_field(ours.key_field, theirs.key_field, keys, proof, f"{name}[key]")
@@ -207,26 +200,10 @@ def _numbered(fields: Iterable[pa.Field], start: int = 0) -> dict[str, tuple[pa.
     """Each field by name, with the numbers of the flat columns that it is made of."""
     found = {}
     for field in fields:
-        stop = start + _leaves(field.type)
+        stop = start + leaves(field.type)
         found[field.name] = (field, range(start, stop))
         start = stop
     return found
-
-
-def _leaves(kind: pa.DataType) -> int:
-    return sum(_leaves(inner) for inner in _children(kind)) if pa.types.is_nested(kind) else 1
-
-
-def _depth(kind: pa.DataType) -> int:
-    return 1 + max((_depth(inner) for inner in _children(kind)), default=0)
-
-
-def _children(kind: pa.DataType) -> list[pa.DataType]:
-    if pa.types.is_struct(kind):
-        return [field.type for field in kind]
-    if pa.types.is_map(kind):
-        return [kind.key_type, kind.item_type]
-    return [kind.value_type] if pa.types.is_nested(kind) else []
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -264,7 +241,7 @@ def _check_noted(name: str, kind: pa.DataType, depth: int) -> None:
         )
     if depth > FILE_LEVELS:
         raise Misfit(f"column {name!r} is nested more than {FILE_LEVELS} levels deep")
-    for inner in _children(kind):
+    for inner in children(kind):
         _check_noted(name, inner, depth + 1)
 
 

@@ -92,7 +92,7 @@ def read_token(status: int, body: bytes | bytearray, now: float, what: str) -> T
         return Token(value, float("inf"))
     try:
         secs = float(lasts)
-    except ValueError:
+    except (ValueError, OverflowError):  # no number, or one of hundreds of digits
         return Token(value, float("inf"))
     return Token(value, now + max(secs - _SPARE_SECS, secs / 2))
 

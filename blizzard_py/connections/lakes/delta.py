@@ -250,7 +250,13 @@ def _feed_values(kind: str, version: int, timestamp: float) -> dict[str, Any]:
 
 
 def _schema(handle: DeltaTable) -> pa.Schema:
-    return pa.schema(handle.schema().to_arrow())
+    """The table's columns. Raises `SourceError` for a type that Arrow has no room for."""
+    try:
+        return pa.schema(handle.schema().to_arrow())
+    except (DeltaError, ValueError) as error:  # Arrow's errors of this kind are of the second
+        raise SourceError(
+            f"{handle.table_uri}: the table's columns cannot be read: {_said(error)}"
+        ) from error
 
 
 def _said(error: BaseException) -> str:

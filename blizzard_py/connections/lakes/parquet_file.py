@@ -1,4 +1,4 @@
-"""One Parquet file: what its footer says of a column, and its rows in bounded batches.
+"""One Parquet file: what its footer says of a column, and the highest value of one.
 
 A footer is enough to leave row groups out. It is not always enough for a maximum: writers cut
 long texts. `highest` reads the column where that matters.
@@ -6,77 +6,21 @@ long texts. `highest` reads the column where that matters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from blizzard_core.errors import SourceError
-from blizzard_core.storage.protocol import Storage
-from blizzard_core.storage.range_file import RangeFile
+from blizzard_core.bounds import TABLE_WATCHED_BYTES
+from blizzard_py.connections.lakes.parquet_rows import batches
 from blizzard_py.connections.lakes.values import Key, Ordered, ordered
+from blizzard_py.connections.lakes.watched_file import TableFile
 from blizzard_py.connections.lakes.window import Range
 
-BATCH_ROWS = 1 << 16
-BATCH_BYTES = 16 << 20
-# Each column is read in pieces of this size: one request each, and no more is held.
-_PIECE_BYTES = 1 << 20
-
-
-@contextmanager
-def opened(storage: Storage, path: str, size: int) -> Iterator[pq.ParquetFile]:
-    """The file, its footer read. Raises `SourceError` if it is no whole Parquet file."""
-    where = f"{storage.uri}/{path}"
-    with damage_told(where):
-        file = pq.ParquetFile(
-            pa.PythonFile(RangeFile(storage, path, size), mode="r"),
-            pre_buffer=False,
-            buffer_size=_PIECE_BYTES,
-        )
-    with file, damage_told(where):
-        yield file
-
-
-@contextmanager
-def damage_told(where: str) -> Iterator[None]:
-    """What Arrow cannot read is a `SourceError` that names the file, not its rows."""
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        raise SourceError(
-            f"{where}: cannot be read as Parquet ({type(error).__name__}:"
-            f" {' '.join(str(error).split())[:200]}); restore the file, or remove it from the table"
-        ) from error
-
-
-def batches(
-    file: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """Rows of these row groups, of at most 64 Ki rows and about 16 MB.
-
-    ``columns`` are top-level names; those that the file lacks are left out.
-    """
-    present = set(file.schema_arrow.names)
-    wanted = [name for name in columns if name in present]
-    for group in groups:
-        about = file.metadata.row_group(group)
-        width = max(1, about.total_byte_size // max(1, about.num_rows))
-        rows = max(1, min(BATCH_ROWS, BATCH_BYTES // width))
-        for batch in file.iter_batches(
-            batch_size=rows, row_groups=[group], columns=wanted, use_threads=False
-        ):
-            yield from _cut(batch if batch.schema.names == wanted else batch.select(wanted))
-
-
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Smaller ones where rows turned out larger than their footer let expect (dictionaries)."""
-    pieces = -(-batch.nbytes // BATCH_BYTES)
-    rows = -(-batch.num_rows // max(1, pieces))
-    for start in range(0, batch.num_rows, max(1, rows)):
-        yield batch.slice(start, rows)
+# One column takes little, and a daemon asks several files at a time.
+_ALLOWED = TABLE_WATCHED_BYTES // 8
 
 
 def order_in(file: pq.ParquetFile, name: str) -> Ordered | None:
@@ -90,7 +34,7 @@ def order_in(file: pq.ParquetFile, name: str) -> Ordered | None:
     return ordered(name, file.schema_arrow.field(place).type)
 
 
-def group_ranges(file: pq.ParquetFile, name: str) -> list[Range]:
+def group_ranges(file: TableFile, name: str) -> list[Range]:
     """What the footer says of a column, for each row group. A column that is not there is null."""
     metadata = file.metadata
     order = order_in(file, name)
@@ -101,6 +45,8 @@ def group_ranges(file: pq.ParquetFile, name: str) -> list[Range]:
     ]
     if len(places) != 1:
         return [Range()] * metadata.num_row_groups
+    for group in range(metadata.num_row_groups):
+        file.check(group, [name])
     return [
         _range(metadata.row_group(group).column(places[0]), order)
         for group in range(metadata.num_row_groups)
@@ -146,7 +92,7 @@ def united(ranges: Sequence[Range]) -> Range:
     )
 
 
-def highest(file: pq.ParquetFile, name: str) -> Key | None:
+def highest(file: TableFile, name: str) -> Key | None:
     """The highest key of a column, exact: from the footer where it is, else from the column."""
     order = order_in(file, name)
     if order is None:
@@ -158,7 +104,7 @@ def highest(file: pq.ParquetFile, name: str) -> Key | None:
     if order.order != "text" and found.high is not None:
         return found.high
     best: Key | None = None
-    for batch in batches(file, range(len(ranges)), [name]):
+    for batch in batches(file, range(len(ranges)), [name], _ALLOWED):
         best = later(best, pc.max(order.keys(batch.column(0))).as_py())
     return best
 
@@ -170,6 +116,6 @@ def later(one: Key | None, other: Key | None) -> Key | None:
     return max(one, other)
 
 
-def column_range(file: pq.ParquetFile, name: str) -> Range:
+def column_range(file: TableFile, name: str) -> Range:
     """What the footer says of a column in the whole file."""
     return united(group_ranges(file, name))

@@ -11,15 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.lakes.filters import Filter, parse
-from blizzard_py.connections.lakes.parquet_file import batches, group_ranges, opened, order_in
+from blizzard_py.connections.lakes.parquet_file import group_ranges, order_in
+from blizzard_py.connections.lakes.parquet_rows import batches
 from blizzard_py.connections.lakes.places import Stores, storage_options, told
 from blizzard_py.connections.lakes.planned import PlannedFile, files_of, window_of
 from blizzard_py.connections.lakes.values import Ordered
+from blizzard_py.connections.lakes.watched_file import TableFile, opened
 from blizzard_py.connections.lakes.window import RowWindow, mask, may_meet
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
@@ -147,7 +148,7 @@ def _rows(
 
 
 def names_in_file(
-    parquet: pq.ParquetFile, wanted: Sequence[str], ids: Mapping[str, int], where: str
+    parquet: TableFile, wanted: Sequence[str], ids: Mapping[str, int], where: str
 ) -> dict[str, str]:
     """What the file calls the table's columns; those that it lacks are left out.
 
@@ -178,7 +179,7 @@ def _struct_fields(kind: pa.DataType) -> Iterator[pa.Field]:
 
 
 def _groups(
-    parquet: pq.ParquetFile,
+    parquet: TableFile,
     window: RowWindow | None,
     own: Mapping[str, str],
     values: Mapping[str, Any],

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blizzard_core.bounds import FILE_COLUMNS, FILE_LEVELS
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.table.pipeline_fit import Fit, TableShape, pipeline_fit
 from blizzard_core.table.rules import Rules
@@ -208,3 +209,16 @@ def _value(kind: pa.DataType) -> object:
     if pa.types.is_binary(kind):
         return b"x"
     return True if pa.types.is_boolean(kind) else 1
+
+
+def test_columns_too_deep_or_too_many_for_any_file_are_refused_before_there_is_one() -> None:
+    kind: pa.DataType = pa.int64()
+    for _ in range(FILE_LEVELS - 1):
+        kind = pa.list_(kind)
+    assert fit(None, columns(id=pa.int64(), deep=kind)) == Fit()
+    (found,) = fit(None, columns(id=pa.int64(), deep=pa.list_(kind))).refused
+    assert "column 'deep' is nested more than 24 levels deep; declare" in found
+    wide = pa.struct([(f"k{n}", pa.int64()) for n in range(FILE_COLUMNS)])
+    assert fit(None, columns(wide=wide)) == Fit()
+    (found,) = fit(columns(id=pa.int64()), columns(id=pa.int64(), wide=wide)).refused
+    assert "has 10,001 columns; at most 10,000 are taken" in found

@@ -20,8 +20,10 @@ import pytest
 from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
-from blizzard_core.errors import Unavailable
+from blizzard_core.errors import CommitError, StateError, Unavailable
 from blizzard_core.storage.protocol import Page, Storage
+from blizzard_core.text import MAX_SHOWN
+from penguin_py.delta.messages import told_by
 from penguin_py.delta.table import DeltaLog
 from tests.support.penguin_world import World, footer_pool, parquet
 
@@ -241,3 +243,57 @@ def test_the_empty_overwrite_overwrites_nothing(tmp_path: Path) -> None:
     log = (tmp_path / "_delta_log" / f"{1:020d}.json").read_text()
     assert [next(iter(json.loads(line))) for line in log.splitlines()] == ["commitInfo", "metaData"]
     assert len(DeltaTable(root).file_uris()) == 1
+
+
+def declaring(world: World, **metadata: Any) -> DeltaLog:
+    """A table whose newest commit declares that, and its log as Penguin reads it."""
+    world.put("a.parquet", {"id": [1]})
+    world.run()
+    world.tampered = True
+    text = world.storage.read("_delta_log/00000000000000000000.json").decode()
+    found = [json.loads(line) for line in text.splitlines()]
+    before = next(each["metaData"] for each in found if "metaData" in each)
+    action = json.dumps({"metaData": {**before, **metadata}}).encode()
+    world.storage.put_atomic("_delta_log/00000000000000000001.json", action)
+    return DeltaLog(world.table(), world.storage, world.pool)
+
+
+def test_a_type_that_arrow_has_no_room_for_is_refused_by_name(world: World) -> None:
+    kind: Any = "long"
+    for _ in range(100):
+        kind = {"type": "array", "elementType": kind, "containsNull": True}
+    column = {"name": "id", "type": kind, "nullable": True, "metadata": {}}
+    log = declaring(world, schemaString=json.dumps({"type": "struct", "fields": [column]}))
+    with pytest.raises(StateError, match=r"table/_delta_log: the log cannot be read: Recursion"):
+        log.refresh()
+
+
+class Panic(BaseException):
+    """What delta-rs throws when it gives up on itself; it is known by its name alone."""
+
+
+Panic.__name__ = "PanicException"
+
+
+@pytest.mark.parametrize("error", [Panic("gave up"), OverflowError("gave up")])
+def test_a_log_that_delta_rs_gives_up_on_is_refused_by_name(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    log = declaring(world)
+    assert log.refresh() is not None
+
+    def give_up(*_: object, **__: object) -> None:
+        raise error
+
+    for name in ("update_incremental", "metadata", "vacuum"):
+        monkeypatch.setattr(DeltaTable, name, give_up)
+    with pytest.raises(CommitError, match="gave up"):
+        log.vacuum(0)
+    with pytest.raises(StateError, match=r"table/_delta_log: the log cannot be read: gave up"):
+        log.refresh()
+
+
+def test_what_delta_rs_says_of_a_long_path_is_cut() -> None:
+    """A message goes to the log and to whoever looks at the status page."""
+    assert len(told_by(OSError("x" * 2_000_000 + ": too long"))) <= MAX_SHOWN
+    assert told_by(OSError("x" * 2_000_000 + ": too long")).endswith("x: too long")

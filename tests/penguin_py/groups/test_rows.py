@@ -14,6 +14,7 @@ from blizzard_core.table.schema_fit import Misfit
 from penguin_py.groups.rows import Looked, look_into, rewrite
 from penguin_py.planning.file_statistics import file_statistics
 from penguin_py.planning.replacing import ranges_of
+from tests.support.thrift_tree import Tree, edited
 
 WANTED = {"_unit": ranges_of([("b", "c")])}
 
@@ -110,3 +111,16 @@ def test_a_file_that_cannot_be_read_is_told_by_name(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"junk that is long enough")
     with pytest.raises(Misfit, match=r"a\.parquet is in the table and cannot be read"):
         look_into(open_storage(str(tmp_path), {}), "a.parquet", 24, WANTED)
+
+
+def test_a_footer_of_two_minds_ends_no_process(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(table(), path)
+
+    def says_how_long_its_numbers_are_as_texts(footer: Tree) -> None:
+        footer[4][1][1][0][1][1][1][0][3][1][16] = (12, {1: (6, 5)})
+
+    path.write_bytes(edited(path.read_bytes(), says_how_long_its_numbers_are_as_texts))
+    storage = open_storage(str(tmp_path), {})
+    with pytest.raises(Misfit, match=r"a\.parquet is in the table and cannot be read"):
+        rewrite(storage, "a.parquet", path.stat().st_size, "b.parquet", WANTED)

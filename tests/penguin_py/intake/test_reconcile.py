@@ -472,4 +472,4 @@ def test_the_command_reports_first_and_commits_then(
     assert call("reconcile", "--json") == {**expected, "dry_run": False}
     assert call("reconcile", "--json") == {**nothing, "orphans": ["0.parquet"], "dry_run": False}
     call("reconcile")
-    assert call("status", "--json")["quarantine"] == {"count": 0, "newest": None}
+    assert call("status", "--json")["quarantine"] == {"count": 0, "settled": 0, "newest": None}

@@ -212,7 +212,7 @@ def test_an_answer_without_a_token_is_no_token(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("lasts", "ends"),
     [(3600, 3570), (20, 10), (0, 0), ("100", 70), (None, float("inf")), ("x", float("inf")),
-     (True, float("inf"))],
+     (True, float("inf")), (10**400, float("inf"))],
 )  # fmt: skip
 def test_when_a_token_ends(lasts: object, ends: float) -> None:
     body = reply({"access_token": "t", "expires_in": lasts}).body

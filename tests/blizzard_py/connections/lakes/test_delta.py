@@ -533,3 +533,20 @@ def test_tasks_split_the_files(tmp_path: Path) -> None:
     _, tasks = source.plan()
     assert [task.name for task in tasks] == ["0", "1", "2"]
     assert ids(rows_of(read, source.access, tasks)) == list(range(7))
+
+
+def test_a_type_that_arrow_has_no_room_for_is_refused_by_name(tmp_path: Path) -> None:
+    append(tmp_path, [{"id": 1}])
+    kind: Any = "long"
+    for _ in range(100):
+        kind = {"type": "array", "elementType": kind, "containsNull": True}
+    column = {"name": "id", "type": kind, "nullable": True, "metadata": {}}
+
+    def deepen(action: dict[str, Any]) -> None:
+        if "metaData" in action:
+            deep = {"type": "struct", "fields": [column]}
+            action["metaData"]["schemaString"] = json.dumps(deep)
+
+    rewrite(tmp_path, 0, deepen)
+    with pytest.raises(SourceError, match="the table's columns cannot be read: Recursion"):
+        poller(tmp_path).poll()

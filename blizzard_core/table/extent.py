@@ -1,0 +1,44 @@
+"""How deep and how wide columns may be: what Penguin takes in no file, whoever wrote it. Pure.
+
+Blizzard asks the same before it writes anything, and before it makes a column of a field: a single
+column beyond this has each file of the pipeline refused from then on.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from blizzard_core.bounds import FILE_COLUMNS, FILE_LEVELS
+from blizzard_core.table.schema_fit import Misfit
+
+
+def check_extent(schema: pa.Schema) -> None:
+    """Refuse columns that a log cannot be read again with, or too many. Raises `Misfit`."""
+    for field in schema:
+        if _depth(field.type) > FILE_LEVELS:
+            raise Misfit(f"column {field.name!r} is nested more than {FILE_LEVELS} levels deep")
+    check_width(sum(leaves(field.type) for field in schema))
+
+
+def check_width(columns: int) -> None:
+    """Refuse so many columns of a file, fields of structs counted. Raises `Misfit`."""
+    if columns > FILE_COLUMNS:
+        raise Misfit(f"has {columns:,} columns; at most {FILE_COLUMNS:,} are taken")
+
+
+def leaves(kind: pa.DataType) -> int:
+    """How many of Parquet's columns values of this type take."""
+    return sum(leaves(inner) for inner in children(kind)) if pa.types.is_nested(kind) else 1
+
+
+def children(kind: pa.DataType) -> list[pa.DataType]:
+    """The types that stand inside of it, one level down."""
+    if pa.types.is_struct(kind):
+        return [field.type for field in kind]
+    if pa.types.is_map(kind):
+        return [kind.key_type, kind.item_type]
+    return [kind.value_type] if pa.types.is_nested(kind) else []
+
+
+def _depth(kind: pa.DataType) -> int:
+    return 1 + max((_depth(inner) for inner in children(kind)), default=0)

@@ -1,0 +1,317 @@
+"""Parquet files of kilobytes that become gigabytes, read as a table."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from blizzard_core.bounds import TABLE_FOOTER_BYTES
+from blizzard_core.errors import SourceError
+from blizzard_core.storage.local import LocalStorage
+from blizzard_py.connections.lakes import parquet_rows, reading_apart
+from blizzard_py.connections.lakes.page_watch import Leaf, PageWatch, Unproven
+from blizzard_py.connections.lakes.parquet_file import group_ranges
+from blizzard_py.connections.lakes.parquet_rows import batches
+from blizzard_py.connections.lakes.watched_file import opened
+from tests.support.thrift_tree import Tree, edited
+
+MIB = 1 << 20
+
+READING = """
+import json, resource, sys
+from pathlib import Path
+from blizzard_core.errors import SourceError
+from blizzard_core.storage.local import LocalStorage
+from blizzard_py.connections.lakes.parquet_file import highest
+from blizzard_py.connections.lakes.parquet_rows import batches
+from blizzard_py.connections.lakes.watched_file import opened
+
+def megabytes(kind):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(kind)).split()[1]) // 1024
+
+path, rows, largest, why = Path(sys.argv[1]), 0, 0, ""
+Path("/proc/self/clear_refs").write_text("5")
+before = megabytes("VmRSS:")
+try:
+    with opened(LocalStorage(str(path.parent)), path.name, path.stat().st_size) as file:
+        if sys.argv[2] == "highest":
+            largest = len(highest(file, "t"))
+        else:
+            every = range(file.metadata.num_row_groups)
+            for batch in batches(file, every, file.schema_arrow.names):
+                rows, largest = rows + batch.num_rows, max(largest, batch.nbytes)
+except SourceError as error:
+    why = str(error)
+apart = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+print(json.dumps([rows, largest, why, megabytes("VmHWM:") - before, apart]))
+"""
+
+
+def named(path: Path, texts: list[str], rows: int, **columns: pa.Array) -> None:
+    """Each row names a text of a dictionary."""
+    places = pa.array([index % len(texts) for index in range(rows)], pa.int32())
+    table = pa.table({"t": pa.DictionaryArray.from_arrays(places, texts), **columns})
+    written(path, table, dictionary_pagesize_limit=1 << 30)
+
+
+def written(path: Path, table: pa.Table, **options: Any) -> None:
+    options = {"compression": "zstd", "store_schema": False, "write_statistics": False} | options
+    pq.write_table(table, path, **options)
+
+
+def long_texts(path: Path, size: int, rows: int, **options: Any) -> None:
+    """One row group of many long texts, written a few at a time."""
+    table = pa.table({"t": ["x" * size] * (16 * MIB // size)})
+    with pq.ParquetWriter(
+        path, table.schema, compression="zstd", use_dictionary=False, **options
+    ) as writer:
+        for _ in range(rows * size // (16 * MIB)):
+            writer.write_batch(table.to_batches()[0])
+
+
+def hostile(kind: str, path: Path) -> None:
+    if kind == "a dictionary's text in each row":
+        named(path, ["x" * 65536], 65536)
+    elif kind == "a list of millions":
+        written(path, pa.table({"t": pa.array([[1] * (1 << 24)] * 2, pa.list_(pa.int64()))}))
+    elif kind == LISTS:
+        lists = [["x" * 4096] * 1000] * 100 + [[]] * 900
+        written(path, pa.table({"t": lists}), dictionary_pagesize_limit=1 << 30)
+    elif kind == "a page that unpacks":
+        written(path, pa.table({"t": ["x" * (256 * MIB)]}), use_dictionary=False)
+    elif kind == "many columns of pages that unpack":
+        texts = pa.array(["x" * (8 * MIB)])
+        table = pa.table({f"t{number}": texts for number in range(60)})
+        written(path, table, use_dictionary=False)
+    elif kind == "texts that begin alike":
+        long_texts(path, MIB, 640, column_encoding={"t": "DELTA_BYTE_ARRAY"})
+    elif kind == "a footer that says little":
+        long_texts(path, 8192, 65536)
+        path.write_bytes(edited(path.read_bytes(), _small))
+    else:
+        written(path, pa.table({"t": pa.nulls(65536, pa.string())}))
+        path.write_bytes(edited(path.read_bytes(), _wide))
+
+
+def _small(footer: Tree) -> None:
+    for group in footer[4][1][1]:
+        group[2] = (6, 1)
+
+
+def _wide(footer: Tree) -> None:
+    """The texts are of a fixed length by now: a megabyte each."""
+    element = footer[2][1][1][1]
+    element[1], element[2] = (5, 7), (5, MIB)
+    element.pop(6, None)
+    element.pop(10, None)
+    for group in footer[4][1][1]:
+        about = group[1][1][1][0][3][1]
+        about[1] = (5, 7)
+        about.pop(16)
+
+
+def _two_kinds(footer: Tree) -> None:
+    """Of numbers it is said how long their texts are together."""
+    footer[4][1][1][0][1][1][1][0][3][1][16] = (12, {1: (6, 5)})
+
+
+LISTS = "lists of a dictionary's text"
+READ = {"a dictionary's text in each row", LISTS}
+READ |= {"texts that begin alike", "a footer that says little"}
+REFUSED = {
+    "texts of a fixed length",
+    "a list of millions",
+    "a page that unpacks",
+    "many columns of pages that unpack",
+}
+
+
+def measured(path: Path, what: str) -> Any:
+    """Rows, the largest batch or text, the refusal, MB taken here and by a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", READING, str(path), what], capture_output=True, check=True, text=True
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("kind", sorted(READ | REFUSED))
+def test_small_files_cost_bounded_memory(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    hostile(kind, path)
+    assert path.stat().st_size < MIB
+    rows, largest, why, taken, apart = measured(path, "rows")
+    assert taken < 300
+    assert apart < 450
+    assert largest <= 17 * MIB
+    if kind in REFUSED:
+        assert str(path) in why
+        assert "column t" in why
+        assert "write the file anew" in why
+    else:
+        assert why == ""
+        assert rows == pq.read_metadata(path).num_rows
+
+
+@pytest.mark.parametrize("kind", sorted(READ - {LISTS}))
+def test_looking_for_the_highest_text_costs_bounded_memory(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    hostile(kind, path)
+    _, length, why, taken, apart = measured(path, "highest")
+    assert why == ""
+    assert length >= 8192
+    assert taken < 100
+    assert apart < 450
+
+
+class Counted(LocalStorage):
+    """Remembers which bytes were asked for."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.asked: list[tuple[int, int]] = []
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        self.asked.append((start, end))
+        return super().read_range(path, start, end)
+
+
+def read(storage: LocalStorage, path: Path) -> Iterator[pa.RecordBatch]:
+    with opened(storage, path.name, path.stat().st_size) as file:
+        yield from batches(file, range(file.metadata.num_row_groups), file.schema_arrow.names)
+
+
+def honest(rows: int = 30_000) -> pa.Table:
+    chosen = random.Random(5)
+    words = ["".join(chosen.choices("abcdef", k=chosen.randrange(40))) for _ in range(5000)]
+    return pa.table(
+        {
+            "id": range(rows),
+            "word": [chosen.choice([*words, None]) for _ in range(rows)],
+            "only": [str(chosen.random()) for _ in range(rows)],
+            "tags": [chosen.choices(words, k=chosen.randrange(4)) for _ in range(rows)],
+            "in": [{"a": index, "b.c": chosen.choice(words)} for index in range(rows)],
+            "map": pa.array(
+                [{chosen.choice(words): index} for index in range(rows)],
+                pa.map_(pa.string(), pa.int32()),
+            ),
+            "money": pa.array(range(rows)).cast(pa.decimal128(30, 2)),
+            "none": pa.nulls(rows, pa.string()),
+        }
+    )
+
+
+WAYS: list[dict[str, Any]] = [
+    {"compression": codec, "data_page_version": version}
+    for codec in ("snappy", "gzip", "zstd", "lz4", "brotli", "none")
+    for version in ("1.0", "2.0")
+]
+WAYS.append({"use_dictionary": False, "column_encoding": {"only": "DELTA_BYTE_ARRAY"}})
+
+
+@pytest.mark.parametrize("ways", WAYS, ids=str)
+def test_honest_files_are_read_here_and_each_byte_once(
+    ways: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, table = tmp_path / "a.parquet", honest()
+    pq.write_table(table, path, row_group_size=11_000, **ways)
+    storage = Counted(str(tmp_path))
+    if "column_encoding" not in ways:
+        monkeypatch.setattr(parquet_rows, "apart", None)
+    found = pa.Table.from_batches(read(storage, path))
+    assert found.equals(table)
+    rows = sorted(storage.asked[1:])
+    if "column_encoding" not in ways:
+        assert all(one[1] <= other[0] for one, other in pairwise(rows))
+
+
+@pytest.mark.parametrize("after", [0, 1, 5000, 12_000])
+def test_what_is_read_apart_is_the_same_and_begins_where_it_was_left(
+    after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, table = tmp_path / "a.parquet", honest()
+    pq.write_table(table, path, row_group_size=11_000)
+    monkeypatch.setattr(parquet_rows, "BATCH_ROWS", 1000)
+    begin = PageWatch.begin
+    begun: list[int] = []
+
+    def begins(watch: PageWatch, done: int, rows: int, width: int) -> None:
+        begun.append(done)
+        if 1000 * (len(begun) - 1) >= after:
+            raise Unproven("word")
+        begin(watch, done, rows, width)
+
+    monkeypatch.setattr(PageWatch, "begin", begins)
+    assert pa.Table.from_batches(read(LocalStorage(str(tmp_path)), path)).equals(table)
+
+
+def test_a_row_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    text = random.Random(1).randbytes(36 * MIB).hex()
+    pq.write_table(pa.table({"id": [1], "big": [text]}), path, use_dictionary=False)
+    with pytest.raises(SourceError, match=r"a\.parquet: a row of 72 MB, the most of it in.* big;"):
+        list(read(LocalStorage(str(tmp_path)), path))
+
+
+def test_a_long_footer_is_not_read(tmp_path: Path) -> None:
+    path, size = tmp_path / "a.parquet", TABLE_FOOTER_BYTES + 1
+    path.write_bytes(b"PAR1" + bytes(size) + struct.pack("<I", size) + b"PAR1")
+    with pytest.raises(SourceError, match="footer of more than 8 MiB"):
+        list(read(LocalStorage(str(tmp_path)), path))
+
+
+def test_a_footer_of_two_minds_ends_no_process(tmp_path: Path) -> None:
+    path, storage = tmp_path / "a.parquet", LocalStorage(str(tmp_path))
+    written(path, pa.table({"t": [1, 2]}))
+    path.write_bytes(edited(path.read_bytes(), _two_kinds))
+    why = r"a\.parquet: cannot be read as Parquet"
+    with pytest.raises(SourceError, match=why):
+        list(read(storage, path))
+    size = path.stat().st_size
+    with pytest.raises(SourceError, match=why), opened(storage, path.name, size) as file:
+        group_ranges(file, "t")
+
+
+def test_columns_that_share_their_bytes_are_not_proven() -> None:
+    one, other = (Leaf(name, 4, 9, 8, is_binary=False, is_flat=True) for name in "ab")
+    with pytest.raises(Unproven):
+        PageWatch([one, other], 1 << 20)
+
+
+def test_an_honest_file_with_pages_as_large_as_its_row_groups_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As duckdb writes them: of wide tables the current pages are most of the row group."""
+    chance = random.Random(7)
+    texts = {f"c{place}": [chance.randbytes(24).hex() for _ in range(30_000)] for place in range(8)}
+    table = pa.table(texts)
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, data_page_size=1 << 30, use_dictionary=False)
+
+    def read() -> pa.Table:
+        storage = LocalStorage(str(tmp_path))
+        with opened(storage, path.name, path.stat().st_size) as file:
+            return pa.Table.from_batches(batches(file, [0], table.schema.names, 1 << 20))
+
+    monkeypatch.setattr(reading_apart, "TABLE_APART_BYTES", 8 << 20)
+    assert read().equals(table)
+    monkeypatch.setattr(reading_apart, "TABLE_APART_PER_BYTE", 0)
+    with pytest.raises(SourceError, match="cannot be read in 8 MiB"):
+        read()
+
+
+def test_what_a_file_may_take_apart_follows_from_what_it_stores() -> None:
+    assert reading_apart.allowed(8 << 10) < 257 * MIB
+    assert reading_apart.allowed(100 * MIB) == (256 + 800) * MIB
+    assert reading_apart.allowed(1 << 40) == 2048 * MIB

@@ -81,6 +81,10 @@ class LazyEngine:
                 self._made.cancel(output_prefix)
             ended.wait(_CANCEL_INTERVAL_SECS)
 
+    def progress(self, output_prefix: str) -> float | None:
+        """See `Engine.progress`."""
+        return None if self._made is None else self._made.progress(output_prefix)
+
     def stop(self) -> None:
         """Stop the engine if there is one."""
         with self._making:

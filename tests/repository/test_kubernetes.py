@@ -29,7 +29,9 @@ DAEMONS = ("blizzard", "penguin")
 SPARK = "overlays/spark-on-kubernetes"
 EXECUTORS = "blizzard-executors"
 CREDENTIALS = "/run/secrets/blizzard"
-PRIVATE = {"10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"}
+# What is no public address, and some cloud's own.
+PRIVATE = {"10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16",
+           "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4"}  # fmt: skip
 # The oldest that knows every field, and the newest there is a schema for.
 VERSIONS = ("1.27", kubernetes_validate.latest_version())
 # Between SIGTERM's grace and SIGKILL: cancel a job, save, stop the JVM.
@@ -277,6 +279,7 @@ def test_where_the_driver_may_create_pods_there_is_nothing_to_take(spark: Object
     assert there == {
         ("ServiceAccount", "blizzard-executor"),
         ("ResourceQuota", "executors"),
+        ("LimitRange", "executors"),
         ("Role", "blizzard-driver"),
         ("RoleBinding", "blizzard-driver"),
         ("NetworkPolicy", "executors"),
@@ -293,6 +296,20 @@ def test_the_quota_has_room_for_the_executors(spark: Objects, tmp_path: Path) ->
     hard = spark["ResourceQuota", "executors"]["spec"]["hard"]
     assert count < int(hard["pods"])  # one more while another ends
     assert count * int(conf["spark.executor.cores"]) <= int(hard["requests.cpu"])
+
+
+def test_no_pod_beside_executors_takes_its_node(spark: Objects) -> None:
+    """Whoever has the driver's rights may start pods that ask for nothing and name no limit."""
+    hard = spark["ResourceQuota", "executors"]["spec"]["hard"]
+    assert {"limits.memory", "limits.ephemeral-storage"} <= hard.keys()
+    (limit,) = spark["LimitRange", "executors"]["spec"]["limits"]
+    # The quota refuses what has no limit, and Spark names none for disks.
+    assert limit["type"] == "Container"
+    assert "ephemeral-storage" in limit["default"]
+    each = int(limit["default"]["ephemeral-storage"].removesuffix("Gi"))
+    assert each * int(hard["pods"]) <= int(hard["limits.ephemeral-storage"].removesuffix("Gi"))
+    volumes = executor_of(spark)["spec"]["volumes"]
+    assert sum(int(v["emptyDir"]["sizeLimit"].removesuffix("Gi")) for v in volumes) < each
 
 
 def policies(objects: Objects) -> list[dict[str, Any]]:

@@ -66,6 +66,10 @@ class ConnectSession:
         with contextlib.suppress(PySparkException):  # the next try is a moment away
             self._remote.interruptTag(group)
 
+    def tasks_done(self, group: str) -> list[float]:  # noqa: ARG002  # see the method
+        """A client is told of the tasks of the thread that waits for them alone."""
+        return []
+
     def alive(self) -> bool:
         """A server that was restarted, or has let the session expire, knows it no more."""
         if self._remote.is_stopped:

@@ -11,30 +11,33 @@ import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from blizzard_core.errors import (
     Cancelled,
     EngineError,
     PipelineStopped,
-    SourceError,
-    StorageError,
 )
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import join, order_key
 from blizzard_py.engines.spark import jdbc
 from blizzard_py.engines.spark.connect import open_connect
 from blizzard_py.engines.spark.failing_files import FailedOnData, failing_files
-from blizzard_py.engines.spark.failures import error_of_reading, is_of_the_data, reason_of
+from blizzard_py.engines.spark.failures import (
+    FAILURES,
+    error_of_reading,
+    is_of_the_data,
+    reason_of,
+)
 from blizzard_py.engines.spark.masters import is_connect
+from blizzard_py.engines.spark.running import Running, collected, on_ids, read_items
 from blizzard_py.engines.spark.session import Session, open_driver
 from blizzard_py.engines.spark.transform import (
     check,
+    check_written,
     needs_second,
     records,
     staged_metadata,
@@ -43,29 +46,22 @@ from blizzard_py.engines.spark.transform import (
 )
 from blizzard_py.engines.spark.worker import (
     REPORTS,
-    run_frame,
     run_merge_partition,
     run_partition,
-    run_reading,
     write_partition,
 )
 from blizzard_py.job import FinishedFile, IngestJob, IngestResult, IngestSettings, JobFile
 from blizzard_py.kernels.merge import merge_tasks, with_merged
 from blizzard_py.kernels.packing import pack, task_count
-from blizzard_py.kernels.read_task import ReadingTask, reading_tasks, unread
-from blizzard_py.kernels.report import TaskReport, merged, together
+from blizzard_py.kernels.report import TaskReport, merged
 from blizzard_py.kernels.sql_stage import SqlStage
 from blizzard_py.kernels.task import tasks_of
-from blizzard_py.reading import Access, Reading
+from blizzard_py.reading import Access
 
 _CANCEL_INTERVAL_SECS = 0.1
 # The first of two jobs: below the batch's staging, and fast to read again.
 _FIRST = "first"
 _FIRST_FILE_BYTES = 32 << 20
-
-_Failure = (PySparkException, Py4JError, OSError, RuntimeError)
-
-ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class SparkEngine:
@@ -84,7 +80,7 @@ class SparkEngine:
         self._app_name = app_name
         self._lock = threading.Lock()
         self._session: Session | None = None
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, Running] = {}
         self._checked: dict[str, pa.Schema] = {}
 
     def ingest(self, job: IngestJob) -> IngestResult:
@@ -110,7 +106,19 @@ class SparkEngine:
         session = self._opened()
         try:
             return self._output_schema(session, pipeline, settings)
-        except _Failure as error:
+        except FAILURES as error:
+            self._drop_if_dead(session)
+            raise EngineError(f"{pipeline}: {reason_of(error)}") from None
+
+    def check_written(self, pipeline: str, settings: IngestSettings) -> None:
+        """Judge a transform before there are columns. Starts Spark for that.
+
+        Raises as `columns`.
+        """
+        session = self._opened()
+        try:
+            check_written(session.spark, pipeline, settings)
+        except FAILURES as error:
             self._drop_if_dead(session)
             raise EngineError(f"{pipeline}: {reason_of(error)}") from None
 
@@ -130,8 +138,14 @@ class SparkEngine:
             with self._lock:
                 session = self._session
             if session is not None:
-                with contextlib.suppress(*_Failure):  # it may be ending just now
+                with contextlib.suppress(*FAILURES):  # it may be ending just now
                     session.interrupt(output_prefix)
+
+    def progress(self, output_prefix: str) -> float | None:
+        """See `Engine.progress`."""
+        with self._lock:
+            running = self._running.get(output_prefix)
+        return None if running is None else running.progress()
 
     def stop(self) -> None:
         """Stop Spark; running jobs fail. A later job starts a new session."""
@@ -164,19 +178,19 @@ class SparkEngine:
         session.stop()
 
     @contextlib.contextmanager
-    def _job(self, job: IngestJob) -> Iterator[_Running]:
+    def _job(self, job: IngestJob) -> Iterator[Running]:
         """Registers the job for `cancel` and turns whatever fails into an error of ours."""
         group = job.output_prefix
         with self._lock:
             if group in self._running:
                 raise EngineError(f"{group}: this job is running already")
-            running = self._running[group] = _Running(group, job)
+            running = self._running[group] = Running(group, job)
         session: Session | None = None
         try:
             session = running.session = self._opened()
             with session.job(job, _pool(group)) as running.job:
                 yield running
-        except _Failure as error:
+        except FAILURES as error:
             if session is not None:
                 self._drop_if_dead(session)
             if running.cancelled.is_set():
@@ -191,15 +205,15 @@ class SparkEngine:
                 del self._running[group]
             running.ended.set()
 
-    def _first(self, job: IngestJob, running: _Running) -> list[TaskReport]:
+    def _first(self, job: IngestJob, running: Running) -> list[TaskReport]:
         if job.reading is not None:
-            return _read(job, job.reading, running)
+            return read_items(job, job.reading, running)
         slots = running.session.parallelism()
         packed = pack(job.files, task_count(job.files, slots))
         run = functools.partial(run_partition, tasks_of(job, packed, slots))
-        return _on_ids(running, len(packed), run)
+        return on_ids(running, len(packed), run)
 
-    def _settled(self, job: IngestJob, running: _Running) -> IngestResult:
+    def _settled(self, job: IngestJob, running: Running) -> IngestResult:
         """Both jobs; files that the statement fails on are quarantined, and cost the rest nothing.
 
         Each attempt is complete or worth nothing, so trying is free of consequences.
@@ -237,7 +251,7 @@ class SparkEngine:
         by_path = sorted((*result.files, *lost), key=lambda file: order_key(file.path))
         return dataclasses.replace(result, files=tuple(by_path))
 
-    def _both(self, job: IngestJob, running: _Running) -> IngestResult:
+    def _both(self, job: IngestJob, running: Running) -> IngestResult:
         """Raises `FailedOnData` if a row made the statement fail."""
         session = running.session
         schema = self._output_schema(session, _pool(job.output_prefix), job.settings)
@@ -259,8 +273,8 @@ class SparkEngine:
         write = functools.partial(write_partition, second)
         try:
             with transformed(session.spark, frame, job.settings) as rows:
-                written = merged(_collected(running, rows.mapInArrow(write, REPORTS)))
-        except _Failure as error:
+                written = merged(collected(running, rows.mapInArrow(write, REPORTS)))
+        except FAILURES as error:
             if running.cancelled.is_set() or not is_of_the_data(error):
                 raise
             raise FailedOnData(reason_of(error)) from None
@@ -296,85 +310,19 @@ def checking_engine(master: str, conf: Mapping[str, str]) -> SparkEngine:
     return SparkEngine("local[1]", own, "blizzard-validate")
 
 
-class _Running:
-    """A job between its submission and its end: ``job`` as its tasks are told it.
-
-    ``access`` is that of the job as it was submitted, for what the driver itself asks.
-    """
-
-    session: Session
-
-    def __init__(self, group: str, job: IngestJob) -> None:
-        self.group = group
-        self.job = job
-        self.access = None if job.reading is None else job.reading.access
-        self.cancelled = threading.Event()
-        self.ended = threading.Event()
-
-
-def _read(job: IngestJob, reading: Reading, running: _Running) -> list[TaskReport]:
-    """A job whose items a connection reads: each in a task, or as a partition of a JDBC frame."""
-    tasks = reading_tasks(job)
-    access = running.access
-    if access is None or access.driver != "jdbc":
-        run = functools.partial(run_reading, tasks, reading.access, reading.pacing_secs)
-        return _on_ids(running, len(tasks), run, reading.parallel)
-    if reading.apart:
-        found = []
-        for place, task in enumerate(tasks):
-            if place and running.cancelled.wait(reading.pacing_secs):
-                raise Cancelled(f"{running.group}: cancelled")
-            found += _read_apart(task, access, running)
-        return found
-    frame = jdbc.frame(running.session.spark, access, [task.read.spec for task in tasks])
-    return _collected(running, frame.mapInArrow(functools.partial(run_frame, tasks), REPORTS))
-
-
-def _read_apart(task: ReadingTask, access: Access, running: _Running) -> list[TaskReport]:
-    """One item by Spark's JDBC source, a frame for each slice: what fails costs it alone."""
-    found: list[TaskReport] = []
-    try:
-        for some in task.slices:
-            only = dataclasses.replace(task, slices=(some,), read=some.task)
-            frame = jdbc.frame(running.session.spark, access, [some.task.spec])
-            run = functools.partial(run_frame, [only])
-            found += _collected(running, frame.mapInArrow(run, REPORTS))
-    except _Failure as error:
-        told = error_of_reading(error) or jdbc.said_by_database(access, error)
-        if running.cancelled.is_set() or not isinstance(told, SourceError | StorageError):
-            raise
-        return [unread(task, told)]
-    except (SourceError, StorageError) as error:
-        return [unread(task, error)]
-    return together(found)
-
-
-def _on_ids(running: _Running, tasks: int, run: ArrowFunction, most: int = 0) -> list[TaskReport]:
-    """One call of ``run`` with the number of each task, ``most`` at a time; their reports."""
-    parts = min(tasks, most or tasks)
-    frame = running.session.spark.range(0, tasks, 1, parts).mapInArrow(run, REPORTS)
-    return _collected(running, frame)
-
-
-def _with_merges(job: IngestJob, result: IngestResult, running: _Running) -> IngestResult:
+def _with_merges(job: IngestJob, result: IngestResult, running: Running) -> IngestResult:
     """The result with its small outputs merged. Without that it is as right, only larger."""
     tasks = merge_tasks(job, result, running.session.parallelism())
     if not tasks:
         return result
     try:
-        reports = _on_ids(running, len(tasks), functools.partial(run_merge_partition, tasks))
-    except _Failure as error:
+        reports = on_ids(running, len(tasks), functools.partial(run_merge_partition, tasks))
+    except FAILURES as error:
         if running.cancelled.is_set():
             raise
         get_logger().warning("merge_failed", job=job.output_prefix, error=reason_of(error))
         return result
     return with_merged(result, tasks, reports)
-
-
-def _collected(running: _Running, frame: DataFrame) -> list[TaskReport]:
-    if running.cancelled.is_set():
-        raise Cancelled(f"{running.group}: cancelled")
-    return [TaskReport.from_json(row["result"]) for row in frame.collect()]
 
 
 def _check_directories(job: IngestJob, written: IngestResult) -> None:

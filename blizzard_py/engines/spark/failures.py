@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
+from pyspark.errors import PySparkException
+
 from blizzard_core.errors import (
     AccessDenied,
     BlizzardError,
@@ -15,9 +18,16 @@ from blizzard_core.errors import (
 from blizzard_py.kernels.sql_stage import RowRefused
 from blizzard_py.lines.failure import bounded
 
+# What a call of Spark raises, wherever it fails: in the JVM, on the way to it, in pyspark.
+FAILURES = (PySparkException, Py4JError, OSError, RuntimeError)
+
 _NO_JVM = (
     "the JVM did not start; Java 17 or newer must be on PATH or in JAVA_HOME"
     " (what it printed is in the log, event `jvm`)"
+)
+_JVM_ENDED = (
+    "the JVM has ended: it was killed (a container out of memory kills what takes most), or failed"
+    " (what it printed is in the log, event `jvm`); the next try starts another"
 )
 _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (No module named '[^']+'|.*)")
 _VERSIONS = re.compile(r"different version: (\d+\.\d+) than that in driver: (\d+\.\d+)")
@@ -47,8 +57,8 @@ def reason_of(error: Exception) -> str:
     traceback as text. Its last line is the only one that tells something.
     """
     text = str(error)
-    if "JAVA_GATEWAY_EXITED" in text:
-        return _NO_JVM
+    if "JAVA_GATEWAY_EXITED" in text or isinstance(error, Py4JNetworkError | ConnectionError):
+        return _NO_JVM if "JAVA_GATEWAY_EXITED" in text else _JVM_ENDED
     if found := _VERSIONS.search(text):
         return (
             f"the executors run Python {found[1]} and this driver runs {found[2]}; both must be the"

@@ -52,6 +52,10 @@ def opened_gateway(conf: Mapping[str, str], scratch: Path) -> Any:
 
     What the JVM itself prints is no JSON and would break whoever reads our log. Its own
     temporary files go to ``scratch``: sockets of workers, and what Spark makes beside them.
+
+    It has a session of its own, so who asks all processes of a terminal or a service to end asks
+    the daemon, which lets the running job finish. When the daemon is gone, its standard input is
+    closed and the JVM ends.
     """
     running = SparkContext._gateway  # noqa: SLF001 (a stopped context leaves its JVM there)
     if running is not None:
@@ -59,7 +63,8 @@ def opened_gateway(conf: Mapping[str, str], scratch: Path) -> Any:
     read_end, write_end = os.pipe()
     try:
         with tempfile.TemporaryDirectory() as name, _submitted(_files(Path(name), conf, scratch)):
-            gateway = launch_gateway(None, {"stderr": write_end})  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
+            told = {"stderr": write_end, "start_new_session": True}
+            gateway = launch_gateway(None, told)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
     finally:
         os.close(write_end)
         threading.Thread(target=_log_lines, args=(read_end,), name="jvm-log", daemon=True).start()

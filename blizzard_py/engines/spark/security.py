@@ -24,7 +24,18 @@ _TLS = "spark.ssl.rpc.enabled"
 _DISKS = "spark.io.encryption.enabled"
 _ADDRESSES = ("spark.driver.host", "spark.driver.bindAddress")
 REDACTION = "spark.redaction.regex"
+_PLUGINS = "spark.plugins"
+_CONNECT_PLUGIN = "SparkConnectPlugin"
+_CONNECT_ADDRESS = "spark.connect.grpc.binding.address"
 _EXECUTOR_OPTIONS = ("spark.executor.extraJavaOptions", "spark.executor.defaultJavaOptions")
+
+_JAVA_OPTIONS = (
+    "spark.driver.extraJavaOptions",
+    "spark.driver.defaultJavaOptions",
+    *_EXECUTOR_OPTIONS,
+)
+# Doors of the JVM itself: a debugger, and management by whoever connects.
+_DOORS = re.compile(r"jdwp|jmxremote\.(?:rmi\.)?port", re.IGNORECASE)
 
 # A statement is what the configuration says: Spark would put the daemon's environment into it.
 SUBSTITUTE = "spark.sql.variable.substitute"
@@ -83,6 +94,13 @@ def require_shut(master: str, conf: Mapping[str, str]) -> None:
         problems.append(
             f"{SUBSTITUTE}: must not be true; a transform could read this daemon's environment"
         )
+    if _CONNECT_PLUGIN in conf.get(_PLUGINS, "") and not is_loopback(
+        conf.get(_CONNECT_ADDRESS, "")
+    ):
+        problems.append(
+            f"{_PLUGINS}: must not start a Connect server that other machines reach, since it runs"
+            f" what anybody sends as this daemon; remove it, or give {_CONNECT_ADDRESS} 127.0.0.1"
+        )
     if problems:
         raise ConfigError("spark.conf", problems)
 
@@ -98,12 +116,22 @@ def weakened(master: str, conf: Mapping[str, str]) -> Iterator[str]:
         yield f"{_DISKS}: what tasks exchange lies readable on executors' disks"
     if _is(conf, "spark.ui.enabled", "true") and "spark.ui.filters" not in conf:
         yield "spark.ui.enabled: the UI asks nobody who they are, and lets them end jobs"
+    yield from _beside(conf)
     for name in _EXECUTOR_OPTIONS:
         if SECRET_NAME.search(conf.get(name, "")):
             yield (
                 f"{name}: stands on executors' command lines, which everybody on their machines"
                 " reads; name a file with @/path"
             )
+
+
+def _beside(conf: Mapping[str, str]) -> Iterator[str]:
+    """What lets others in by a door of its own, past Spark's authentication."""
+    if _CONNECT_PLUGIN in conf.get(_PLUGINS, ""):
+        yield f"{_PLUGINS}: everybody on this machine can have the Connect server run code"
+    for name in _JAVA_OPTIONS:
+        if door := _DOORS.search(conf.get(name, "")):
+            yield f"{name}: {door[0]} lets others into the JVM, past Spark's authentication"
 
 
 def _on_the_way(conf: Mapping[str, str]) -> Iterator[str]:

@@ -64,6 +64,12 @@ class Session(Protocol):
     def interrupt(self, group: str) -> None:
         """End what runs in that group now; nothing that starts later."""
 
+    def tasks_done(self, group: str) -> list[float]:
+        """Of each Spark job in that group, oldest first, the share of its tasks that are done.
+
+        Empty where that is not known.
+        """
+
     def alive(self) -> bool:
         """Whether another job may succeed. False: only a new session can."""
 
@@ -93,6 +99,18 @@ class DriverSession:
     def interrupt(self, group: str) -> None:
         """Tasks are interrupted, which ends their Python workers."""
         self.spark.sparkContext.cancelJobGroup(group)
+
+    def tasks_done(self, group: str) -> list[float]:
+        """By Spark's own tracker, which forgets jobs only long after they have ended."""
+        tracker = self.spark.sparkContext.statusTracker()
+        found = [tracker.getJobInfo(job) for job in sorted(tracker.getJobIdsForGroup(group))]
+        shares = []
+        for stages in (list(info.stageIds) for info in found if info is not None):
+            known = [stage for one in stages if (stage := tracker.getStageInfo(one))]
+            tasks = sum(stage.numTasks for stage in known)
+            done = sum(stage.numCompletedTasks for stage in known)
+            shares.append(done / tasks if tasks else 0.0)
+        return shares
 
     def alive(self) -> bool:
         """A JVM that was killed answers nothing; a context that failed says so."""

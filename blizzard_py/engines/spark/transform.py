@@ -40,6 +40,7 @@ from blizzard_py.engines.spark.transform_guard import (
     refusal_of,
     spark_said,
     wrapped,
+    written_refusal_of,
 )
 from blizzard_py.engines.spark.worker import nothing, read_partition
 from blizzard_py.job import IngestSettings, JobFile
@@ -189,6 +190,16 @@ def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema
     if schema is None or refusal is not None:
         raise ConfigError(f"pipelines.{name}.transform", [str(refusal)])
     return _output_schema(schema)
+
+
+def check_written(spark: SparkSession, name: str, settings: IngestSettings) -> None:
+    """Raise `ConfigError` for a statement that cannot be used whatever the columns will be."""
+    try:
+        refusal = written_refusal_of(spark, settings.transform)
+    except AnalysisException as error:
+        refusal = spark_said(str(error))
+    if refusal is not None:
+        raise ConfigError(f"pipelines.{name}.transform", [refusal])
 
 
 def _output_schema(schema: StructType) -> pa.Schema:

@@ -60,13 +60,26 @@ def refusal_of(
     return _refusal_by_text(spark, statement, view, columns)
 
 
-def _refusal_by_trees(spark: SparkSession, statement: str, view: str) -> str | None:
+def written_refusal_of(spark: SparkSession, statement: str) -> str | None:
+    """Why the statement is unusable whatever the records' columns are; None if nothing tells.
+
+    Raises as `refusal_of`.
+    """
+    if not isinstance(spark, SparkSession):
+        return plain_refusal(statement, ())
     try:
-        # Alone it has to be a query: what closes our parenthesis and opens another is none. Its
-        # lines are counted as in what is analysed.
-        refusal = written_refusal(parsed(spark, f"\n{statement}"))
-        if refusal is not None:
-            return refusal
+        return written_refusal(parsed(spark, f"\n{statement}"))
+    except TooDeep:
+        return _TOO_DEEP
+
+
+def _refusal_by_trees(spark: SparkSession, statement: str, view: str) -> str | None:
+    # Alone it has to be a query: what closes our parenthesis and opens another is none. Its
+    # lines are counted as in what is analysed.
+    refusal = written_refusal_of(spark, statement)
+    if refusal is not None:
+        return refusal
+    try:
         frame = spark.sql(wrapped(statement, view))
         refusal = meant_refusal(analysed(frame), view)
     except TooDeep:

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import socket
+import time
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 import structlog
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from structlog.testing import capture_logs
 
 from blizzard_core.errors import Cancelled, EngineError
@@ -55,6 +56,13 @@ def test_workers_are_forked_from_a_daemon_that_has_loaded_all_and_started_no_thr
     command, threads = json.loads(frame.collect()[0]["result"])
     assert command[1:3] == ["-m", worker_daemon.__name__]
     assert len(threads) == 1, threads
+
+
+def test_a_signal_to_the_process_group_reaches_the_daemon_and_not_its_jvm(
+    spark_engine: SparkEngine,
+) -> None:
+    gateway = spark_engine.session().sparkContext._gateway  # noqa: SLF001  # no public name
+    assert os.getpgid(gateway.proc.pid) != os.getpgid(0)
 
 
 def test_a_worker_that_spark_lets_go_ends_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,6 +214,27 @@ def test_cancel_ends_that_job_and_no_other(world: IngestWorld, spark_engine: Spa
             stuck.result()
         pipe.wait_for_no_reader()
     assert world.ids(spark_engine.ingest(other)) == [1]
+
+
+def test_a_running_job_tells_which_share_of_its_tasks_is_done(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    world.put("a.ndjson", lines(1))
+    with ThreadPoolExecutor(1) as pool, Pipe(world, "b.ndjson") as pipe:
+        job = dataclasses.replace(world.job("b.ndjson"), output_prefix="how/far")
+        # Large enough for a task each, as the driver is told.
+        files = tuple(dataclasses.replace(file, size=1 << 20) for file in job.files)
+        assert spark_engine.progress(job.output_prefix) is None
+        running = pool.submit(spark_engine.ingest, dataclasses.replace(job, files=files))
+        while spark_engine.progress(job.output_prefix) != 0.5:
+            assert not running.done()
+            time.sleep(0.01)
+        pipe.wait_for_reader(running)
+        assert spark_engine.progress(job.output_prefix) == 0.5
+        spark_engine.cancel(job.output_prefix)
+        with pytest.raises(Cancelled):
+            running.result()
+    assert spark_engine.progress(job.output_prefix) is None
 
 
 def test_a_killed_worker_costs_a_retry_and_no_row(
@@ -426,3 +455,10 @@ def test_the_package_is_packed_for_executors(tmp_path: Path) -> None:
 )
 def test_the_reason_is_the_tasks_own_exception(text: str, reason: str) -> None:
     assert reason_of(RuntimeError(text)) == reason
+
+
+@pytest.mark.parametrize(
+    "error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "x")]
+)
+def test_a_jvm_that_is_gone_is_said_to_have_ended(error: Exception) -> None:
+    assert reason_of(error).startswith("the JVM has ended: it was killed")

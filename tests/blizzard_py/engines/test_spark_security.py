@@ -29,6 +29,7 @@ from blizzard_py.reading import Access, Reading
 from tests.support.ingest_world import IngestWorld
 
 IMAGE = {"spark.kubernetes.container.image": "registry/blizzard:1"}
+CONNECT_SERVER = {"spark.plugins": "a.B,org.apache.spark.sql.connect.SparkConnectPlugin"}
 SECRET = {"spark.authenticate.secret": "of the cluster"}
 
 
@@ -52,6 +53,12 @@ def test_every_driver_of_ours_is_shut(master: str, conf: dict[str, str]) -> None
         ("spark://h:1", {}, r"spark.authenticate.secret: is required .*\$\{NAME\}"),
         ("spark://h:1", {"spark.authenticate.secret": ""}, "secret: is required"),
         ("sc://h", {"spark.sql.variable.substitute": "true"}, "read this daemon's environment"),
+        ("local[2]", CONNECT_SERVER, "spark.plugins: must not start a Connect server"),
+        (
+            "k8s://api",
+            {**CONNECT_SERVER, "spark.connect.grpc.binding.address": "0.0.0.0"},
+            "spark.plugins: must not start a Connect server",
+        ),
     ],
 )
 def test_what_opens_a_driver_is_refused(master: str, conf: dict[str, str], problem: str) -> None:
@@ -78,6 +85,18 @@ def test_an_open_cluster_has_to_be_said_and_is_warned_of() -> None:
         ({"spark.io.encryption.enabled": "false"}, ["spark.io.encryption.enabled"]),
         ({"spark.ui.enabled": "true"}, ["spark.ui.enabled"]),
         ({"spark.ui.enabled": "true", "spark.ui.filters": "org.example.Login"}, []),
+        (
+            {**CONNECT_SERVER, "spark.connect.grpc.binding.address": "127.0.0.1"},
+            ["spark.plugins"],
+        ),
+        (
+            {"spark.driver.extraJavaOptions": "-agentlib:jdwp=transport=dt_socket,address=*:1"},
+            ["spark.driver.extraJavaOptions"],
+        ),
+        (
+            {"spark.executor.defaultJavaOptions": "-Dcom.sun.management.jmxremote.port=1"},
+            ["spark.executor.defaultJavaOptions"],
+        ),
         (
             {"spark.executor.extraJavaOptions": "-Dp.password=x"},
             ["spark.executor.extraJavaOptions"],

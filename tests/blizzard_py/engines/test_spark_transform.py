@@ -361,18 +361,23 @@ def test_a_file_whose_rows_go_to_too_many_directories_is_quarantined_and_no_othe
     }
 
 
-def test_validate_asks_spark_about_every_transform_and_only_then(
-    tmp_path: Path, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[str] = []
+@pytest.fixture
+def started(spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The masters that `validate` asked; it gets the session of this run, since there is one."""
+    masters: list[str] = []
 
     def engine(master: str, _conf: dict[str, str]) -> SparkEngine:
-        """The session of this test run: a process has one driver."""
-        started.append(master)
+        masters.append(master)
         monkeypatch.setattr(spark_engine, "stop", lambda: None)
         return spark_engine
 
     monkeypatch.setattr("blizzard_py.engines.spark.checking_engine", engine)
+    return masters
+
+
+def test_validate_asks_spark_about_every_transform_and_only_then(
+    tmp_path: Path, started: list[str]
+) -> None:
     config = tmp_path / "config.yaml"
 
     def validate(*statements: str | None) -> Result:
@@ -398,3 +403,33 @@ def test_validate_asks_spark_about_every_transform_and_only_then(
     assert "pipelines.p1.transform: must not use an aggregate" in done.stderr
     assert validate(None).exit_code == 0
     assert len(started) == 2  # without a transform nobody is asked
+
+
+def test_validate_judges_a_transform_over_columns_that_nobody_has_declared(
+    tmp_path: Path, started: list[str]
+) -> None:
+    config, raw = tmp_path / "config.yaml", tmp_path / "raw"
+    raw.mkdir()
+
+    def validate(statement: str) -> Result:
+        pipeline = {
+            "sources": {"main": {"source_uri": str(raw)}},
+            "sink": {"table_uri": str(tmp_path / "table")},
+            "schema": {"infer": True},
+            "transform": statement,
+        }
+        config.write_text(json.dumps({"pipelines": {"p": pipeline}}))
+        return CliRunner().invoke(main, ["validate", str(config)])
+
+    # Nothing is there to infer from: words are all that can be judged.
+    assert "[PARSE_SYNTAX_ERROR]" in validate("SELEC time FROM source").stderr
+    assert "must not use" in validate("SELECT max(time) FROM source").stderr
+    assert validate("SELECT tme FROM source").exit_code == 0
+    raw.joinpath("1.ndjson").write_text('{"time": "2026-11-01T00:00:00Z"}\n')
+    assert "[PARSE_SYNTAX_ERROR]" in validate("SELEC time FROM source").stderr
+    assert (
+        "Did you mean one of the following? [`time`]" in validate("SELECT tme FROM source").stderr
+    )
+    assert validate("SELECT time FROM source").exit_code == 0
+    assert not tmp_path.joinpath("table").exists()  # it keeps nothing
+    assert len(started) == 6

@@ -1,0 +1,113 @@
+"""A job while it runs: its tasks on Spark, what they reported, and how far they are."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import threading
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from blizzard_core.errors import Cancelled, SourceError, StorageError
+from blizzard_py.engines.spark import jdbc
+from blizzard_py.engines.spark.failures import FAILURES, error_of_reading
+from blizzard_py.engines.spark.session import Session
+from blizzard_py.engines.spark.transform import needs_second
+from blizzard_py.engines.spark.worker import REPORTS, run_frame, run_reading
+from blizzard_py.job import IngestJob
+from blizzard_py.kernels.read_task import ReadingTask, reading_tasks, unread
+from blizzard_py.kernels.report import TaskReport, together
+from blizzard_py.reading import Access, Reading
+
+ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+class Running:
+    """A job between its submission and its end: ``job`` as its tasks are told it.
+
+    ``access`` is that of the job as it was submitted, for what the driver itself asks.
+    """
+
+    def __init__(self, group: str, job: IngestJob) -> None:
+        self.group = group
+        self.job = job
+        self.access = None if job.reading is None else job.reading.access
+        self.cancelled = threading.Event()
+        self._session: Session | None = None
+        self.ended = threading.Event()
+
+    @property
+    def session(self) -> Session:
+        """What it runs on; there is one by the time that anything is run."""
+        if self._session is None:
+            raise RuntimeError("the job has no session yet")
+        return self._session
+
+    @session.setter
+    def session(self, session: Session) -> None:
+        self._session = session
+
+    def progress(self) -> float | None:
+        """How much of it is done, by its tasks: 0 to 1; None until Spark has it."""
+        session = self._session
+        if session is None:
+            return None
+        steps = 2 if needs_second(self.job.settings) else 1
+        with contextlib.suppress(*FAILURES):  # it is only shown; the job says what is wrong
+            done = session.tasks_done(self.group)[:steps]
+            return sum(done) / steps if done else None
+        return None
+
+
+def read_items(job: IngestJob, reading: Reading, running: Running) -> list[TaskReport]:
+    """A job whose items a connection reads: each in a task, or as a partition of a JDBC frame."""
+    tasks = reading_tasks(job)
+    access = running.access
+    if access is None or access.driver != "jdbc":
+        run = functools.partial(run_reading, tasks, reading.access, reading.pacing_secs)
+        return on_ids(running, len(tasks), run, reading.parallel)
+    if reading.apart:
+        found = []
+        for place, task in enumerate(tasks):
+            if place and running.cancelled.wait(reading.pacing_secs):
+                raise Cancelled(f"{running.group}: cancelled")
+            found += _read_apart(task, access, running)
+        return found
+    frame = jdbc.frame(running.session.spark, access, [task.read.spec for task in tasks])
+    return collected(running, frame.mapInArrow(functools.partial(run_frame, tasks), REPORTS))
+
+
+def _read_apart(task: ReadingTask, access: Access, running: Running) -> list[TaskReport]:
+    """One item by Spark's JDBC source, a frame for each slice: what fails costs it alone."""
+    found: list[TaskReport] = []
+    try:
+        for some in task.slices:
+            only = dataclasses.replace(task, slices=(some,), read=some.task)
+            frame = jdbc.frame(running.session.spark, access, [some.task.spec])
+            run = functools.partial(run_frame, [only])
+            found += collected(running, frame.mapInArrow(run, REPORTS))
+    except FAILURES as error:
+        told = error_of_reading(error) or jdbc.said_by_database(access, error)
+        if running.cancelled.is_set() or not isinstance(told, SourceError | StorageError):
+            raise
+        return [unread(task, told)]
+    except (SourceError, StorageError) as error:
+        return [unread(task, error)]
+    return together(found)
+
+
+def on_ids(running: Running, tasks: int, run: ArrowFunction, most: int = 0) -> list[TaskReport]:
+    """One call of ``run`` with the number of each task, ``most`` at a time; their reports."""
+    parts = min(tasks, most or tasks)
+    frame = running.session.spark.range(0, tasks, 1, parts).mapInArrow(run, REPORTS)
+    return collected(running, frame)
+
+
+def collected(running: Running, frame: DataFrame) -> list[TaskReport]:
+    """What the tasks of a frame reported. Raises `Cancelled` if the job was cancelled before."""
+    if running.cancelled.is_set():
+        raise Cancelled(f"{running.group}: cancelled")
+    return [TaskReport.from_json(row["result"]) for row in frame.collect()]

@@ -93,7 +93,8 @@ class IngestSettings:
     ``deduplicate_by`` and ``transform`` (a Spark SQL query over ``source``) are applied
     to the records of a batch in that order. With ``unit_column`` rows say which slice they are
     of (`blizzard_core.groups.UNIT_COLUMN`), and no file holds rows of two. With ``emitted_batch``
-    rows of a query over event time say which batch they came out with.
+    rows of a query over event time say which batch they came out with. With ``evolves`` unexpected
+    fields are reported with values, but for those that are ``left_out`` for good.
     """
 
     source: Place
@@ -116,6 +117,8 @@ class IngestSettings:
     deduplicate_by: tuple[str, ...] = ()
     unit_column: bool = False
     emitted_batch: bool = False
+    evolves: bool = False
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,12 @@ class Engine(Protocol):
     def cancel(self, output_prefix: str) -> None:
         """End the running job with that prefix soon; no effect if there is none."""
 
+    def progress(self, output_prefix: str) -> float | None:
+        """How much of the running job with that prefix is done, 0 to 1; None if nobody knows.
+
+        For people who wait. From any thread, and never raises.
+        """
+
 
 Outcome = Literal["ingested", "quarantined", "retry", "reported"]
 
@@ -186,6 +195,19 @@ class FinishedFile:
     error: str = ""
     stage: str = ""
     bad_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnexpectedField:
+    """A field of records that no column takes, by its name as it is told.
+
+    ``path`` is a file that has it. ``values`` are JSON texts of its values, all that a type can
+    be told from, where columns are made of such fields; else there are none.
+    """
+
+    name: str
+    path: str
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +247,7 @@ class IngestResult:
     leave a valid but incomplete file behind. ``rows_dropped`` is by how many rows
     a transform and the removal of duplicates made the outputs fewer than the
     records of ``files``; below zero if the transform made more of them. ``marks`` are those of
-    a `Reading`'s items.
+    a `Reading`'s items. ``unexpected`` are fields of the rows without a column, each once.
     """
 
     outputs: tuple[StagedOutput, ...]
@@ -234,3 +256,4 @@ class IngestResult:
     letters: tuple[StagedBadRecords, ...] = ()
     rows_dropped: int = 0
     marks: tuple[ReadMarks, ...] = ()
+    unexpected: tuple[UnexpectedField, ...] = ()

@@ -110,6 +110,12 @@ UTILIZATION = Gauge(
     "blizzard_utilization_ratio", "Share of the last five minutes spent in batches.", ["target"]
 )
 
+UNEXPECTED_FIELDS = Gauge(
+    "blizzard_unexpected_fields",
+    "Fields of records that no column takes, as far as they were told.",
+    ["target"],
+)
+
 # Event time.
 
 EVENT_WATERMARK = Gauge(

@@ -7,7 +7,11 @@ without `tables` in the document is taken for one of Penguin's defaults, as Peng
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,10 +22,11 @@ from blizzard_core.settings.tables import TableSettings
 from blizzard_core.storage.opening import normalize_uri, open_storage
 from blizzard_core.table.pipeline_fit import Fit, pipeline_fit
 from blizzard_core.table.rules import Rules
-from blizzard_py.connections.lakes.sink_table import sink_table
-from blizzard_py.job import IngestSettings
+from blizzard_py.connections.lakes.sink_table import SinkTable, sink_table
+from blizzard_py.job import FieldSpec, IngestSettings
 from blizzard_py.kernels.output_format import output_format
 from blizzard_py.kernels.write.metadata import Metadata
+from blizzard_py.schema.evolution import Takes
 from blizzard_py.schema.types import table_schema
 
 # The columns that a pipeline's query gives. Raises `ConfigError` for one that cannot be used.
@@ -71,16 +76,59 @@ def held_against_tables(
     return [*problems], [*notes]
 
 
+def takes_columns(config: Config, pipeline: str, settings: IngestSettings) -> Takes:
+    """What the table, as it is now, says to columns in the place of those of the settings.
+
+    Raises `StateError`, `StorageError` where its log cannot be read.
+    """
+    table = _table_of(settings)
+    rules = _rules_of(config, config.pipelines[pipeline])
+
+    def refusal(rules: Rules, fields: Sequence[FieldSpec]) -> str:
+        fit = _fit(table, _written(replace(settings, fields=tuple(fields)), None), rules)
+        return "; ".join(fit.refused)
+
+    never = replace(rules, max_new_columns=sys.maxsize)
+    return Takes(partial(refusal, never), partial(refusal, rules))
+
+
+def beside_table(config: Config, pipeline: str, settings: IngestSettings) -> dict[str, Any]:
+    """Columns of one side alone, and what the table refuses; nothing where there is no table.
+
+    Raises `StateError`, `StorageError` where its log cannot be read.
+    """
+    table = _table_of(settings)
+    if table is None:
+        return {}
+    written = _written(settings, None)
+    refused = _fit(table, written, _rules_of(config, config.pipelines[pipeline])).refused
+    shape = table.shape
+    known = [] if shape is None else shape.schema.names
+    outside = set(written.names) | (set() if shape is None else {*shape.partition_columns})
+    return {
+        "lacks": [name for name in written.names if shape is not None and name not in known],
+        "only": [name for name in known if name not in outside],
+        "refused": list(refused),
+    }
+
+
 def _fit_of(config: Config, pipeline: str, settings: IngestSettings, made: pa.Schema | None) -> Fit:
-    table = sink_table(open_storage(settings.sink.uri, settings.sink.options))
+    rules = _rules_of(config, config.pipelines[pipeline])
+    written = _written(settings, made)
+    return _fit(_table_of(settings), written, rules, exact_nulls=made is None)
+
+
+def _table_of(settings: IngestSettings) -> SinkTable | None:
+    return sink_table(open_storage(settings.sink.uri, settings.sink.options))
+
+
+def _fit(
+    table: SinkTable | None, written: pa.Schema, rules: Rules, *, exact_nulls: bool = True
+) -> Fit:
     if table is not None and table.objections:
         return Fit(table.objections)
-    return pipeline_fit(
-        None if table is None else table.shape,
-        _written(settings, made),
-        _rules_of(config, config.pipelines[pipeline]),
-        exact_nulls=made is None,
-    )
+    shape = None if table is None else table.shape
+    return pipeline_fit(shape, written, rules, exact_nulls=exact_nulls)
 
 
 def _where(pipeline: str, settings: IngestSettings) -> str:

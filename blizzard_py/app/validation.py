@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from blizzard_core.errors import ConfigError, StorageError
+from blizzard_core.errors import BlizzardError, ConfigError, StorageError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.wiring import (
     NoEngine,
@@ -15,8 +15,11 @@ from blizzard_py.app.wiring import (
     ingest_settings,
     parts_of,
     query_columns,
+    source_pipeline,
 )
+from blizzard_py.ingest.inferred_schema import InferredSchema, KeptSchema
 from blizzard_py.job import IngestSettings
+from blizzard_py.sources.parts import Parts
 
 
 def validate_pipelines(config: Config) -> list[str]:
@@ -24,8 +27,8 @@ def validate_pipelines(config: Config) -> list[str]:
 
     Raises `ConfigError` with every problem: a transform that cannot be used, a table that takes
     none of a pipeline's files. No Spark starts without a transform or event time. Where columns
-    are inferred and there was no batch yet nobody can say; the first batch is preceded by the
-    same checks.
+    are inferred and there was no batch yet, they are those that the files that wait now would
+    give; without any, a transform's words are all that can be judged.
     """
     known = list(_known(config))
     made = _made_by_queries(config, known)
@@ -68,18 +71,21 @@ def _known(config: Config) -> Iterator[tuple[str, IngestSettings]]:
             settings = ingest_settings(pipeline, source)
             if settings.unit_column in seen:
                 continue
-            seen.add(settings.unit_column)
             found = _inferred(config, (name, source_name), settings)
             if found is not None:
+                seen.add(settings.unit_column)
                 yield name, found
 
 
 def _inferred(
     config: Config, where: tuple[str, str], settings: IngestSettings
 ) -> IngestSettings | None:
-    """The settings with the columns that were inferred and kept; None where none were yet."""
+    """The settings with the columns that were inferred and kept, or would be now.
+
+    None where there is nothing yet to tell them by.
+    """
     pipeline = config.pipelines[where[0]]
-    if not pipeline.schema_.infer:
+    if not pipeline.schema_.is_found_out:
         return settings
     parts = parts_of(config, where, NoEngine())
     schema = inferred_schema(where[0], pipeline, parts.files, parts.stores)
@@ -87,7 +93,22 @@ def _inferred(
         kept = schema.kept()
     except StorageError:  # out of reach from here, as its table is, which is told
         return settings
-    return None if kept is None else replace(settings, fields=schema.combined(kept))
+    found = kept or (_sampled(parts, schema) if pipeline.schema_.infer else None)
+    if found is None:
+        return None if pipeline.schema_.infer else settings
+    return replace(settings, fields=schema.combined(found))
+
+
+def _sampled(parts: Parts, schema: InferredSchema) -> KeptSchema | None:
+    """What the files that wait now would give; None without any, or out of reach from here."""
+    worker = source_pipeline(parts)
+    try:
+        files = worker.discover(worker.load()).files
+        return schema.inferred(files) if files else None
+    except BlizzardError:  # of the source or its state: that is for `plan` and `run` to tell
+        return None
+    finally:
+        worker.close()
 
 
 def _made_by_queries(
@@ -103,7 +124,12 @@ def _made_by_queries(
         for name, settings in known
         if settings.transform or config.pipelines[name].event_time is not None
     }
-    if not chosen:
+    unknown = {
+        name: ingest_settings(pipeline, next(iter(pipeline.sources.values())))
+        for name, pipeline in config.pipelines.items()
+        if pipeline.transform and name not in chosen
+    }
+    if not chosen and not unknown:
         return {}
     from blizzard_py.engines.spark import checking_engine  # noqa: PLC0415  # see `LazyEngine`
 
@@ -111,8 +137,11 @@ def _made_by_queries(
     problems: list[str] = []
     made: dict[str, pa.Schema] = {}
     try:
-        for name, settings in chosen.items():
+        for name, settings in (chosen | unknown).items():
             try:
+                if name in unknown:
+                    engine.check_written(name, settings)
+                    continue
                 columns = query_columns(engine, config.pipelines[name].event_time)
                 made[name] = columns(name, settings)
             except ConfigError as error:

@@ -6,7 +6,7 @@ What runs them is in `blizzard_py.app.daemon`, what only looks in `blizzard_py.a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -36,6 +36,7 @@ from blizzard_py.job import (
     PartitionRule,
     Place,
     SortKey,
+    UnexpectedField,
 )
 from blizzard_py.kernels.fast.sandbox import compiled
 from blizzard_py.schema.types import field_spec
@@ -75,6 +76,7 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
         ),
         metadata_columns=tuple(c for c in sink.metadata_columns if c != "_emitted_batch"),
         unexpected_fields=pipeline.schema_.unexpected_fields,
+        evolves=pipeline.schema_.evolve == "add",
         fast_path=pipeline.schema_.fast_path,
         transform=pipeline.transform or "",
         deduplicate_by=tuple(pipeline.deduplicate_by),
@@ -174,9 +176,10 @@ def parts_of(
     )
     inferred = (
         inferred_schema(name, pipeline, files, stores)
-        if files is not None and pipeline.schema_.infer
+        if files is not None and pipeline.schema_.is_found_out
         else None
     )
+    evolves = inferred is not None and pipeline.schema_.evolve == "add"
     return Parts(
         name,
         source_name,
@@ -190,6 +193,7 @@ def parts_of(
         suffix=suffix,
         activity=activity,
         infer=None if inferred is None else inferred.fields,
+        evolve=partial(_evolve, config, name, inferred) if inferred and evolves else None,
         check_table=partial(_check_table, config, name, engine)
         if isinstance(engine, LazyEngine)
         else None,
@@ -209,6 +213,18 @@ def _check_table(
     given = config.pipelines[pipeline].event_time
     has_query = settings.transform or given is not None
     check_table(config, pipeline, query_columns(engine, given) if has_query else None, settings)
+
+
+def _evolve(
+    config: Config,
+    pipeline: str,
+    inferred: InferredSchema,
+    settings: IngestSettings,
+    found: Sequence[UnexpectedField],
+) -> IngestSettings:
+    from blizzard_py.app.table_check import takes_columns  # noqa: PLC0415  # see `_check_table`
+
+    return inferred.evolve(settings, found, takes_columns(config, pipeline, settings))
 
 
 def query_columns(
@@ -249,6 +265,9 @@ class NoEngine:
 
     def cancel(self, output_prefix: str) -> None:
         """Nothing runs, nothing to end."""
+
+    def progress(self, output_prefix: str) -> float | None:
+        """Nothing runs."""
 
 
 def spark_engine(config: Config, app_name: str) -> StoppableEngine:

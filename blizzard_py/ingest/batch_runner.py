@@ -9,10 +9,12 @@ import contextlib
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from blizzard_core.bounds import INFERRED_COLUMNS, UNEXPECTED_FIELDS
 from blizzard_core.delta_json import delta_versions
-from blizzard_core.errors import BlizzardError, StateError
+from blizzard_core.errors import BlizzardError, Cancelled, StateError
 from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_FILE_PREFIX
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, join
@@ -21,6 +23,7 @@ from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.ingest.jobs import Ingested, Jobs
 from blizzard_py.ingest.publish import OutputNames, clear_older, publish, staging_of, unpublished
 from blizzard_py.ingest.tolerance import Tolerance
+from blizzard_py.ingest.unexpected import told_now
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source, Upkeep, Withheld, Work
@@ -37,6 +40,8 @@ from blizzard_py.state.transitions import (
     restart_batch,
 )
 
+# So often a batch runs again for new columns: each time brings as many as a job tells of.
+_ROUNDS = INFERRED_COLUMNS // UNEXPECTED_FIELDS
 # How many bad files a log line names.
 _EXAMPLES = 5
 
@@ -73,12 +78,17 @@ class BatchRunner:
         self._groups = Groups(self._sink, parts.letters_id)
         self._tolerance = Tolerance(parts.name, parts.errors, source.is_gone)
         self._job: str | None = None
+        self._wanted = True
         self._thread = ThreadPoolExecutor(1, f"ingest {parts.name}")
         self.bytes_per_sec: float | None = None
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
     def cancel(self) -> None:
-        """End the running job; its batch runs again on the next start."""
+        """End the running job; its batch runs again on the next start, and not before."""
+        self._wanted = False
+        self._end_job()
+
+    def _end_job(self) -> None:
         job = self._job
         if job is not None:
             self._jobs.cancel(job)
@@ -162,6 +172,8 @@ class BatchRunner:
         prefix = f"{parts.pipeline}/{parts.source_name}/{batch.batch}/{batch.attempt}"
         # One job at a time: while it runs, the caller publishes the batch before.
         self._job = prefix
+        size = sum(file.size for file in batch.files)
+        parts.meter.began(size, partial(self._jobs.progress, prefix))
         return Ingesting(
             batch, parts.clock(), self._thread.submit(self._ingest_batch, state, batch, prefix)
         )
@@ -172,12 +184,10 @@ class BatchRunner:
         Returns the state to save, the batch as it is in it, and when it was started.
         Raises what the job raised, and `PipelineStopped`.
         """
+        state, ingesting, ingested = self._evolved(state, ingesting)
+        self._parts.meter.ended()
         batch = ingesting.batch
         log = self._log.bind(batch=batch.batch, attempt=batch.attempt)
-        try:
-            ingested = ingesting.result.result()
-        finally:
-            self._job = None
         result = ingested.result
         secs = self._parts.clock() - ingesting.started
         if secs > 0:
@@ -202,6 +212,7 @@ class BatchRunner:
                     stage=file.stage,
                     error=file.error,
                 )
+        state = self._told(state, result)
         replaced = self._source.replaced(state, batch, finished)
         if isinstance(replaced, Withheld):
             finished, replaced = replaced.finished, Replaced()
@@ -225,6 +236,46 @@ class BatchRunner:
             ingested.stream,
         )
         return (*ready, ingesting.started)
+
+    def _evolved(
+        self, state: SourceState, ingesting: Ingesting
+    ) -> tuple[SourceState, Ingesting, Ingested]:
+        """The job's result; a batch with fields that are made columns runs again, with these.
+
+        So rows come with them from the first on. What the columns are is kept before that.
+        """
+        ingested = self._result(ingesting)
+        evolve, settings = self._parts.evolve, self._settings
+        for _ in range(_ROUNDS):
+            if evolve is None or settings is None or not ingested.result.unexpected:
+                break
+            before, settings = settings, evolve(settings, ingested.result.unexpected)
+            self._settings = settings
+            if settings.fields == before.fields:
+                break
+            if not self._wanted:  # between two jobs there was none to cancel
+                raise Cancelled(f"{self._parts.name}: cancelled")
+            state, batch = restart_batch(state, ingesting.batch)
+            self._save(state)
+            ingesting = self.start(state, batch)
+            ingested = self._result(ingesting)
+        return state, ingesting, ingested
+
+    def _result(self, ingesting: Ingesting) -> Ingested:
+        try:
+            return ingesting.result.result()
+        finally:
+            self._job = None
+
+    def _told(self, state: SourceState, result: IngestResult) -> SourceState:
+        """Say which fields no column takes, once; the caller saves which were said."""
+        fields = () if self._settings is None else self._settings.fields
+        names = [each.name for each in result.unexpected]
+        known, fresh = told_now(state.unexpected, names, fields)
+        if fresh:
+            first = next(each for each in result.unexpected if each.name == fresh[0])
+            self._log.warning("fields_not_taken", fields=list(fresh), file=first.path)
+        return replace(state, unexpected=known)
 
     def finish(
         self, state: SourceState, ready: Batch, started: float, work: Work | None
@@ -257,7 +308,7 @@ class BatchRunner:
 
     def abandon(self, ingesting: Ingesting) -> None:
         """End a job whose batch will not be finished now, so that nothing of it goes on writing."""
-        self.cancel()
+        self._end_job()
         with contextlib.suppress(BaseException):  # what the caller is raising matters more
             ingesting.result.result()
         self._job = None

@@ -5,38 +5,47 @@
     {"schema_version": 1, "inferred_ts": 1706450500,
      "sample": {"files": ["date=…/a.ndjson.gz", …], "records": 1234, "skipped_lines": 0},
      "left_out": {"Id": "differs only in case from 'id'"},
-     "fields": [{"name": "time", "type": "string"}, …]}         # as under schema.fields
+     "fields": [{"name": "time", "type": "string"}, …],         # as under schema.fields
+     "added": {"device": 1706459000}}                           # with evolve: add, and since when
 
 It is created only where there is none, in one conditional request, so whoever
-comes second takes what the first one found. It is never changed and never made
-again by itself: a table's columns do not follow the weather. Deleting it makes
+comes second takes what the first one found. It is never made again by itself, and without
+``evolve: add`` never changed: a table's columns do not follow the weather. Deleting it makes
 the next start with new files infer anew. What the configuration declares is not
 in it and wins over it.
+
+With ``evolve: add`` columns come to its end, never out of it, each in a request that replaces
+the version it was made from. That is saved before any file with the column is, so whoever
+goes on after a death finds what was decided, and types it no other way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from blizzard_core.bounds import INFERRED_COLUMNS
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import SCHEMA_VERSION, check_version
-from blizzard_core.errors import Conflict, SchemaUnknown, StateError
+from blizzard_core.errors import Conflict, NotFound, SchemaUnknown, StateError
 from blizzard_core.log import get_logger
 from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.settings.schema import RESCUED, FieldSettings
 from blizzard_core.settings.sources import SourceCompression
 from blizzard_core.storage.protocol import Entry, Storage
-from blizzard_py.job import FieldSpec
+from blizzard_py.job import FieldSpec, IngestSettings, UnexpectedField
+from blizzard_py.schema.evolution import Takes, evolved
 from blizzard_py.schema.inference import Inference, Inferred, Rules
 from blizzard_py.schema.types import field_document, field_spec
 from blizzard_py.sources.files.sampling import chosen, first_lines
 from blizzard_py.state.state_paths import STATE_FOLDER
 
+# So often others may have changed the file in between.
+_TRIES = 10
 _REMEDY = "restore the file, or delete it to infer the schema anew"
 
 
@@ -48,16 +57,18 @@ class _SchemaDocument:
     left_out: dict[str, str]
     sample: dict[str, Any]
     inferred_ts: int
+    added: dict[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class KeptSchema:
-    """What the file holds; ``sample`` as documented above."""
+    """What the file holds; ``sample`` and ``added`` as documented above."""
 
     fields: tuple[FieldSpec, ...]
     left_out: dict[str, str] = field(default_factory=dict)
     sample: dict[str, Any] = field(default_factory=dict)
     inferred_ts: int = 0
+    added: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The document."""
@@ -67,6 +78,7 @@ class KeptSchema:
             "sample": self.sample,
             "left_out": self.left_out,
             "fields": [field_document(spec) for spec in self.fields],
+            **({"added": self.added} if self.added else {}),
         }
 
     @classmethod
@@ -81,7 +93,11 @@ class KeptSchema:
             place = ".".join(map(str, first["loc"]))
             raise StateError(f"{where}: fields.{place}: {first['msg']}; {_REMEDY}") from None
         return cls(
-            tuple(map(field_spec, settings)), found.left_out, found.sample, found.inferred_ts
+            tuple(map(field_spec, settings)),
+            found.left_out,
+            found.sample,
+            found.inferred_ts,
+            found.added or {},
         )
 
 
@@ -141,14 +157,72 @@ class InferredSchema:
         self._log = get_logger(pipeline=pipeline)
 
     def fields(self, files: Sequence[Entry]) -> tuple[FieldSpec, ...]:
-        """All columns; if they are not known yet they are inferred from ``files`` and kept.
+        """All columns; if they are to be inferred and not known yet, from ``files``, and kept.
 
         Raises `SchemaConflict`, `SchemaUnknown`, `StateError`, `StorageError`.
         """
         kept = self.kept()
+        if kept is None and not self._settings.infer:
+            return self._declared
         if kept is None:
             kept = self._keep(self.inferred(files))
         return self.combined(kept)
+
+    def evolve(
+        self, settings: IngestSettings, found: Sequence[UnexpectedField], takes: Takes
+    ) -> IngestSettings:
+        """The settings with a column for each of the fields that can be one, kept before.
+
+        Raises `StateError`, `StorageError`; `Conflict` where others change the file all the time.
+        """
+        for last in (*[False] * _TRIES, True):
+            kept, version = self._versioned(settings)
+            columns = self.combined(kept)
+            fresh = [each for each in found if each.name not in kept.left_out]
+            rules = replace(self._rules, taken=frozenset())
+            result = evolved(columns, self._rules.taken, fresh, rules, takes)
+            room = max(0, INFERRED_COLUMNS - len(kept.left_out))
+            left_out = dict(list(result.left_out.items())[:room])
+            if result.waiting:
+                self._log.warning("fields_wait", fields=result.waiting, limit="max_new_columns")
+            if result.added or left_out:
+                now = int(self._clock())
+                kept = replace(
+                    kept,
+                    fields=(*kept.fields, *result.added),
+                    left_out=kept.left_out | left_out,
+                    added=kept.added | {spec.name: now for spec in result.added},
+                )
+                try:
+                    self._sink.put_if(self.path, checkpoint.encode(kept.to_json()), version)
+                except Conflict:
+                    if last:
+                        raise
+                    continue
+                self._tell(result.added, left_out)
+            break
+        return replace(settings, fields=self.combined(kept), left_out=tuple(kept.left_out))
+
+    def _versioned(self, settings: IngestSettings) -> tuple[KeptSchema, str | None]:
+        """What is kept; where that is gone, the columns that jobs are told, which the table has."""
+        where = f"{self._sink.uri}/{self.path}"
+        try:
+            raw, version = self._sink.read_versioned(self.path)
+        except NotFound:
+            declared = {spec.name for spec in self._declared}
+            rest = tuple(spec for spec in settings.fields if spec.name not in declared)
+            return KeptSchema(rest), None
+        return KeptSchema.from_json(checkpoint.parsed(raw, where), where), version
+
+    def _tell(self, added: Sequence[FieldSpec], left_out: Mapping[str, str]) -> None:
+        if added:
+            self._log.info(
+                "schema_evolved",
+                fields=[field_document(spec) for spec in added],
+                kept=f"{self._sink.uri}/{self.path}",
+            )
+        for name, reason in left_out.items():
+            self._log.warning("field_left_out", field=name, reason=reason)
 
     def combined(self, kept: KeptSchema) -> tuple[FieldSpec, ...]:
         """Declared columns, then those of the file that have no other's name."""
@@ -163,17 +237,33 @@ class InferredSchema:
         """What a sample of ``files`` says now. Writes nothing."""
         sample = chosen(files, self._settings.sample_files)
         inference = Inference(self._rules)
-        limit = self._settings.sample_bytes_per_file
-        for file in sample:
-            lines = first_lines(self._source, file, self._compression, limit)
-            for number, line in enumerate(lines, 1):
-                inference.add(line, f"{file.path}, line {number}")
+        self._add_lines(inference, sample)
         found = inference.result()
         self._check(found, len(sample))
         counts = {"records": found.records, "skipped_lines": found.skipped_lines}
         paths = [file.path for file in sample]
         sampled = {"files": paths, **counts}
         return KeptSchema(found.fields, found.left_out, sampled, int(self._clock()))
+
+    def compared(self, files: Sequence[Entry]) -> tuple[KeptSchema | None, Inferred]:
+        """What is kept, and what a sample of ``files`` says of all fields, declared ones as well.
+
+        Columns of the path and ours are left out. Raises `StateError`, `StorageError`.
+        """
+        declared = {spec.name.lower() for spec in self._declared}
+        rules = replace(
+            self._rules, coerce_conflicts=True, taken=frozenset(self._rules.taken - declared)
+        )
+        inference = Inference(rules)
+        self._add_lines(inference, chosen(files, self._settings.sample_files))
+        return self.kept() if self._settings.is_found_out else None, inference.result()
+
+    def _add_lines(self, inference: Inference, sample: Sequence[Entry]) -> None:
+        limit = self._settings.sample_bytes_per_file
+        for file in sample:
+            lines = first_lines(self._source, file, self._compression, limit)
+            for number, line in enumerate(lines, 1):
+                inference.add(line, f"{file.path}, line {number}")
 
     def _check(self, found: Inferred, files: int) -> None:
         if not found.fields and not self._declared:
@@ -199,6 +289,5 @@ class InferredSchema:
             files=len(sample["files"]),
             records=sample["records"],
         )
-        for name, reason in found.left_out.items():
-            self._log.warning("field_left_out", field=name, reason=reason)
+        self._tell((), found.left_out)
         return found

@@ -37,6 +37,9 @@ class Jobs(Protocol):
     def cancel(self, output_prefix: str) -> None:
         """End the running job with that prefix soon; no effect if there is none."""
 
+    def progress(self, output_prefix: str) -> float | None:
+        """How much of the running job is done; see `Engine.progress`."""
+
     def advanced(self, state: SourceState) -> None:
         """A batch is done and ``state`` saved: remove what it has replaced."""
 
@@ -57,6 +60,10 @@ class PlainJobs:
     def cancel(self, output_prefix: str) -> None:
         """See `Jobs`."""
         self._engine.cancel(output_prefix)
+
+    def progress(self, output_prefix: str) -> float | None:
+        """See `Jobs`."""
+        return self._engine.progress(output_prefix)
 
     def advanced(self, state: SourceState) -> None:
         """Nothing was kept."""

@@ -48,7 +48,7 @@ from blizzard_py.sources.protocol import Opener, Upkeep, Work
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.retries import waiting
-from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
+from blizzard_py.state.source_state import NO_BATCH, Batch, SourceState, checkpoint_path
 from blizzard_py.state.transitions import begin_batch, clamp_times
 
 
@@ -254,7 +254,8 @@ class SourcePipeline(SourceView):
         # Once a process: what it has finished itself it does not begin over.
         over = first and self._begins_over is not None and self._begins_over(state)
         if over:
-            state = replace(self._cold(), totals=state.totals, ledger=state.ledger)
+            cold = replace(self._cold(), totals=state.totals, ledger=state.ledger)
+            state = replace(cold, last_batch=state.last_batch)
         if (found is None and self._fresh) or self._begins_anew(state):
             state = replace(state, anew_ts=self._clock())
         ledger = state.ledger
@@ -277,8 +278,9 @@ class SourcePipeline(SourceView):
 
     def _cold(self) -> SourceState:
         # Of an insisted start also whoever starts next has to know, if we die at once.
-        anew = self.parts.clock() if self._fresh else 0.0
-        return SourceState(source=self.parts.identity, anew_ts=anew)
+        # Then there may be batches of before, too, which the first look at the journal tells of.
+        anew, last = (self.parts.clock(), "") if self._fresh else (0.0, NO_BATCH)
+        return SourceState(source=self.parts.identity, anew_ts=anew, last_batch=last)
 
     def _first_document(self) -> Mapping[str, Any]:
         """What to write where there is no checkpoint, unless there was one."""

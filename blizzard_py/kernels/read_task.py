@@ -39,6 +39,7 @@ from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.conform import Conformer
 from blizzard_py.kernels.decode.parse import BadRecord, LineNumbers, LineParser
 from blizzard_py.kernels.decode.row_text import row_text
+from blizzard_py.kernels.new_fields import NewFields
 from blizzard_py.kernels.output_format import output_format
 from blizzard_py.kernels.read_rows import RowFilter
 from blizzard_py.kernels.report import TaskReport
@@ -170,6 +171,7 @@ class _Run:
         self._stem = join(task.staging, f"{task.index:05d}-{attempt_id}")
         self._schema = RecordSchema(settings.fields, settings.unexpected_fields)
         self._parser = LineParser(self._schema, tolerant=True, fast=settings.fast_path)
+        self._unexpected = NewFields(settings)
         self._conformer = Conformer(
             settings.fields, rescued=settings.unexpected_fields == "capture"
         )
@@ -210,6 +212,7 @@ class _Run:
             files=(self._finished(),),
             letters=StagedBadRecords(letters, ((item, self._bad),)) if letters else None,
             marks=() if marks is None else (marks,),
+            unexpected=self._unexpected.told(),
         )
 
     def discard(self) -> None:
@@ -269,7 +272,9 @@ class _Run:
             fresh = self._filter.fresh_lines(lines)
             lines = [line for line, new in zip(lines, fresh, strict=True) if new]
             numbers = numbers[fresh]
-        parsed = self._parser.parse(b"".join(line + b"\n" for line in lines))
+        data = b"".join(line + b"\n" for line in lines)
+        parsed = self._parser.parse(data)
+        self._unexpected.see(parsed, parsed.rows_at, [(self._task.item, data)])
         for bad in parsed.bad:
             self._letter(replace(bad, index=int(numbers[bad.index])))
 

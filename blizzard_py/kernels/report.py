@@ -7,8 +7,15 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from blizzard_core.bounds import UNEXPECTED_FIELDS
 from blizzard_core.storage.protocol import order_key
-from blizzard_py.job import FinishedFile, IngestResult, StagedBadRecords, StagedOutput
+from blizzard_py.job import (
+    FinishedFile,
+    IngestResult,
+    StagedBadRecords,
+    StagedOutput,
+    UnexpectedField,
+)
 from blizzard_py.reading import ReadMarks
 
 
@@ -26,6 +33,7 @@ class TaskReport:
     files: tuple[FinishedFile, ...]
     letters: StagedBadRecords | None = None
     marks: tuple[ReadMarks, ...] = ()
+    unexpected: tuple[UnexpectedField, ...] = ()
 
     def to_json(self) -> str:
         """One line of ASCII."""
@@ -44,6 +52,10 @@ class TaskReport:
             letters=letters
             and StagedBadRecords(letters["staged"], tuple((p, n) for p, n in letters["files"])),
             marks=tuple(ReadMarks(**item) for item in data["marks"]),
+            unexpected=tuple(
+                UnexpectedField(item["name"], item["path"], tuple(item["values"]))
+                for item in data["unexpected"]
+            ),
         )
 
 
@@ -77,4 +89,17 @@ def merged(reports: Iterable[TaskReport]) -> IngestResult:
         tasks=len(ordered),
         letters=tuple(report.letters for report in ordered if report.letters is not None),
         marks=tuple(mark for report in ordered for mark in report.marks),
+        unexpected=_once(field for report in ordered for field in report.unexpected),
     )
+
+
+def _once(fields: Iterable[UnexpectedField]) -> tuple[UnexpectedField, ...]:
+    """Each field once, with the values that all tasks have told of it."""
+    found: dict[str, UnexpectedField] = {}
+    for field in fields:
+        known = found.get(field.name)
+        if known is not None:
+            found[field.name] = dataclasses.replace(known, values=known.values + field.values)
+        elif len(found) < UNEXPECTED_FIELDS:
+            found[field.name] = field
+    return tuple(found.values())

@@ -45,6 +45,7 @@ from blizzard_py.kernels.decode.isolate import IsolatedParser, check_readable
 from blizzard_py.kernels.decode.parse import BadLine, BadRecord, LineParser, Parsed
 from blizzard_py.kernels.decode.weights import row_shape
 from blizzard_py.kernels.file_tally import FileTally
+from blizzard_py.kernels.new_fields import NewFields
 from blizzard_py.kernels.output_format import output_format
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.metadata import Metadata
@@ -142,7 +143,10 @@ class _Run:
         self._shape = row_shape(settings.fields)
         self._tolerant = settings.on_bad_record == "quarantine_record"
         fast = settings.fast_path and not attempt
-        self._parser = LineParser(self._schema, tolerant=self._tolerant, fast=fast)
+        self._parser = LineParser(
+            self._schema, tolerant=self._tolerant, fast=fast, thorough=settings.evolves
+        )
+        self._unexpected = NewFields(settings)
         self._metadata = Metadata(settings.metadata_columns, source.uri, task.started_ts)
         self._names = OutputNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
         self._format = output_format(settings, self._metadata.schema(self._schema.table))
@@ -171,6 +175,7 @@ class _Run:
             outputs=tuple(sorted(outputs, key=lambda output: output.staged)),
             files=tuple(self._finished[file.path] for file in self._task.files),
             letters=StagedBadRecords(staged, tuple(self._lettered)) if staged else None,
+            unexpected=self._unexpected.told(),
         )
 
     def discard(self) -> None:
@@ -206,9 +211,10 @@ class _Run:
         private: OutputSet | None = None
         mark = self._letters.mark()
         letters = self._letters_of(content)
+        unexpected = NewFields(self._task.settings)
         content.recount()
         try:
-            for piece in self._pieces_of_file(content, letters):
+            for piece in self._pieces_of_file(content, letters, unexpected):
                 if private is not None:
                     private.add(*piece)
                     continue
@@ -230,9 +236,12 @@ class _Run:
             raise
         for piece in waiting:
             self._shared.add(*piece)
+        self._unexpected.take(unexpected.told())
         self._finish(content, letters)
 
-    def _pieces_of_file(self, content: FileTally, letters: FileLetters) -> Iterator[_Piece]:
+    def _pieces_of_file(
+        self, content: FileTally, letters: FileLetters, unexpected: NewFields
+    ) -> Iterator[_Piece]:
         """Each chunk's rows; lines are numbered from 1 over the whole file."""
         for outcome in self._outcomes(content.chunks):
             number = content.lines + 1
@@ -248,6 +257,7 @@ class _Run:
                 raise FileFailed("parse", reason) from outcome
             chunk, parsed = outcome
             parsed, where = self._placed(content, chunk.data, parsed)
+            unexpected.see(parsed, parsed.rows_at, [(content.file.path, chunk.data)])
             content.rows += parsed.table.num_rows
             self._bad_lines(content, letters, parsed.bad, chunk.offset)
             content.lines += parsed.lines
@@ -276,7 +286,12 @@ class _Run:
 
     def _outcomes(self, chunks: Iterable[Chunk | LongLine]) -> Iterator[_Outcome]:
         if self._attempt:
-            alone = IsolatedParser(self._nursery, self._schema, tolerant=self._tolerant)
+            alone = IsolatedParser(
+                self._nursery,
+                self._schema,
+                tolerant=self._tolerant,
+                thorough=self._task.settings.evolves,
+            )
             return map(functools.partial(_outcome, alone), chunks)
         work = functools.partial(_outcome, self._parser)
         if self._task.threads == 1:
@@ -329,22 +344,14 @@ class _Run:
                 for (content, _), share in zip(group, found, strict=True)
             ]
             table = self._metadata.added(parsed.table, rows_of, numbers)
-            kept: list[tuple[FileTally, Share]] = []
-            lost: list[tuple[FileTally, FileFailed]] = []
-            for (content, _), share in zip(group, found, strict=True):
-                content.recount()
-                content.rows = share.rows
-                if share.bad:
-                    content.note_bad(share.bad[0].index + 1, share.bad[0].reason, len(share.bad))
-                try:
-                    content.check(self._task.settings.max_bad_fraction)
-                except FileFailed as error:
-                    lost.append((content, error))
-                else:
-                    kept.append((content, share))
+            kept, lost = self._weighed(group, found)
             pieces = list(self._pieces_of(table, kept))
         except (BadLine, FileFailed):
             return False
+        if lost and parsed.unexpected and self._task.settings.evolves:
+            return False  # one by one it is known which of them have the fields
+        parts = [(content.file.path, chunk.data) for content, chunk in group]
+        self._unexpected.see(parsed, parsed.rows_at, parts)
         for piece in pieces:
             self._shared.add(*piece)
         for content, share in kept:
@@ -356,6 +363,25 @@ class _Run:
         for content, failure in lost:
             self._fail(content, failure)
         return True
+
+    def _weighed(
+        self, group: Sequence[tuple[FileTally, Chunk]], found: Sequence[Share]
+    ) -> tuple[list[tuple[FileTally, Share]], list[tuple[FileTally, FileFailed]]]:
+        """The files with their shares, and those of which too much is bad."""
+        kept: list[tuple[FileTally, Share]] = []
+        lost: list[tuple[FileTally, FileFailed]] = []
+        for (content, _), share in zip(group, found, strict=True):
+            content.recount()
+            content.rows = share.rows
+            if share.bad:
+                content.note_bad(share.bad[0].index + 1, share.bad[0].reason, len(share.bad))
+            try:
+                content.check(self._task.settings.max_bad_fraction)
+            except FileFailed as error:
+                lost.append((content, error))
+            else:
+                kept.append((content, share))
+        return kept, lost
 
     def _pieces_of(
         self, table: pa.Table, kept: Sequence[tuple[FileTally, Share]]

@@ -43,7 +43,7 @@ from blizzard_py.job import FieldSpec
 MAX_DECIMAL_DIGITS = 38
 
 # What Delta tables cannot have in a column's name without column mapping.
-_ODD_NAME = re.compile(r"[ ,;{}()\n\t=]")
+_ODD_NAME = re.compile(r'[ ,;{}()\n\t="\\]')
 # Exactly forms that the reader takes for a timestamp.
 _ISO = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.(?:\d{3}|\d{6}))?)?(?:Z|[+-]\d\d:\d\d)?"
@@ -83,12 +83,16 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Inferred:
-    """Fields in the order of their first appearance, and why others are none of them."""
+    """Fields in the order of their first appearance, and why others are none of them.
+
+    ``nulls`` are paths that never had a value, so that their types say nothing.
+    """
 
     fields: tuple[FieldSpec, ...]
     left_out: dict[str, str]
     records: int
     skipped_lines: int
+    nulls: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -99,22 +103,37 @@ class _Seen:
     members: dict[str, _Seen] = field(default_factory=dict)
     elements: _Seen | None = None
 
-    def add(self, value: Any, where: str, depth: int = 1) -> None:
+    def add(self, value: Any, where: str, depth: int = 1) -> bool:
+        """Take a value; whether that told anything."""
         if value is None:
-            return
+            return False
         kind = _kind(value)
+        told = kind not in self.kinds
         self.kinds.setdefault(kind, where)
         if depth > INFERRED_LEVELS:
-            return
+            return told
         if kind == "object":
             for name, member in value.items():
                 if name not in self.members and len(self.members) > STRUCT_FIELDS:
                     continue  # too many already; memory stays bounded
-                self.members.setdefault(name, _Seen()).add(member, where, depth + 1)
+                told |= name not in self.members
+                told |= self.members.setdefault(name, _Seen()).add(member, where, depth + 1)
         elif kind == "array":
             self.elements = self.elements or _Seen()
             for element in value:
-                self.elements.add(element, where, depth + 1)
+                told |= self.elements.add(element, where, depth + 1)
+        return told
+
+
+class Telling:
+    """Of many values of fields the few that an `Inference` learns something from."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Seen] = {}
+
+    def tells(self, name: str, value: Any) -> bool:
+        """Whether this value of the field says more than those before it."""
+        return self._seen.setdefault(name, _Seen()).add(value, "")
 
 
 class Inference:
@@ -124,6 +143,7 @@ class Inference:
         self._rules = rules
         self._columns: dict[str, _Seen] = {}
         self._beyond: set[str] = set()
+        self._nulls: set[str] = set()
         self._records = 0
         self._skipped = 0
 
@@ -169,11 +189,13 @@ class Inference:
                     found = _spec(name, "json")
                 values += _values(found)
                 fields.append(found)
-        return Inferred(tuple(fields), left_out, self._records, self._skipped)
+        nulls = frozenset(self._nulls)
+        return Inferred(tuple(fields), left_out, self._records, self._skipped, nulls)
 
     def _field(self, name: str, seen: _Seen, path: str) -> FieldSpec:
         kinds = seen.kinds.keys()
         if not kinds:
+            self._nulls.add(path)
             return _spec(name, "string", coerce=self._rules.coerce_conflicts)
         if "digits" in kinds and kinds <= _NUMBERS:
             return _spec(name, "string", coerce=True)  # no number type has so many digits

@@ -115,6 +115,7 @@ class SourceActivity(Activity):
             metrics.AHEAD_ROWS,
             metrics.UNACCOUNTED_ROWS,
             metrics.REFUSED_OUTPUTS,
+            metrics.UNEXPECTED_FIELDS,
         ):
             metric.labels(name)
 
@@ -158,6 +159,7 @@ class SourceActivity(Activity):
             self._totals = state.totals
             self._units = state.units or UnitsState()
             self._stream = state.stream
+            metrics.UNEXPECTED_FIELDS.labels(self.name).set(len(state.unexpected))
             if state.stream is not None:
                 metrics.EVENT_WATERMARK.labels(self.name).set(state.stream.watermark_ms / 1000)
                 metrics.STATE_ROWS.labels(self.name).set(state.stream.state_rows)
@@ -314,6 +316,13 @@ class SourceActivity(Activity):
         with self._lock:
             self._grid = _Grid(state, layout, now, found)
         return found
+
+    def brief(self) -> dict[str, Any]:
+        """As `Activity`, with what was refused."""
+        with self._lock:
+            outputs, rows, newest = self._refused
+            refused = {"outputs": outputs, "rows": rows, "newest": newest}
+            return {**super().brief(), "refused": refused}
 
     def to_json(self) -> dict[str, Any]:
         """As `Activity`, with the totals since the first batch and what polls left apart.

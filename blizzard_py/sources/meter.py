@@ -7,12 +7,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+Progress = Callable[[], float | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """Counts since the source was last idle; ``secs`` since then, or until it was idle again.
 
-    ``bytes`` are stored bytes, which are known before a file is read.
+    ``files`` and ``rows`` are published; ``bytes`` are stored bytes, which are known before a
+    file is read, and count as soon as they are read.
     """
 
     found_files: int = 0
@@ -29,7 +32,7 @@ class Reading:
 
     @property
     def bytes_per_sec(self) -> float:
-        """0 until the first batch is done."""
+        """0 until the first of it is read."""
         return self.bytes / self.secs if self.secs > 0 else 0.0
 
     @property
@@ -49,17 +52,36 @@ class Meter:
         self._lock = threading.Lock()
         self._started = clock()
         self._reading = Reading()
+        self._running: tuple[int, Progress] | None = None
+        self._unpublished = 0  # bytes that were read by jobs that have ended
 
     def found(self, files: int, size: int) -> None:
         """A poll found work: counting starts anew."""
         with self._lock:
             self._started = self._clock()
             self._reading = Reading(files, size)
+            self._running, self._unpublished = None, 0
+
+    def began(self, size: int, progress: Progress) -> None:
+        """A job reads a batch of ``size`` bytes; ``progress`` tells the share that is done.
+
+        One job at a time: it takes the place of one that has failed.
+        """
+        with self._lock:
+            self._running = size, progress
+
+    def ended(self) -> None:
+        """The job has read its batch, which is not published yet."""
+        with self._lock:
+            if self._running is not None:
+                self._unpublished += self._running[0]
+            self._running = None
 
     def done(self, files: int, size: int, rows: int) -> None:
         """A batch is published; files that wait for another try count, too."""
         with self._lock:
             was = self._reading
+            self._unpublished = max(0, self._unpublished - size)
             self._reading = replace(
                 was,
                 files=was.files + files,
@@ -71,6 +93,11 @@ class Meter:
     def read(self) -> Reading:
         """The counts as they are now."""
         with self._lock:
-            if not self._reading.working:
-                return self._reading
-            return replace(self._reading, secs=self._clock() - self._started)
+            reading, running, ahead = self._reading, self._running, self._unpublished
+            if not reading.working:
+                return reading
+            secs = self._clock() - self._started
+        if running is not None:
+            size, progress = running
+            ahead += round(size * (progress() or 0))
+        return replace(reading, bytes=reading.bytes + ahead, secs=secs)

@@ -13,7 +13,7 @@ from blizzard_core.settings.sources import CommonSource, ErrorSettings, SourceSe
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_py.connections.asking import Asking
-from blizzard_py.job import Engine, FieldSpec, IngestSettings
+from blizzard_py.job import Engine, FieldSpec, IngestSettings, UnexpectedField
 from blizzard_py.planning.batches import BatchLimits
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.meter import Meter
@@ -35,7 +35,8 @@ class Parts:
     """What a source is made of; ``suffix`` tells other runs of it from the live one.
 
     ``infer`` gives the fields for ``ingest`` where they are not all declared; it is
-    called with the first files to do. ``check_table`` is called before
+    called with the first files to do. ``evolve`` gives what jobs are told from now on, with columns
+    for fields that rows had and no column took. ``check_table`` is called before
     the first batch with what its job is told, and raises what speaks against its rows ever
     coming into the table. ``clock`` is for what people read; what decides
     goes by the store's clock and ``monotonic`` (`blizzard_core.storage.clock`). ``asked`` is what a
@@ -56,6 +57,7 @@ class Parts:
     meter: Meter = field(default_factory=Meter)
     activity: SourceActivity | None = None
     infer: Callable[[Sequence[Entry]], tuple[FieldSpec, ...]] | None = None
+    evolve: Callable[[IngestSettings, Sequence[UnexpectedField]], IngestSettings] | None = None
     check_table: Callable[[IngestSettings], None] | None = None
     asked: Asking | None = None
     event_time: EventTimeSettings | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -115,8 +114,3 @@ class Story(Protocol):
 
     def beside(self, state: SourceState) -> Standing:
         """How it stands to the state. Raises `StateError` if that was kept in another way."""
-
-
-def moment(seconds: float) -> str:
-    """Epoch seconds as people read them."""
-    return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -21,6 +21,7 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``group_seq``: the number of the source's last group (`blizzard_core.groups`);
 * ``replacing``: of the ``queue`` those files that take the place of what they had before;
 * ``stream``: of a pipeline over event time, where its query is (`stream_state`);
+* ``unexpected``: fields without a column that were told, so that each is told once;
 * ``former``: the places that files of the source had before, which rows may name;
 * ``totals``: counts since the pipeline's first batch.
 
@@ -114,6 +115,8 @@ class CheckpointDocument(ProgressDocument):
     readings: tuple[UnitReading, ...] | None = None
     stream: StreamState | None = None
     former: tuple[str, ...] | None = None
+    last_batch: str | None = None
+    unexpected: tuple[str, ...] | None = None
     passed: dict[str, Any] | None = None
 
 
@@ -142,6 +145,8 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "readings": msgspec.to_builtins(state.readings) or None,
         "stream": None if state.stream is None else stream_to_json(state.stream),
         "former": list(state.former) or None,
+        "last_batch": state.last_batch or None,
+        "unexpected": list(state.unexpected) or None,
         "letters": list(state.letters) or None,
         "queue": msgspec.to_builtins(state.queue) or None,
         "sweep": sweep,
@@ -200,6 +205,8 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.readings or (),
         found.stream,
         found.former or (),
+        found.last_batch or "",
+        found.unexpected or (),
     )
 
 

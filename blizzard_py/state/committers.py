@@ -11,7 +11,7 @@ from typing import Any
 from blizzard_core.errors import NotFound
 from blizzard_core.groups import APPLIED_KEY, BLOCKED_KEY, COMMITTERS_FOLDER
 from blizzard_core.json_text import json_value
-from blizzard_core.storage.protocol import Storage
+from blizzard_core.storage.protocol import Entry, Storage
 
 _STATE = "_checkpoint.json"
 
@@ -35,10 +35,15 @@ def applied_groups(sink: Storage, source_id: str) -> int:
     return max((number for number in numbers if isinstance(number, int)), default=0)
 
 
+def committer_of(entry: Entry) -> str:
+    """What the committer calls itself whose state this is."""
+    return entry.path.rpartition("/")[2].removesuffix(_STATE)
+
+
 def _said(sink: Storage, key: str) -> Iterator[dict[str, Any]]:
-    for path in _states(sink):
+    for entry in committer_states(sink):
         try:
-            document = json_value(sink.read(path))
+            document = json_value(sink.read(entry.path))
         except (NotFound, ValueError):
             continue  # gone, or not theirs; who else has said it?
         said = document.get(key) if isinstance(document, dict) else None
@@ -46,9 +51,10 @@ def _said(sink: Storage, key: str) -> Iterator[dict[str, Any]]:
             yield said
 
 
-def _states(sink: Storage) -> list[str]:
+def committer_states(sink: Storage) -> list[Entry]:
+    """The files that committers keep their state in. One LIST. Raises `StorageError`."""
     try:
         pages = sink.list_range(f"{COMMITTERS_FOLDER}/", f"{COMMITTERS_FOLDER}0")  # "0" follows "/"
-        return [e.path for page in pages for e in page.entries if e.path.endswith(_STATE)]
+        return [e for page in pages for e in page.entries if e.path.endswith(_STATE)]
     except NotFound:  # a local table that nothing was written to yet
         return []

@@ -175,14 +175,19 @@ class Journal:
         """The ids of all batches that are there, a page in memory at a time."""
         return (batch for batch, _ in self.written())
 
+    def after(self, batch: str) -> list[str]:
+        """The ids above this one, in their order; costs what is there above it."""
+        # Behind every name of the batch's own: those end with .json, also after a ~.
+        return [found for found, _ in latest(self._entries(f"{batch}\x7f" if batch else ""))]
+
     def written(self) -> Iterator[tuple[str, float]]:
         """The batches that are there, each with the store's time of its object."""
         for batch, entry in latest(self._entries()):
             yield batch, entry.modified
 
-    def _entries(self) -> Iterator[Entry]:
+    def _entries(self, after: str = "") -> Iterator[Entry]:
         try:
-            for page in self._storage.list_range(f"{self._folder}/", f"{self._folder}0"):
+            for page in self._storage.list_range(f"{self._folder}/{after}", f"{self._folder}0"):
                 yield from page.entries
         except NotFound:  # a local table that nothing was written to yet
             return

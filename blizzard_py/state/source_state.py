@@ -161,11 +161,17 @@ class Totals:
     bad_rows: int = 0
 
 
+# Sorts below each id of a batch.
+NO_BATCH = "-"
+
+
 @dataclass(frozen=True, slots=True)
 class SourceState:
     """Everything that is known of one source. ``SourceState()`` is a cold start.
 
-    ``window`` are the batches whose files are in grace, with their ``seen_ts``.
+    ``window`` are the batches whose files are in grace, with their ``seen_ts``; ``last_batch`` is
+    the highest id of any that was begun, ``NO_BATCH`` before the first, and empty where nobody
+    wrote it down: by that a checkpoint that was brought back from a copy is known.
     """
 
     progress: Progress = field(default_factory=Progress)
@@ -190,6 +196,8 @@ class SourceState:
     readings: tuple[UnitReading, ...] = ()
     stream: StreamState | None = None
     former: tuple[str, ...] = ()
+    last_batch: str = ""
+    unexpected: tuple[str, ...] = ()
 
 
 def under_way(state: SourceState) -> Iterable[str]:

@@ -33,7 +33,9 @@ from blizzard_py.state.stream_state import StreamState
 
 def begin_batch(state: SourceState, batch: Batch) -> SourceState:
     """Step 1: the batch is written down before anything of it exists."""
-    return replace(state, in_flight=(*state.in_flight, batch))
+    # The highest and not the newest: a clock may have been turned back since.
+    last = max(state.last_batch, batch.batch)
+    return replace(state, in_flight=(*state.in_flight, batch), last_batch=last)
 
 
 def restart_batch(state: SourceState, batch: Batch) -> tuple[SourceState, Batch]:

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from tests.support.scenario import ROOT, Scenario
+from tests.support.scenario import ROOT, Scenario, ndjson
 
 MOMENT = dt.datetime(2024, 5, 6, 12, 0, 0, 123456, dt.UTC)
 FIELDS: list[dict[str, Any]] = [
@@ -219,7 +219,7 @@ def test_a_declared_schema_that_grows_grows_the_table(scenario: Scenario) -> Non
 
 def test_wikipedia_edits_have_the_same_sums_declared_and_inferred(tmp_path: Path) -> None:
     lines = gzip.decompress(
-        (ROOT / "demo/data/wikiticker-2015-09-12-sampled.json.gz").read_bytes()
+        (ROOT / "blizzard_py/demo/data/wikiticker-2015-09-12-sampled.json.gz").read_bytes()
     ).splitlines(keepends=True)
     declared = [
         {"name": "time", "type": "timestamp", "nullable": False},
@@ -265,3 +265,46 @@ def test_wikipedia_edits_have_the_same_sums_declared_and_inferred(tmp_path: Path
         10_531,
         15_420,
     )
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["fast", "exact"])
+def test_new_fields_are_columns_in_the_entry_that_has_their_first_rows(
+    tmp_path: Path, *, nested: bool
+) -> None:
+    scenario = Scenario(tmp_path, str(tmp_path))
+    events = scenario.document["pipelines"]["events"]["schema"]
+    events["evolve"] = "add"
+    if nested:
+        events["fields"].append({"name": "tags", "type": "list", "items": "string"})
+    scenario.write_config()
+    scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1, 2)
+    scenario.once("blizzard")
+    scenario.once("penguin")
+    before = DeltaTable(f"{tmp_path}/lake/events").version()
+    lines = [{"id": 3, "price": 1}, {"id": 4, "price": 2.5, "geo": {"lat": 1, "names": ["x"]}}]
+    scenario.put("date=2024-01-02/1.ndjson.gz", ndjson(*lines))
+    scenario.put("date=2024-01-02/2.ndjson.gz", ndjson({"id": 5, "geo": {"lat": 0.5}}))
+    scenario.once("blizzard")
+    good = [{"id": n} for n in range(6, 20)]
+    scenario.put("date=2024-01-03/1.ndjson.gz", ndjson(*good, {"id": 20, "price": "x"}))
+    scenario.once("blizzard")
+    scenario.once("penguin")
+    log = tmp_path / "lake/events/_delta_log"
+    entry = [json.loads(line) for line in (log / f"{before + 1:020}.json").read_text().splitlines()]
+    assert any("metaData" in action for action in entry)
+    assert any("add" in action for action in entry)
+    table = DeltaTable(f"{tmp_path}/lake/events").to_pyarrow_table(columns=["id", "price", "geo"])
+    rows = table.sort_by("id").to_pylist()
+    geo = {"lat": 1.0, "names": ["x"]}
+    assert rows[:5] == [
+        {"id": 1, "price": None, "geo": None},
+        {"id": 2, "price": None, "geo": None},
+        {"id": 3, "price": 1.0, "geo": None},
+        {"id": 4, "price": 2.5, "geo": geo},
+        {"id": 5, "price": None, "geo": {"lat": 0.5, "names": None}},
+    ]
+    assert [row["id"] for row in rows[5:]] == list(range(6, 20))
+    lazy = pl.scan_delta(f"{tmp_path}/lake/events").filter(pl.col("price").is_not_null())
+    assert lazy.select("id").collect()["id"].sort().to_list() == [3, 4]
+    status = scenario.json("blizzard", "status")["pipelines"]["events"]["sources"]["main"]
+    assert (status["totals"]["bad_rows"], status["unexpected"]) == (1, [])

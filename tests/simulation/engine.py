@@ -87,6 +87,9 @@ class Engine:
     def cancel(self, output_prefix: str) -> None:
         """Jobs are short."""
 
+    def progress(self, output_prefix: str) -> float | None:
+        """Nobody asks."""
+
     def _ingest(self, job: IngestJob) -> IngestResult:
         source = self._clients[job.settings.source.uri]
         if self._world.slow_secs:

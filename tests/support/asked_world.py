@@ -58,6 +58,9 @@ class KernelEngine:
     def cancel(self, output_prefix: str) -> None:
         """Nothing runs beside the caller."""
 
+    def progress(self, output_prefix: str) -> float | None:
+        """Nobody asks."""
+
 
 class AskedWorld(World):
     """``asking`` are settings of `Asking` besides the connection."""

@@ -98,6 +98,9 @@ class LineEngine:
     def cancel(self, output_prefix: str) -> None:
         self.cancelled.append(output_prefix)
 
+    def progress(self, output_prefix: str) -> float | None:
+        """Nobody asks."""
+
 
 @contextmanager
 def overtaking(engine: Engine, does: Callable[[], object]) -> Iterator[None]:

@@ -59,3 +59,6 @@ class DirectEngine:
 
     def cancel(self, output_prefix: str) -> None:
         """Nothing runs beside the caller."""
+
+    def progress(self, output_prefix: str) -> float | None:
+        """Nobody asks."""

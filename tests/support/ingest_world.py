@@ -64,6 +64,8 @@ class IngestWorld:
     deduplicate_by: tuple[str, ...] = ()
     bounds: FileBounds = field(default_factory=FileBounds)
     unexpected_fields: UnexpectedFields = "ignore"
+    evolves: bool = False
+    left_out: tuple[str, ...] = ()
 
     @property
     def source(self) -> Path:
@@ -106,6 +108,8 @@ class IngestWorld:
                 deduplicate_by=self.deduplicate_by,
                 bounds=self.bounds,
                 unexpected_fields=self.unexpected_fields,
+                evolves=self.evolves,
+                left_out=self.left_out,
             ),
             STAGING,
             PREFIX,

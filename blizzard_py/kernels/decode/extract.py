@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,20 +29,21 @@ NULL = b"null"
 
 _NULL = msgspec.Raw(NULL)
 _PLACE = re.compile(r" \(byte \d+\)| - at `.*`")
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _TEXT = msgspec.json.Decoder(str)
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class Known:
     """The names that the schema has at one level, and below those that are structs."""
 
     names: frozenset[str]
-    structs: Mapping[str, _Known]
+    structs: Mapping[str, Known]
 
     @classmethod
-    def of(cls, fields: Sequence[FieldSpec]) -> _Known:
+    def of(cls, fields: Sequence[FieldSpec]) -> Known:
+        """Those of the fields."""
         structs = {spec.name: cls.of(spec.children) for spec in fields if spec.type == "struct"}
         return cls(frozenset(spec.name for spec in fields), structs)
 
@@ -62,13 +63,13 @@ class Extractor:
         self._unexpected = unexpected
         self._names = [spec.name for spec in fields if is_extracted(spec)]
         self._attributes = {name: f"f{index}" for index, name in enumerate(self._names)}
-        self._known = _Known.of(fields)
+        self._known = Known.of(fields)
         self._values = _decoder(self._names) if unexpected == "ignore" else None
         # Tells at once that a chunk has nothing unexpected, unless it would have to look
         # into values that are taken whole.
         whole = any(spec.type == "struct" and is_extracted(spec) for spec in fields)
         if unexpected != "ignore" and not whole:
-            self._values = msgspec.json.Decoder(_strict(fields, self._attributes))
+            self._values = msgspec.json.Decoder(strict_line(fields, self._attributes))
 
     def extract(self, chunk: bytes, rows: int) -> Extracted:
         """Of the chunk's lines that are not blank, ``rows`` by number. Raises `ValueError`."""
@@ -85,7 +86,7 @@ class Extractor:
                     for name, attribute in self._attributes.items()
                 }
                 return Extracted(values, [None] * rows)
-        documents: list[dict[str, msgspec.Raw]] = decode_lines(_OBJECT, chunk)
+        documents: list[dict[str, msgspec.Raw]] = decode_lines(OBJECT, chunk)
         _check_rows(documents, rows)
         rescued = [self._left_over(document) for document in documents]
         values = {
@@ -95,11 +96,11 @@ class Extractor:
         return Extracted(values, rescued)
 
     def _left_over(self, document: Mapping[str, msgspec.Raw]) -> str | None:
-        found = _unexpected(document, self._known)
+        found = left_over(document, self._known)
         if not found:
             return None
         if self._unexpected == "fail":
-            raise ValueError(f"unexpected field {_first_path(found)!r}, which the schema lacks")
+            raise ValueError(f"unexpected field {next(paths(found))!r}, which the schema lacks")
         return _text(found)
 
 
@@ -116,7 +117,7 @@ def members(raw: bytes) -> dict[str, bytes]:
     """The members of a JSON object as raw JSON, none of null. Raises `ValueError`."""
     if raw == NULL:
         return {}
-    return {name: bytes(value) for name, value in _decoded(_OBJECT, raw, "an object").items()}
+    return {name: bytes(value) for name, value in _decoded(OBJECT, raw, "an object").items()}
 
 
 def elements(raw: bytes) -> list[bytes]:
@@ -162,7 +163,7 @@ def _decoder(names: Sequence[str]) -> Any:
     return msgspec.json.Decoder(msgspec.defstruct("Line", columns, rename=renamed, gc=False))
 
 
-def _strict(fields: Sequence[FieldSpec], attributes: Mapping[str, str]) -> Any:
+def strict_line(fields: Sequence[FieldSpec], attributes: Mapping[str, str]) -> Any:
     """A type that takes the fields and no others, structs in the same way."""
     columns: list[tuple[str, Any, Any]] = []
     renamed = {}
@@ -172,36 +173,41 @@ def _strict(fields: Sequence[FieldSpec], attributes: Mapping[str, str]) -> Any:
         if spec.name in attributes:
             columns.append((attribute, msgspec.Raw, _NULL))
         elif spec.type == "struct":
-            columns.append((attribute, _strict(spec.children, {}) | None, None))
+            columns.append((attribute, strict_line(spec.children, {}) | None, None))
         else:
             columns.append((attribute, Any, None))
     return msgspec.defstruct("Line", columns, rename=renamed, gc=False, forbid_unknown_fields=True)
 
 
 # Raw JSON by name, or what is left over of a struct.
-_LeftOver = dict[str, "msgspec.Raw | _LeftOver"]
+LeftOver = dict[str, "msgspec.Raw | LeftOver"]
 
 
-def _unexpected(document: Mapping[str, msgspec.Raw], known: _Known) -> _LeftOver:
-    found: _LeftOver = {}
+def left_over(document: Mapping[str, msgspec.Raw], known: Known) -> LeftOver:
+    """What of a record no column takes. Raises `ValueError` for a struct that is no JSON."""
+    found: LeftOver = {}
     if not document.keys() <= known.names:
         found.update((n, raw) for n, raw in document.items() if n not in known.names)
     for name, inner in known.structs.items():
         raw = bytes(document.get(name, _NULL))
         # What should be an object and is none is refused where the column is made.
         if raw.startswith(b"{"):
-            deeper = _unexpected(_decoded(_OBJECT, raw, "an object"), inner)
+            deeper = left_over(_decoded(OBJECT, raw, "an object"), inner)
             if deeper:
                 found[name] = deeper
     return found
 
 
-def _first_path(found: _LeftOver) -> str:
-    name, value = next(iter(found.items()))
-    return f"{name}.{_first_path(value)}" if isinstance(value, dict) else name
+def paths(found: LeftOver) -> Iterator[str]:
+    """The names of what is left over; of a struct's as ``struct.name``."""
+    for name, value in found.items():
+        if isinstance(value, dict):
+            yield from (f"{name}.{inner}" for inner in paths(value))
+        else:
+            yield name
 
 
-def _text(found: _LeftOver) -> str:
+def _text(found: LeftOver) -> str:
     pairs = (
         f"{json.dumps(name, ensure_ascii=False)}:"
         + (_text(value) if isinstance(value, dict) else compact(bytes(value)))

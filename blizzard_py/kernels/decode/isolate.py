@@ -30,20 +30,32 @@ class IsolatedParser:
     Raises `FileFailed` if the file has killed `PARSER_DEATHS` children.
     """
 
-    def __init__(self, nursery: ChildProcess, schema: RecordSchema, *, tolerant: bool) -> None:
+    def __init__(
+        self,
+        nursery: ChildProcess,
+        schema: RecordSchema,
+        *,
+        tolerant: bool,
+        thorough: bool = False,
+    ) -> None:
         self._nursery = nursery
         self._schema = schema
         self._tolerant = tolerant
+        self._thorough = thorough
         self._deaths = 0
 
     def parse(self, chunk: bytes) -> Parsed:
         """As `LineParser.parse`; a line that kills is one that is not a record."""
         try:
-            return self._nursery.call(_parse, self._schema, chunk, tolerant=self._tolerant)
+            return self._parsed(chunk)
         except Died as died:
             self._count(died)
             lines = _lines(chunk)
             return self._halved(lines) if len(lines) > 1 else self._alone(chunk, died)
+
+    def _parsed(self, chunk: bytes) -> Parsed:
+        tolerant, thorough = self._tolerant, self._thorough
+        return self._nursery.call(_parse, self._schema, chunk, tolerant=tolerant, thorough=thorough)
 
     def _halved(self, lines: list[bytes]) -> Parsed:
         middle = len(lines) // 2
@@ -55,7 +67,7 @@ class IsolatedParser:
 
     def _alone(self, line: bytes, died: Died) -> Parsed:
         try:
-            return self._nursery.call(_parse, self._schema, line, tolerant=self._tolerant)
+            return self._parsed(line)
         except Died:
             self._count(died)
         reason = f"the parser died of this line: {died.how}"
@@ -85,8 +97,9 @@ def check_readable(nursery: ChildProcess, settings: IngestSettings, file: JobFil
     raise FileFailed("decompress", f"a process that reads it dies: {how}")
 
 
-def _parse(schema: RecordSchema, chunk: bytes, *, tolerant: bool) -> Parsed:
-    return LineParser(schema, tolerant=tolerant, fast=False).parse(chunk)
+def _parse(schema: RecordSchema, chunk: bytes, *, tolerant: bool, thorough: bool) -> Parsed:
+    parser = LineParser(schema, tolerant=tolerant, fast=False, thorough=thorough)
+    return parser.parse(chunk)
 
 
 def _read_through(settings: IngestSettings, file: JobFile) -> None:
@@ -114,4 +127,5 @@ def _joined(first: Parsed, middle: int, second: Parsed, lines: list[bytes]) -> P
             *first.bad,
             *(replace(b, index=b.index + middle, offset=b.offset + offset) for b in second.bad),
         ),
+        first.unexpected | second.unexpected,
     )

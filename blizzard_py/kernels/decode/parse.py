@@ -32,6 +32,7 @@ import pyarrow as pa
 
 from blizzard_py.kernels.decode.columns import RecordSchema, read_json
 from blizzard_py.kernels.decode.prefilter import plausibility
+from blizzard_py.kernels.decode.unexpected import Watch, shown_name
 from blizzard_py.kernels.fast.scanner import Scanned, scanner, whole
 from blizzard_py.lines.failure import bounded
 
@@ -81,13 +82,15 @@ class BadRecord:
 class Parsed:
     """A chunk's rows and the number of all its lines, which are blank, bad or a row.
 
-    ``rows_at`` has the index of each row's line, ``bad`` the others in order.
+    ``rows_at`` has the index of each row's line, ``bad`` the others in order. ``unexpected`` are
+    fields of the rows that no column takes, as far as they were seen (`unexpected.Watch`).
     """
 
     table: pa.Table
     lines: int
     rows_at: LineNumbers
     bad: tuple[BadRecord, ...] = ()
+    unexpected: frozenset[str] = frozenset()
 
     def without(self, chunk: bytes, reasons: Mapping[int, str], stage: str) -> Parsed:
         """The same with some rows as bad records; ``chunk`` is what all of it was parsed from."""
@@ -101,6 +104,7 @@ class Parsed:
             self.lines,
             self.rows_at[kept],
             tuple(sorted(bad, key=lambda record: record.index)),
+            self.unexpected,
         )
 
 
@@ -109,11 +113,21 @@ class LineParser:
 
     ``tolerant`` says what `parse` does with lines that are not records. With ``fast`` lines that
     are certain are read by `fast`, and all others as without it: the outcome is the same.
+    Unexpected fields are told where they are ignored, and with ``thorough`` all of them.
     """
 
-    def __init__(self, schema: RecordSchema, *, tolerant: bool = False, fast: bool = True) -> None:
+    def __init__(
+        self,
+        schema: RecordSchema,
+        *,
+        tolerant: bool = False,
+        fast: bool = True,
+        thorough: bool = False,
+    ) -> None:
         self._schema = schema
         self._tolerant = tolerant
+        watched = thorough or schema.unexpected == "ignore"
+        self._watch = Watch(schema.fields, thorough=thorough) if watched else None
         self._scanner = scanner(schema.fields, schema.unexpected) if fast else None
 
     def parse(self, chunk: bytes) -> Parsed:
@@ -125,16 +139,24 @@ class LineParser:
         found = self._scanner and self._scanner.scan(chunk, utf8=_is_utf8(chunk))
         if not found:
             return self._parse_all(chunk)
+        names = frozenset(map(shown_name, found.unknown))
         if not found.left:
-            return Parsed(found.table, found.lines, found.rows_at)
+            return Parsed(found.table, found.lines, found.rows_at, unexpected=names)
         try:
             rest = self._parse_all(b"".join(found.left))
         except BadLine as error:
             raise BadLine(int(found.left_at[error.index]), error.reason) from error
-        return _joined(found, rest)
+        return replace(_joined(found, rest), unexpected=names | rest.unexpected)
 
     def _parse_all(self, chunk: bytes) -> Parsed:
         """`parse`, by the exact path."""
+        parsed = self._parse_exact(chunk)
+        if self._watch is None:
+            return parsed
+        names = self._watch.names(chunk, {bad.head for bad in parsed.bad})
+        return replace(parsed, unexpected=names) if names else parsed
+
+    def _parse_exact(self, chunk: bytes) -> Parsed:
         try:
             return self._parse(chunk)
         except ValueError as error:  # pa.ArrowInvalid is one

@@ -19,6 +19,7 @@ from blizzard_py.schema.types import EPOCH_DIGITS, EPOCH_SCALES, arrow_type
 WINDOW_BYTES = 4 << 20
 _CELLS, _CHARS, _ROWS, _LEFT = 24 << 20, 32 << 20, 1 << 18, 1 << 14
 _FIELDS, _NAMES = 1024, 1 << 16
+_UNKNOWNS, LONG_NAME = 64, 256
 _KINDS: dict[FieldType, int] = {
     "string": 0,
     "int32": 1,
@@ -40,6 +41,7 @@ _FIELD_ITEMS = (
 )
 _FIELD = np.dtype([(item, "<u4") for item in _FIELD_ITEMS])
 _LEFT_LINE = np.dtype([("line", "<u4"), ("start", "<u4"), ("end", "<u4")])
+_UNKNOWN = np.dtype([("start", "<u4"), ("length", "<u4")])
 
 
 def has_room(fields: Sequence[FieldSpec]) -> bool:
@@ -65,9 +67,10 @@ class Layout:
             place += len(name)
         if not machine.call("configure", len(fields), skips):
             raise Broken("the schema has no room")
-        self._found = machine.buffer("found", 16).view("<u4")
+        self._found = machine.buffer("found", 20).view("<u4")
         self._rows_at = machine.buffer("rows_at", 4 * _ROWS).view("<u4")
         self._left = machine.buffer("left", _LEFT * _LEFT_LINE.itemsize).view(_LEFT_LINE)
+        self._unknown = machine.buffer("unknown", _UNKNOWNS * _UNKNOWN.itemsize).view(_UNKNOWN)
         self._input = machine.buffer("input", WINDOW_BYTES)
         cells, text = machine.buffer("cells", _CELLS), machine.buffer("text", _CHARS)
         self._capacity = int(self._found[3])
@@ -100,13 +103,19 @@ class Layout:
 
     def rows_at(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """The index of each row's line."""
-        rows, lines, _, _ = self._found.tolist()
+        rows, lines = self._found[:2].tolist()
         return np.arange(rows) if rows == lines else self._rows_at[:rows].astype(np.int64)
 
     def left(self) -> list[tuple[int, int, int]]:
         """Index, start and end of the lines that are not certain."""
         found: list[tuple[int, int, int]] = self._left[: self._found[2]].tolist()
         return found
+
+    def unknown(self) -> list[bytes]:
+        """Names in the rows that the schema lacks, some; one of `LONG_NAME` bytes may be longer."""
+        count = min(int(self._found[4]), _UNKNOWNS)
+        places: list[tuple[int, int]] = self._unknown[:count].tolist()
+        return [self._input[start:][: min(n, LONG_NAME)].tobytes() for start, n in places]
 
     def columns(self) -> list[pa.Array]:
         """The rows, copied."""

@@ -7,9 +7,9 @@
  *   buffer is full, and returns where it stopped. Then
  *     - `found.rows` rows stand in the columns; `rows_at` has the index of each row's line,
  *     - `found.left` lines are handed over, untouched: `left` has their indices and places,
- *     - `found.lines` lines were passed, which are rows, handed over or blank.
- *   Indices count from 0 at `from`. Nothing of a call outlives the next one but what was
- *   learned of the lines' form, on which no result depends.
+ *     - `found.lines` lines were passed, which are rows, handed over or blank,
+ *     - `unknown` has `found.unknown` names of these rows that the schema lacks, each once.
+ *   Indices count from 0 at `from`. Nothing of a call outlives it.
  *
  *   A line becomes a row only if pyarrow.json and the conversions behind it (decode/) make the
  *   same row of it. Whatever this file does not know that for is handed over: it refuses
@@ -66,6 +66,8 @@ enum {
     GAP = 112,          /* bytes between two values, learned */
     SLACK = 32,         /* text is written sixteen bytes at a time */
     FRESH = 512,        /* rows whose bits are made ready at once */
+    UNKNOWNS = 64,      /* names that the schema lacks; of longer ones the beginning counts */
+    LONG_NAME = 256,
 };
 
 enum kind { STRING, INT32, INT64, FLOAT32, FLOAT64, BOOLEAN, TIMESTAMP, EPOCH, DATE, DECIMAL,
@@ -81,6 +83,7 @@ struct field {
 };
 
 struct left { u32 line, start, end; };
+struct unknown { u32 start, length; };
 
 EXPORT u8 input[WINDOW + PAD];
 EXPORT u8 cells[CELLS];
@@ -88,8 +91,9 @@ EXPORT u8 text[CHARS];
 EXPORT u8 names[NAMES];
 EXPORT u32 rows_at[ROWS];
 EXPORT struct left left[LEFT];
+EXPORT struct unknown unknown[UNKNOWNS];
 EXPORT struct field schema[FIELDS];
-EXPORT struct { u32 rows, lines, left, capacity; } found;
+EXPORT struct { u32 rows, lines, left, capacity, unknown; } found;
 
 static u32 fields, row;
 static int skips;   /* whether a name that the schema lacks is passed over, or hands over */
@@ -100,8 +104,7 @@ static int spaced;  /* `skipped` has seen space between tokens */
 
 static inline v16 loaded(at p) { v16 v; COPY(&v, p, 16); return v; }
 static inline int any(v16 v) { v2 w = (v2)v; return (w[0] | w[1]) != 0; }
-static inline u32 first(v16 v) /* index of the first byte that is not 0 */
-{
+static inline u32 first(v16 v) /* index of the first byte that is not 0 */ {
     v2 w = (v2)v;
     return w[0] ? __builtin_ctzll(w[0]) >> 3 : 8 + (__builtin_ctzll(w[1]) >> 3);
 }
@@ -112,8 +115,7 @@ static inline int is_blank(u8 c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 static at without_blanks(at p) { while (is_blank(*p)) p++; return p; }
 
-static int hex4(at p, u32 *code)
-{
+static int hex4(at p, u32 *code) {
     u32 sum = 0;
     for (u32 i = 0; i < 4; i++) {
         u8 c = p[i], low = c | 0x20;
@@ -126,8 +128,7 @@ static int hex4(at p, u32 *code)
 }
 
 /* What the escape at `p` says, as UTF-8 (at most 4 bytes). */
-static at escape(at p, u8 **out)
-{
+static at escape(at p, u8 **out) {
     u8 *o = *out;
     u32 code, low;
     switch (p[1]) {
@@ -163,8 +164,7 @@ static at escape(at p, u8 **out)
 }
 
 /* The string whose content begins at `p`, copied to `*out`, which ends up behind it. */
-static inline at string(at p, u8 **out, u8 *limit)
-{
+static inline at string(at p, u8 **out, u8 *limit) {
     u8 *o = *out;
     for (;;) {
         if (o + SLACK > limit) { full = 1; return 0; }
@@ -178,8 +178,7 @@ static inline at string(at p, u8 **out, u8 *limit)
     }
 }
 
-static at passed_string(at p)
-{
+static at passed_string(at p) {
     u8 nowhere[4], *o;
     for (;;) {
         v16 mask = special(loaded(p));
@@ -197,8 +196,7 @@ static at passed_string(at p)
  * are written before and behind the point. */
 struct number { u64 digits; u32 whole, behind; int negative; };
 
-static inline at number(at p, struct number *n)
-{
+static inline at number(at p, struct number *n) {
     u64 digits = 0;
     n->negative = *p == '-';
     p += n->negative;
@@ -223,8 +221,7 @@ static inline at number(at p, struct number *n)
     return p;
 }
 
-static inline at integer(at p, i64 *out)
-{
+static inline at integer(at p, i64 *out) {
     int negative = *p == '-';
     p += negative;
     at begin = p;
@@ -236,8 +233,7 @@ static inline at integer(at p, i64 *out)
     return p;
 }
 
-static u64 power(u64 base, u32 exponent)
-{
+static u64 power(u64 base, u32 exponent) {
     u64 product = 1;
     while (exponent--) product *= base;
     return product;
@@ -246,8 +242,7 @@ static u64 power(u64 base, u32 exponent)
 /* (high * 2^64 + low) / divisor, whose highest bit is set and which is above high; and whether
  * something is left. Two digits of 32 bits, as on paper: each is estimated by the upper half of
  * the divisor and corrected at most twice. */
-static u64 divided(u64 high, u64 low, u64 divisor, int *left_over)
-{
+static u64 divided(u64 high, u64 low, u64 divisor, int *left_over) {
     u64 upper = divisor >> 32, lower = (u32)divisor, quotient = 0, rest = high;
     for (int shift = 32; shift >= 0; shift -= 32) {
         u64 next = (u32)(low >> shift), digit = rest / upper, remainder = rest % upper;
@@ -267,8 +262,7 @@ static const double TENS[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 
                               1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
 /* The double next to the number, as IEEE rounds. */
-static at real(at p, double *out)
-{
+static at real(at p, double *out) {
     struct number n;
     if (!(p = number(p, &n)) || n.behind > 27) return 0; /* 5^27 is the last below 2^63 */
     double found;
@@ -296,8 +290,7 @@ static at real(at p, double *out)
 
 /* A decimal as an integer, with `scale` digits behind the point and at most `precision`, which
  * is 38 at most, in all; also in quotes. */
-static at scaled(at p, u32 precision, u32 scale, u64 out[2])
-{
+static at scaled(at p, u32 precision, u32 scale, u64 out[2]) {
     struct number n;
     int quoted = *p == '"';
     if (!(p = number(p + quoted, &n)) || n.behind > scale || n.whole + scale > precision) return 0;
@@ -315,15 +308,13 @@ static at scaled(at p, u32 precision, u32 scale, u64 out[2])
 
 /* --- times -------------------------------------------------------------------------------- */
 
-static inline u32 two(at p) /* 100 and more if these are no digits */
-{
+static inline u32 two(at p) /* 100 and more if these are no digits */ {
     u32 tens = (u8)(p[0] - '0'), ones = (u8)(p[1] - '0');
     return tens > 9 || ones > 9 ? 100 : tens * 10 + ones;
 }
 
 /* Days since 1970 of YYYY-MM-DD, in the years 1 to 9999. */
-static at day(at p, i64 *out)
-{
+static at day(at p, i64 *out) {
     static const u8 LENGTHS[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     static const unsigned short BEFORE[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
     u32 century = two(p), years = two(p + 2), month = two(p + 5), of_month = two(p + 8);
@@ -341,8 +332,7 @@ static at day(at p, i64 *out)
 
 /* Microseconds since 1970, UTC: a day alone, or with a time to the second or finer, without a
  * zone, with Z or with hours and minutes from UTC. */
-static at timestamp(at p, i64 *out)
-{
+static at timestamp(at p, i64 *out) {
     i64 days;
     if (*p++ != '"' || !(p = day(p, &days))) return 0;
     if (*p == '"') { *out = days * 86400000000; return p + 1; }
@@ -376,16 +366,14 @@ static at timestamp(at p, i64 *out)
 
 /* --- the other types ---------------------------------------------------------------------- */
 
-static inline int sextet(u8 c) /* -1 for what is not of base64's alphabet */
-{
+static inline int sextet(u8 c) /* -1 for what is not of base64's alphabet */ {
     u8 low = c | 0x20;
     if (low >= 'a' && low <= 'z') return c >= 'a' ? c - 'a' + 26 : c - 'A';
     return is_digit(c) ? c - '0' + 52 : c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
 /* Base64 with its padding, and no bit set that belongs to no byte. */
-static at base64(at p, u8 **out, u8 *limit)
-{
+static at base64(at p, u8 **out, u8 *limit) {
     if (*p++ != '"') return 0;
     u8 *o = *out;
     for (;; p += 4) {
@@ -414,8 +402,7 @@ static at base64(at p, u8 **out, u8 *limit)
 
 static inline int is_null(at p) { return p[0] == 'n' && p[1] == 'u' && p[2] == 'l' && p[3] == 'l'; }
 
-static at boolean(at p, u32 *out)
-{
+static at boolean(at p, u32 *out) {
     if (p[0] == 't' && p[1] == 'r' && p[2] == 'u' && p[3] == 'e') { *out = 1; return p + 4; }
     if (p[0] == 'f' && p[1] == 'a' && p[2] == 'l' && p[3] == 's' && p[4] == 'e') {
         *out = 0;
@@ -425,8 +412,7 @@ static at boolean(at p, u32 *out)
 }
 
 /* Any value, whatever it is. */
-static at skipped(at p, u32 depth)
-{
+static at skipped(at p, u32 depth) {
     struct number n;
     u32 ignored;
     u8 open = *p, close = open == '{' ? '}' : ']';
@@ -462,8 +448,7 @@ static at skipped(at p, u32 depth)
 }
 
 /* A value as its JSON text, which is compact only if no space stands between its tokens. */
-static at as_written(at p, u8 **out, u8 *limit)
-{
+static at as_written(at p, u8 **out, u8 *limit) {
     spaced = 0;
     at end = skipped(p, 0);
     if (!end || spaced) return 0;
@@ -477,8 +462,7 @@ static at as_written(at p, u8 **out, u8 *limit)
 
 static u32 nulled[FIELDS], nulled_count; /* the columns in which this line is null */
 
-static inline __attribute__((always_inline)) at value(at p, u32 index)
-{
+static inline __attribute__((always_inline)) at value(at p, u32 index) {
     struct field *f = &schema[index];
     u8 *data = cells + f->data;
     i64 whole;
@@ -543,8 +527,7 @@ static inline __attribute__((always_inline)) at value(at p, u32 index)
     return p;
 }
 
-static void set_null(struct field *f)
-{
+static void set_null(struct field *f) {
     u32 width = WIDTHS[f->kind];
     u8 *data = cells + f->data;
     f->nulls++;
@@ -573,16 +556,18 @@ static u32 seen[FIELDS], stamp; /* in which line a column had a value last */
 enum { SLOTS = 4 * FIELDS };
 static u32 slots[SLOTS];  /* column + 1 by the hash of its name */
 
-static u32 hash(at p, u32 length)
-{
+static u32 hash(at p, u32 length) {
     u32 sum = length;
     for (u32 i = 0; i < length; i++) sum = sum * 31 + p[i];
     return sum ^ sum >> 15;
 }
 
-static int column_of(at name, u32 length)
-{
-    for (u32 slot = hash(name, length) % SLOTS; slots[slot]; slot = (slot + 1) % SLOTS) {
+static u32 hashed;        /* of the name that was looked up last */
+static u32 hashes[UNKNOWNS];
+
+static int column_of(at name, u32 length) {
+    hashed = hash(name, length);
+    for (u32 slot = hashed % SLOTS; slots[slot]; slot = (slot + 1) % SLOTS) {
         struct field *f = &schema[slots[slot] - 1];
         if (f->name_length != length) continue;
         u32 i = 0;
@@ -592,16 +577,28 @@ static int column_of(at name, u32 length)
     return UNKNOWN;
 }
 
-static inline int matches(at p, const struct step *s)
-{
+/* Take down the name that was looked up last, unless it is there. */
+static void note(at name, u32 length) {
+    if (length > LONG_NAME) length = LONG_NAME;
+    if (found.unknown == UNKNOWNS) return;
+    for (u32 i = 0, same; i < found.unknown; i++) {
+        at other = input + unknown[i].start;
+        if (hashes[i] != hashed || unknown[i].length != length) continue;
+        for (same = 0; same < length && other[same] == name[same];) same++;
+        if (same == length) return;
+    }
+    hashes[found.unknown] = hashed;
+    unknown[found.unknown++] = (struct unknown){(u32)(name - input), length};
+}
+
+static inline int matches(at p, const struct step *s) {
     const u8 *gap = s->gap;
     for (u32 i = 1; i < s->blocks; i++, p += 16, gap += 16)
         if (any(loaded(p) ^ loaded(gap))) return 0;
     return !any((loaded(p) ^ loaded(gap)) & s->last);
 }
 
-static void learn(struct form *form, at gap, at end, int column)
-{
+static void learn(struct form *form, at gap, at end, int column) {
     u32 length = (u32)(end - gap);
     if (form->steps == FIELDS || length > GAP) return;
     struct step *s = &form->step[form->steps++];
@@ -618,8 +615,7 @@ static inline at valued(at p, int column) { return column < 0 ? skipped(p, 0) : 
 
 /* The rest of a line by its names, from the gap at `p` on, `done` steps of the form followed
  * so far; the line's form is learned. */
-static at looked_up(at p, u32 done)
-{
+static at looked_up(at p, u32 done) {
     struct form *old = &forms[current], *new = &forms[1 - current];
     if (!++stamp) { FILL(seen, 0, sizeof seen); stamp = 1; }
     new->steps = done;
@@ -641,6 +637,7 @@ static at looked_up(at p, u32 done)
                 if (*p != '"') return 0;
                 column = column_of(name, (u32)(p - name));
                 if (column == UNKNOWN && !skips) return 0;
+                if (column == UNKNOWN) note(name, (u32)(p - name));
                 p = without_blanks(p + 1);
                 if (*p != ':') return 0;
                 p = without_blanks(p + 1);
@@ -672,8 +669,7 @@ static at looked_up(at p, u32 done)
 }
 
 /* One line, by the form that is known as far as it goes. */
-static at line(at p)
-{
+static at line(at p) {
     const struct form *form = &forms[current];
     nulled_count = 0;
     for (u32 i = 0; i < form->steps; i++) {
@@ -686,8 +682,7 @@ static at line(at p)
     return looked_up(p, form->steps);
 }
 
-static at end_of_line(at p, at end)
-{
+static at end_of_line(at p, at end) {
     while (p < end) {
         v16 mask = (v16)(loaded(p) == '\n');
         if (any(mask)) { p += first(mask) + 1; return p < end ? p : end; }
@@ -696,15 +691,13 @@ static at end_of_line(at p, at end)
     return end;
 }
 
-static int beyond_ascii(at p, at end)
-{
+static int beyond_ascii(at p, at end) {
     for (; p < end; p++)
         if (*p >= 0x80) return 1;
     return 0;
 }
 
-static void counted(u32 line_index)
-{
+static void counted(u32 line_index) {
     const struct form *form = &forms[current];
     for (u32 i = 0; i < nulled_count; i++) set_null(&schema[nulled[i]]);
     for (u32 i = 0; i < form->missing_count; i++) set_null(&schema[form->missing[i]]);
@@ -712,25 +705,25 @@ static void counted(u32 line_index)
 }
 
 /* Bits of the next rows: valid, and false. */
-static void freshen(void)
-{
+static void freshen(void) {
     for (u32 i = 0; i < fields; i++) {
         FILL(cells + schema[i].valid + row / 8, 0xFF, FRESH / 8);
         if (schema[i].kind == BOOLEAN) FILL(cells + schema[i].data + row / 8, 0, FRESH / 8);
     }
 }
 
-EXPORT u32 scan(u32 from, u32 length, u32 ascii)
-{
+EXPORT u32 scan(u32 from, u32 length, u32 ascii) {
     at p = input + from, end = input + length;
-    u32 lines = 0, handed = 0, ready = 0;
+    u32 lines = 0, handed = 0, ready = 0, noted;
     if (length > WINDOW || from > length) return from;
-    row = 0;
+    row = found.unknown = 0;
+    forms[current].steps = 0; /* so that each name is looked up once in each call */
     for (u32 i = 0; i < fields; i++) schema[i].nulls = 0;
     while (p < end && row < found.capacity && handed < LEFT) {
         if (row == ready) { freshen(); ready += FRESH; }
         at start = without_blanks(p), next = 0;
         full = 0;
+        noted = found.unknown;
         if (*start == '\n') {
             p = start + 1;
             lines++;
@@ -738,8 +731,9 @@ EXPORT u32 scan(u32 from, u32 length, u32 ascii)
         }
         if (!ascii || !beyond_ascii(p, end_of_line(p, end))) next = line(p);
         if (next) counted(lines);
-        else if (full && row) break; /* there is room for it in an empty buffer */
         else {
+            found.unknown = noted; /* of a line that is no row nothing is told */
+            if (full && row) break; /* there is room for it in an empty buffer */
             next = end_of_line(p, end);
             left[handed++] = (struct left){lines, (u32)(p - input), (u32)(next - input)};
         }
@@ -753,8 +747,7 @@ EXPORT u32 scan(u32 from, u32 length, u32 ascii)
 }
 
 /* Share out the buffers for the first `count` fields of `schema`. False if there is no room. */
-EXPORT u32 configure(u32 count, u32 pass_unknown)
-{
+EXPORT u32 configure(u32 count, u32 pass_unknown) {
     u32 texts = 0, place = 0, chars = 0, bits = 0;
     u64 width = 0;
     if (count == 0 || count > FIELDS) return 0;

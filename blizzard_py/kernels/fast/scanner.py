@@ -33,7 +33,8 @@ class Scanned:
     """The certain rows of a chunk of ``lines`` lines, and the lines that are handed over.
 
     ``rows_at`` and ``left_at`` are indices of lines, ``left`` has the others' bytes with their
-    newlines, ``starts`` where each begins in the chunk. Blank lines are in neither.
+    newlines, ``starts`` where each begins in the chunk. Blank lines are in neither. ``unknown`` are
+    names in the rows that the schema lacks: all, unless they are very many.
     """
 
     table: pa.Table
@@ -42,6 +43,7 @@ class Scanned:
     left: list[bytes]
     left_at: npt.NDArray[np.int64]
     starts: list[int]
+    unknown: frozenset[bytes]
 
 
 class Scanner:
@@ -92,6 +94,7 @@ class Scanner:
         tables: list[pa.Table] = []
         rows_at: list[npt.NDArray[np.int64]] = []
         left: list[tuple[int, int, int]] = []
+        unknown: set[bytes] = set()
         lines = 0
         for start, end in _windows(chunk):
             if end - start > WINDOW_BYTES:
@@ -104,6 +107,7 @@ class Scanner:
                 done = layout.scan(done, end - start, utf8=utf8)
                 tables.append(self._table(layout.columns()))
                 rows_at.append(layout.rows_at() + lines)
+                unknown.update(layout.unknown())
                 left += [(lines + at, start + a, start + b) for at, a, b in layout.left()]
                 lines += layout.lines
         return Scanned(
@@ -113,6 +117,7 @@ class Scanner:
             [chunk[start:end] for _, start, end in left],
             np.array([at for at, _, _ in left], np.int64),
             [start for _, start, _ in left],
+            frozenset(unknown),
         )
 
     def _table(self, columns: list[pa.Array]) -> pa.Table:

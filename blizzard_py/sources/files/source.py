@@ -18,6 +18,7 @@ from blizzard_py.sources.files.advance import NOTHING, Work, held_by, hold_all
 from blizzard_py.sources.files.discovery import Discovery, FirstSeen, Scope, check_tracking
 from blizzard_py.sources.files.late_files import LateFiles
 from blizzard_py.sources.files.out_of_turn import OutOfTurn
+from blizzard_py.sources.files.overtaken import not_overtaken
 from blizzard_py.sources.files.story import FileStory, ignored
 from blizzard_py.sources.files.sweep import grace_of, is_due
 from blizzard_py.sources.parts import Parts
@@ -92,7 +93,7 @@ class FileSource(ABC):
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:
         self._late.load(epoch)
-        return state
+        return not_overtaken(state, self._parts, self._where)
 
     def plan(self, state: SourceState) -> Plan[Work]:
         found = self.discover(state)

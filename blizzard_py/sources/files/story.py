@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from blizzard_core.settings.sources import SourceCompression, SourceSettings
 from blizzard_core.storage.protocol import Entry, is_hidden, order_key
+from blizzard_core.text import iso
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Progress, closed_by, is_new
 from blizzard_py.sources.files.discovery import ENDINGS, Places, accepts
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.story import Compared, Lateness, Passed, Standing, Verdict, Waiting, moment
+from blizzard_py.sources.story import Compared, Lateness, Passed, Standing, Verdict, Waiting
 from blizzard_py.state.checkpoint_file import read_ledger, read_names
 from blizzard_py.state.ledger import Settled
 from blizzard_py.state.source_state import SourceState, Sweep
@@ -135,7 +136,7 @@ def next_poll(entry: Entry, progress: Progress, source: SourceSettings, now: flo
         return Waiting("apart", reason)
     ripe = entry.modified + source.min_age_secs
     if source.min_age_secs and ripe > now:
-        reason = f"younger than min_age_secs: {source.min_age_secs:g}; taken from {moment(ripe)} on"
+        reason = f"younger than min_age_secs: {source.min_age_secs:g}; taken from {iso(ripe)} on"
         return Waiting("min_age", reason, until_ts=ripe)
     return Waiting("poll", "new; the next poll finds it")
 
@@ -154,7 +155,7 @@ def lateness(settled: Settled | None, source: SourceSettings, sweep: Sweep) -> L
             "quarantine": "write a dead letter for it",
             "ingest": "ingest it",
         }[source.late_files]
-        due = f" (due {moment(sweep.began + interval)})" if sweep.began else ""
+        due = f" (due {iso(sweep.began + interval)})" if sweep.began else ""
         then = f"the next sweep{due} will {action}"
     return Lateness(source.late_files, f"{what}; {then}")
 
@@ -189,4 +190,4 @@ def beyond(
 def _told(journal_start: float | None) -> str:
     if journal_start is None:
         return "there is no journal"
-    return f"the journal, which begins at {moment(journal_start)}, does not hold it"
+    return f"the journal, which begins at {iso(journal_start)}, does not hold it"

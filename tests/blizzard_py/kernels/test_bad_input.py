@@ -92,7 +92,7 @@ def test_files_that_cannot_be_read_are_dead_letters_and_block_nothing(tmp_path: 
     assert (totals["rows"], totals["bad_rows"]) == (13, 1)
     told = scenario.run("blizzard", "explain", str(scenario.config), record["path"]).stdout
     assert "10 rows in batch" in told
-    assert "1 bad records in" in told
+    assert "1 bad record in" in told
 
 
 class Meddling(DirectEngine):

@@ -29,7 +29,9 @@ from tests.support.ingest_world import PREFIX, STAGING, IngestWorld, by_path, li
 
 pytestmark = pytest.mark.usefixtures("both_paths")
 
-WIKIPEDIA = Path(__file__).parents[3] / "demo/data/wikiticker-2015-09-12-sampled.json.gz"
+WIKIPEDIA = (
+    Path(__file__).parents[3] / "blizzard_py/demo/data/wikiticker-2015-09-12-sampled.json.gz"
+)
 GOOD = lines(1, 2, 3)
 
 WIKIPEDIA_FIELDS = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -42,6 +43,14 @@ def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
 def committed(scenario: Scenario) -> None:
     done = CliRunner().invoke(penguin, ["run", str(scenario.config), "--once"])
     assert done.exit_code == 0, done.output
+
+
+def penguins(scenario: Scenario) -> dict[str, Any]:
+    """What Penguin's own status says of quarantine."""
+    done = CliRunner().invoke(penguin, ["status", str(scenario.config), "--json"])
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)["tables"]["events"]["quarantine"]
+    return found
 
 
 def typed(scenario: Scenario, kind: str) -> None:
@@ -150,12 +159,15 @@ def test_what_was_refused_is_in_once_after_a_redo(scenario: Scenario) -> None:
     dry = redone(scenario, "--dry-run")
     assert (dry.exit_code, "2 files would replace 2 rows" in dry.stdout) == (0, True), dry.output
     assert everything(scenario) == before
+    assert penguins(scenario)["count"] == 1
     done = redone(scenario)  # Penguin is asked in a process of its own
     assert done.exit_code == 0, done.output
     assert "1 refused Parquet files with 2 rows" in done.stdout
     committed(scenario)
     assert scenario.ids() == [1, 2, 3, 4]
     assert asked(scenario, "status").exit_code == 0
+    # Its file lies there still, and nobody has to do anything about it.
+    assert penguins(scenario) == {"count": 0, "settled": 1, "newest": None}
     uri = f"{scenario.place}/raw/{DAY}/3.json.gz"
     assert json.loads(asked(scenario, "explain", uri, "--json").stdout)["verdict"] == "ingested"
     again = redone(scenario)

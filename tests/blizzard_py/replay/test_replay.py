@@ -192,11 +192,11 @@ def test_explain_tells_of_replays() -> None:
     world.run()
     found = ask(world, path)
     assert (found.verdict, found.batch and found.batch.replay) == ("ingested", True)
-    assert "1 rows in batch" in found.reason
+    assert "1 row in batch" in found.reason
     assert "of `blizzard dlq replay` or `blizzard ingest`" in found.reason
     whole = ask(world, "date=2024-01-02/1.json")
     assert (whole.verdict, whole.records_replayed) == ("ingested", 1)
-    assert "1 more rows by replays of its dead records" in whole.reason
+    assert "1 more row by replays of its dead records" in whole.reason
     # An old letter is found where the replay put it.
     del world.sink.objects["_blizzard/events_main~replay_checkpoint.json"]
     for name in [n for n in world.sink.objects if "journal/events_main~replay" in n]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from blizzard_core.bounds import INFERRED_COLUMNS, INFERRED_LEVELS, STRUCT_FIELDS
+from blizzard_core.bounds import FILE_LEVELS, INFERRED_COLUMNS, INFERRED_LEVELS, STRUCT_FIELDS
 from blizzard_core.errors import SchemaConflict, Unavailable
 from blizzard_core.settings.schema import FieldSettings
 from blizzard_core.storage.local import LocalStorage
@@ -208,7 +208,7 @@ def test_what_is_nested_deeply_is_json_from_some_depth_on(
         spec = levels.pop()
         kinds.append(spec.type)
         levels.extend(spec.children)
-    assert len(kinds) <= INFERRED_LEVELS + 2
+    assert len(kinds) <= FILE_LEVELS
     assert kinds[-1] == ("json" if depth * len(closing) > INFERRED_LEVELS else "int64")
     parser = LineParser(RecordSchema(found.fields), tolerant=True)
     assert not parser.parse(line.encode() + b"\n").bad

@@ -62,6 +62,7 @@ TOLD = {
         "1 partitions, 0 in grace, 9 rows, floor date=2024-01-27, 10 in set, 14 in ledger"
     ),
     "7-heads/window": "1 partitions, 0 in grace, 2001 rows",
+    "8-last/idle": "1 partitions, 3 in grace, 3 rows",
 }
 
 

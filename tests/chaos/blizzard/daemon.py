@@ -58,6 +58,9 @@ class SlowEngine(DirectEngine):
             self._cancelled.add(output_prefix)
             self._changed.notify_all()
 
+    def progress(self, output_prefix: str) -> float | None:
+        """Nobody asks."""
+
     def stop(self) -> None:
         """Nothing runs beside the caller."""
 

@@ -18,7 +18,7 @@ from blizzard_py.kernels import fast
 SOURCE = Path(fast.__file__).parent / "scan.c"
 ARTEFACT = SOURCE.with_suffix(".wasm")
 CALLS = ("configure", "scan")
-BUFFERS = ("input", "cells", "text", "names", "rows_at", "left", "schema", "found")
+BUFFERS = ("input", "cells", "text", "names", "rows_at", "left", "unknown", "schema", "found")
 _WARNINGS = ("-Wall", "-Wextra", "-Werror")
 _SANDBOXED = (
     *("-target", "wasm32-freestanding", "-O3", "-g0", "-msimd128", "-mbulk-memory", "-nostdlib"),

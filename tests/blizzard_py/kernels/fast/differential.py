@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import BadLine, LineParser, Parsed
+from blizzard_py.kernels.decode.unexpected import MOST
 from blizzard_py.kernels.fast.sandbox import Program, compiled
 from blizzard_py.kernels.fast.scanner import Scanner
 from tests.blizzard_py.kernels.fast.nasty import Chunk
@@ -48,12 +49,13 @@ class Pair:
     def compare(self, chunk: Chunk) -> Tally:
         """Raises `Difference`."""
         schema = RecordSchema(chunk.fields, chunk.unexpected)
-        exact = LineParser(schema, tolerant=chunk.tolerant)
+        # Every name of the exact path is told, as all of the fast path are.
+        exact = LineParser(schema, tolerant=chunk.tolerant, thorough=True)
         key = (chunk.fields, chunk.unexpected)
         if key not in self._scanners:
             self._scanners[key] = Scanner(self._program, *key)
         scanner = _Watched(self._scanners[key])
-        fast = LineParser(schema, tolerant=chunk.tolerant)
+        fast = LineParser(schema, tolerant=chunk.tolerant, thorough=True)
         fast._scanner = scanner  # type: ignore[assignment]  # noqa: SLF001  # watched, of another program
         one, other = _outcome(fast, chunk.data), _outcome(exact, chunk.data)
         for name in one.keys() | other.keys():
@@ -100,6 +102,7 @@ def told(parsed: Parsed) -> dict[str, Any]:
         "rows": parsed.table.num_rows,
         "pieces": [column.num_chunks for column in parsed.table.columns if parsed.table.num_rows],
         "bytes": parsed.table.nbytes,
+        "unexpected": parsed.unexpected if len(parsed.unexpected) < MOST else None,
         "parquet": file,
     }
 

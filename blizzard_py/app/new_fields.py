@@ -1,0 +1,130 @@
+"""Fields without a column, for people to look at: of a file, and of recent ones. Writes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from blizzard_core.errors import BlizzardError, StorageError
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.app.wiring import NoEngine, inferred_schema, parts_of
+from blizzard_py.explain import Explanation
+from blizzard_py.job import FieldSpec
+from blizzard_py.kernels.decode.extract import Known
+from blizzard_py.kernels.decode.unexpected import names_in
+from blizzard_py.schema.difference import Difference, difference
+from blizzard_py.schema.types import field_document
+from blizzard_py.sources.files.recent import recent_files
+from blizzard_py.sources.files.sampling import first_lines
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.checkpoint_file import read_state
+from blizzard_py.state.source_state import SourceState
+
+# What has rows, or will have: of others it does not matter which fields they have.
+_TAKEN = frozenset({"ingested", "refused", "pending"})
+
+
+def with_untaken(config: Config, parts: Parts, found: Explanation) -> Explanation:
+    """The explanation of a file with the fields of its first records that no column takes.
+
+    Those that lines of `schema.sample_bytes_per_file` show; None where nothing is dropped.
+    """
+    pipeline = config.pipelines[parts.pipeline]
+    ignores = pipeline.schema_.unexpected_fields == "ignore"
+    if found.verdict not in _TAKEN or found.file is None or found.path is None or not ignores:
+        return found
+    schema = inferred_schema(parts.pipeline, pipeline, parts.files, parts.stores)
+    kept = schema.kept() if pipeline.schema_.is_found_out else None
+    columns = parts.ingest.fields if kept is None else schema.combined(kept)
+    entry = Entry(found.path, found.file.size, found.file.modified_ts)
+    limit = pipeline.schema_.sample_bytes_per_file
+    try:
+        lines = first_lines(parts.stores.source, entry, parts.files.compression, limit)
+    except StorageError:  # it was there a moment ago; what became of it is known all the same
+        return found
+    done = found.batch.started_ts if found.batch is not None else None
+    later = {name for name, at in (kept.added if kept else {}).items() if done and at > done}
+    then = [spec for spec in columns if spec.name not in later]
+    names = sorted(names_in(lines, Known.of(then)))
+    return replace(
+        found,
+        untaken=tuple(name for name in names if name not in later),
+        added_since=tuple(name for name in names if name in later),
+    )
+
+
+def schema_diff(config: Config) -> tuple[dict[str, Any], list[str]]:
+    """Of each pipeline with files how its recent records differ from its columns.
+
+    ``differs`` says whether there is anything. Raises nothing: errors are the second value.
+    """
+    pipelines: dict[str, Any] = {}
+    errors: list[str] = []
+    for name in config.pipelines:
+        try:
+            found = _diff_of(config, name)
+        except BlizzardError as error:
+            errors.append(f"{name}: {error}")
+        else:
+            if found is not None:
+                pipelines[name] = found
+    return {"pipelines": pipelines}, errors
+
+
+def _diff_of(config: Config, name: str) -> dict[str, Any] | None:
+    pipeline = config.pipelines[name]
+    sampled: list[tuple[Parts, list[Entry]]] = []
+    for source_name, source in pipeline.sources.items():
+        if isinstance(source, SourceSettings):
+            parts = parts_of(config, (name, source_name), NoEngine())
+            state = read_state(parts.stores.sink, parts.id) or SourceState()
+            sampled.append((parts, recent_files(parts, state, pipeline.schema_.sample_files)))
+    if not sampled:
+        return None
+    parts, files = max(sampled, key=lambda each: max((f.modified for f in each[1]), default=-1.0))
+    schema = inferred_schema(name, pipeline, parts.files, parts.stores)
+    kept, records = schema.compared(files)
+    columns = schema.combined(kept) if kept else parts.ingest.fields
+    known = bool(kept) or not pipeline.schema_.infer
+    found = difference(columns, records.fields, records.nulls)
+    if not records.records or not known:  # of nothing nothing is missing
+        found = Difference()
+    lowered = {spec.name.lower(): spec.name for spec in columns}
+    odd = {path: lowered[path.lower()] for path in found.new if path.lower() in lowered}
+    new = {path: spec for path, spec in found.new.items() if path not in odd}
+    unusable = {name: f"differs only in case from {other!r}" for name, other in odd.items()}
+    table = _table(config, name, parts, columns) if known else {}
+    return {
+        "source": parts.name,
+        "files": [file.path for file in files],
+        "records": records.records,
+        "skipped_lines": records.skipped_lines,
+        "known": known,
+        "new": [{"path": path, **field_document(spec)} for path, spec in new.items()],
+        "missing": found.missing,
+        "changed": [
+            {
+                "path": each.name,
+                "column": field_document(each.column),
+                "records": field_document(each.records),
+            }
+            for each in found.changed
+        ],
+        "unusable": unusable | records.left_out,
+        "table": table,
+        "differs": bool(new or found.missing or found.changed or table.get("refused")),
+    }
+
+
+def _table(
+    config: Config, name: str, parts: Parts, columns: tuple[FieldSpec, ...]
+) -> dict[str, Any]:
+    """What the table has beside the pipeline's columns; nothing where a query makes its rows."""
+    # Only this command needs what reads a table's log.
+    from blizzard_py.app.table_check import beside_table  # noqa: PLC0415  # see above
+
+    if parts.ingest.transform or parts.event_time is not None:
+        return {}
+    return beside_table(config, name, replace(parts.ingest, fields=columns))

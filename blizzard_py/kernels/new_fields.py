@@ -1,0 +1,149 @@
+"""What a task tells of fields that no column takes: names, and values where columns are made.
+
+A field counts with the first row that has it, never with a line that is a letter. Of its values
+those are told that a type can be inferred from; a million like the first add nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from blizzard_core.bounds import UNEXPECTED_FIELDS, UNEXPECTED_VALUES_BYTES
+from blizzard_py.job import IngestSettings, UnexpectedField
+from blizzard_py.kernels.decode.extract import OBJECT
+from blizzard_py.kernels.decode.parse import LineNumbers, Parsed
+from blizzard_py.kernels.decode.unexpected import shown_name
+from blizzard_py.schema.inference import Telling
+
+_NULL = b"null"
+
+
+@dataclass(slots=True)
+class _Found:
+    path: str
+    values: list[str] = field(default_factory=list)
+
+
+class NewFields:
+    """Collects over one task. A file's are collected apart and `take`-n once it is ingested."""
+
+    def __init__(self, settings: IngestSettings) -> None:
+        self._settings = settings
+        self._columns = frozenset(spec.name for spec in settings.fields)
+        self._left_out = frozenset(settings.left_out)
+        self._telling = Telling()
+        self._found: dict[str, _Found] = {}
+        self._room = UNEXPECTED_VALUES_BYTES
+
+    def see(self, parsed: Parsed, rows: LineNumbers, parts: Sequence[tuple[str, bytes]]) -> None:
+        """Rows were made of the lines ``rows`` of ``parsed``, which came of the parts joined.
+
+        A part is a file's path and whole lines of it.
+        """
+        names = parsed.unexpected - self._left_out
+        if not names or not len(rows):
+            return
+        if self._settings.evolves:
+            self._values(names, rows, parts)
+        for name in sorted(names - self._found.keys()):
+            if len(self._found) >= UNEXPECTED_FIELDS:
+                return
+            self._found[name] = _Found(_file_with(name, parts))
+
+    def take(self, fields: Iterable[UnexpectedField]) -> None:
+        """Those of a file, which has been ingested."""
+        for each in fields:
+            known = self._found.get(each.name)
+            if known is None and len(self._found) < UNEXPECTED_FIELDS:
+                known = self._found[each.name] = _Found(each.path)
+            if known is not None:
+                for value in each.values:
+                    self._add(each.name, known, value.encode())
+
+    def told(self) -> tuple[UnexpectedField, ...]:
+        """Each field once, in the order in which they were found."""
+        return tuple(
+            UnexpectedField(name, found.path, tuple(found.values))
+            for name, found in self._found.items()
+        )
+
+    def _values(
+        self, names: Collection[str], rows: LineNumbers, parts: Sequence[tuple[str, bytes]]
+    ) -> None:
+        """Take values of the named fields out of rows, where there are any that are not null."""
+        data = b"".join(chunk for _, chunk in parts)
+        if not any(_valued(name, data) for name in names):
+            return
+        lines = data.split(b"\n")
+        taken = set(rows.tolist())
+        number = 0
+        for path, chunk in parts:
+            count = chunk.count(b"\n")
+            for index in range(number, number + count):
+                if index in taken:
+                    self._record(path, lines[index])
+            number += count
+
+    def _record(self, path: str, line: bytes) -> None:
+        try:
+            document = OBJECT.decode(line)
+        except (msgspec.MsgspecError, RecursionError):
+            return
+        if document.keys() <= self._columns:
+            return
+        for name, raw in document.items():
+            shown = shown_name(name)
+            if name in self._columns or shown in self._left_out or bytes(raw) == _NULL:
+                continue
+            known = self._found.get(shown)
+            if known is None:
+                if len(self._found) >= UNEXPECTED_FIELDS:
+                    continue
+                known = self._found[shown] = _Found(path)
+            self._add(shown, known, bytes(raw))
+
+    def _add(self, name: str, known: _Found, raw: bytes) -> None:
+        if len(raw) > self._room:
+            return
+        try:
+            if self._telling.tells(name, json.loads(raw)):
+                known.values.append(raw.decode())
+                self._room -= len(raw)
+        except (ValueError, RecursionError):
+            return
+
+
+def _valued(name: str, data: bytes) -> bool:
+    """Whether the field may have a value that is not null; many fields never have one."""
+    quoted = json.dumps(name, ensure_ascii=False).encode("utf-8", "replace")
+    if quoted not in data:
+        return True  # written in another way
+    return re.search(re.escape(quoted) + rb"[ \t\r]*:[ \t\r]*(?!null|[ \t\r])", data) is not None
+
+
+def _file_with(name: str, parts: Sequence[tuple[str, bytes]]) -> str:
+    """The first of the files with a record that has the field, else the first of all."""
+    quoted = json.dumps(name, ensure_ascii=False).encode("utf-8", "replace")
+    for path, chunk in parts:
+        if any(name in document for document in _documents(quoted, chunk)):
+            return path
+    return parts[0][0]
+
+
+def _documents(quoted: bytes, chunk: bytes) -> Iterator[dict[str, msgspec.Raw]]:
+    """The records of the first lines that have the bytes anywhere."""
+    at = 0
+    for _ in range(10):
+        at = chunk.find(quoted, at)
+        if at < 0:
+            return
+        end = chunk.find(b"\n", at)
+        with contextlib.suppress(msgspec.MsgspecError, RecursionError):
+            yield OBJECT.decode(chunk[chunk.rfind(b"\n", 0, at) + 1 : end])
+        at = end

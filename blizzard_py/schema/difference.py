@@ -1,0 +1,96 @@
+"""What records have, held against columns: new, missing and changed fields. Pure.
+
+Promise: a field is *changed* only if values of the kinds that were seen do not fit its column, so
+a column that was declared wider than a sample needs (``int32``, a date, any JSON) is no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from blizzard_core.settings.schema import FieldType
+from blizzard_py.job import FieldSpec
+
+# What inference calls values that fit a column of the type. What takes anything is not here.
+_FITS: Mapping[FieldType, frozenset[FieldType]] = {
+    "string": frozenset({"string", "timestamp"}),
+    "int32": frozenset({"int64"}),
+    "int64": frozenset({"int64"}),
+    "float32": frozenset({"float64", "int64", "decimal"}),
+    "float64": frozenset({"float64", "int64", "decimal"}),
+    "boolean": frozenset({"boolean"}),
+    "timestamp": frozenset({"timestamp", "string"}),
+    "date": frozenset({"string"}),
+    "binary": frozenset({"string", "timestamp"}),
+    "decimal": frozenset({"decimal", "int64", "float64", "string"}),
+    "struct": frozenset({"struct"}),
+    "list": frozenset({"list"}),
+    "map": frozenset({"struct", "json"}),
+}
+_EPOCH = frozenset[FieldType]({"int64", "float64", "string"})
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A column and what records have in its place; ``name`` is its path within structs."""
+
+    name: str
+    column: FieldSpec
+    records: FieldSpec
+
+
+@dataclass(slots=True)
+class Difference:
+    """By paths: ``new`` are fields without a column, ``missing`` columns that no record has."""
+
+    new: dict[str, FieldSpec] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    changed: list[Changed] = field(default_factory=list)
+
+
+def difference(
+    columns: Sequence[FieldSpec], records: Sequence[FieldSpec], nulls: Collection[str]
+) -> Difference:
+    """From the columns there are to those that a sample of records gives by itself.
+
+    ``nulls`` are paths of records that never had a value: any column fits.
+    """
+    found = Difference()
+    _compare(columns, records, "", nulls, found)
+    return found
+
+
+def _compare(
+    columns: Sequence[FieldSpec],
+    records: Sequence[FieldSpec],
+    outer: str,
+    nulls: Collection[str],
+    found: Difference,
+) -> None:
+    known = {spec.name: spec for spec in columns}
+    seen = {spec.name: spec for spec in records}
+    found.new |= {f"{outer}{name}": spec for name, spec in seen.items() if name not in known}
+    found.missing += [f"{outer}{name}" for name in known if name not in seen]
+    for name, spec in known.items():
+        if name in seen:
+            _types(spec, seen[name], f"{outer}{name}", nulls, found)
+
+
+def _types(
+    column: FieldSpec, records: FieldSpec, path: str, nulls: Collection[str], found: Difference
+) -> None:
+    if column.coerce or column.type == "json" or path in nulls:
+        return
+    fits = _FITS[column.type]
+    if column.type == "timestamp" and column.unit != "iso":
+        fits = _EPOCH
+    if records.type not in fits or records.coerce:
+        found.changed.append(Changed(path, column, records))
+    elif column.type == "struct":
+        _compare(column.children, records.children, f"{path}.", nulls, found)
+    elif column.type == "list":
+        _types(column.children[0], records.children[0], f"{path}[]", nulls, found)
+    elif column.type == "map":
+        for child in records.children:
+            _types(column.children[0], child, f"{path}.{child.name}", nulls, found)

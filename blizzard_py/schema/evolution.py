@@ -1,0 +1,99 @@
+"""New columns out of fields that no column takes. Pure.
+
+Promise: a column that is made here fits the columns there are and the table, and its type is what
+`inference` makes of all values that were seen. Whatever cannot be a column is left out by name,
+with the reason, and stops nothing: its record came in without it before, and does so again.
+
+A field that was null wherever it was seen is neither: the first value that comes decides.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from blizzard_core.bounds import INFERRED_COLUMNS
+from blizzard_core.errors import SchemaConflict
+from blizzard_py.job import FieldSpec, UnexpectedField
+from blizzard_py.schema.inference import Inference, Rules
+
+# Why the table would refuse files with these columns; empty if it takes them.
+Refuses = Callable[[Sequence[FieldSpec]], str]
+
+_DECLARE = "declare under schema.fields what is wanted of it"
+
+
+@dataclass(frozen=True, slots=True)
+class Takes:
+    """What a table has to say: ``never`` takes such columns, or ``now`` not so many at once."""
+
+    never: Refuses
+    now: Refuses
+
+
+@dataclass(slots=True)
+class Evolved:
+    """Columns to add in order, names that become none with the reason, and names that wait."""
+
+    added: list[FieldSpec] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    waiting: list[str] = field(default_factory=list)
+
+
+def evolved(
+    columns: Sequence[FieldSpec],
+    taken: frozenset[str],
+    found: Sequence[UnexpectedField],
+    rules: Rules,
+    takes: Takes,
+) -> Evolved:
+    """What becomes of the fields that were found beside ``columns``.
+
+    ``taken`` are further lower-case names that columns of the table have already.
+    """
+    result = Evolved()
+    if takes.never(columns):
+        return result  # of the columns there are, which is told elsewhere
+    names = {spec.name.lower(): spec.name for spec in columns}
+    exact = {spec.name for spec in columns}
+    for each in found:
+        if each.name in exact or not each.values:
+            continue  # another source was first, or nothing is known of it yet
+        spec, reason = _column(each, replace(rules, taken=frozenset()))
+        other = names.get(each.name.lower())
+        if other is not None:
+            reason = f"differs only in case from {other!r}; mend it at the source, or {_DECLARE}"
+        elif each.name.lower() in taken:
+            reason = "a partition column or one of sink.metadata_columns has this name"
+        elif len(names) >= INFERRED_COLUMNS:
+            reason = f"there are {INFERRED_COLUMNS:,} columns; {_DECLARE}"
+        elif spec is not None:
+            reason = takes.never([*columns, spec])
+        if spec is None or reason:
+            result.left_out[each.name] = reason
+        elif takes.now([*columns, *result.added, spec]):
+            result.waiting.append(each.name)
+        else:
+            result.added.append(spec)
+            names[spec.name.lower()] = spec.name
+    return result
+
+
+def _column(found: UnexpectedField, rules: Rules) -> tuple[FieldSpec | None, str]:
+    """The field as a column, or None and why it can be none."""
+    inference = Inference(rules)
+    name = json.dumps(found.name)
+    for value in found.values:
+        inference.add(f"{{{name}:{value}}}".encode(), found.path)
+    try:
+        result = inference.result()
+    except SchemaConflict as error:
+        return None, str(error)
+    if not result.fields:
+        return None, _reason(result.left_out)
+    return result.fields[0], ""
+
+
+def _reason(left_out: Mapping[str, str]) -> str:
+    return next(iter(left_out.values()), "nothing is known of its values")

@@ -1,0 +1,76 @@
+"""A checkpoint that was brought back from a copy, although files were published since.
+
+To go on from it would ingest these files again. Each batch is written down in the checkpoint before
+it begins, in the journal before anything of it is published, and by its outputs' ids in the table's
+log: so one above the last that the checkpoint has seen tells that it is an older one. (Sources of
+tables and APIs know by the numbers of their groups, and what they read again replaces what was
+published.)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from blizzard_core.delta_json import commits, listed, read_each
+from blizzard_core.errors import StateError
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.journal import Journal
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.state_paths import JOURNAL_FOLDER
+
+# So many of the table's newest commits are looked at, at each start.
+COMMITS = 10
+
+
+def not_overtaken(state: SourceState, parts: Parts, where: str) -> SourceState:
+    """The state, with the last batch that the journal knows of where nobody wrote that down.
+
+    Costs two LISTs and a few GETs, once a start. Raises `StateError` if batches were committed
+    that the state does not know of.
+    """
+    since = Journal(parts.stores.sink, parts.id).after(state.last_batch)
+    if not state.last_batch:
+        # What is in flight may have no entry yet. Where an operator has said what is done, or
+        # insisted on a start from nothing, the log may go on behind the journal: it is known of.
+        begun = (*since, *(batch.batch for batch in state.in_flight), *_committed_since(parts, ""))
+        return replace(state, last_batch=max(begun, default=""))
+    if since:
+        raise StateError(
+            f"{where}: is older than what was published since: the journal goes on to batch"
+            f" {since[-1]}, and files would come again. {_remedy(parts)}"
+        )
+    unknown = _committed_since(parts, state.last_batch)
+    if unknown:
+        raise StateError(
+            f"{where}: it and the journal are older than the table, whose log commits batch"
+            f" {max(unknown)} of it, and files would come again. {_remedy(parts)}"
+        )
+    return state
+
+
+def _committed_since(parts: Parts, last: str) -> set[str]:
+    """Batches in the table's newest commits above the last one, which no journal has."""
+    sink = parts.stores.sink
+    ours = re.compile(rf'"{re.escape(parts.name)}/([0-9a-f-]{{36}})/\d+/'.encode())
+    newest = iter(commits(sink)[-COMMITS:])
+    found = {
+        batch.decode()
+        for _, raw in read_each(sink, newest, COMMITS)
+        for batch in ours.findall(raw)
+        if batch.decode() > last
+    }
+    if found:
+        # Replays and backfills have journals of their own, and their outputs this source's name.
+        entries = listed(sink, f"{JOURNAL_FOLDER}/", f"{JOURNAL_FOLDER}0")
+        found -= {entry.path.rpartition("/")[2].removesuffix(".json") for entry in entries}
+    return found
+
+
+def _remedy(parts: Parts) -> str:
+    if parts.suffix:
+        return (
+            "Bring its last version back, or take the files that are still missing with `blizzard"
+            " ingest`, which knows what was done"
+        )
+    return "Bring its last version back, or have `blizzard checkpoint rebuild` make one"

@@ -1,0 +1,141 @@
+"""Fields that no column takes: seen by name, with values where columns are made of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blizzard_core.bounds import UNEXPECTED_FIELDS, UNEXPECTED_VALUES_BYTES
+from blizzard_py.job import FieldSpec, UnexpectedField
+from blizzard_py.kernels.decode.columns import RecordSchema
+from blizzard_py.kernels.decode.parse import LineParser
+from blizzard_py.kernels.fast.scanner import scanner
+from blizzard_py.kernels.report import TaskReport, merged
+from tests.support.ingest_world import IngestWorld, specs
+
+FLAT = specs(id="int64", s="string")
+NESTED = (*FLAT, FieldSpec("user", "struct", nullable=True, children=specs(name="string")))
+
+
+def rows(*records: Any) -> bytes:
+    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
+
+
+def told(world: IngestWorld, **how: Any) -> dict[str, UnexpectedField]:
+    report = world.run_task(**how)
+    assert TaskReport.from_json(report.to_json()) == report
+    return {field.name: field for field in report.unexpected}
+
+
+@pytest.mark.parametrize("fields", [FLAT, NESTED], ids=["fast", "exact"])
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_a_field_without_a_column_is_seen_with_a_file_that_has_it(
+    tmp_path: Path, fields: tuple[FieldSpec, ...], attempt: int
+) -> None:
+    world = IngestWorld(tmp_path, fields)
+    world.put("a.ndjson", rows({"id": 1, "s": '"new":'}, {"id": 2}))
+    world.put("b.ndjson", rows({"id": 3, "new": 1}, {"id": 4, "New": None}))
+    assert told(world, attempt=attempt) == {
+        "New": UnexpectedField("New", "b.ndjson"),
+        "new": UnexpectedField("new", "b.ndjson"),
+    }
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_the_fast_path_tells_all_names_of_a_chunk_and_the_exact_one_those_of_a_sample(
+    *, fast: bool
+) -> None:
+    scanner.cache_clear()  # what another test has had it give up on is none of this one's
+    plain = rows(*({"id": n, "s": "x" * 50} for n in range(1000)))
+    rare = rows({"id": 7, "s": "y" * 50, "rare": 1})
+    chunk = plain[: plain.index(b"\n", 1000) + 1] + rare + plain
+    parser = LineParser(RecordSchema(FLAT), fast=fast)
+    for _ in range(2):  # the second chunk has no name that was not seen before
+        assert parser.parse(chunk).unexpected == ({"rare"} if fast else set())
+        common = rows(*({"id": n, "often": n} for n in range(1000)))
+        assert parser.parse(common).unexpected == {"often"}
+        assert parser.parse(plain).unexpected == frozenset()
+    thorough = LineParser(RecordSchema(FLAT), fast=fast, thorough=True)
+    assert thorough.parse(chunk).unexpected == {"rare"}
+    assert thorough.parse(plain).unexpected == frozenset()
+
+
+def test_names_within_structs_are_told_by_their_path() -> None:
+    chunk = rows({"id": 1, "user": {"name": "a", "age": 3}}, {"id": 2, "user": None})
+    assert LineParser(RecordSchema(NESTED)).parse(chunk).unexpected == {"user.age"}
+
+
+def test_capture_and_fail_tell_nothing_since_nothing_is_lost() -> None:
+    chunk = rows({"id": 1, "new": 1})
+    assert not LineParser(RecordSchema(FLAT, "capture")).parse(chunk).unexpected
+    thorough = LineParser(RecordSchema(FLAT, "capture"), thorough=True)
+    assert thorough.parse(chunk).unexpected == {"new"}
+
+
+@pytest.mark.parametrize("fields", [FLAT, NESTED], ids=["fast", "exact"])
+def test_lines_that_are_letters_tell_nothing(tmp_path: Path, fields: tuple[FieldSpec, ...]) -> None:
+    world = IngestWorld(tmp_path, fields, evolves=True, max_bad_fraction=0.6)
+    world.put("a.ndjson", rows({"id": 1, "a": 1}, {"id": "bad", "b": 2}))
+    world.put("b.ndjson", rows({"id": "bad", "c": 1}, {"id": "bad", "c": 2}, {"id": 1, "d": 1}))
+    world.put("c.ndjson", rows({"id": 5}))
+    assert told(world) == {"a": UnexpectedField("a", "a.ndjson", ("1",))}
+
+
+@pytest.mark.parametrize("size", [0, 2 << 20], ids=["small", "large"])
+def test_values_are_told_that_a_type_can_be_learned_from_and_no_others(
+    tmp_path: Path, size: int
+) -> None:
+    world = IngestWorld(tmp_path, FLAT, evolves=True, left_out=("out",))
+    world.put(
+        "a.ndjson",
+        rows(
+            {"id": 0, "s": "x" * size, "always": None},
+            *({"id": n, "n": n, "out": n, "always": None} for n in range(50)),
+            {"id": 1, "n": 1.5, "o": {"a": 1}},
+            {"id": 2, "n": None, "o": {"a": 2, "b": [None]}},
+            {"id": 3, "n": 2.5, "o": {"b": ["x"]}},
+        ),
+    )
+    found = told(world)
+    assert found["n"].values == ("0", "1.5")
+    assert found["o"].values == ('{"a": 1}', '{"a": 2, "b": [null]}', '{"b": ["x"]}')
+    assert found["always"].values == ()
+    assert found.keys() == {"n", "o", "always"}
+
+
+def test_names_beyond_those_that_are_told_are_passed_over(tmp_path: Path) -> None:
+    world = IngestWorld(tmp_path, FLAT, evolves=True)
+    for part in range(3):
+        lines = ({"id": n, f"k{part}_{n:03}": n} for n in range(60))
+        world.put(f"{part}.ndjson", b"\n" * (2 << 20) + rows(*lines))
+    world.put("long.ndjson", rows({"id": 1, "n" * 300: 1}))
+    assert len(told(world)) == UNEXPECTED_FIELDS
+    assert len(merged([world.run_task(), world.run_task()]).unexpected) == UNEXPECTED_FIELDS
+
+
+def test_hostile_names_are_cut_and_harm_nobody(tmp_path: Path) -> None:
+    world = IngestWorld(tmp_path, FLAT)
+    names = ["n" * 300, "a\u202eb", 'q"\n', "", "é" * 200, "\U0001f600"]
+    world.put("a.ndjson", rows(*({"id": n, name: 1} for n, name in enumerate(names))))
+    found = told(world)
+    assert found.keys() == {"n" * 255 + "…", "a\u202eb", 'q"\n', "", "é" * 127 + "…", "\U0001f600"}
+    assert all(field.path == "a.ndjson" for field in found.values())
+
+
+def test_values_that_are_told_are_bounded(tmp_path: Path) -> None:
+    world = IngestWorld(tmp_path, FLAT, evolves=True)
+    half = UNEXPECTED_VALUES_BYTES // 2 + 1
+    world.put(
+        "a.ndjson", rows({"id": 1, "a": "x" * half}, {"id": 2, "b": "y" * half}, {"id": 3, "c": 1})
+    )
+    found = told(world)
+    assert {name: len(field.values) for name, field in found.items()} == {"a": 1, "b": 0, "c": 1}
+
+
+def test_reports_of_tasks_become_one_of_each_field() -> None:
+    one = TaskReport(0, 1, (), (), unexpected=(UnexpectedField("a", "x", ("1",)),))
+    two = TaskReport(1, 1, (), (), unexpected=(UnexpectedField("a", "y", ("1.5",)),))
+    assert merged([two, one]).unexpected == (UnexpectedField("a", "x", ("1", "1.5")),)

@@ -73,7 +73,7 @@ def run(config: Path, once: bool) -> int:
     Without --once it runs until SIGTERM or SIGINT. Exit codes: 0 done, 1 a
     table failed, 2 bad configuration, 4 a secret was renewed, 130 --once was interrupted.
     """
-    return app.run_daemon(load_config(config), once=once)
+    return app.run_daemon(load_config(config), once=once, where=str(config.absolute()))
 
 
 @main.command(section="Set up", examples=("penguin validate config.yaml",))
@@ -249,6 +249,10 @@ def _print_status(document: dict[str, Any]) -> None:
         if newest is not None:
             text = f"{name}: newest in quarantine: {newest['path']}: {newest['error']}"
             click.echo(printable(text))
+        if count := found["quarantine"]["settled"]:
+            click.echo(
+                f"{name}: {count:,} more in quarantine were redone or given up; nothing is missing"
+            )
         _print_blocked(name, found)
 
 

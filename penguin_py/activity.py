@@ -159,16 +159,19 @@ class TableActivity(Activity):
         with self._lock:
             return math.nan if self._committed is None else age(self.clock(), self._committed)
 
-    def to_json(self) -> dict[str, Any]:
+    def brief(self) -> dict[str, Any]:
         """As `Activity`, with the table's version."""
         with self._lock:
             return {
-                **super().to_json(),
+                **super().brief(),
                 "version": self._version,
-                "orphans": self._orphans,
                 "committed_at": self._committed,
-                "groups": self.groups or {},
             }
+
+    def to_json(self) -> dict[str, Any]:
+        """As `Activity`, with orphans and groups."""
+        with self._lock:
+            return {**super().to_json(), "orphans": self._orphans, "groups": self.groups or {}}
 
 
 def _or_nan(number: int | None) -> float:

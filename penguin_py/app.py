@@ -27,6 +27,7 @@ from penguin_py.groups.discarding import Discarded, DiscardRefused
 from penguin_py.intake.footers import REMEDY
 from penguin_py.intake.verdict import Forecast
 from penguin_py.memory.state import Snapshot
+from penguin_py.page import desk_of
 from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import Table, tables_of
 from penguin_py.store_probe import ask
@@ -56,8 +57,11 @@ def table_pipeline(table: Table, pool: Executor) -> TablePipeline:
     return TablePipeline(table, storage, log, pool, clock, activity, prepare)
 
 
-def run_daemon(config: Config, *, once: bool) -> int:
-    """Commit for every table until the work is done or a signal comes. Returns the exit code."""
+def run_daemon(config: Config, *, once: bool, where: str = "CONFIG") -> int:
+    """Commit for every table until the work is done or a signal comes. Returns the exit code.
+
+    ``where`` is where the configuration is, for commands that the page offers.
+    """
     log = get_logger()
     stop = threading.Event()
     limits = config.global_
@@ -70,12 +74,16 @@ def run_daemon(config: Config, *, once: bool) -> int:
     with (
         stop_on_signals(stop, loop.grace_secs),
         build(config) as workers,
-        served(_address(config), Panel("penguin", [w.activity for w in workers], time.time)),
+        served(_address(config), _panel(config, workers, where)),
     ):
         log.info("started", tables=[worker.name for worker in workers], once=once)
         code = run(workers, loop, stop)
         log.info("stopped", exit_code=code)
     return code
+
+
+def _panel(config: Config, workers: Sequence[TablePipeline], where: str) -> Panel:
+    return Panel("penguin", [w.activity for w in workers], time.time, desk_of(config, where))
 
 
 def _address(config: Config) -> str | None:
@@ -191,16 +199,20 @@ def _status_of(pipeline: TablePipeline) -> dict[str, Any]:
             if partition and known.watermark is not None
         },
         "last_update_ts": snapshot.memory.updated,
-        "quarantine": _quarantine_of(pipeline),
+        "quarantine": _quarantine_of(pipeline, snapshot),
         "groups": {s: found.to_json() for s, found in pipeline.groups(snapshot).items()},
     }
 
 
-def _quarantine_of(pipeline: TablePipeline) -> dict[str, Any]:
-    records = pipeline.quarantined().values()
-    newest = max(records, key=lambda record: record.timestamp, default=None)
+def _quarantine_of(pipeline: TablePipeline, snapshot: Snapshot) -> dict[str, Any]:
+    """Files whose rows are missing; those that were redone or given up are counted apart."""
+    records = pipeline.quarantined()
+    settled = pipeline.settled(snapshot, records)
+    open_ = [record for path, record in records.items() if path not in settled]
+    newest = max(open_, key=lambda record: record.timestamp, default=None)
     return {
-        "count": len(records),
+        "count": len(open_),
+        "settled": len(settled),
         "newest": None
         if newest is None
         else {"path": newest.path, "error": newest.error, "timestamp": newest.timestamp},

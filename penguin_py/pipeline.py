@@ -11,7 +11,7 @@ memory is dropped and read again from the log.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 
@@ -31,6 +31,7 @@ from penguin_py.intake.naming import lowered
 from penguin_py.intake.ownership import Owners
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.intake.reconcile import Findings
+from penguin_py.intake.settled import settled
 from penguin_py.intake.verdict import Forecast, Judge
 from penguin_py.memory.state import Memory, Snapshot
 from penguin_py.model import Rejection
@@ -67,6 +68,7 @@ class TablePipeline:
         self._is_prepared = False
         self._log = get_logger(table=table.name)
         self._accept = accepts(table.file_pattern)
+        self._pool = pool
         self._quarantine = Quarantine(storage, table.state_name)
         self._chores = Upkeep(table, storage, log, self._accept, LIST_CONCURRENCY, self.activity)
         owners = Owners(table.own_prefixes, table.foreign_min_age_secs)
@@ -158,6 +160,13 @@ class TablePipeline:
     def quarantined(self) -> dict[str, Record]:
         """What is on record as not committed, by path."""
         return self._quarantine.records()
+
+    def settled(self, snapshot: Snapshot, records: Mapping[str, Record]) -> set[str]:
+        """Which of these files have nothing that is missing in the table; reads footers."""
+        if snapshot.state is None or not records:
+            return set()
+        known = self._view.output_ids(snapshot.memory)
+        return settled(self._storage, records.values(), known, self._pool)
 
     def reconcile(self, *, dry_run: bool) -> Findings:
         """Compare the whole directory with the log; without ``dry_run`` queue what is to do.

@@ -53,7 +53,7 @@ def notices(
             Notice(
                 "warn",
                 f"{recent} {'file was' if recent == 1 else 'files were'} given up in the last hour",
-                "On record with the reason, and nothing waits for them: see the list below.",
+                "On record with the reason, and nothing waits for them.",
             )
         )
     return sorted(found, key=lambda notice: notice.level != "bad")

@@ -1,8 +1,8 @@
 """What a daemon shows of itself: the status document, health, readiness.
 
-The document is ``/status.json`` and what the status page is drawn from. Everything in
-it that came from outside is escaped as for a terminal, so a name cannot reorder or
-hide what stands beside it, wherever the document is looked at.
+The document is ``/status.json``; the status page is drawn from it and from parts of it.
+Everything in it that came from outside is escaped as for a terminal, so a name cannot
+reorder or hide what stands beside it, wherever the document is looked at.
 """
 
 from __future__ import annotations
@@ -10,22 +10,32 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
 from blizzard_core.observability.activity import Activity
+from blizzard_core.observability.desk import NO_DESK, Desk
 from blizzard_core.observability.health import Verdict, alive, ready
 from blizzard_core.observability.metrics import BUILD
+from blizzard_core.observability.notices import Notice, worst
 from blizzard_core.text import printable
 
 DISTRIBUTION = "blizzard-penguin"
 
+# What an overview says of what the other daemon has saved.
+_BRIEF_BESIDE = ("name", "version", "updated", "saved", "blocked")
+
 
 class Panel:
-    """All targets of one daemon; ``clock`` gives epoch seconds."""
+    """All targets of one daemon, and what it offers besides; ``clock`` gives epoch seconds."""
 
     def __init__(
-        self, daemon: str, activities: Sequence[Activity], clock: Callable[[], float]
+        self,
+        daemon: str,
+        activities: Sequence[Activity],
+        clock: Callable[[], float],
+        desk: Desk = NO_DESK,
     ) -> None:
         self._activities = tuple(activities)
         self._clock = clock
@@ -35,6 +45,7 @@ class Panel:
             "version": version(DISTRIBUTION),
             "python": platform.python_version(),
         }
+        self.desk = desk
         BUILD.info(self._build)
 
     def alive(self) -> Verdict:
@@ -43,10 +54,56 @@ class Panel:
 
     def ready(self) -> Verdict:
         """Whether the loops do their work."""
-        return ready(tuple(a.pulse for a in self._activities))
+        return ready(tuple(a.pulse for a in self._activities), self._clock())
 
     def to_json(self) -> dict[str, Any]:
         """The status document: plain data, without NaN, foreign text escaped."""
+        return self._document([activity.to_json() for activity in self._activities])
+
+    def overview(self) -> dict[str, Any]:
+        """As `to_json` with less of each target, and what the other daemon says of its table."""
+        return self._document([self._beside(a.brief(), whole=False) for a in self._activities])
+
+    def target(self, name: str) -> dict[str, Any] | None:
+        """As `to_json` of one target, with commands that help it; None if there is none."""
+        found = self._named(name)
+        if found is None:
+            return None
+        document = self._beside(found.to_json(), whole=True)
+        return self._document([{**document, "commands": self.desk.told(document)}])
+
+    def past(self, name: str) -> dict[str, Any] | None:
+        """A target's history, as far as it was read; None if there is none of it."""
+        if self._named(name) is None or self.desk.past is None:
+            return None
+        found: dict[str, Any] = escaped(self.desk.past.ask(name).to_json())
+        return found
+
+    def story(self, uri: str) -> dict[str, Any] | None:
+        """What became of a file, as far as it is known yet. Raises `Busy`."""
+        if self.desk.story is None:
+            return None
+        found: dict[str, Any] = escaped(self.desk.story.ask(uri).to_json())
+        return found
+
+    def _named(self, name: str) -> Activity | None:
+        return next((each for each in self._activities if each.name == name), None)
+
+    def _beside(self, document: dict[str, Any], *, whole: bool) -> dict[str, Any]:
+        if self.desk.beside is None:
+            return document
+        beside = self.desk.beside.ask(document["name"])
+        more = self.desk.notices(document, beside)
+        if more:
+            notices = [*document["notices"], *map(asdict, more)]
+            level = worst([Notice(each["level"], "") for each in notices])
+            document = {**document, "notices": notices, "level": level}
+        told = beside.to_json()
+        if not whole and beside.document is not None:
+            told["document"] = [{k: each[k] for k in _BRIEF_BESIDE} for each in beside.document]
+        return {**document, "beside": told}
+
+    def _document(self, targets: list[dict[str, Any]]) -> dict[str, Any]:
         document: dict[str, Any] = escaped(
             {
                 **self._build,
@@ -54,7 +111,8 @@ class Panel:
                 "started": self._started,
                 "health": self.alive().to_json(),
                 "readiness": self.ready().to_json(),
-                "targets": [activity.to_json() for activity in self._activities],
+                "stories": self.desk.story is not None,
+                "targets": targets,
             }
         )
         return document

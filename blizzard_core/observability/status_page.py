@@ -1,26 +1,30 @@
 """What is served: metrics, health, readiness, the status page. Importing it costs aiohttp.
 
-====================  ==================================================================
-``/``                 the status page; it needs nothing but ``/status.json``
-``/status.json``      everything on the page as data
-``/metrics``          Prometheus' text format, or OpenMetrics for who asks for it
-``/health``           200 while a restart would not help, 503 with reasons otherwise
-``/ready``            200 while every loop does its work, 503 with reasons otherwise
-====================  ==================================================================
+==============================  ========================================================
+``/``                           the status page, which asks for the JSON below
+``/status.json``                everything that the daemon knows
+``/overview.json``              less of each target, for a page with many
+``/targets/NAME/status.json``   one target, with commands that help it
+``/targets/NAME/past.json``     its history, read from the store
+``/story.json?uri=URI``         what became of a file
+``/metrics``                    Prometheus' text format, or OpenMetrics for who asks for it
+``/health``                     200 while a restart would not help, 503 with reasons otherwise
+``/ready``                      200 while every loop does its work, 503 with reasons otherwise
+==============================  ========================================================
 
-Read-only: GET and HEAD of these paths, no query, no cookie, no state. The page is one
-file without outside assets; its policy names its script and style by their hashes, so
-markup that found its way into it would be text without effect.
+Read-only: GET and HEAD of these paths, no cookie, no state. Nothing here waits for a store:
+history and stories are read by threads of their own (`blizzard_core.observability.lookups`), and
+whoever asks gets what is there. What describes all targets is made once a second at most, however
+many ask for it.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
+import math
 import re
+import time
 from collections.abc import Awaitable, Callable
-from importlib.resources import files
 from ipaddress import ip_address
 from typing import Any
 
@@ -28,9 +32,11 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
-from blizzard_core.errors import BlizzardError
+from blizzard_core.bounds import STORY_CHARACTERS
 from blizzard_core.observability.connections import SERVER
 from blizzard_core.observability.health import Verdict
+from blizzard_core.observability.lookups import Busy
+from blizzard_core.observability.page_file import page
 from blizzard_core.observability.status import Panel
 
 _POLICY = "Content-Security-Policy"
@@ -47,33 +53,78 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
+PREPARED_SECS = 1.0
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+class Answers:
+    """What is answered to whom asks for one of the paths above."""
+
+    def __init__(self, panel: Panel) -> None:
+        self._panel = panel
+        self._prepared = Prepared(time.monotonic)
+        self._page, self._policy = page()
+        self.paths: dict[str, Handler] = {
+            "/": self.page,
+            "/status.json": self.status,
+            "/overview.json": self.overview,
+            "/targets/{name:.+}/status.json": self.target,
+            "/targets/{name:.+}/past.json": self.past,
+            "/story.json": self.story,
+            "/metrics": self.metrics,
+            "/health": self.health,
+            "/ready": self.ready,
+        }
+
+    async def page(self, _request: web.Request) -> web.StreamResponse:
+        return web.Response(
+            body=self._page,
+            content_type="text/html",
+            charset="utf-8",
+            headers={_POLICY: self._policy},
+        )
+
+    async def status(self, _request: web.Request) -> web.StreamResponse:
+        return _sent(self._prepared.get("status", self._panel.to_json))
+
+    async def overview(self, _request: web.Request) -> web.StreamResponse:
+        return _sent(self._prepared.get("overview", self._panel.overview))
+
+    async def target(self, request: web.Request) -> web.StreamResponse:
+        return _found(self._panel.target(request.match_info["name"]))
+
+    async def past(self, request: web.Request) -> web.StreamResponse:
+        return _found(self._panel.past(request.match_info["name"]))
+
+    async def story(self, request: web.Request) -> web.StreamResponse:
+        uri = request.query.get("uri", "")
+        if not 0 < len(uri) <= STORY_CHARACTERS:
+            return _refused(400, f"give ?uri= with 1 to {STORY_CHARACTERS:,} characters")
+        if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
+            return _refused(403, "a page of another site asks nothing here")
+        try:
+            return _found(self._panel.story(uri))
+        except Busy as error:
+            return _refused(429, str(error))
+
+    async def metrics(self, request: web.Request) -> web.StreamResponse:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(REGISTRY), headers={"Content-Type": content_type})
+
+    async def health(self, _request: web.Request) -> web.StreamResponse:
+        return _judged(self._panel.alive())
+
+    async def ready(self, _request: web.Request) -> web.StreamResponse:
+        return _judged(self._panel.ready())
+
+
 def application(panel: Panel, hosts: frozenset[str] | None = None) -> web.Application:
-    """The five paths, each answer with strict headers.
+    """The paths above, each answer with strict headers.
 
     With ``hosts`` only who asks for one of these names or for an address is answered: a page
     somewhere may have its own name lead to this machine, and would read what is shown here.
     """
-    body, policy = page()
-
-    async def show_page(_request: web.Request) -> web.StreamResponse:
-        headers = {_POLICY: policy}
-        return web.Response(body=body, content_type="text/html", charset="utf-8", headers=headers)
-
-    async def show_status(_request: web.Request) -> web.StreamResponse:
-        return _json(panel.to_json())
-
-    async def show_metrics(request: web.Request) -> web.StreamResponse:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(REGISTRY), headers={"Content-Type": content_type})
-
-    async def show_health(_request: web.Request) -> web.StreamResponse:
-        return _judged(panel.alive())
-
-    async def show_ready(_request: web.Request) -> web.StreamResponse:
-        return _judged(panel.ready())
 
     @web.middleware
     async def for_us(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -83,14 +134,7 @@ def application(panel: Panel, hosts: frozenset[str] | None = None) -> web.Applic
 
     found = web.Application(client_max_size=1024, middlewares=[for_us])
     found.on_response_prepare.append(_harden)
-    handlers: dict[str, Handler] = {
-        "/": show_page,
-        "/status.json": show_status,
-        "/metrics": show_metrics,
-        "/health": show_health,
-        "/ready": show_ready,
-    }
-    for path, handler in handlers.items():
+    for path, handler in Answers(panel).paths.items():
         found.router.add_get(path, handler)
     return found
 
@@ -114,37 +158,41 @@ def _named(host: str, hosts: frozenset[str]) -> bool:
 
 
 def _judged(verdict: Verdict) -> web.Response:
-    return _json(verdict.to_json(), 200 if verdict.ok else 503)
+    return _sent(_json(verdict.to_json()), 200 if verdict.ok else 503)
 
 
-def _json(document: Any, status: int = 200) -> web.Response:
+def _found(document: Any) -> web.Response:
+    if document is None:
+        return _refused(404, "there is nothing here of that name")
+    return _sent(_json(document))
+
+
+def _refused(status: int, why: str) -> web.Response:
+    return _sent(_json({"error": why}), status)
+
+
+def _sent(body: bytes, status: int = 200) -> web.Response:
+    return web.Response(body=body, status=status, content_type="application/json", charset="utf-8")
+
+
+def _json(document: Any) -> bytes:
     text = json.dumps(document, ensure_ascii=False, allow_nan=False)
-    return web.Response(text=text, status=status, content_type="application/json")
+    # Bytes of a name that are no text are spelled as JSON spells them.
+    return text.encode(errors="backslashreplace")
 
 
-def page() -> tuple[bytes, str]:
-    """The status page, and the policy that allows its own script and style and nothing else."""
-    text = (files("blizzard_core.observability") / "page.html").read_text("utf-8")
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {_hash_of('script', text)}",
-            f"style-src {_hash_of('style', text)}",
-            "img-src data:",
-            "connect-src 'self'",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "frame-ancestors 'none'",
-            "require-trusted-types-for 'script'",
-            "trusted-types 'none'",
-        )
-    )
-    return text.encode(), policy
+class Prepared:
+    """Answers that are made anew once a second at most, however many ask for them."""
 
+    def __init__(self, elapsed: Callable[[], float]) -> None:
+        self._elapsed = elapsed
+        self._made: dict[str, tuple[float, bytes]] = {}
 
-def _hash_of(element: str, text: str) -> str:
-    found = re.findall(rf"<{element}>(.*?)</{element}>", text, re.DOTALL)
-    if len(found) != 1:
-        raise BlizzardError(f"the status page has {len(found)} <{element}> elements, not one")
-    digest = hashlib.sha256(found[0].encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
+    def get(self, key: str, make: Callable[[], Any]) -> bytes:
+        """The answer, no older than a second."""
+        now = self._elapsed()
+        at, body = self._made.get(key, (-math.inf, b""))
+        if now - at >= PREPARED_SECS:
+            body = _json(make())
+            self._made[key] = (self._elapsed(), body)
+        return body

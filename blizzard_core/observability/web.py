@@ -31,7 +31,7 @@ def served(address: str | None, panel: Panel) -> Iterator[None]:
     if address is None:
         yield
         return
-    with Server(address, panel):
+    with panel.desk.open(), Server(address, panel):
         yield
 
 

@@ -18,6 +18,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.signals import stop_on_signals
 from blizzard_py.app.live_progress import shown
+from blizzard_py.app.page import desk_of
 from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.wiring import (
     NoEngine,
@@ -46,9 +47,16 @@ from blizzard_py.state.siblings import BACKFILL
 
 
 def run_daemon(
-    config: Config, *, once: bool, fresh: bool = False, admission: Admission = anybody
+    config: Config,
+    *,
+    once: bool,
+    fresh: bool = False,
+    admission: Admission = anybody,
+    where: str = "CONFIG",
 ) -> int:
     """Run every source until the work is done or a signal comes. Returns the exit code.
+
+    ``where`` is where the configuration is, for commands that the page offers.
 
     ``fresh`` insists on a cold start of sources whose checkpoint is missing; ``admission`` may
     leave sources to the daemon that works on them.
@@ -66,7 +74,8 @@ def run_daemon(
         renewed=config.secrets.changed,
     )
     workers = build(config, engine, fresh=fresh, admission=admission)
-    panel = Panel("blizzard", [w.activity for w in workers], time.time)
+    desk = desk_of(workers, where)
+    panel = Panel("blizzard", [w.activity for w in workers], time.time, desk)
     address = None if config.metrics is None else config.metrics.address
     watch = RefusedWatch(workers)
     with stop_on_signals(stop, loop.grace_secs), served(address, panel), watch.looking():

@@ -20,10 +20,18 @@ from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.progress import Gap
 from blizzard_py.app.asked_plan import plan_of
 from blizzard_py.app.event_time import shown_stream
+from blizzard_py.app.new_fields import with_untaken
 from blizzard_py.app.unit_explain import explained_unit
 from blizzard_py.app.unit_plan import unit_plan_of
 from blizzard_py.app.validation import table_problems
-from blizzard_py.app.wiring import NoEngine, build, inferred_schema, parts_of, source_pipeline
+from blizzard_py.app.wiring import (
+    NoEngine,
+    build,
+    inferred_schema,
+    opener_of,
+    parts_of,
+    source_pipeline,
+)
 from blizzard_py.dead_letters.counting import counted
 from blizzard_py.explain import Explanation, Located, Task, located, unmatched
 from blizzard_py.explain import explain as explain_file
@@ -64,13 +72,16 @@ def explain(config: Config, uri: str) -> Explanation:
         return unmatched(place)
     pipeline_name, _, source_name = place.source.partition("/")
     parts = parts_of(config, (pipeline_name, source_name), NoEngine())
-    ours = [r for r in backfill_ranges(parts) if _lies_in(r.gap, place.path)]
-    return explain_file(
-        parts,
-        source_pipeline(parts).source,
-        place,
-        {f"{parts.id}{BACKFILL}{r.slug}": r.slug for r in ours},
-    )
+    return with_untaken(config, parts, explained(parts, place))
+
+
+def explained(parts: Parts, place: Located) -> Explanation:
+    """What became of a file of the source, or will. Raises `StateError`, `StorageError`."""
+    ours = [r for r in backfill_ranges(parts) if _lies_in(r.gap, place.path or "")]
+    source = SourcePipeline(parts, opener_of(parts)).source
+    with closing(source):
+        ranges = {f"{parts.id}{BACKFILL}{r.slug}": r.slug for r in ours}
+        return explain_file(parts, source, place, ranges)
 
 
 def _explain_task(config: Config, where: tuple[str, str], uri: str, task: str) -> Explanation:
@@ -225,11 +236,13 @@ def _plan_source(
         connection = config.connections[settings.connection]
         return plan_of(source.source, state, (connection, settings), fields, now, offline=offline)
     found = source.discover(state, whole=True)
+    on_disk = source.parts.stores.source.uri.startswith("/")
     return {
         "state": state.progress.state,
         "watermark": state.progress.value,
         "files": [{"path": entry.path, "size": entry.size} for entry in found.files],
-        "list_requests": found.requests,
+        "list_requests": 0 if on_disk else found.requests,
+        "directories_read": found.requests if on_disk else None,
         "keys_listed": found.keys,
         **_event_time_of(source, state),
     }
@@ -257,6 +270,7 @@ def _status_of(source: SourcePipeline) -> dict[str, Any]:
             for batch in state.in_flight
         ],
         "totals": asdict(state.totals),
+        "unexpected": list(state.unexpected),
         **_event_time_of(source, state),
     }
 

@@ -55,8 +55,12 @@ def table_of(meters: Mapping[str, Meter]) -> Table:
         reading = meter.read()
         table.add_row(
             cell(name),
+            # Until the first of it is read it pulses: something is being done.
             ProgressBar(
-                total=max(1, reading.found_bytes), completed=reading.bytes, width=_BAR_WIDTH
+                total=max(1, reading.found_bytes),
+                completed=reading.bytes,
+                width=_BAR_WIDTH,
+                pulse=reading.working and not reading.bytes,
             ),
             f"{reading.files:,}/{reading.found_files:,}",
             f"{reading.rows:,}",

@@ -83,7 +83,7 @@ def test_plan_run_and_status_tell_one_story(config: Path, tmp_path: Path) -> Non
             "state": "Idle",
             "watermark": path,
             "partition_watermarks": {"date=2024-01-01": "a.parquet"},
-            "quarantine": {"count": 0, "newest": None},
+            "quarantine": {"count": 0, "settled": 0, "newest": None},
             "groups": {},
         },
         "two": {
@@ -93,7 +93,7 @@ def test_plan_run_and_status_tell_one_story(config: Path, tmp_path: Path) -> Non
             "watermark": None,
             "partition_watermarks": {},
             "last_update_ts": None,
-            "quarantine": {"count": 0, "newest": None},
+            "quarantine": {"count": 0, "settled": 0, "newest": None},
             "groups": {},
         },
     }

@@ -20,7 +20,14 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction
 
-from blizzard_core.errors import AccessDenied, CommitError, NotFound, StateError, Unavailable
+from blizzard_core.errors import (
+    AccessDenied,
+    BucketMissing,
+    CommitError,
+    NotFound,
+    StateError,
+    Unavailable,
+)
 from blizzard_core.storage.protocol import Storage
 from penguin_py.delta import log as deltalog
 from penguin_py.delta.table import DeltaLog
@@ -170,7 +177,7 @@ def test_states_go_from_initial_to_active_to_idle(world: World) -> None:
 
 def test_a_missing_bucket_is_an_error_that_names_it(s3: S3Server, pool: Executor) -> None:
     world = World("s3://not-there/lake/events", pool, s3.options)
-    with pytest.raises(NotFound, match=r"s3://not-there/lake/events.*bucket does not exist"):
+    with pytest.raises(BucketMissing, match=r"s3://not-there/lake/events.*bucket does not exist"):
         world.run()
 
 

@@ -169,7 +169,7 @@ def main(target: Path) -> None:
     assert engine.running.wait(60)
     world.now += 9
     with Server("127.0.0.1:0", panel) as server, chromium() as browser:
-        page = browser.new_page(viewport={"width": 1340, "height": 830})
+        page = browser.new_page(viewport={"width": 1280, "height": 765})
         page.goto(f"http://127.0.0.1:{server.port}/")
         page.wait_for_selector(".card")
         page.screenshot(path=target)

@@ -65,6 +65,30 @@ def test_a_pipeline_counts_its_files_and_rows() -> None:
     assert reading.bytes == reading.found_bytes > 0
 
 
+def test_what_a_running_job_has_read_counts_before_it_is_published() -> None:
+    clock = Clock()
+    meter = Meter(clock)
+    meter.found(40, 4_000)
+    share: list[float | None] = [None]
+    meter.began(3_000, lambda: share[0])
+    clock.now = 3
+    assert (meter.read().bytes, meter.read().left_secs) == (0, None)
+    share[0] = 0.5
+    assert (meter.read().bytes, meter.read().files, meter.read().left_secs) == (1_500, 0, 5)
+    # The next job begins while the first one's outputs are published.
+    meter.ended()
+    meter.began(1_000, lambda: 0.25)
+    assert (meter.read().bytes, meter.read().files) == (3_250, 0)
+    meter.done(30, 3_000, 7)
+    assert (meter.read().bytes, meter.read().files, meter.read().rows) == (3_250, 30, 7)
+    # It fails, and another one takes its place.
+    meter.began(1_000, lambda: None)
+    assert meter.read().bytes == 3_000
+    meter.ended()
+    meter.done(10, 1_000, 3)
+    assert (meter.read().bytes, meter.read().working) == (4_000, False)
+
+
 def test_the_table_has_a_row_for_each_source_and_obeys_no_name() -> None:
     clock = Clock()
     meter = Meter(clock)

@@ -100,6 +100,9 @@ class Recording:
         if output_prefix in self.running:
             self.running[output_prefix].set()
 
+    def progress(self, output_prefix: str) -> float | None:
+        """Nobody asks."""
+
     def stop(self) -> None:
         self.stopped += 1
 

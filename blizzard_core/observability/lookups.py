@@ -1,0 +1,167 @@
+"""What a page shows besides what the daemon knows: read when somebody looks, and never waited for.
+
+Whoever looks gets what was read last, at once, and the first time nothing; a thread reads it,
+one thing at a time, as long as somebody goes on asking. So no request waits for a store, no poll
+waits for a request, and a page that nobody looks at costs nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from blizzard_core.errors import BlizzardError
+from blizzard_core.log import get_logger
+from blizzard_core.observability.activity import told
+
+# What was read is read again after so long, while somebody asks for it.
+FRESH_SECS = 60.0
+# Who has not asked for so long is gone; what was read for nobody is let go of later.
+WANTED_SECS = 20.0
+KEPT_SECS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was read, and ``at`` which moment (epoch seconds); None if nothing was yet.
+
+    ``error`` is why it could not be read; ``document`` is then what was read before.
+    """
+
+    at: float | None = None
+    document: Any = None
+    error: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As the page gets it."""
+        return {"at": self.at, "error": self.error, "document": self.document}
+
+
+class Busy(BlizzardError):
+    """So many wait for their first answer that nobody else is let in."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    asked: float
+    read: float | None = None
+    found: Found = Found()
+
+
+class Lookups:
+    """Reads things by their key, in a thread of its own. Thread-safe.
+
+    ``read`` gives the document of a key, and may raise `BlizzardError`. At most ``waiting``
+    keys wait for their first answer. ``clock`` is shown, ``elapsed`` decides.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[str], Any],
+        clock: Callable[[], float],
+        elapsed: Callable[[], float],
+        waiting: int,
+    ) -> None:
+        self._name = name
+        self._read = read
+        self._clock = clock
+        self._elapsed = elapsed
+        self._most = waiting
+        self._entries: dict[str, _Entry] = {}
+        self._asked = threading.Condition()
+        self._over = False
+
+    def ask(self, key: str) -> Found:
+        """What is known, and have it read if that is old. Raises `Busy`."""
+        with self._asked:
+            now = self._elapsed()
+            entry = self._entries.get(key)
+            if entry is None:
+                self._forget(now)
+                if sum(each.read is None for each in self._entries.values()) >= self._most:
+                    raise Busy("others are being answered; ask again in a moment")
+                entry = self._entries[key] = _Entry(now)
+            entry.asked = now
+            if entry.read is None or now - entry.read >= FRESH_SECS:
+                self._asked.notify()
+            return entry.found
+
+    def look(self) -> bool:
+        """Read what is due next, if anything is. Only the thread and tests call it."""
+        with self._asked:
+            key = next_of(
+                {k: (each.asked, each.read) for k, each in self._entries.items()}, self._elapsed()
+            )
+        if key is None:
+            return False
+        document, error = self._answer(key)
+        with self._asked:
+            entry = self._entries.get(key)
+            if entry is not None:
+                entry.read = self._elapsed()
+                last = entry.found.document if error else document
+                entry.found = Found(self._clock(), last, error)
+        return True
+
+    def _answer(self, key: str) -> tuple[Any, str]:
+        try:
+            return self._read(key), ""
+        except BlizzardError as error:
+            return None, told(error)
+        except Exception as error:  # a bug of a page must not end what it is for
+            get_logger().warning("lookup_failed", lookup=self._name, key=key, exc_info=True)
+            return None, f"this cannot be shown: {told(error)}"
+
+    def _forget(self, now: float) -> None:
+        gone = [
+            key
+            for key, each in self._entries.items()
+            if now - each.asked > (WANTED_SECS if each.read is None else KEPT_SECS)
+        ]
+        for key in gone:
+            del self._entries[key]
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Read while the block runs."""
+        thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            with self._asked:
+                self._over = True
+                self._asked.notify()
+            thread.join(1.0)
+
+    def _work(self) -> None:
+        while True:
+            busy = self.look()
+            with self._asked:
+                if self._over:
+                    return
+                if not busy:
+                    self._asked.wait(FRESH_SECS)
+                if self._over:
+                    return
+
+
+def next_of(entries: Mapping[str, tuple[float, float | None]], now: float) -> str | None:
+    """The key to read next of those with when they were asked for and read. Pure.
+
+    What was never read comes first, then what was read longest ago; what nobody asks for any
+    more, or what is fresh, does not come.
+    """
+    due = {
+        key: read
+        for key, (asked, read) in entries.items()
+        if now - asked <= WANTED_SECS and (read is None or now - read >= FRESH_SECS)
+    }
+    unread = [key for key, read in due.items() if read is None]
+    if unread:
+        return max(unread, key=lambda key: entries[key][0])
+    return min(due, key=lambda key: due[key] or 0.0, default=None)

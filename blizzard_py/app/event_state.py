@@ -1,0 +1,109 @@
+"""What queries over event time remember, restored beside whoever runs them. Writes nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from blizzard_core.errors import ConfigError, StateError
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.event_time import EventTimeSettings, micros
+from blizzard_py.app.wiring import NoEngine, parts_of, spark_engine
+from blizzard_py.engines.lazy import StoppableEngine
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.checkpoint_file import read_state
+from blizzard_py.state.state_paths import StatePaths
+from blizzard_py.state.stream_state import StreamState, moment
+from blizzard_py.streaming.packs import Packs
+
+# A daemon that settles a batch removes what the state before named, so a copy may miss a part.
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    parts: Parts
+    given: EventTimeSettings
+
+
+def event_state(config: Config, pipeline: str | None, most: int) -> dict[str, Any]:
+    """What each query over event time remembers, with at most ``most`` rows of each operator.
+
+    Of ``pipeline``, or of all. Starts Spark if there is any state. Raises `ConfigError`,
+    `StateError`, `StorageError`, `EngineError`.
+    """
+    queries = list(_queries(config, pipeline))
+    if not queries:
+        where = "configuration" if pipeline is None else f"pipelines.{pipeline}"
+        raise ConfigError(where, ["has no event_time, so there is no state to look into"])
+    engine = spark_engine(config, "blizzard-state")
+    try:
+        return {"pipelines": {each.parts.pipeline: _told(each, engine, most) for each in queries}}
+    finally:
+        engine.stop()
+
+
+def _queries(config: Config, pipeline: str | None) -> Iterator[_Query]:
+    for name, block in config.pipelines.items():
+        if block.event_time is not None and pipeline in {None, name}:
+            for source in block.sources:
+                yield _Query(parts_of(config, (name, source), NoEngine()), block.event_time)
+
+
+def _told(query: _Query, engine: StoppableEngine, most: int) -> dict[str, Any]:
+    stream, operators = _operators(query.parts, engine, most)
+    delay = micros(query.given.delay) // 1000
+    return {
+        "source": query.parts.source_name,
+        "batch": stream.batch,
+        "watermark": moment(stream.watermark_ms),
+        "operators": [
+            {
+                "name": operator.name,
+                "rows": operator.count,
+                "first": [
+                    {
+                        "key": row.key,
+                        "value": row.value,
+                        "ends": None if row.ends_ms is None else moment(row.ends_ms),
+                        # The watermark is so far behind the newest row.
+                        "let_go_by_a_row_after": None
+                        if row.ends_ms is None
+                        else moment(row.ends_ms + delay),
+                    }
+                    for row in operator.first
+                ],
+            }
+            for operator in operators
+        ],
+    }
+
+
+def _operators(parts: Parts, engine: StoppableEngine, most: int) -> tuple[StreamState, Any]:
+    # Spark is imported for what has state, and for nothing else.
+    from blizzard_py.engines.spark.scratch import Scratch  # noqa: PLC0415  # see above
+    from blizzard_py.streaming.remembered import remembered  # noqa: PLC0415  # see above
+
+    packs = Packs(parts.stores.sink, StatePaths(parts.id).stream)
+    scratch = Scratch()
+    try:
+        for last in (*[False] * (_TRIES - 1), True):
+            state = read_state(parts.stores.sink, parts.id)
+            stream = None if state is None else state.stream
+            if stream is None:
+                return StreamState(query={}), ()
+            copy = Path(scratch.path) / "state"
+            try:
+                packs.restore(stream.packs, copy)
+            except StateError:
+                shutil.rmtree(copy, ignore_errors=True)
+                if last:
+                    raise
+                continue
+            return stream, remembered(engine.session(), copy, most)
+        raise AssertionError  # the last try returns or raises
+    finally:
+        scratch.close()

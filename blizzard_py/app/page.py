@@ -1,0 +1,156 @@
+"""What Blizzard's page offers besides the daemon's own view (`blizzard_core.observability.desk`).
+
+Through stores of its own, so no answer to it counts as a sign of life of a loop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any
+
+from blizzard_core.observability.activity import told_text
+from blizzard_core.observability.allowance import Allowance
+from blizzard_core.observability.desk import Desk
+from blizzard_core.observability.lookups import Found, Lookups
+from blizzard_core.observability.metered_storage import Metered
+from blizzard_core.observability.notices import Notice
+from blizzard_core.observability.written import StateFiles
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.storage.clock import elapsed
+from blizzard_core.storage.opening import open_private, open_source, open_storage
+from blizzard_core.storage.protocol import Storage
+from blizzard_core.text import iso
+from blizzard_py.app.inspection import explained
+from blizzard_py.app.page_commands import source_commands, story_commands
+from blizzard_py.app.page_past import SourcePast
+from blizzard_py.explain import located, unmatched
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.sources.parts import Parts, Stores
+from blizzard_py.state.committers import committer_of, committer_states
+
+# A committer polls every few seconds or minutes: rows that wait longer want a look.
+BEHIND_SECS = 900.0
+# Histories of which the batches and commits are kept that were read, besides the one shown.
+PASTS_KEPT = 7
+# A batch may have thousands of outputs.
+OUTPUTS_TOLD = 20
+# Who asks at the same time for what became of a file waits, but for so many.
+_STORIES_WAITING = 2
+
+
+def desk_of(workers: Sequence[SourcePipeline], config: str) -> Desk:
+    """The desk of a daemon with these workers. ``config`` is where its configuration is."""
+    parts = {worker.name: worker.parts for worker in workers}
+    many = len(parts) + 1
+    return Desk(
+        beside=Lookups("beside", _Besides(parts), time.time, elapsed, many),
+        past=Lookups("past", _Pasts(parts), time.time, elapsed, many),
+        story=Lookups("story", _Stories(workers, config), time.time, elapsed, _STORIES_WAITING),
+        notices=behind,
+        commands=partial(source_commands, config),
+    )
+
+
+class _Besides:
+    """What the committers of a source's table say."""
+
+    def __init__(self, parts: Mapping[str, Parts]) -> None:
+        self._parts = parts
+        self._known: dict[str, tuple[Storage, StateFiles]] = {}
+
+    def __call__(self, name: str) -> list[dict[str, Any]]:
+        if name not in self._known:
+            place = self._parts[name].ingest.sink
+            store = open_storage(place.uri, place.options)
+            self._known[name] = (store, StateFiles(store))
+        sink, files = self._known[name]
+        told = files.look(committer_states(sink))
+        return [
+            {"name": committer_of(entry), "saved": entry.modified, **said} for entry, said in told
+        ]
+
+
+class _Pasts:
+    """The histories of sources; what was read of the last few is not read again."""
+
+    def __init__(self, parts: Mapping[str, Parts]) -> None:
+        self._parts = parts
+        self._known: dict[str, SourcePast] = {}
+
+    def __call__(self, name: str) -> dict[str, Any]:
+        found = self._known.pop(name, None) or self._opened(name)
+        self._known = {**dict(list(self._known.items())[-PASTS_KEPT:]), name: found}
+        return found.look()
+
+    def _opened(self, name: str) -> SourcePast:
+        parts = self._parts[name]
+        sink = open_storage(parts.ingest.sink.uri, parts.ingest.sink.options)
+        return SourcePast(replace(parts, stores=replace(parts.stores, sink=sink)), time.time)
+
+
+class _Stories:
+    """What became of files, within an allowance of requests."""
+
+    def __init__(self, workers: Sequence[SourcePipeline], config: str) -> None:
+        self._parts = {worker.name: worker.parts for worker in workers}
+        self._config = config
+        self._allowance = Allowance(elapsed)
+
+    def __call__(self, uri: str) -> dict[str, Any]:
+        roots = {
+            name: parts.stores.source.uri for name, parts in self._parts.items() if parts.has_files
+        }
+        place = located(uri, roots)
+        if place.source is None or place.path is None:
+            found = unmatched(place)
+        else:
+            found = explained(_apart(self._parts[place.source], self._allowance), place)
+        document = found.to_json()
+        commands = story_commands(self._config, uri, document)
+        outputs = document["outputs"] or ()
+        return {
+            **document,
+            "sources": len(roots),
+            "outputs": outputs[:OUTPUTS_TOLD],
+            "more_outputs": max(0, len(outputs) - OUTPUTS_TOLD),
+            "reason": told_text(document["reason"]),
+            "commands": [asdict(each) for each in commands],
+        }
+
+
+def _apart(parts: Parts, allowance: Allowance) -> Parts:
+    """The parts with stores that count what is asked of them, and tell no loop of answers."""
+    sink, source = parts.ingest.sink, parts.source
+    assert isinstance(source, SourceSettings)  # noqa: S101  # others are at no URI
+    stores = Stores(
+        Metered(open_source(source.source_uri, source.storage_options), allowance.spend),
+        Metered(open_storage(sink.uri, sink.options), allowance.spend),
+        Metered(open_private(parts.stores.dlq.uri, sink.options), allowance.spend),
+    )
+    return replace(parts, stores=stores)
+
+
+def behind(brief: Mapping[str, Any], beside: Found) -> list[Notice]:
+    """What follows from what committers said beside a source's own view. Pure.
+
+    Nothing of a daemon that has just started: what was published before, its history tells.
+    """
+    last, read = brief["last"], beside.at
+    if read is None or beside.document is None or last is None or not last["rows"]:
+        return []
+    said = [each["updated"] or each["saved"] for each in beside.document]
+    committed = max(said, default=None)
+    # State files have whole seconds.
+    if read - last["at"] < BEHIND_SECS or (committed is not None and committed >= last["at"] - 1):
+        return []
+    since = "ever" if committed is None else f"since {iso(committed)}"
+    return [
+        Notice(
+            "warn",
+            f"nothing was committed to its table {since}; rows were published at {iso(last['at'])}",
+            "Is Penguin running for this table? Its own page and log say why it waits.",
+        )
+    ]

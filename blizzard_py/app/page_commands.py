@@ -1,0 +1,76 @@
+"""Commands that the page offers to copy: whole, without secrets, safe to paste. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from blizzard_core.observability.desk import Command
+from blizzard_core.redact import redacted_word
+
+# Kinds of errors after which the checkpoint is what to look at.
+_STATE = frozenset({"StateError", "ColdStartRefused", "WatermarkError"})
+_CONFIGURATION = frozenset({"ConfigError", "SchemaConflict", "SchemaUnknown", "UnitError"})
+
+
+def source_commands(config: str, target: Mapping[str, Any]) -> list[Command]:
+    """What helps a source, by what is wrong with it, and then what may always be asked.
+
+    ``config`` is where the configuration is, ``target`` the source's status document.
+    """
+    return [Command(why, command) for why, command in _of_source(redacted_word(config), target)]
+
+
+def _of_source(config: str, target: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    pipeline, _, source = str(target["name"]).partition("/")
+    here = f"{config} --pipeline {redacted_word(pipeline)} --source {redacted_word(source)}"
+    kind = target["pulse"]["kind"]
+    if kind in _CONFIGURATION:
+        yield "Check the configuration and the table", f"blizzard validate {config}"
+    if kind == "FencedError":
+        yield "Who has taken it over", f"blizzard status {config}"
+    if kind in _STATE:
+        why = "What the journal and the log would make of its state"
+        yield why, f"blizzard checkpoint rebuild {here} --dry-run"
+    if target["refused"]["outputs"]:
+        yield (
+            "What ingesting the refused rows again would do",
+            f"blizzard redo {here.replace(config, f'{config} --quarantined', 1)} --dry-run",
+        )
+    if target["letters"]:
+        yield "What was given up, and why", f"blizzard dlq list {here}"
+        yield "What a replay would take", f"blizzard dlq replay {here} --all --dry-run"
+    yield "Where every source is", f"blizzard status {config}"
+    yield "What the next poll would do", f"blizzard plan {config}"
+    yield "Its saved state", f"blizzard checkpoint show {here}"
+    yield "Who changed it by hand, when and why", f"blizzard checkpoint log {here}"
+
+
+def story_commands(config: str, uri: str, story: Mapping[str, Any]) -> list[Command]:
+    """What helps a file, by what `blizzard explain` says of it."""
+    told = _of_story(redacted_word(config), redacted_word(uri), story)
+    return [Command(why, command) for why, command in told]
+
+
+def _of_story(config: str, uri: str, story: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    pipeline, _, source = str(story["source"] or "").partition("/")
+    here = f"{config} --pipeline {redacted_word(pipeline)} --source {redacted_word(source)}"
+    verdict = story["verdict"]
+    if verdict == "quarantined":
+        batch = (story.get("batch") or {}).get("batch")
+        which = f"--letter {redacted_word(batch)}" if batch else "--all"
+        if batch:
+            yield "The letter, and the line that is bad", f"blizzard dlq show {here} {which}"
+        yield (
+            "Once it is mended: what a replay would take",
+            f"blizzard dlq replay {here} {which} --dry-run",
+        )
+    if verdict == "refused":
+        yield (
+            "What ingesting its rows again would do",
+            f"blizzard redo {config} --quarantined --dry-run",
+        )
+    apart = (story.get("pending") or {}).get("behind") == "apart"
+    if apart or verdict in {"late", "closed", "ignored"}:
+        yield "What taking it after all would do", f"blizzard ingest {config} {uri} --dry-run"
+    yield "The same on a terminal", f"blizzard explain {config} {uri}"

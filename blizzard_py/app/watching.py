@@ -1,0 +1,63 @@
+"""What both daemons have written down of a configuration's pipelines, looked at again and again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from blizzard_core.errors import BlizzardError
+from blizzard_core.observability.written import StateFiles
+from blizzard_core.settings.document import Config
+from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.app import inspection
+from blizzard_py.state.committers import committer_of, committer_states
+
+
+@dataclass(frozen=True, slots=True)
+class Committing:
+    """What a Penguin has saved of the table at ``uri``, ``saved`` by the store's clock.
+
+    ``told`` is `blizzard_core.observability.written.told_of` of it.
+    """
+
+    uri: str
+    name: str
+    saved: float
+    told: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One look: the document of `inspection.status`, committers by table, what went wrong."""
+
+    document: dict[str, Any]
+    committing: tuple[Committing, ...]
+    errors: tuple[str, ...]
+
+
+class Watch:
+    """Looks from storage alone, so it may stand beside any daemon and needs none to run."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._tables: dict[str, tuple[Storage, StateFiles]] = {}
+        for pipeline in config.pipelines.values():
+            sink = pipeline.sink
+            if sink.table_uri not in self._tables:
+                store = open_storage(sink.table_uri, sink.storage_options)
+                self._tables[sink.table_uri] = (store, StateFiles(store))
+
+    def look(self) -> Sight:
+        """Everything as it is now. What cannot be read is among the errors."""
+        document, errors = inspection.status(self._config)
+        committing: list[Committing] = []
+        for uri, (store, files) in self._tables.items():
+            try:
+                committing += [
+                    Committing(uri, committer_of(entry), entry.modified, told)
+                    for entry, told in files.look(committer_states(store))
+                ]
+            except BlizzardError as error:
+                errors.append(str(error))
+        return Sight(document, tuple(committing), tuple(dict.fromkeys(errors)))

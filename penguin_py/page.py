@@ -1,0 +1,107 @@
+"""What Penguin's page offers besides the daemon's own view (`blizzard_core.observability.desk`).
+
+Through stores of its own, so no answer to it counts as a sign of life of a loop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from blizzard_core.observability.commits import CommitTail, told
+from blizzard_core.observability.desk import Command, Desk
+from blizzard_core.observability.lookups import Lookups
+from blizzard_core.observability.written import StateFiles, source_state_path
+from blizzard_core.redact import redacted_word
+from blizzard_core.settings.document import Config
+from blizzard_core.storage.clock import elapsed
+from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.protocol import Entry, Storage
+from penguin_py.settings import Table, tables_of
+
+# Histories of which the commits are kept that were read, besides the one shown.
+PASTS_KEPT = 7
+
+
+def desk_of(config: Config, where: str) -> Desk:
+    """The desk of a daemon for these tables. ``where`` is where the configuration is."""
+    tables = {table.name: table for table in tables_of(config)}
+    many = len(tables) + 1
+    return Desk(
+        beside=Lookups("beside", _Besides(tables), time.time, elapsed, many),
+        past=Lookups("past", _Pasts(tables), time.time, elapsed, many),
+        commands=partial(table_commands, where),
+    )
+
+
+class _Besides:
+    """What the sources that feed a table have saved, as far as the configuration names them."""
+
+    def __init__(self, tables: Mapping[str, Table]) -> None:
+        self._tables = tables
+        self._known: dict[str, tuple[Storage, StateFiles]] = {}
+
+    def __call__(self, name: str) -> list[dict[str, Any]]:
+        table = self._tables[name]
+        if name not in self._known:
+            store = open_storage(table.uri, table.storage_options)
+            self._known[name] = (store, StateFiles(store))
+        store, files = self._known[name]
+        names = dict(_saved(store, table.source_ids))
+        told_by = dict(files.look(names.values()))
+        return [
+            {"name": source_id, "saved": entry.modified, **told_by[entry]}
+            for source_id, entry in names.items()
+        ]
+
+
+def _saved(store: Storage, source_ids: tuple[str, ...]) -> Iterator[tuple[str, Entry]]:
+    for source_id in source_ids:
+        entry = store.stat(source_state_path(source_id))
+        if entry is not None:
+            yield source_id, entry
+
+
+class _Pasts:
+    """The histories of tables; what was read of the last few is not read again."""
+
+    def __init__(self, tables: Mapping[str, Table]) -> None:
+        self._tables = tables
+        self._known: dict[str, CommitTail] = {}
+
+    def __call__(self, name: str) -> dict[str, Any]:
+        found = self._known.pop(name, None) or self._opened(name)
+        self._known = {**dict(list(self._known.items())[-PASTS_KEPT:]), name: found}
+        return {"commits": [told(commit) for commit in found.look()]}
+
+    def _opened(self, name: str) -> CommitTail:
+        table = self._tables[name]
+        return CommitTail(open_storage(table.uri, table.storage_options))
+
+
+def table_commands(config: str, target: Mapping[str, Any]) -> list[Command]:
+    """What helps a table, by what is wrong with it, and then what may always be asked. Pure."""
+    return [Command(why, command) for why, command in _of_table(redacted_word(config), target)]
+
+
+def _of_table(config: str, target: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if target["pulse"]["kind"] == "ConfigError":
+        yield "Check the configuration", f"penguin validate {config}"
+    if target["letters"]:
+        yield (
+            "Once the table or the schema is mended: what ingesting again would do",
+            f"blizzard redo {config} --quarantined --dry-run",
+        )
+    table = redacted_word(str(target["name"]))
+    for source, group in target["groups"].items():
+        if group.get("blocked") is not None:
+            which = redacted_word(source)
+            yield (
+                f"What giving up the group of {source} that waits would do",
+                f"penguin discard {config} --table {table} --group {which} --dry-run",
+            )
+    yield "Where every table is", f"penguin status {config}"
+    yield "What would be committed next, and what refused", f"penguin plan {config}"
+    yield "Whether its directory agrees with its log", f"penguin reconcile {config} --dry-run"

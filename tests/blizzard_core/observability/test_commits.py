@@ -1,0 +1,84 @@
+"""The newest commits of a Delta log, as the page tells of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from blizzard_core.bounds import SHOWN_COMMIT_BYTES
+from blizzard_core.delta_json import commit_path
+from blizzard_core.observability.commits import TOLD, CommitTail, commit_of
+from blizzard_core.storage.protocol import Entry
+from tests.support.memory_store import MemoryStorage
+
+
+def commit(*paths: str, rows: int = 10, **info: Any) -> bytes:
+    head = {"commitInfo": {"timestamp": 1_800_000_000_500, "operation": "WRITE", **info}}
+    adds = [
+        {"add": {"path": path, "size": 100, "stats": json.dumps({"numRecords": rows})}}
+        for path in paths
+    ]
+    return "\n".join(json.dumps(line) for line in (head, *adds)).encode()
+
+
+class Counting(MemoryStorage):
+    """Counts what is read, and lists as a store does."""
+
+    def __init__(self) -> None:
+        super().__init__("mem://lake")
+        self.page_keys = 1000
+        self.reads = 0
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        self.reads += 1
+        return super().read_range(path, start, end)
+
+
+def test_a_commit_is_told_with_what_it_added_and_who_made_it() -> None:
+    raw = commit("date=1/a%20b.parquet", "c.parquet", penguin={"app_id": "penguin-orders"})
+    raw += b'\n{"remove": {"path": "old.parquet"}}\n{damaged'
+    found = commit_of(raw, Entry(commit_path(7), len(raw), 1.0), "mem://lake")
+    assert (found.version, found.at, found.ours) == (7, 1_800_000_000.5, "penguin-orders")
+    assert (found.files, found.rows, found.bytes, found.removed) == (2, 20, 200, 1)
+    assert found.paths == {"date=1/a b.parquet", "c.parquet"}
+    assert found.whole
+
+
+def test_odd_commits_are_told_as_far_as_they_can_be() -> None:
+    raw = b'{"commitInfo": {"timestamp": "x", "penguin": 3}}\n[1]\n'
+    raw += b'{"add": {"path": "a", "stats": "{"}}'
+    found = commit_of(raw, Entry(commit_path(0), len(raw), 5.0), "mem://lake")
+    assert (found.at, found.ours, found.files, found.rows) == (5.0, None, 1, 0)
+
+
+def test_the_newest_are_told_first_and_each_is_read_once() -> None:
+    store = Counting()
+    assert CommitTail(store).look() == []
+    for version in range(TOLD + 20):
+        store.put_atomic(commit_path(version), commit(f"{version}.parquet"))
+    store.put_atomic("_delta_log/00000000000000000050.checkpoint.parquet", b"x")
+    store.put_atomic("_delta_log/_last_checkpoint", b'{"version": 70}')
+    tail = CommitTail(store)
+    assert [each.version for each in tail.look()] == list(range(TOLD + 19, 19, -1))
+    assert store.reads == TOLD
+    store.put_atomic(commit_path(TOLD + 20), commit("new.parquet"))
+    assert tail.look()[0].paths == {"new.parquet"}
+    assert store.reads == TOLD + 1
+
+
+def test_a_hint_that_is_none_is_left_out() -> None:
+    for hint in (b"{damaged", b"[]", b'{"version": "x"}'):
+        store = Counting()
+        store.put_atomic("_delta_log/_last_checkpoint", hint)
+        store.put_atomic(commit_path(0), commit("a.parquet"))
+        assert len(CommitTail(store).look()) == 1
+
+
+def test_of_a_long_commit_the_beginning_is_told() -> None:
+    store = Counting()
+    raw = commit(*(f"{'x' * 200}{n}.parquet" for n in range(20_000)))
+    assert len(raw) > SHOWN_COMMIT_BYTES
+    store.put_atomic(commit_path(0), raw)
+    [found] = CommitTail(store).look()
+    assert not found.whole
+    assert 1000 < found.files < 20_000

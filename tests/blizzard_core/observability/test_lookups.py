@@ -1,0 +1,140 @@
+"""What a page has read for it: by whom, when, how often."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from blizzard_core.errors import Unavailable
+from blizzard_core.observability.allowance import Allowance, OverAllowance
+from blizzard_core.observability.lookups import FRESH_SECS, KEPT_SECS, Busy, Found, Lookups, next_of
+
+
+class Reader:
+    """Lookups whose clock is turned by hand, and what they have read."""
+
+    def __init__(self, waiting: int = 10) -> None:
+        self.now = 1000.0
+        self.read: list[str] = []
+        self.fails: Exception | None = None
+        self.lookups = Lookups("test", self._read, self._clock, self._clock, waiting)
+
+    def _clock(self) -> float:
+        return self.now
+
+    def _read(self, key: str) -> Any:
+        self.read.append(key)
+        if self.fails is not None:
+            raise self.fails
+        return f"{key} {len(self.read)}"
+
+
+def test_nobody_waits_and_nothing_is_read_that_nobody_asked_for() -> None:
+    reader = Reader()
+    assert not reader.lookups.look()
+    assert reader.lookups.ask("a") == Found()
+    assert reader.read == []
+    assert reader.lookups.look()
+    assert reader.lookups.ask("a") == Found(1000.0, "a 1")
+
+
+def test_it_is_read_again_only_when_it_is_old_and_somebody_still_asks() -> None:
+    reader = Reader()
+    reader.lookups.ask("a")
+    reader.lookups.look()
+    reader.now += FRESH_SECS - 1
+    reader.lookups.ask("a")
+    assert not reader.lookups.look()
+    reader.now += 1
+    assert reader.lookups.look()
+    assert reader.lookups.ask("a").document == "a 2"
+    reader.now += KEPT_SECS + 1  # nobody has asked for a long time
+    assert not reader.lookups.look()
+
+
+def test_an_error_is_told_and_what_was_known_stays() -> None:
+    reader = Reader()
+    reader.lookups.ask("a")
+    reader.lookups.look()
+    reader.fails = Unavailable("GET https://x/?sig=geheimgeheim: 503")
+    reader.now += FRESH_SECS
+    reader.lookups.ask("a")
+    reader.lookups.look()
+    found = reader.lookups.ask("a")
+    assert found.document == "a 1"
+    assert "503" in found.error
+    assert "geheim" not in found.error
+
+
+def test_a_bug_ends_neither_the_thread_nor_the_page() -> None:
+    reader = Reader()
+    reader.fails = KeyError("x")
+    reader.lookups.ask("a")
+    assert reader.lookups.look()
+    assert "cannot be shown" in reader.lookups.ask("a").error
+
+
+def test_so_many_wait_for_their_first_answer_at_most() -> None:
+    reader = Reader(waiting=2)
+    for key in "ab":
+        reader.lookups.ask(key)
+    with pytest.raises(Busy):
+        reader.lookups.ask("c")
+    reader.lookups.ask("a")  # who waits already may ask again
+    reader.lookups.look()
+    reader.lookups.ask("c")
+    reader.now += FRESH_SECS  # those who gave up hold no place
+    for key in "de":
+        reader.lookups.ask(key)
+
+
+def test_what_was_read_for_nobody_is_let_go_of() -> None:
+    reader = Reader()
+    reader.lookups.ask("a")
+    reader.lookups.look()
+    reader.now += KEPT_SECS + 1
+    reader.lookups.ask("b")
+    assert reader.lookups.ask("a") == Found()
+
+
+def test_what_was_never_read_comes_before_what_is_old() -> None:
+    entries = {
+        "old": (100.0, 1.0),
+        "older": (100.0, 0.5),
+        "new": (99.0, None),
+        "fresh": (100.0, 99.0),
+    }
+    assert next_of(entries, 100.0) == "new"
+    del entries["new"]
+    assert next_of(entries, 100.0) == "older"
+    assert next_of({"gone": (10.0, None)}, 100.0) is None
+
+
+def test_a_thread_reads_while_it_is_open_and_ends() -> None:
+    done = threading.Event()
+    lookups = Lookups("test", lambda _key: done.set(), lambda: 0.0, lambda: 0.0, 1)
+    with lookups.working():
+        lookups.ask("a")
+        assert done.wait(60)
+    assert not any(thread.name == "test" for thread in threading.enumerate())
+
+
+def test_an_allowance_is_spent_at_once_and_comes_back_slowly() -> None:
+    now = 0.0
+    allowance = Allowance(lambda: now, burst=3, per_sec=1.0)
+    for _ in range(3):
+        allowance.spend()
+    with pytest.raises(OverAllowance, match="blizzard explain"):
+        allowance.spend()
+    now = 2.0
+    allowance.spend()
+    allowance.spend()
+    with pytest.raises(OverAllowance):
+        allowance.spend()
+    now = 1e6
+    for _ in range(3):
+        allowance.spend()
+    with pytest.raises(OverAllowance):
+        allowance.spend()

@@ -1,0 +1,293 @@
+"""The page of many sources, of one, and of a file's story: over HTTP, and in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from blizzard_core.bounds import STORY_CHARACTERS
+from blizzard_core.observability.desk import Command, Desk
+from blizzard_core.observability.lookups import Lookups
+from blizzard_core.observability.status import Panel
+from blizzard_core.observability.status_page import Prepared
+from blizzard_core.observability.web import Server
+from blizzard_core.storage.clock import elapsed
+from blizzard_core.text import printable, shell_word
+from tests.blizzard_core.observability.test_web import Answer
+from tests.blizzard_core.test_redact import HOSTILE
+from tests.support import page_world
+from tests.support.browser import chromium
+
+ONE = "#/target/orders-00/america"
+PHONE = {"viewport": {"width": 390, "height": 844}}
+
+
+@pytest.fixture(scope="module")
+def many() -> Iterator[Server]:
+    """300 sources."""
+    panel = page_world.panel(300)
+    with panel.desk.open(), Server("127.0.0.1:0", panel) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@contextmanager
+def seen(browser: Browser, server: Server, place: str = "", **context: Any) -> Iterator[Page]:
+    """A page that behaves: no complaint, nothing asked of anybody else."""
+    with browser.new_context(**context) as opened:
+        page = opened.new_page()
+        complaints: list[str] = []
+        requests: list[str] = []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        origin = f"http://127.0.0.1:{server.port}/"
+        page.goto(f"{origin}{place}")
+        expect(page.locator("#verdict")).not_to_contain_text("Asking", timeout=60_000)
+        yield page
+        assert complaints == []
+        assert [url for url in requests if not url.startswith((origin, "data:"))] == []
+
+
+def sideways(page: Page) -> int:
+    width: int = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    return width
+
+
+# Over HTTP.
+
+
+def test_an_overview_is_short_and_made_once_a_second(many: Server) -> None:
+    body = Answer(many.port, "/overview.json").body
+    assert len(json.loads(body)["targets"]) == 300
+    assert len(body) < 500_000
+    made: list[int] = []
+    clock = page_world.Clock()
+    prepared = Prepared(clock)
+    for clock.now in (10.0, 10.5, 10.9, 11.1):
+        prepared.get("x", lambda: made.append(1))
+    assert len(made) == 2
+
+
+def test_targets_that_are_not_there_are_not_found(many: Server) -> None:
+    for path in ("status", "past"):
+        assert Answer(many.port, f"/targets/orders-00/asia/{path}.json").status == 200
+        for name in ("nobody", "..%2f..%2fetc%2fpasswd", "%00", "orders-00/asia/"):
+            assert Answer(many.port, f"/targets/{name}/{path}.json").status == 404
+    bare = Panel("blizzard", [], lambda: 0.0)
+    with Server("127.0.0.1:0", bare) as server:
+        assert Answer(server.port, "/story.json?uri=s3://x/y").status == 404
+
+
+def test_all_that_is_new_has_strict_headers_and_is_for_reading(many: Server) -> None:
+    for path in ("/overview.json", "/targets/orders-00/asia/past.json", "/story.json?uri=a"):
+        headers = Answer(many.port, path).headers
+        assert headers["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
+        for method in ("POST", "PUT", "DELETE"):
+            assert Answer(many.port, path, method).status == 405
+
+
+def test_a_question_is_bounded_in_length_and_in_who_asks(many: Server) -> None:
+    assert Answer(many.port, "/story.json").status == 400
+    assert Answer(many.port, f"/story.json?uri={'x' * STORY_CHARACTERS}").status == 200
+    assert Answer(many.port, f"/story.json?uri={'x' * (STORY_CHARACTERS + 1)}").status == 400
+    foreign = {"Sec-Fetch-Site": "cross-site"}
+    assert Answer(many.port, "/story.json?uri=s3://x/y", **foreign).status == 403
+
+
+def test_who_asks_too_much_at_once_is_told_to_wait() -> None:
+    panel = page_world.panel(1)
+    with Server("127.0.0.1:0", panel) as server:  # nobody answers: the desk is closed
+        statuses = [Answer(server.port, f"/story.json?uri={n}").status for n in range(4)]
+        assert statuses == [200, 200, 429, 429]
+        assert Answer(server.port, "/health").status == 200
+
+
+# In the browser.
+
+
+def test_hundreds_of_sources_take_two_screens_with_the_worst_first(
+    browser: Browser, many: Server
+) -> None:
+    with seen(browser, many, viewport={"width": 1920, "height": 970}) as page:
+        tiles = page.locator(".tile")
+        expect(tiles).to_have_count(300)
+        assert page.evaluate("document.documentElement.scrollHeight") <= 2 * 970
+        levels = [
+            (c or "").split()[1] for c in tiles.evaluate_all("all => all.map(t => t.className)")
+        ]
+        assert levels == sorted(levels, key=["bad", "warn", "ok"].index)
+        assert "7 of 300 sources failing" in page.inner_text("#verdict")
+        # What many say is said once.
+        assert page.locator("#verdict .notice").count() <= 6
+        assert page.inner_text("#verdict").count("ExpiredToken") == 1
+
+
+def test_a_search_finds_by_name_and_by_what_is_wrong_and_can_be_sent(
+    browser: Browser, many: Server
+) -> None:
+    with seen(browser, many) as page:
+        page.keyboard.press("/")
+        page.keyboard.type("prices europe")
+        expect(page.locator(".tile")).to_have_count(7)
+        assert "q=prices+europe" in page.url
+        with seen(browser, many, page.url.rpartition("/")[2].join(["#/", ""])) as other:
+            expect(other.locator(".tile")).to_have_count(7)
+        page.fill("#find", "ExpiredToken")
+        expect(page.locator(".tile")).to_have_count(4)
+        page.fill("#find", "no such thing")
+        expect(page.locator("#targets")).to_contain_text("No source like that.")
+        page.fill("#find", "")
+        page.locator("#levels button", has_text="Failing").click()
+        expect(page.locator(".tile")).to_have_count(7)
+
+
+def test_who_goes_by_keyboard_keeps_the_place_when_it_is_drawn_anew(
+    browser: Browser, many: Server
+) -> None:
+    with seen(browser, many) as page:
+        tile = page.locator(".tile").nth(20)
+        tile.focus()
+        with page.expect_response("**/overview.json", timeout=60_000):
+            pass
+        page.wait_for_timeout(200)
+        expect(tile).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.locator("#crumb")).to_contain_text("All sources")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("place", ["", ONE, "#/file/s3%3A%2F%2Fraw%2Fx%2Fy.json"])
+def test_nothing_scrolls_sideways_on_a_phone(
+    browser: Browser, many: Server, place: str, scheme: Any
+) -> None:
+    with seen(browser, many, place, color_scheme=scheme, **PHONE) as page:
+        expect(page.locator(".tile, .commands").first).to_be_visible(timeout=60_000)
+        assert sideways(page) == 0
+
+
+def test_no_sources_and_a_few(browser: Browser) -> None:
+    for count, said in (
+        (0, "There is no source in the configuration"),
+        (3, "All 3 sources are well"),
+    ):
+        panel = page_world.panel(count, trouble=False)
+        with Server("127.0.0.1:0", panel) as server, seen(browser, server) as page:
+            expect(page.locator("#verdict")).to_contain_text(said)
+            expect(page.locator(".card")).to_have_count(count)
+            expect(page.locator("#views button")).to_have_count(0)
+
+
+def test_a_few_can_be_lines_as_well(browser: Browser) -> None:
+    panel = page_world.panel(5)
+    with Server("127.0.0.1:0", panel) as server, seen(browser, server) as page:
+        expect(page.locator(".card")).to_have_count(5)
+        page.locator("#views button", has_text="Compact").click()
+        expect(page.locator(".tile")).to_have_count(5)
+
+
+def test_a_source_has_a_page_with_its_history_penguin_and_commands(
+    browser: Browser, many: Server
+) -> None:
+    with seen(browser, many, ONE) as page:
+        expect(page.locator(".sheet tbody tr")).to_have_count(121, timeout=60_000)
+        text = page.inner_text("#one")
+        assert "version 4,710" in text
+        assert "none yet" in text
+        assert "line 7: no JSON" in text
+        assert "a restart loses nothing of it" in text
+        expect(page).to_have_title("! orders-00/america · Blizzard")
+        # Times are those of the log, so they can be looked for there.
+        times = page.locator("time.mono").all_text_contents()
+        assert times
+        assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", each) for each in times)
+        page.locator("#one a", has_text="broken.ndjson.gz").last.click()
+        expect(page.locator("#verdict")).to_contain_text("Ingested", timeout=60_000)
+        page.go_back()
+        expect(page.locator("#verdict")).to_contain_text("orders-00/america", timeout=60_000)
+
+
+def test_a_source_that_is_not_there_is_said(browser: Browser, many: Server) -> None:
+    with browser.new_context() as opened:
+        page = opened.new_page()  # the browser itself complains of a 404
+        page.goto(f"http://127.0.0.1:{many.port}/#/target/nobody/%E0%A4%A")
+        expect(page.locator("#verdict")).to_contain_text("There is no nobody", timeout=60_000)
+
+
+def test_a_pasted_uri_is_a_question(browser: Browser, many: Server) -> None:
+    with seen(browser, many) as page:
+        page.fill("#find", " s3://raw/orders-00/asia/date=2027-01-15/a b.json ")
+        expect(page.locator(".tile")).to_have_count(300)
+        page.keyboard.press("Enter")
+        expect(page.locator("#verdict")).to_contain_text("Ingested", timeout=60_000)
+        assert "committed in version 4,702" in page.inner_text("#one")
+        page.locator("#one a", has_text="orders-00/asia").click()
+        expect(page.locator("#crumb")).to_contain_text("orders-00/asia")
+
+
+def test_a_command_is_copied_as_it_is(browser: Browser) -> None:
+    odd = f"blizzard explain  {shell_word('a  b')} {shell_word('x' + chr(27) + '[201~')}"
+    panel = page_world.panel(1, desk_=Desk(commands=lambda _target: [Command("why", odd)]))
+    with Server("127.0.0.1:0", panel) as server:
+        origin = f"http://127.0.0.1:{server.port}"
+        with browser.new_context() as opened:
+            opened.grant_permissions(["clipboard-read"], origin=origin)
+            page = opened.new_page()
+            page.goto(f"{origin}/#/target/{page_world.names(1)[0]}")
+            page.locator(".command button").click()
+            expect(page.locator(".command button")).to_have_text("Copied")
+            assert page.evaluate("navigator.clipboard.readText()") == odd
+
+
+def test_hostile_text_is_text_wherever_it_is_shown(browser: Browser) -> None:
+    clock = page_world.Clock()
+    world = page_world.desk(clock)
+
+    def told(uri: str) -> dict[str, Any]:
+        text = "".join(HOSTILE)
+        return {**page_world.story(uri), "reason": text, "source": None, "partition": text}
+
+    def past(name: str) -> dict[str, Any]:
+        found = page_world.past(name, clock)
+        failed = [
+            {**found["failed"][0], "path": text, "uri": text, "error": text} for text in HOSTILE
+        ]
+        return {
+            **found,
+            "failed": failed,
+            "commits": [{**found["commits"][0], "ours": "".join(HOSTILE)}],
+        }
+
+    def lookups(read: Any) -> Lookups:
+        return Lookups("hostile", read, clock, elapsed, 9)
+
+    desk = replace(world, story=lookups(told), past=lookups(past))
+    panel = page_world.panel(1, desk_=desk)
+    with panel.desk.open(), Server("127.0.0.1:0", panel) as server:
+        with seen(browser, server, f"#/target/{page_world.names(1)[0]}") as page:
+            expect(page.locator(".sheet")).not_to_have_count(0, timeout=60_000)
+            shown = page.inner_text("#one")
+            for text in HOSTILE:
+                assert " ".join(printable(text).split()) in " ".join(shown.split())
+            assert page.locator("#one script, #one img").count() == 0
+        for text in HOSTILE:
+            if "\udc80" in text or not text.strip():
+                continue
+            with seen(browser, server) as page:
+                page.evaluate("text => { location.hash = storyLink(text); }", f"s3://x/{text}")
+                expect(page.locator("#verdict")).to_contain_text("Ingested", timeout=60_000)
+                assert page.locator("#one script, #one img").count() == 0

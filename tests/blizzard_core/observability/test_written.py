@@ -1,0 +1,49 @@
+"""State files of the other daemon, as the page shows them."""
+
+from __future__ import annotations
+
+import json
+
+from blizzard_core.bounds import SHOWN_STATE_BYTES
+from blizzard_core.observability.written import StateFiles, source_state_path, told_of
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.state.source_state import checkpoint_path
+from tests.support.memory_store import MemoryStorage
+
+
+def test_a_state_file_is_read_again_only_once_it_has_changed() -> None:
+    store = MemoryStorage()
+    files = StateFiles(store)
+    store.put_atomic("a", json.dumps({"txn_version": 4, "log": {"version": 9}}).encode())
+    entry = Entry("a", 10, 1.0)
+    [(_, told)] = files.look([entry])
+    assert (told["commits"], told["version"]) == (4, 9)
+    store.delete("a")
+    assert [said for _, said in files.look([entry])] == [told]
+    assert [said for _, said in files.look([Entry("a", 10, 2.0)])] == [{}]
+
+
+def test_a_state_file_that_is_too_large_is_not_read() -> None:
+    class Closed(MemoryStorage):
+        def read(self, path: str) -> bytes:
+            raise AssertionError(path)
+
+    large = Entry("a", SHOWN_STATE_BYTES + 1, 1.0)
+    assert list(StateFiles(Closed()).look([large])) == [(large, {})]
+
+
+def test_whatever_stands_in_a_state_file_is_told_or_left_out() -> None:
+    assert told_of({})["version"] is None
+    odd = {
+        "watermark": [],
+        "totals": 3,
+        "log": {"version": "x", "own_version": -1},
+        "in_flight": {},
+    }
+    told = told_of({**odd, "blocked": {"s": 3}, "writer": {"process": {"host": 7}}})
+    assert told["blocked"] == {"s": "3"}
+    assert (told["host"], told["version"], told["in_flight"]) == (None, None, 0)
+
+
+def test_both_daemons_mean_the_same_place_of_a_sources_state() -> None:
+    assert source_state_path("events_main") == checkpoint_path("events_main")

@@ -1,0 +1,352 @@
+"""What Blizzard's page offers besides its own view: the past, Penguin, stories, commands."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from blizzard_core.delta_json import commit_path
+from blizzard_core.errors import StateError
+from blizzard_core.observability import allowance
+from blizzard_core.observability.commits import Commit
+from blizzard_core.observability.desk import Desk
+from blizzard_core.observability.lookups import Found, Lookups
+from blizzard_core.observability.status import Panel
+from blizzard_core.redact import redacted
+from blizzard_core.storage.local import LocalStorage
+from blizzard_py.__main__ import main
+from blizzard_py.app import page
+from blizzard_py.app.page import BEHIND_SECS, behind, desk_of
+from blizzard_py.app.page_commands import source_commands, story_commands
+from blizzard_py.app.page_past import BATCHES, SourcePast, landed
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.job import FinishedFile, Place
+from blizzard_py.sources.parts import Parts, Stores
+from tests.blizzard_core.observability.test_commits import commit
+from tests.blizzard_core.test_redact import HOSTILE
+from tests.support.blizzard_world import LineEngine, World
+
+# Commits here are single lines of a log.
+pytestmark = pytest.mark.unreadable_tables
+
+CONFIG = "/etc/a b/config.yaml"
+
+
+class LocalWorld(World):
+    """A world on a disk, whose stores anybody can open by their URI."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(source_uri=str(folder / "raw"))
+        (folder / "raw").mkdir()
+        self.folder = folder
+        self.raw, self.lake = LocalStorage(str(folder / "raw")), LocalStorage(str(folder / "lake"))
+
+    def put(self, path: str, *rows: str) -> None:
+        self.raw.put_atomic(path, "\n".join(rows).encode())
+
+    def parts(self) -> Parts:
+        found = super().parts()
+        return replace(
+            found,
+            ingest=replace(found.ingest, source=Place(self.raw.uri), sink=Place(self.lake.uri)),
+            stores=Stores(self.raw, self.lake, LocalStorage(str(self.folder / "dlq"))),
+            engine=LineEngine(self.raw, self.lake),  # type: ignore[arg-type]  # stores alike
+        )
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> LocalWorld:
+    return LocalWorld(tmp_path)
+
+
+def answer(lookups: Lookups | None, key: str) -> Found:
+    """Asked, read, asked again."""
+    assert lookups is not None
+    lookups.ask(key)
+    lookups.look()
+    return lookups.ask(key)
+
+
+def put_commit(lake: LocalStorage, version: int, *paths: str) -> None:
+    lake.put_atomic(commit_path(version), commit(*paths, penguin={"app_id": "penguin-events"}))
+
+
+def published(world: LocalWorld) -> list[str]:
+    pages = world.lake.list_range("", None)
+    return [
+        e.path
+        for each in pages
+        for e in each.entries
+        if e.path.endswith(".parquet") and not e.path.startswith("_")
+    ]
+
+
+def test_the_past_outlives_the_daemon_and_says_what_is_in_the_table(world: LocalWorld) -> None:
+    world.put("a.json", "1", "2")
+    world.put("b.json", "bad")
+    world.drain()
+    [path] = published(world)
+    put_commit(world.lake, 0, path)
+    world.put("c.json", "3")
+    restarted = world.drain()
+    past = SourcePast(restarted.parts, lambda: world.now).look()
+    newest, oldest = past["batches"]
+    assert (newest["rows"], newest["versions"], newest["missing"]) == (1, [], 1)
+    assert (oldest["rows"], oldest["files"], oldest["failed"]) == (2, 2, 1)
+    assert (oldest["versions"], oldest["missing"]) == ([0], 0)
+    [failed] = past["failed"]
+    assert (failed["outcome"], failed["stage"]) == ("quarantined", "parse")
+    assert failed["uri"] == f"{world.raw.uri}/b.json"
+    assert [each["version"] for each in past["commits"]] == [0]
+
+
+def test_the_past_costs_what_is_new_and_holds_so_many_batches() -> None:
+    world = World()
+    worker = world.pipeline()
+    for number in range(BATCHES + 5):
+        world.put(f"{number:04d}.json", "1")
+        world.drain(worker)
+    past = SourcePast(worker.parts, lambda: world.now)
+    assert len(past.look()["batches"]) == BATCHES
+    read: list[str] = []
+    plain = world.sink.read
+
+    def counted(path: str) -> bytes:
+        read.append(path)
+        return plain(path)
+
+    world.sink.read = counted  # type: ignore[method-assign]  # of this store alone
+    world.put("9999.json", "1", "2")
+    world.drain(worker)
+    read.clear()
+    assert past.look()["batches"][0]["rows"] == 2
+    assert len([path for path in read if "journal" in path]) == 1
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [(50.0, {"versions": [], "missing": None}), (150.0, {"versions": [], "missing": 1})],
+)
+def test_older_commits_may_have_what_the_newest_have_not(at: float, expected: Any) -> None:
+    known = [Commit(9, 100.0, "WRITE", None, 1, 1, 1, 0, whole=True, paths=frozenset({"x"}))]
+    assert landed([frozenset({"y"})], at, known) == expected
+    assert landed([frozenset({"x", "y"})], at, known) == {"versions": [9], "missing": 0}
+
+
+def test_penguins_state_is_read_from_the_table(world: LocalWorld) -> None:
+    worker = world.drain()
+    desk = desk_of([worker], CONFIG)
+    assert answer(desk.beside, worker.name).document == []
+    mirror = {
+        "watermark": {"state": "Idle", "value": "x.parquet"},
+        "last_update_ts": 1_750_000_000,
+        "txn_version": 3,
+        "log": {"version": 12, "own_version": 11},
+        "blocked": {"events_main": "waits"},
+    }
+    world.lake.put_atomic("_penguin/events_checkpoint.json", json.dumps(mirror).encode())
+    world.lake.put_atomic("_penguin/events_quarantine.ndjson", b"")
+    desk = desk_of([worker], CONFIG)
+    [told] = answer(desk.beside, worker.name).document
+    assert (told["name"], told["version"], told["commits"]) == ("events", 12, 3)
+    assert told["blocked"] == {"events_main": "waits"}
+
+
+def brief(at: float, rows: int = 5) -> dict[str, Any]:
+    return {"last": {"at": at, "rows": rows}}
+
+
+@pytest.mark.parametrize(
+    ("done", "rows", "committed", "warned"),
+    [
+        (0.0, 5, None, True),
+        (0.0, 5, -100, True),
+        (0.0, 5, 0, False),
+        (0.0, 0, None, False),
+        (BEHIND_SECS, 5, None, False),
+    ],
+)
+def test_rows_that_nobody_commits_are_told(
+    done: float, rows: int, committed: float | None, *, warned: bool
+) -> None:
+    said = [] if committed is None else [{"updated": committed, "saved": committed}]
+    found = behind(brief(done, rows), Found(BEHIND_SECS + 1, said))
+    assert bool(found) == warned
+    assert all("nothing was committed" in notice.text for notice in found)
+    assert behind(brief(0.0), Found()) == []
+    assert behind({"last": None}, Found(1e9, [])) == []
+
+
+def story(desk: Desk, uri: str) -> dict[str, Any]:
+    found = answer(desk.story, uri)
+    assert not found.error
+    assert isinstance(found.document, dict)
+    return found.document
+
+
+def test_a_files_story_is_what_explain_says_with_commands(world: LocalWorld) -> None:
+    world.put("a.json", "1", "2")
+    world.put("b.json", "bad")
+    worker = world.drain()
+    put_commit(world.lake, 4, *published(world))
+    desk = desk_of([worker], CONFIG)
+    done = story(desk, f"{world.raw.uri}/a.json")
+    assert (done["verdict"], done["batch"]["rows"]) == ("ingested", 2)
+    assert [output["delta_version"] for output in done["outputs"]] == [4]
+    bad = story(desk, f"{world.raw.uri}/b.json")
+    assert (bad["verdict"], bad["dead_letter"]["stage"]) == ("quarantined", "parse")
+    commands = [each["command"] for each in bad["commands"]]
+    here = "'/etc/a b/config.yaml' --pipeline events --source main"
+    assert commands[0] == f"blizzard dlq show {here} --letter {bad['batch']['batch']}"
+    assert commands[-1] == f"blizzard explain '/etc/a b/config.yaml' {world.raw.uri}/b.json"
+
+
+def test_questions_tell_no_loop_that_a_store_answers(world: LocalWorld) -> None:
+    world.put("a.json", "1")
+    worker = world.drain()
+    before = worker.activity.pulse
+    world.now += 50
+    story(desk_of([worker], CONFIG), f"{world.raw.uri}/a.json")
+    assert worker.activity.pulse == before
+
+
+@pytest.mark.parametrize(
+    "text", [*HOSTILE, "../../etc/passwd", "/etc/passwd", "s3://", "%00", "x" * 2000]
+)
+def test_hostile_questions_get_a_harmless_answer(world: LocalWorld, text: str) -> None:
+    worker = world.drain()
+    panel = Panel("blizzard", [worker.activity], lambda: world.now, desk_of([worker], CONFIG))
+    for uri in (text, f"{world.raw.uri}/{text}"):
+        panel.story(uri)
+        assert panel.desk.story is not None
+        panel.desk.story.look()
+        told = panel.story(uri)
+        assert told is not None
+        assert told["at"] is not None
+        assert "root:" not in json.dumps(told)
+        assert all(text.isprintable() for text in _texts(told))
+
+
+def _texts(document: Any) -> list[str]:
+    if isinstance(document, str):
+        return [document]
+    items = document.values() if isinstance(document, dict) else document
+    return [t for each in items for t in _texts(each)] if isinstance(document, dict | list) else []
+
+
+def test_questions_cost_no_more_requests_than_are_allowed(
+    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = world.pipeline()
+    for number in range(12):
+        world.put(f"{number:04d}.json", "1")
+        world.drain(worker)
+    monkeypatch.setattr(
+        page, "Allowance", lambda elapsed: allowance.Allowance(elapsed, burst=8, per_sec=0.001)
+    )
+    desk = desk_of([worker], CONFIG)
+    found = answer(desk.story, f"{world.raw.uri}/0000.json.gone")
+    assert "more requests" in found.error
+    again = answer(desk.story, f"{world.raw.uri}/another.json")
+    assert "more requests" in again.error
+
+
+def commands(worker: SourcePipeline) -> list[str]:
+    return [each.command for each in source_commands(CONFIG, worker.activity.to_json())]
+
+
+def test_commands_fit_what_is_wrong_and_are_whole(world: LocalWorld) -> None:
+    worker = world.drain()
+    usual = commands(worker)
+    assert usual[0] == "blizzard status '/etc/a b/config.yaml'"
+    worker.activity.gave_up([FinishedFile("x", "quarantined", error="e", stage="parse")])
+    worker.activity.refused(1, 9, "x: e")
+    worker.activity.cycle_failed(StateError("odd"))
+    found = commands(worker)
+    assert found[-len(usual) :] == usual
+    assert "rebuild" in found[0]
+    assert "redo" in found[1]
+    assert "dlq list" in found[2]
+    for text in found:
+        words = shlex.split(text)
+        assert words[0] == "blizzard"
+        assert CONFIG in words
+
+
+@pytest.mark.parametrize("verdict", ["quarantined", "refused", "late", "ignored", "pending"])
+def test_every_command_is_one_that_exists(verdict: str, world: LocalWorld) -> None:
+    worker = world.drain()
+    worker.activity.gave_up([FinishedFile("x", "quarantined", error="e", stage="parse")])
+    worker.activity.refused(1, 9, "x: e")
+    target = worker.activity.to_json()
+    for kind in ("StateError", "ConfigError", "FencedError"):
+        target["pulse"]["kind"] = kind
+        told = source_commands(CONFIG, target)
+        told += story_commands(
+            CONFIG,
+            "s3://x/y",
+            {"verdict": verdict, "source": "events/main", "batch": {"batch": "b"}},
+        )
+        for each in told:
+            _parses(main, shlex.split(each.command)[1:])
+
+
+def _parses(group: Any, words: list[str]) -> None:
+    """Click knows the command and its options."""
+    at: click.Command = group
+    while isinstance(at, click.Group):
+        found = at.commands.get(words[0])
+        assert found is not None, words
+        at, words = found, words[1:]
+    known = {option for parameter in at.params for option in parameter.opts}
+    given = {word for word in words if word.startswith("--")}
+    assert given <= known, (at.name, given - known)
+
+
+def test_a_secret_is_in_no_command() -> None:
+    uri = "https://store.example/raw/x.json?sig=geheimgeheim"
+    told = story_commands(CONFIG, uri, {"verdict": "missing", "source": None})
+    assert all("geheim" not in each.command for each in told)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "password=';touch x;#",
+        "password=\"';touch x;#",
+        "a=1&token=';x;'",
+        "x://a'@b;x;'c",
+        "$(x)`x`",
+    ],
+)
+def test_a_name_that_looks_like_a_secret_does_not_leave_its_word(name: str) -> None:
+    """Pasted, the rest of it would be run."""
+    uri = f"s3://raw/date=2024-01-01/{name}"
+    story = {"verdict": "late", "source": None}
+    for told in story_commands(CONFIG, uri, story):
+        words = shlex.split(told.command)
+        assert words[:3] == ["blizzard", words[1], CONFIG]
+        assert words[3] == redacted(uri)
+        assert words[4:] in ([], ["--dry-run"])
+
+
+def test_names_that_are_no_text_do_not_end_the_history(world: LocalWorld) -> None:
+    world.put("a\udcff.json", "bad")
+    past = SourcePast(world.drain().parts, lambda: world.now).look()
+    assert [file["path"] for file in past["failed"]] == ["a\\udcff.json"]
+    json.dumps(past, ensure_ascii=False).encode()
+
+
+def test_the_desk_opens_its_threads_and_closes_them(world: LocalWorld) -> None:
+    worker = world.drain()
+    with desk_of([worker], CONFIG).open():
+        running = {thread.name for thread in threading.enumerate()}
+        assert {"beside", "past", "story"} <= running
+    assert not {"beside", "past", "story"} & {t.name for t in threading.enumerate()}

@@ -1,0 +1,89 @@
+"""What Penguin's page offers besides its own view: commits, the sources of a table, commands."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from blizzard_core.delta_json import commit_path
+from blizzard_core.observability.lookups import Found, Lookups
+from blizzard_core.observability.written import source_state_path
+from blizzard_core.settings.load import load_config
+from blizzard_core.storage.local import LocalStorage
+from penguin_py.__main__ import main
+from penguin_py.activity import TableActivity
+from penguin_py.page import desk_of, table_commands
+from tests.blizzard_core.observability.test_commits import commit
+
+# Commits here are single lines of a log.
+pytestmark = pytest.mark.unreadable_tables
+
+CONFIG = """
+pipelines:
+  events:
+    sources:
+      main: {{ source_uri: "{0}/raw", compression: none }}
+      other: {{ source_uri: "{0}/other", compression: none, id: chosen }}
+    sink: {{ table_uri: "{0}/lake" }}
+    schema: {{ fields: [{{ name: a, type: string }}] }}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Any:
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG.format(tmp_path))
+    return load_config(path)
+
+
+def answer(lookups: Lookups | None, key: str) -> Found:
+    assert lookups is not None
+    lookups.ask(key)
+    lookups.look()
+    return lookups.ask(key)
+
+
+def test_a_table_shows_the_sources_that_feed_it(config: Any, tmp_path: Path) -> None:
+    desk = desk_of(config, "config.yaml")
+    assert answer(desk.beside, "events").document == []
+    lake = LocalStorage(str(tmp_path / "lake"))
+    state = (
+        b'{"watermark": {"state": "Active", "value": "x"}, "totals": {"rows": 7}, "in_flight": [1]}'
+    )
+    lake.put_atomic(source_state_path("chosen"), state)
+    [told] = answer(desk_of(config, "config.yaml").beside, "events").document
+    assert (told["name"], told["watermark"], told["rows"]) == ("chosen", "x", 7)
+    assert told["in_flight"] == 1
+
+
+def test_a_tables_past_is_its_log(config: Any, tmp_path: Path) -> None:
+    assert answer(desk_of(config, "config.yaml").past, "events").document == {"commits": []}
+    lake = LocalStorage(str(tmp_path / "lake"))
+    for version in range(3):
+        lake.put_atomic(commit_path(version), commit(f"{version}.parquet"))
+    told = answer(desk_of(config, "config.yaml").past, "events").document
+    assert [each["version"] for each in told["commits"]] == [2, 1, 0]
+    assert "paths" not in told["commits"][0]
+
+
+def test_every_command_is_one_that_exists() -> None:
+    activity = TableActivity("events", "s3://lake/events", lambda: 0.0)
+    activity.stands({"events_main": {"blocked": "waits"}, "other": {"blocked": None}})
+    target = activity.to_json()
+    target["letters"] = [{}]
+    target["pulse"]["kind"] = "ConfigError"
+    told = table_commands("/etc/a b.yaml", target)
+    assert sum("discard" in each.command for each in told) == 1
+    for each in told:
+        program, name, *words = shlex.split(each.command)
+        assert words[0] == "/etc/a b.yaml"
+        if program == "blizzard":
+            continue
+        found = main.commands[name]
+        assert isinstance(found, click.Command)
+        known = {option for parameter in found.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known

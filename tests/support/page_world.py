@@ -1,0 +1,260 @@
+"""Daemons with as many sources as one likes, for the page: told as the loop tells, without a store.
+
+python -m tests.support.page_world 300     # serves them until Ctrl-C
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from blizzard_core.errors import AccessDenied, Unavailable
+from blizzard_core.observability.desk import Desk
+from blizzard_core.observability.lookups import Lookups
+from blizzard_core.observability.status import Panel
+from blizzard_core.observability.web import Server
+from blizzard_core.storage.clock import elapsed
+from blizzard_core.storage.protocol import Entry
+from blizzard_core.watermark.progress import PartitionProgress, Progress
+from blizzard_py.app.page import behind
+from blizzard_py.app.page_commands import source_commands
+from blizzard_py.job import FinishedFile
+from blizzard_py.sources.activity import NONE_APART, SourceActivity
+from blizzard_py.state.source_state import Batch, PlannedOutput, SourceState, Totals
+
+BEGIN = 1_800_000_000.0
+CONFIG = "/etc/blizzard/config.yaml"
+_WORDS = ("orders", "clicks", "payments", "returns", "visits", "stock", "prices", "sessions")
+_PARTS = ("asia", "europe", "america", "africa", "oceania")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = BEGIN
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def names(count: int) -> list[str]:
+    each = len(_PARTS)
+    return [
+        f"{_WORDS[n // each % len(_WORDS)]}-{n // each:02d}/{_PARTS[n % each]}"
+        for n in range(count)
+    ]
+
+
+def batch(number: int, at: float, files: list[Entry], rows: int) -> Batch:
+    outputs = (PlannedOutput("s", f"date=2027-01-15/{number}.parquet", rows, 1 << 20, "o"),)
+    finished = tuple(FinishedFile(entry.path, "ingested", rows // len(files)) for entry in files)
+    name = f"019f{number:04x}-0000-7000-8000-000000000000"
+    return Batch(name, 1, "publishing", at, tuple(files), at, outputs, finished)
+
+
+def entries(at: float, count: int, chance: random.Random) -> list[Entry]:
+    paths = (
+        f"date=2027-01-15/hour={int(at // 3600) % 24:02d}/{n:05d}.ndjson.gz" for n in range(count)
+    )
+    return [
+        Entry(path, chance.randrange(1 << 19, 1 << 22), at - 45 + n) for n, path in enumerate(paths)
+    ]
+
+
+def activities(count: int, clock: Clock, *, trouble: bool = True) -> list[SourceActivity]:
+    """An hour of each; of many some are in trouble, and some are working."""
+    chance = random.Random(7)
+    found = [SourceActivity(name, f"s3://raw/{name}", clock) for name in names(count)]
+    usual = [chance.choice((0, 200, 3_000, 40_000)) for _ in found]
+    for minute in range(0, 60, 3):
+        clock.now = BEGIN + minute * 60
+        for activity, rows in zip(found, usual, strict=True):
+            activity.cycle_began()
+            files = entries(clock.now, 4 if rows else 0, chance)
+            activity.polled(0.2, files, [], (2, 120), NONE_APART)
+            if files:
+                done = batch(minute, clock.now - 9, files, round(rows * chance.uniform(0.6, 1.4)))
+                activity.batch_began(done)
+                activity.batch_done(done)
+            activity.cycle_done()
+            activity.waiting(60)
+    clock.now = BEGIN + 3600
+    for number, activity in enumerate(found):
+        activity.cycle_began()
+        late = number % 7 == 3
+        files = entries(clock.now - (200 if late else 0), 60 if late else 0, chance)
+        activity.polled(0.2, files, [], (2, 120), NONE_APART)
+        activity.knows(_state(clock.now, usual[number]))
+        if number % 9 == 4:
+            activity.batch_began(batch(90, clock.now - 11, entries(clock.now, 40, chance), 9000))
+        activity.cycle_done()
+        activity.waiting(60)
+    if trouble and found:
+        _trouble(found)
+    return found
+
+
+def _state(now: float, rows: int) -> SourceState:
+    marks = {
+        f"date=2027-01-1{day}": PartitionProgress(f"{day}.ndjson.gz", None) for day in range(5)
+    }
+    progress = Progress("Active", "date=2027-01-14/4.ndjson.gz", marks, depth=1)
+    return SourceState(
+        progress, totals=Totals(900, 3_600, 2, rows * 900, 1 << 40, 900, 3), last_update_ts=int(now)
+    )
+
+
+def _trouble(found: list[SourceActivity]) -> None:
+    for activity in found[5::97]:
+        for _ in range(4):
+            activity.cycle_failed(AccessDenied(f"{activity.place}/: access denied (ExpiredToken)"))
+        activity.waiting(64)
+    for activity in found[2::61]:
+        letter = FinishedFile(
+            "date=2027-01-15/broken.ndjson.gz",
+            "quarantined",
+            error="line 7: no JSON",
+            stage="parse",
+        )
+        activity.gave_up([letter])
+    for activity in found[11::140]:
+        activity.refused(2, 48_211, "date=2027-01-15/a.parquet: column amount: string is no double")
+    for activity in found[17::120]:
+        activity.cycle_failed(Unavailable(f"GET {activity.place}: 503 SlowDown"))
+
+
+def past(name: str, clock: Clock) -> dict[str, Any]:
+    """A history as it is read."""
+    chance = random.Random(name)
+    batches, commits = [], []
+    for n in range(60):
+        at, rows = clock.now - 180 * n - 20, chance.randrange(2_000, 60_000)
+        size = rows * 41
+        batches.append(
+            {
+                "batch": f"019f{n:04x}-0000-7000-8000-000000000000",
+                "at": at,
+                "secs": 7 + n % 5,
+                "attempt": 1,
+                "files": chance.randrange(2, 40),
+                "failed": int(n == 9),
+                "bytes": size,
+                "rows": rows,
+                "bad_rows": 0,
+                "outputs": 1,
+                "versions": [] if n == 0 else [4_711 - n],
+                "missing": int(n == 0),
+            }
+        )
+        commits.append(
+            {
+                "version": 4_711 - n - 1,
+                "at": at - 120,
+                "operation": "WRITE",
+                "ours": "penguin-orders",
+                "files": 1,
+                "rows": rows,
+                "bytes": size // 4,
+                "removed": 0,
+                "whole": True,
+            }
+        )
+    failed = {
+        "at": clock.now - 1640,
+        "batch": "019f0009",
+        "path": "date=2027-01-15/broken.ndjson.gz",
+        "uri": f"s3://raw/{name}/date=2027-01-15/broken.ndjson.gz",
+        "outcome": "quarantined",
+        "stage": "parse",
+        "error": "line 7: no JSON: Expecting value",
+    }
+    return {"batches": batches, "failed": [failed], "commits": commits}
+
+
+def beside(clock: Clock) -> list[Mapping[str, Any]]:
+    """What a Penguin has saved."""
+    return [
+        {
+            "name": "orders",
+            "saved": clock.now - 100,
+            "state": "active",
+            "updated": clock.now - 100,
+            "watermark": "date=2027-01-15/0190.parquet",
+            "version": 4_710,
+            "commits": 4_700,
+            "blocked": {},
+            "files": None,
+            "rows": None,
+            "quarantined": None,
+            "in_flight": 0,
+            "host": None,
+            "pid": None,
+        }
+    ]
+
+
+def story(uri: str) -> dict[str, Any]:
+    """A file that was ingested."""
+    return {
+        "uri": uri,
+        "verdict": "ingested",
+        "reason": "ingested with 812 rows",
+        "source": "orders-00/asia",
+        "sources": 3,
+        "path": uri.rpartition("/")[2],
+        "file": {"size": 52_113, "modified_ts": BEGIN},
+        "partition": "date=2027-01-15",
+        "name": uri.rpartition("/")[2],
+        "compared_with": {"watermark": "00012.ndjson.gz", "scan_start": None},
+        "batch": {
+            "batch": "019f0001-0000-7000-8000-000000000000",
+            "attempt": 1,
+            "started_ts": BEGIN + 9,
+            "finished_ts": BEGIN + 16,
+            "rows": 812,
+            "bad_rows": 1,
+            "backfill": None,
+            "replay": False,
+        },
+        "outputs": [
+            {
+                "path": "date=2027-01-15/019f0001.parquet",
+                "rows": 40_112,
+                "delta_status": "committed",
+                "delta_version": 4_702,
+                "refusal": None,
+            }
+        ],
+        "more_outputs": 0,
+        "dead_letter": None,
+        "pending": None,
+        "late": None,
+        "commands": [
+            {"why": "The same on a terminal", "command": f"blizzard explain {CONFIG} {uri}"}
+        ],
+    }
+
+
+def desk(clock: Clock, tell: Callable[[str], dict[str, Any]] = story) -> Desk:
+    return Desk(
+        beside=Lookups("beside", lambda _name: beside(clock), clock, elapsed, 1000),
+        past=Lookups("past", lambda name: past(name, clock), clock, elapsed, 1000),
+        story=Lookups("story", tell, clock, elapsed, 2),
+        notices=behind,
+        commands=lambda target: source_commands(CONFIG, target),
+    )
+
+
+def panel(count: int, *, trouble: bool = True, desk_: Desk | None = None) -> Panel:
+    clock = Clock()
+    found = activities(count, clock, trouble=trouble)
+    return Panel("blizzard", found, clock, desk(clock) if desk_ is None else desk_)
+
+
+if __name__ == "__main__":
+    shown = panel(int(sys.argv[1]))
+    with shown.desk.open(), Server("127.0.0.1:0", shown) as server:
+        print(f"http://127.0.0.1:{server.port}/", flush=True)  # noqa: T201  # it is what to open
+        signal.pause()

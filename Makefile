@@ -36,7 +36,7 @@ setup-dev: ## the same with what tests, checks and benchmarks take; those target
 	$(DEV) true
 
 demo: ## real events through both daemons, in two rounds, into a Delta table
-	$(RUNTIME) python -m demo.run
+	$(RUNTIME) .venv/bin/blizzard demo "$${DEMO_DIR:-.demo}"
 
 demo-tables: ## a PostgreSQL table that changes while both daemons run, into a Delta table
 	$(DEV) python -m demo.tables

@@ -18,7 +18,7 @@ from blizzard_py.kernels.decode.parse import LineParser
 from blizzard_py.kernels.task import prepare_process
 from blizzard_py.schema.types import field_spec
 
-SAMPLE = Path(__file__).parents[1] / "demo/data/wikiticker-2015-09-12-sampled.json.gz"
+SAMPLE = Path(__file__).parents[1] / "blizzard_py/demo/data/wikiticker-2015-09-12-sampled.json.gz"
 ROWS = 6000
 ROUNDS = 12
 

@@ -23,7 +23,7 @@ from blizzard_core.cli import (
     print_json,
     verbose_option,
 )
-from blizzard_core.daemon import REFUSED
+from blizzard_core.daemon import DIFFERS, REFUSED
 from blizzard_core.settings.event_time_checks import event_time_notes
 from blizzard_core.text import counted, printable
 from blizzard_py.app import daemon as app
@@ -32,13 +32,26 @@ from blizzard_py.app.asked_backfill import backfill_asked
 from blizzard_py.app.asked_validate import validate_asked
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_rows
+from blizzard_py.app.new_fields import schema_diff
 from blizzard_py.app.operations import is_asked
 from blizzard_py.app.replacing import replace_range
 from blizzard_py.app.validation import validate_pipelines
-from blizzard_py.commands import checkpoint, dlq, ingest, init, redo, rename
+from blizzard_py.commands import (
+    checkpoint,
+    convert,
+    demo,
+    dlq,
+    ingest,
+    init,
+    redo,
+    rename,
+    state,
+    watch,
+)
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.printing import print_plan, print_schema, print_status
 from blizzard_py.commands.replacing import answer_replacement
+from blizzard_py.commands.schema_diff import print_schema_diff
 from blizzard_py.explain import lines
 from blizzard_py.planning.ranges import Range
 
@@ -99,7 +112,9 @@ def run(config: Path, once: bool, fresh: bool, take_over: bool) -> int:
     before (`blizzard redo`), 130 --once was interrupted.
     """
     admission = anybody if take_over else considerate(person=sys.stdin.isatty())
-    return app.run_daemon(load_config(config), once=once, fresh=fresh, admission=admission)
+    loaded = load_config(config)
+    where = str(config.absolute())
+    return app.run_daemon(loaded, once=once, fresh=fresh, admission=admission, where=where)
 
 
 @main.command(section="Set up", examples=("blizzard validate config.yaml",))
@@ -191,18 +206,32 @@ def status(config: Path, as_json: bool) -> int:
     examples=(
         "blizzard schema config.yaml",
         "blizzard schema config.yaml --json | jq '.pipelines[].fields'",
+        "blizzard schema config.yaml --diff           # does the source have other fields by now?",
     ),
 )
 @config_argument
+@click.option("--diff", is_flag=True, help="Hold the newest files against columns and table.")
 @json_option
 @log_level_option
 @command
-def schema(config: Path, as_json: bool) -> int:
+def schema(config: Path, diff: bool, as_json: bool) -> int:
     """Show every pipeline's columns: declared, inferred and kept, or from a sample now.
 
     What is printed is YAML for schema.fields. Writes nothing.
+
+    With --diff records of the newest files are looked at, those that are done as well: fields that
+    no column takes, columns that no record has, values that do not fit, with what to write under
+    schema.fields; and columns that only the table has, or that it refuses. Exit codes: 0 no
+    difference, 1 something cannot be read, 2 bad configuration or usage, 6 there is a
+    difference.
     """
-    return answer(inspection.schema(load_config(config)), print_schema, as_json=as_json)
+    loaded = load_config(config)
+    if not diff:
+        return answer(inspection.schema(loaded), print_schema, as_json=as_json)
+    found = schema_diff(loaded)
+    code = answer(found, print_schema_diff, as_json=as_json)
+    differs = any(each["differs"] for each in found[0]["pipelines"].values())
+    return code or (DIFFERS if differs else 0)
 
 
 @main.command(
@@ -346,12 +375,16 @@ def _check_replacing(*, replace: bool, replay: bool, only: bool) -> None:
         raise click.UsageError("give either --replace or --replay, with which rows come twice")
 
 
+main.add_command(watch)
+main.add_command(state)
 main.add_command(ingest)
 main.add_command(dlq)
 main.add_command(redo)
 main.add_command(checkpoint)
 main.add_command(rename)
 main.add_command(init)
+main.add_command(convert)
+main.add_command(demo)
 main.add_command(completion_of(main, "blizzard"))
 
 

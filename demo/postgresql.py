@@ -22,7 +22,7 @@ from typing import Any
 
 import adbc_driver_postgresql.dbapi as adbc
 
-from demo.stage import DemoFailedError
+from blizzard_py.demo.stage import DemoFailedError
 
 _WATCHED = '"$@" & server=$!; cat >/dev/null; kill -INT $server; wait $server'
 _START_SECS = 60

@@ -17,10 +17,10 @@ from typing import Any
 
 from rich.console import Console
 
+from blizzard_py.demo.daemons import Running, plan, running
+from blizzard_py.demo.report import table_size
+from blizzard_py.demo.stage import DemoFailedError, staged, step
 from demo import postgresql, shop
-from demo.daemons import Running, plan, running
-from demo.report import table_size
-from demo.stage import DemoFailedError, staged, step
 from demo.tables_report import show_check, show_windows
 
 CONFIG = Path("configs/demo-tables.yaml")
@@ -125,7 +125,8 @@ def run(place: Path, console: Console) -> bool:
 
 def main() -> int:
     """Run the demo; the process's exit code."""
-    code, place = staged(".demo-tables", run, "lake", "Each version of each row, once")
+    place = Path(os.environ.get("DEMO_DIR") or ".demo-tables")
+    code = staged(place, run, "lake", "Each version of each row, once")
     if code == 0:
         console = Console(highlight=False)
         console.print(f"The server is gone; the lake stays in {place}/lake/orders.", soft_wrap=True)

@@ -26,8 +26,8 @@ from blizzard_core import log
 from blizzard_core.daemon import Loop, run_worker
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.wiring import parts_of, source_pipeline, spark_engine
+from blizzard_py.demo.stage import DemoFailedError, staged, step
 from blizzard_py.engines.lazy import LazyEngine
-from demo.stage import DemoFailedError, staged, step
 from demo.surveys import OPENED, Surveys, served
 from demo.units_report import Day, Lake, as_rows, show_check, show_cost, show_months
 from penguin_py.app import build
@@ -148,7 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--days", type=int, default=DAYS, help="thirteen months by default")
     days = parser.parse_args(arguments).days
     success = "At the end of each day the lake held what the API said"
-    code, place = staged(".demo-units", partial(run, days=days), "lake", success)
+    place = Path(os.environ.get("DEMO_DIR") or ".demo-units")
+    code = staged(place, partial(run, days=days), "lake", success)
     if code == 0:
         Console(highlight=False).print(f"The lake stays in {place}/lake/answers.", soft_wrap=True)
     return code

@@ -1,10 +1,25 @@
 """Commands of ``blizzard`` that people run by hand, a module for each group."""
 
 from blizzard_py.commands.checkpoint import checkpoint
+from blizzard_py.commands.convert import convert
+from blizzard_py.commands.demo import demo
 from blizzard_py.commands.dlq import dlq
 from blizzard_py.commands.ingest import ingest
 from blizzard_py.commands.init import init
 from blizzard_py.commands.redo import redo
 from blizzard_py.commands.rename import rename
+from blizzard_py.commands.state import state
+from blizzard_py.commands.watch import watch
 
-__all__ = ["checkpoint", "dlq", "ingest", "init", "redo", "rename"]
+__all__ = [
+    "checkpoint",
+    "convert",
+    "demo",
+    "dlq",
+    "ingest",
+    "init",
+    "redo",
+    "rename",
+    "state",
+    "watch",
+]

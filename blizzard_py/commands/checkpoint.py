@@ -37,6 +37,9 @@ from blizzard_py.sources.tables.windows import from_stored, to_stored
 from blizzard_py.state.source_state import SourceState
 
 _yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+_why_option = click.option(
+    "--why", default="", metavar="TEXT", help="The reason, for `checkpoint log`."
+)
 _dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Say what would change; write nothing."
 )
@@ -116,6 +119,7 @@ def show(config: Path, pipeline: str, source: str, as_json: bool) -> int:
 )
 @click.option("--unit", metavar="NAME", help="Of work units: one, as `blizzard plan` names it.")
 @click.option("--high", metavar="TIME", help="With --unit: up to where it was read, or none.")
+@_why_option
 @_yes_option
 @_dry_run_option
 @log_level_option
@@ -129,6 +133,7 @@ def set_watermark(
     columns: tuple[str, ...],
     unit: str | None,
     high: str | None,
+    why: str,
     yes: bool,
     dry_run: bool,
 ) -> int:
@@ -147,7 +152,7 @@ def set_watermark(
         found = pipeline_of(load_config(config), (pipeline, source))
         with closing(found):
             edit = unit_operations.high_edit(found, unit, high)
-            return _edit(config, (pipeline, source), edit, yes=yes, dry_run=dry_run)
+            return _edit(config, (pipeline, source), edit, why, yes=yes, dry_run=dry_run)
     if (watermark is None) == (not columns):
         raise click.UsageError("give --watermark for files, or --column for a table or an API")
     if watermark is None:
@@ -157,13 +162,18 @@ def set_watermark(
             config,
             (pipeline, source),
             lambda state: checkpoint_edit.set_columns(state, values, names),
+            why,
             yes=yes,
             dry_run=dry_run,
         )
+    partition = partition.strip("/")
+    with closing(pipeline_of(load_config(config), (pipeline, source))) as found:
+        checkpoint_edit.require_known(found, partition)
     return _edit(
         config,
         (pipeline, source),
-        lambda state: checkpoint_edit.moved(state, partition.strip("/"), watermark),
+        lambda state: checkpoint_edit.moved(state, partition, watermark),
+        why,
         yes=yes,
         dry_run=dry_run,
     )
@@ -193,12 +203,20 @@ def _column_value(given: str) -> tuple[str, Any]:
 @source_options(required=True)
 @click.option("--units", is_flag=True, help="Begin work units anew, cut as they are configured.")
 @click.option("--adopt", is_flag=True, help="With --units: keep rows for ever that are of none.")
+@_why_option
 @_yes_option
 @_dry_run_option
 @log_level_option
 @command
 def reset(
-    config: Path, pipeline: str, source: str, units: bool, adopt: bool, yes: bool, dry_run: bool
+    config: Path,
+    pipeline: str,
+    source: str,
+    units: bool,
+    adopt: bool,
+    why: str,
+    yes: bool,
+    dry_run: bool,
 ) -> int:
     """Start a source over, as if nothing had been ingested.
 
@@ -215,7 +233,7 @@ def reset(
         if not unit_operations.is_by_units(load_config(config), (pipeline, source)):
             raise click.UsageError("--units is for sources with `units:`")
         edit = partial(unit_edits.started_over, adopt=adopt)
-    return _edit(config, (pipeline, source), edit, yes=yes, dry_run=dry_run)
+    return _edit(config, (pipeline, source), edit, why, yes=yes, dry_run=dry_run)
 
 
 @checkpoint.command(
@@ -286,6 +304,7 @@ def _edit(
     config: Path,
     where: tuple[str, str],
     edit: Callable[[SourceState], SourceState],
+    why: str,
     *,
     yes: bool,
     dry_run: bool,
@@ -302,7 +321,7 @@ def _edit(
         if not confirmed(found.name, yes=yes):
             click.echo("That is not its name; nothing was changed.", err=True)
             return 1
-        backup = checkpoint_edit.change(found, seen, edit, time.time())
+        backup = checkpoint_edit.change(found, seen, edit, time.time(), why.strip())
         click.echo(
             f"Changed. The old checkpoint is {found.sink.uri}/{backup}" if backup else "Changed."
         )

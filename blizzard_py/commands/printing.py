@@ -16,6 +16,7 @@ import yaml
 from blizzard_core.cli import Trouble, print_error, print_table
 from blizzard_core.text import printable
 from blizzard_py.commands.options import compact
+from blizzard_py.state.stream_state import moment
 
 _ORIGINS = {
     "declared": "as declared in the configuration",
@@ -81,12 +82,18 @@ def _print_files(sources: Sequence[tuple[str, dict[str, Any]]]) -> None:
                 found["watermark"],
                 f"{len(found['files']):,}",
                 f"{sum(f['size'] for f in found['files']):,}",
-                str(found["list_requests"]),
+                _requests(found),
                 f"{found['keys_listed']:,}",
             ]
             for name, found in sources
         ),
     )
+
+
+def _requests(found: Mapping[str, Any]) -> str:
+    """What the look cost: a local disk is asked for directories, a store for pages."""
+    directories = found["directories_read"]
+    return f"{found['list_requests']:,}" if directories is None else f"{directories:,} dirs"
 
 
 def print_schema(document: dict[str, Any]) -> None:
@@ -103,11 +110,11 @@ def print_schema(document: dict[str, Any]) -> None:
             click.echo(f"# left out: {printable(name)!r}: {printable(reason)}")
         click.echo("fields:" if found["fields"] else "fields: []")
         for field in found["fields"]:
-            click.echo(f"  - {_flow(field)}")
+            click.echo(f"  - {flow_yaml(field)}")
 
 
-def _flow(value: Any) -> str:
-    """YAML on one line; what a terminal would obey is escaped."""
+def flow_yaml(value: Any) -> str:
+    """A value as YAML on one line; what a terminal would obey is escaped."""
     for readable in (True, False):
         text = yaml.safe_dump(
             value,
@@ -143,6 +150,8 @@ def print_status(document: dict[str, Any]) -> None:
         ),
     )
     for pipeline, block in document["pipelines"].items():
+        if block.get("event_time"):
+            click.echo(printable(_event_time(pipeline, block["event_time"])))
         for source, found in block["sources"].items():
             if found["lag"]["error"]:
                 print_error(f"{pipeline}/{source}: lag is not known: {found['lag']['error']}")
@@ -151,6 +160,22 @@ def print_status(document: dict[str, Any]) -> None:
                 click.echo(
                     "  mend the table or the schema, then: blizzard redo CONFIG --quarantined"
                 )
+
+
+def _event_time(pipeline: str, told: Mapping[str, Any]) -> str:
+    lost = [
+        _count(told[key], f"{word} row")
+        for key, word in (("late_rows", "late"), ("ahead_rows", "early"))
+        if told[key]
+    ]
+    return ", ".join(
+        [
+            f"{pipeline}: event time: watermark {told['watermark'] or '-'}",
+            f"newest row {moment(told['max_event_time_ms']) or '-'}",
+            f"{_count(told['state_rows'], 'row')} of state",
+            *lost,
+        ]
+    )
 
 
 def _refused(name: str, refused: Mapping[str, Any]) -> str:

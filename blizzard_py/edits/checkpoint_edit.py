@@ -80,6 +80,22 @@ def backups(source: SourcePipeline) -> list[Entry]:
     return sorted(found, key=lambda entry: entry.modified)
 
 
+def require_known(source: SourcePipeline, partition: str) -> None:
+    """Raise `EditRefused` for a partition that holds no file and never did, `StorageError`.
+
+    The watermark of one that a typing error names would be passed on to all that sort before it.
+    """
+    state = stored(source).state
+    if not partition or partition in state.progress.partitions or state.columns is not None:
+        return
+    files = source.parts.stores.source.list_range(f"{partition}/", f"{partition}0")  # after "/"
+    if not any(page.entries for page in files):
+        raise EditRefused(
+            f"{partition!r} is no partition of this source: nothing lies below it, and nothing of"
+            " it was ingested; `blizzard checkpoint show` lists those that are known"
+        )
+
+
 def moved(state: SourceState, partition: str, name: str) -> SourceState:
     """The state with the partition's watermark at ``name``: up to it everything is done.
 
@@ -181,7 +197,11 @@ def _revalued(progress: Progress) -> Progress:
 
 
 def over(state: SourceState) -> SourceState:
-    """A cold start. What was counted so far stays counted, groups included."""
+    """A cold start. What was counted so far stays counted, groups included.
+
+    Which batch was the last is found out by the start: a checkpoint that was brought back from a
+    copy does not know, and whoever starts over has been told that files come again.
+    """
     columns = None
     if state.columns is not None:
         # Names of items are for ever, so windows go on being counted.

@@ -18,7 +18,10 @@ The answer as JSON; what does not apply is null, times are epoch seconds::
      "dead_letter": {"object", "stage", "error", "timestamp", "retry_count"},
      "pending": {"behind", "reason", "batch", "phase", "attempt", "started_ts",
                  "tries", "max_tries", "until_ts"},
-     "late": {"late_files", "reason"}}
+     "late": {"late_files", "reason"},
+     "untaken": ["device"],                # fields of its first records without a column
+     "added_since": ["price"],             # and those with one since it was ingested
+     "out_of_time": {"late", "ahead"}}     # rows that a query over event time was not given
 
 Verdicts:
 

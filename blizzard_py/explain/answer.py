@@ -15,6 +15,7 @@ from typing import Any
 from blizzard_core.delta_json import delta_versions
 from blizzard_core.quarantine import quarantined, spelled
 from blizzard_core.storage.protocol import Entry
+from blizzard_core.text import counted, iso
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.dead_letters.reasons import reason_of
 from blizzard_py.explain.evidence import (
@@ -25,6 +26,7 @@ from blizzard_py.explain.evidence import (
     last_journaled,
     late_letter,
     letter,
+    out_of_time,
     records_replayed,
 )
 from blizzard_py.explain.explanation import DeltaStatus, Explanation, File, InBatch, Output
@@ -32,7 +34,7 @@ from blizzard_py.explain.location import Located
 from blizzard_py.explain.verdict import waiting
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source
-from blizzard_py.sources.story import Lateness, Standing, Story, Waiting, moment
+from blizzard_py.sources.story import Lateness, Standing, Story, Waiting
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
 from blizzard_py.state.source_state import SourceState
@@ -235,17 +237,25 @@ def _settled(
         why = f"{dead.stage}: {dead.error}" if dead.stage else "its dead letter is gone"
         reason = f"given up in batch {found.batch}{notes}; {why}{_way_in(parts, found.batch, dead)}"
         return replace(base, verdict="quarantined", reason=reason, dead_letter=dead)
-    reason = f"{found.rows:,} rows in batch {found.batch}{notes}"
+    reason = f"{counted(found.rows, 'row')} in batch {found.batch}{notes}"
     if found.bad_rows:
         letters = f"{parts.stores.dlq.uri}/{parts.letters_id}/{found.batch}.records.ndjson"
-        reason += f"; {found.bad_rows:,} bad records in {letters}"
+        reason += f"; {counted(found.bad_rows, 'bad record')} in {letters}"
         if not _is_put_away(parts, f"{found.batch}.records"):
             reason += f", which {_replay(parts, f'{found.batch}.records')} ingests once mended"
+    if parts.event_time is not None:
+        uri = f"{parts.stores.source.uri}/{path}"
+        apart = out_of_time(parts.stores.dlq, parts.letters_id, found.batch, uri)
+        base = replace(base, out_of_time=apart)
+        told = [f"{count:,} {stage}" for stage, count in apart.items() if count]
+        if told:
+            letters = f"{parts.stores.dlq.uri}/{parts.letters_id}/{found.batch}.records.ndjson"
+            reason += f"; rows out of time in {letters}: {', '.join(told)}"
     records = records_replayed(
         parts.stores.sink, f"{parts.id}{RECORDS_SUFFIX}", path, parts.concurrency
     )
     if records:
-        reason += f"; {records:,} more rows by replays of its dead records"
+        reason += f"; {counted(records, 'more row')} by replays of its dead records"
     outputs = _outputs(parts, story, found)
     refused = next((output for output in outputs if output.refusal is not None), None)
     if refused is not None:
@@ -277,7 +287,7 @@ def _notes(parts: Parts, found: Journaled, story: Story, named: str | None, *, a
     if entry is None:
         notes += "; the file is gone since"
     elif entry.modified > found.finished_ts + CLOCK_SLACK_SECS:
-        notes += f"; rewritten at {moment(entry.modified)}, which {_taken_again(parts, found)}"
+        notes += f"; rewritten at {iso(entry.modified)}, which {_taken_again(parts, found)}"
     if again and named is None and not replayed:
         notes += "; the checkpoint does not know it, so the next poll takes it again"
     return notes
@@ -311,7 +321,7 @@ def _taken_again(parts: Parts, found: Journaled) -> str:
     if units is None:
         return "is not taken again"
     due = found.finished_ts + units.abstinent_days * 86_400
-    return f"is taken again from {moment(due)} on"
+    return f"is taken again from {iso(due)} on"
 
 
 def _outputs(parts: Parts, story: Story, found: Journaled) -> tuple[Output, ...]:

@@ -17,7 +17,7 @@ from blizzard_core.checkpoint.document import parsed
 from blizzard_core.delta_json import listed, read_each
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.storage.protocol import Storage, join
-from blizzard_py.dead_letters.reader import original_of, put_away, stem_of
+from blizzard_py.dead_letters.reader import DeadLetterObject, original_of, put_away, read, stem_of
 from blizzard_py.sources.protocol import LEFT_STAGE
 from blizzard_py.state.journal import REMEDY, BatchDocument, first_name, latest
 from blizzard_py.state.state_paths import StatePaths
@@ -150,6 +150,25 @@ def letter(dlq: Storage, source_id: str, batch: str, uri: str) -> Letter:
     path, away = put_away(source_id, batch)
     found = _letter_in(dlq, path, uri) or _letter_in(dlq, away, uri)
     return found or Letter(f"{dlq.uri}/{path}", None, None, None, None)
+
+
+def out_of_time(dlq: Storage, source_id: str, batch: str, uri: str) -> dict[str, int]:
+    """How many rows of a file an event-time query was not given, by ``late`` and ``ahead``.
+
+    By the batch's letters, also if a replay has put them away; of rows that are counted only,
+    and of more than one file may have, nothing is known. Raises `UnreadableDeadLetter`.
+    """
+    found = {"late": 0, "ahead": 0}
+    for path in put_away(source_id, f"{batch}.records"):
+        entry = dlq.stat(path)
+        if entry is None:
+            continue
+        letters = DeadLetterObject(path, batch, "records", entry.size, entry.modified, False)
+        for each in read(dlq, letters):
+            if each.uri == uri and each.stage in found:
+                found[each.stage] += 1
+        break
+    return found
 
 
 def late_letter(dlq: Storage, source_id: str, uri: str) -> Letter | None:

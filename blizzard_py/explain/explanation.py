@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from blizzard_core.text import printable
+from blizzard_core.text import iso, printable
 from blizzard_py.explain.evidence import Letter
 from blizzard_py.explain.location import Checked
-from blizzard_py.sources.story import Compared, Lateness, Verdict, Waiting, moment
+from blizzard_py.sources.story import Compared, Lateness, Verdict, Waiting
 
 DeltaStatus = Literal["committed", "not committed yet", "refused", "unknown"]
 
@@ -70,7 +70,10 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The answer; its fields are the JSON keys of the package's docstring."""
+    """The answer; its fields are the JSON keys of the package's docstring.
+
+    ``out_of_time`` counts rows that a query over event time was not given: ``late``, ``ahead``.
+    """
 
     uri: str
     verdict: Verdict
@@ -88,13 +91,17 @@ class Explanation:
     dead_letter: Letter | None = None
     pending: Waiting | None = None
     late: Lateness | None = None
+    untaken: tuple[str, ...] | None = None
+    added_since: tuple[str, ...] | None = None
     task: Task | None = None
+    out_of_time: Mapping[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The documented keys; ``task`` is there for tables and APIs only."""
+        """The documented keys; ``task`` and ``out_of_time`` are there only where they apply."""
         document = asdict(self)
-        if self.task is None:
-            del document["task"]
+        for key in ("task", "out_of_time"):
+            if document[key] is None:
+                del document[key]
         return document
 
 
@@ -116,7 +123,7 @@ def _lines(found: Explanation) -> Iterator[str]:
         yield from _work(found)
         return
     yield f"  file       {found.uri}" + (
-        f" ({found.file.size:,} bytes, modified {moment(found.file.modified_ts)})"
+        f" ({found.file.size:,} bytes, modified {iso(found.file.modified_ts)})"
         if found.file
         else " (does not exist)"
         if found.source
@@ -135,6 +142,18 @@ def _lines(found: Explanation) -> Iterator[str]:
             f" ({compared.state}, source's watermark {compared.source_watermark or '-'})"
         )
     yield from _work(found)
+    yield from _fields(found)
+
+
+def _fields(found: Explanation) -> Iterator[str]:
+    """Those that its rows do without."""
+    if found.untaken:
+        yield f"  no column  for {', '.join(found.untaken)}; see `blizzard schema CONFIG --diff`"
+    if found.added_since:
+        yield (
+            f"  added      {', '.join(found.added_since)}: a column since it was ingested;"
+            " `blizzard backfill CONFIG --replace` takes it again"
+        )
 
 
 def _work(found: Explanation) -> Iterator[str]:
@@ -143,7 +162,7 @@ def _work(found: Explanation) -> Iterator[str]:
         batch = found.batch
         yield (
             f"  batch      {batch.batch}, attempt {batch.attempt}, started"
-            f" {moment(batch.started_ts)}, finished {moment(batch.finished_ts)}"
+            f" {iso(batch.started_ts)}, finished {iso(batch.finished_ts)}"
         )
     for output in found.outputs or ():
         committed = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from blizzard_py.sources.story import Waiting, moment
+from blizzard_core.text import iso
+from blizzard_py.sources.story import Waiting
 from blizzard_py.state.source_state import SourceState
 
 
@@ -21,7 +22,7 @@ def waiting(
             )
             return Waiting(
                 "in_flight",
-                f"{reason}, since {moment(batch.started_ts)}",
+                f"{reason}, since {iso(batch.started_ts)}",
                 batch.batch,
                 batch.phase,
                 batch.attempt,
@@ -31,7 +32,7 @@ def waiting(
             )
     if tries is not None:
         reason = (
-            f"could not be read; waits for another try, {moment(state.retries[path].after)} at the"
+            f"could not be read; waits for another try, {iso(state.retries[path].after)} at the"
             " earliest"
             f" (retry {tries} of {max_retries}, then it is quarantined)"
         )

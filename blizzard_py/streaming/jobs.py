@@ -96,6 +96,10 @@ class StreamJobs:
         if running is not None:
             running.query.stop()
 
+    def progress(self, output_prefix: str) -> float | None:
+        """See `Jobs`: of the first step, in which the files are read."""
+        return self._parts.engine.progress(output_prefix)
+
     def advanced(self, state: SourceState) -> None:
         """See `Jobs`: objects that the state before named, and this one does not."""
         named = frozenset() if state.stream is None else state.stream.objects

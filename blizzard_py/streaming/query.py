@@ -22,14 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from blizzard_core.errors import BlizzardError, Cancelled, ConfigError, EngineError
-from blizzard_py.engines.spark.failures import reason_of
+from blizzard_py.engines.spark.failures import FAILURES, reason_of
 from blizzard_py.engines.spark.handed import handing
 from blizzard_py.engines.spark.transform_guard import spark_said
 from blizzard_py.engines.spark.worker import REPORTS, nothing, write_partition
@@ -42,7 +41,7 @@ from blizzard_py.streaming.operators import Definition, frame_of, with_batch
 from blizzard_py.streaming.source import StagedRows
 
 _STATE = "spark.sql.streaming.stateStore"
-_SETTINGS = {
+SETTINGS = {
     "spark.sql.streaming.pollingDelay": "100ms",
     # Each is a file in every pack; older ones serve nobody, since we never go back.
     "spark.sql.streaming.minBatchesToRetain": "5",
@@ -52,7 +51,6 @@ _SETTINGS = {
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
     f"{_STATE}.checkpointFormatVersion": "2",
 }
-_Failure = (PySparkException, Py4JError, OSError, RuntimeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ class StreamQuery:
         except AnalysisException as error:
             place = f"pipelines.{name.partition('/')[0]}.event_time"
             raise ConfigError(place, [spark_said(str(error))]) from None
-        except _Failure as error:
+        except FAILURES as error:
             raise EngineError(
                 f"{name}: the query could not be started: {reason_of(error)}"
             ) from None
@@ -130,7 +128,7 @@ class StreamQuery:
             self._query.processAllAvailable()
             self._check()
             done = self._told(number)
-        except _Failure as error:
+        except FAILURES as error:
             self._raise_kept()
             raise EngineError(f"{self._name}: the query failed: {reason_of(error)}") from None
         if not done or all(each.end != number for each in done):
@@ -145,7 +143,7 @@ class StreamQuery:
         self._stopped.set()
         try:
             self._query.stop()
-        except _Failure:  # its JVM is gone, and so is the query
+        except FAILURES:  # its JVM is gone, and so is the query
             return
 
     @property
@@ -153,7 +151,7 @@ class StreamQuery:
         """Whether it may be offered more."""
         try:
             return self._query.isActive and self._query.exception() is None
-        except _Failure:
+        except FAILURES:
             return False
 
     def _started(self, root: SparkSession) -> StreamingQuery:
@@ -161,7 +159,7 @@ class StreamQuery:
         # The query's thread inherits it, so pipelines have their fair share of the cores.
         session.sparkContext.setLocalProperty("spark.scheduler.pool", self._name)
         given = self._definition.given
-        for key, value in _SETTINGS.items():
+        for key, value in SETTINGS.items():
             session.conf.set(key, value)
         session.conf.set("spark.sql.shuffle.partitions", str(given.partitions))
         session.conf.set("spark.sql.streaming.multipleWatermarkPolicy", given.policy)

@@ -26,8 +26,8 @@ from typing import Any, NoReturn
 
 from deltalake import DeltaTable
 
-from demo.run import CONFIG, SAMPLE
-from demo.split import split
+from blizzard_py.demo.edits import SAMPLE, configuration
+from blizzard_py.demo.split import split
 
 ROOT = Path(__file__).parents[2]
 USER = 10001
@@ -238,7 +238,7 @@ def config_folder(place: Path, name: str, addition: str = "") -> Path:
     """The demo's configuration, and something behind it, as an orchestrator mounts it."""
     folder = place / name
     folder.mkdir()
-    (folder / "config.yaml").write_text((ROOT / CONFIG).read_text() + addition)
+    (folder / "config.yaml").write_text(configuration(Path(DATA)) + addition)
     return folder
 
 
@@ -250,7 +250,7 @@ def check_daemons(image: Image, place: Path) -> None:
     config = config_folder(place, "plain")
     for daemon in ("blizzard", "penguin"):
         start = time.monotonic()
-        code, output = image.run(daemon, "run", CONFIG_PATH, "--once", config=config, DEMO_DIR=DATA)
+        code, output = image.run(daemon, "run", CONFIG_PATH, "--once", config=config)
         if code != 0:
             say(output)
         check(code == 0, f"{daemon} run --once ({time.monotonic() - start:.1f} s)")
@@ -260,7 +260,7 @@ def check_daemons(image: Image, place: Path) -> None:
     owners = {path.stat().st_uid for path in (data / "lake").rglob("*")}
     check(owners == {USER}, "everything it wrote is its user's")
     _, *health = image.config["Healthcheck"]["Test"]
-    code, _ = image.run(*health, config=config, DEMO_DIR=DATA)
+    code, _ = image.run(*health, config=config)
     check(code == 0, "the health check passes where metrics are off")
 
 
@@ -272,18 +272,18 @@ def check_signals(image: Image, place: Path) -> None:
     config = config_folder(place, "served", f"\nmetrics: {{ address: 0.0.0.0:{port} }}\n")
     _, *health = image.config["Healthcheck"]["Test"]
     for daemon in ("blizzard", "penguin"):
-        process = image.start((daemon, "run", CONFIG_PATH), config, DEMO_DIR=DATA)
+        process = image.start((daemon, "run", CONFIG_PATH), config)
         assert process.stdout is not None
         if not any("started" in line for line in process.stdout):
             fail(f"{daemon} did not start")
-        code, output = image.run(*health, config=config, DEMO_DIR=DATA)
+        code, output = image.run(*health, config=config)
         check(code == 0, f"the health check of {daemon}: {output.strip()[:60]!r}")
         start = time.monotonic()
         os.kill(first_process_of(process.pid), signal.SIGTERM)
         process.communicate(timeout=60)
         took = time.monotonic() - start
         check(process.returncode == 0, f"{daemon} ends on SIGTERM with exit code 0 ({took:.1f} s)")
-        code, _ = image.run(*health, config=config, DEMO_DIR=DATA)
+        code, _ = image.run(*health, config=config)
         check(code == 1, f"the health check notices that {daemon} is gone")
 
 

@@ -370,6 +370,8 @@ def test_checkpoints_are_shown_changed_and_reset(scenario: Scenario) -> None:
     dry = invoke(*change, "--watermark", "", "--dry-run")
     assert dry.exit_code == 1
     assert "reset it instead" in dry.stderr
+    wrong = invoke(*change[:-1], "nonsense", "--watermark", "x", "--yes")
+    assert (wrong.exit_code, "is no partition of this source" in wrong.stderr) == (1, True)
     dry = invoke(*change, "--watermark", "1.json.gz", "--dry-run")
     assert dry.exit_code == 0, dry.output
     assert "1 files that were passed would be ingested" in dry.stdout
@@ -614,6 +616,10 @@ def test_places_that_are_not_there_are_answered_with_the_remedy(
     bucket = Scenario(tmp_path, "s3://there-is-none/base", s3.options)
     for program in (blizzard, penguin):
         no_bucket = invoke("plan", str(bucket.config), program=program)
+        assert no_bucket.exit_code == 1
+        assert "the bucket does not exist; create it, or correct the URI" in no_bucket.stderr
+        # A bucket that is gone is no source that has not begun.
+        no_bucket = invoke("status", str(bucket.config), program=program)
         assert no_bucket.exit_code == 1
         assert "the bucket does not exist; create it, or correct the URI" in no_bucket.stderr
 

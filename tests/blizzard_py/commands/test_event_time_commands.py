@@ -80,6 +80,9 @@ def test_status_and_plan_tell_where_the_query_is(config: Path, tmp_path: Path) -
     assert told["watermark"] == "2024-01-28T14:00:00Z"
     assert told["policy"] == "max"  # the checkpoint's, which is in force
     assert (told["late_rows"], told["state_rows"], told["state_bytes"]) == (2, 3, 99)
+    text = run("status", str(config)).stdout
+    assert f"event time: watermark {told['watermark']}, newest row 2024-01-28T14:10:00Z" in text
+    assert "3 rows of state, 2 late rows" in text
     assert told["operators"] == [{"name": "stateStoreSave", "state_rows": 3}]
     assert told["sources"] == {"web": {"max_event_time_ms": 1_706_451_000_000, "idle": False}}
     [line] = told["history"]

@@ -219,6 +219,21 @@ def test_a_change_that_makes_no_sense_is_refused(partition: str, name: str, mess
         checkpoint_edit.moved(state, partition, name)
 
 
+def test_a_partition_that_never_had_a_file_is_refused() -> None:
+    """Its watermark would be passed on to every partition that sorts before it."""
+    world = ingested()
+    world.put("date=2024-06-01/1.json", "later")
+    source = world.pipeline()
+    with pytest.raises(EditRefused, match="'nonsense' is no partition of this source"):
+        checkpoint_edit.require_known(source, "nonsense")
+    with pytest.raises(EditRefused, match="is no partition"):
+        checkpoint_edit.require_known(source, "date=2024-06")
+    for known in ("", DAY, "date=2024-06-01"):
+        checkpoint_edit.require_known(source, known)
+    world.source.delete_tree(DAY)
+    checkpoint_edit.require_known(source, DAY)  # its watermark is still kept
+
+
 def test_a_source_without_any_watermark_left_is_to_be_reset() -> None:
     with pytest.raises(EditRefused, match="nothing was ingested yet"):
         checkpoint_edit.moved(SourceState(), "", "x")

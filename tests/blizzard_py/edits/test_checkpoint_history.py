@@ -169,10 +169,11 @@ def test_the_commands_tell_compare_and_bring_back(tmp_path: Path) -> None:
         return CliRunner().invoke(blizzard, [*given, *more])
 
     moved = ("--partition", DAY, "--watermark", "9.json.gz", "--yes")
-    assert asked("set", *moved).exit_code == 0
+    assert asked("set", *moved, "--why", "sent again").exit_code == 0
     told = json.loads(asked("log", "--json").stdout)["versions"]
     name = told[1]["version"]
     assert told[1]["note"]["by"] == whoever()
+    assert told[1]["note"]["why"] == "sent again"
     text = asked("log")
     assert (text.exit_code, name in text.stdout, whoever() in text.stdout) == (0, True, True)
     found = json.loads(asked("diff", name, "--json").stdout)
@@ -189,3 +190,6 @@ def test_the_commands_tell_compare_and_bring_back(tmp_path: Path) -> None:
     scenario.ingest()
     refused = asked("rollback", *back, "--yes")
     assert (refused.exit_code, "checkpoint rebuild" in refused.stderr) == (1, True)
+    assert asked("reset", "--why", " all anew ", "--yes").exit_code == 0
+    notes = [each["note"] for each in json.loads(asked("log", "--json").stdout)["versions"]]
+    assert "all anew" in [note and note["why"] for note in notes]

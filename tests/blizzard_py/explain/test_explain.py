@@ -16,12 +16,11 @@ from click.testing import CliRunner, Result
 from blizzard_core.delta_json import LOG_FILES, delta_versions
 from blizzard_core.errors import ConfigError, StateError, Unavailable
 from blizzard_core.settings.sources import SourceCompression
-from blizzard_core.text import printable
+from blizzard_core.text import iso, printable
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.explain import Explanation, explain, lines, located
 from blizzard_py.explain.location import Located
 from blizzard_py.sources.files.story import ignored
-from blizzard_py.sources.story import moment
 from penguin_py.__main__ import main as penguin
 from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
@@ -32,6 +31,8 @@ from tests.support.scenario import Scenario
 DAY = 86_400.0
 INTERVAL = 1000.0
 KEYS = {
+    "untaken",
+    "added_since",
     "uri",
     "verdict",
     "reason",
@@ -417,7 +418,7 @@ def test_a_late_file_tells_what_will_be_done_with_it(late_files: str, words: str
     assert found.late.late_files == late_files
     assert words in found.reason
     began = world.checkpoint()["sweep"]["began"]
-    assert f"due {moment(began + INTERVAL)}" in found.reason
+    assert f"due {iso(began + INTERVAL)}" in found.reason
 
 
 def test_a_late_file_that_was_reported_stays_late() -> None:

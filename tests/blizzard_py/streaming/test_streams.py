@@ -8,8 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from blizzard_core.errors import StateError
+from blizzard_core.errors import ConfigError, StateError
+from blizzard_core.settings.document import Config
+from blizzard_py.__main__ import main
+from blizzard_py.app.event_state import event_state
+from blizzard_py.app.inspection import explain
 from blizzard_py.engines.spark import SparkEngine
 from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
 
@@ -75,6 +80,10 @@ def test_windows_come_out_when_the_watermark_has_passed_them(world: EventWorld) 
     )
     agree(world, oracle)
     assert windows_of(world.table()) == oracle.emitted
+    told = explain(world.config(), str(world.root / "raw" / "0003.ndjson"))
+    assert told.verdict == "ingested"
+    assert told.out_of_time == {"late": 2, "ahead": 0}
+    assert told.reason.endswith(".records.ndjson: 2 late")
     letter = next(one for one in world.letters() if one["line"] == 1)
     assert letter["path"].endswith("/raw/0003.ndjson")
     assert letter["raw"].startswith('{"ts": "2024-01-28T14:01:41')
@@ -205,3 +214,53 @@ def test_a_changed_query_is_refused_before_anything_runs(world: EventWorld) -> N
     world.event_time |= {"window": "5 seconds", "delay": "20 seconds"}
     world.drain()
     assert [one.watermark_ms for one in world.stream().history] == [1_706_450_491_000] * 2
+
+
+def test_what_a_query_remembers_is_told_from_a_copy_beside_it(
+    world: EventWorld, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blizzard_py.app.event_state.spark_engine", lambda *_: spark_engine)
+    monkeypatch.setattr(spark_engine, "stop", lambda: None)
+    world.event_time = TUMBLING | {"deduplicate": ["id"]}
+    before = event_state(world.config(), None, 5)["pipelines"]["pages"]
+    assert (before["batch"], before["operators"]) == (0, [])
+    running = world.pipeline()
+    world.put([row(107), row(101, "b", bytes_=5, id_=1), row(131, id_=2), row(137, id_=3)])
+    world.drain(running)
+    found = event_state(world.config(), "pages", 1)["pipelines"]["pages"]
+    windows, keys = found["operators"]
+    assert (windows["rows"], keys["rows"]) == (2, 2)
+    # The first one to end, alone: 14:02:10 to 14:02:15, and the watermark is ten seconds behind.
+    [first] = windows["first"]
+    assert first["key"]["page"] == "a"
+    assert first["value"] == {"count": 1, "sum": 1}
+    assert first["ends"] == "2024-01-28T14:02:15Z"
+    assert first["let_go_by_a_row_after"] == "2024-01-28T14:02:25Z"
+    assert keys["first"][0]["key"] == {"id": 2}
+    # The query that runs was not disturbed, and goes on.
+    world.put([row(150, id_=4)])
+    world.drain(running)
+    running.close()
+    assert world.stream().batch == 2
+    done = CliRunner().invoke(main, ["state", _written(world)])
+    assert done.exit_code == 0, done.output
+    assert "pages/web: batch 2, watermark 2024-01-28T14:02:20Z" in done.stdout
+    assert "dedupeWithinWatermark: 3 rows of state" in done.stdout
+    world.put([row(160, id_=5)])
+    lost = min(world.packs())
+    (world.root / "table" / lost).unlink()
+    with pytest.raises(StateError, match=lost):
+        event_state(world.config(), None, 5)
+
+
+def test_a_configuration_without_event_time_has_no_state_to_show() -> None:
+    with pytest.raises(ConfigError, match="has no event_time"):
+        event_state(Config(), None, 5)
+    with pytest.raises(ConfigError, match=r"pipelines\.other: 1 problem"):
+        event_state(Config(), "other", 5)
+
+
+def _written(world: EventWorld) -> str:
+    path = world.root / "config.yaml"
+    path.write_text(world.config().model_dump_json(exclude_none=True, by_alias=True))
+    return str(path)

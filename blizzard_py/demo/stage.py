@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import time
@@ -19,33 +18,30 @@ class DemoFailedError(Exception):
     """What the demo runs did not do what it should; the message says which, and its last lines."""
 
 
-def staged(
-    folder: str, scenes: Callable[[Path, Console], bool], kept: str, success: str
-) -> tuple[int, Path]:
-    """Play ``scenes`` in a fresh ``folder`` (or ``$DEMO_DIR``); the exit code, and the folder.
+def staged(place: Path, scenes: Callable[[Path, Console], bool], kept: str, success: str) -> int:
+    """Play ``scenes`` in ``place``, made anew; the exit code.
 
     0 where they found in ``kept`` what should be there, 1 where they did not or something
     failed, 130 by Ctrl-C, and by SIGTERM, too, so that nothing goes on behind the demo.
     """
     console = Console(highlight=False)
     start = time.monotonic()
-    place = Path(os.environ.get("DEMO_DIR") or folder)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         fresh(place)
         good = scenes(place, console)
     except DemoFailedError as error:
         console.print(f"\ndemo: {error}", style="red", markup=False, soft_wrap=True)
-        return 1, place
+        return 1
     except KeyboardInterrupt:
         console.print("\ndemo: interrupted")
-        return 130, place
+        return 130
     seconds = time.monotonic() - start
     if not good:
         console.print(f"demo: the {kept} is not what it should be ({seconds:.0f} s)", style="red")
-        return 1, place
+        return 1
     console.print(f"{success}, in {seconds:.0f} s.", style="green")
-    return 0, place
+    return 0
 
 
 @contextmanager
@@ -61,7 +57,7 @@ def fresh(place: Path) -> None:
     """Make the working directory anew. Refuses one that an earlier demo did not make."""
     if place.exists() and any(place.iterdir()):
         if not (place / MARKER).exists():
-            raise DemoFailedError(f"{place} holds something else; give another DEMO_DIR")
+            raise DemoFailedError(f"{place} holds something else; give another folder")
         shutil.rmtree(place)
     place.mkdir(parents=True, exist_ok=True)
     (place / MARKER).touch()

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from demo.stage import DemoFailedError
+from blizzard_py.demo.stage import DemoFailedError
 
 MODULES = {"blizzard": "blizzard_py", "penguin": "penguin_py"}
 
@@ -29,7 +29,7 @@ def run_once(daemon: str, config: Path, log: Path) -> float:
     start = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
-        code = subprocess.run(
+        code = subprocess.run(  # noqa: S603  # our own module, and no shell
             [sys.executable, "-m", MODULES[daemon], "run", str(config), "--once"],
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -66,7 +66,7 @@ def running(daemon: str, config: Path, log: Path) -> Iterator[Running]:
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: S603  # likewise
             [sys.executable, "-m", MODULES[daemon], "run", str(config)],
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -99,7 +99,7 @@ def _failed(daemon: str, code: int, log: Path) -> DemoFailedError:
 
 
 def _asked(daemon: str, command: str, config: Path) -> Any:
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: S603  # likewise
         [sys.executable, "-m", MODULES[daemon], command, str(config), "--json"],
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +15,7 @@ from deltalake import DeltaTable
 from rich.console import Console
 from rich.table import Table
 
-# Facts of the sample, see demo/data/README.md.
+# Facts of the sample, see blizzard_py/demo/data/README.md.
 EXPECTED = {"rows": 39_244, "sum(added)": 9_385_573, "sum(delta)": 8_991_275}
 
 
@@ -37,7 +38,7 @@ class Round:
 
 def table_size(table: Path) -> tuple[int, int]:
     """Parquet files and rows of a Delta table, as its log has them."""
-    actions = DeltaTable(str(table)).get_add_actions()
+    actions = DeltaTable(str(table.absolute())).get_add_actions()
     counts = actions["num_records"].to_pylist()
     return len(counts), sum(counts)
 
@@ -46,8 +47,13 @@ def measure(table: Path) -> dict[str, int]:
     """Read the table back, every file of it, and compute what `EXPECTED` names."""
     # File by file in this thread: the dataset reader's threads may still hold Python
     # objects when the process ends, and then it aborts now and then.
-    files = DeltaTable(str(table)).file_uris()
-    parts = [pq.ParquetFile(file).read(["added", "delta"], use_threads=False) for file in files]
+    # Paths of a log are percent-encoded, and so are the URIs that would be given for them, with
+    # all that is above the table.
+    files = DeltaTable(str(table.absolute())).get_add_actions()["path"].to_pylist()
+    parts = [
+        pq.ParquetFile(table / unquote(file)).read(["added", "delta"], use_threads=False)
+        for file in files
+    ]
     data = pa.concat_tables(parts)
     return {
         "rows": data.num_rows,

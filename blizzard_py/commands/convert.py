@@ -1,0 +1,80 @@
+"""``blizzard convert``: a configuration of the original becomes one of ours."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+import yaml
+
+from blizzard_core.cli import GuidedCommand, command, log_level_option
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.yaml_file import parse_yaml
+from blizzard_core.text import printable
+from blizzard_py.app.configuration import load_config
+from blizzard_py.commands.original import Converted, converted
+from blizzard_py.commands.yaml_text import commented
+
+
+@click.command(
+    cls=GuidedCommand,
+    section="Set up",
+    examples=("blizzard convert old/blizzard.yaml old/penguin.yaml --output blizzard.yaml",),
+)
+@click.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE...",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("blizzard.yaml"),
+    show_default=True,
+    help="What to write.",
+)
+@click.option("--force", is_flag=True, help="Replace what is there.")
+@log_level_option
+@command
+def convert(files: tuple[Path, ...], output: Path, force: bool) -> int:
+    """Make a configuration of FILEs of the original Blizzard and Penguin.
+
+    Both daemons' files become one. Each key is taken over or named with the reason why not; one
+    that is unknown is refused, and then nothing is written. Secrets that stand in FILEs become
+    references to the environment. Its checkpoints are gone on with: docs/moving.md.
+    """
+    if output.exists() and not force:
+        raise ConfigError(str(output), ["is there already; give another --output, or --force"])
+    documents = [parse_yaml(path) for path in files]
+    for document in documents:
+        if document.problems:
+            raise ConfigError(document.source, list(document.problems))
+    found = converted([document.data for document in documents])
+    if found.problems:
+        raise ConfigError(", ".join(map(str, files)), found.problems)
+    _write(output, found, files)
+    for note in found.notes:
+        click.echo(printable(f"note: {note}"), err=True)
+    click.echo(printable(f"Wrote {output}."))
+    # What was a secret is known here, and need not be in the environment yet.
+    load_config(output, {**found.secrets, **os.environ})
+    click.echo(printable(f"Next: `blizzard validate {output}`, `blizzard plan {output}`."))
+    return 0
+
+
+def _write(output: Path, found: Converted, files: tuple[Path, ...]) -> None:
+    head = (
+        f"From {', '.join(path.name for path in files)} of the original, by blizzard convert.",
+        "Every key with its default and meaning: docs/configuration.md",
+        *found.notes,
+    )
+    text = "".join(f"# {commented(line)}\n" for line in head)
+    text += yaml.safe_dump(found.document, sort_keys=False, allow_unicode=True, width=100)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(str(output), [f"cannot be written: {error.strerror}"]) from error

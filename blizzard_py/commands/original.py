@@ -1,0 +1,367 @@
+"""From a configuration of the original, the Rust implementation of this design, to one of ours.
+
+Pure. Every key that the original knows is taken over, or named with the reason why it is not; a
+key that is unknown is an error, so nothing is dropped in silence. References to the environment
+stay references, and a secret that stands in the file becomes one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from blizzard_core.redact import SECRET_NAME
+from blizzard_core.settings.yaml_file import Key, dotted
+
+_BY_SPARK = "Spark's cores say how much is read at once (`spark.master`)"
+_BY_CLIENT = "uploads are cut into parts as the store's client does it"
+# Keys that have no counterpart, and why nothing is lost by it.
+_NEEDLESS = {
+    "batch_size": "rows are read in portions that are bounded by memory",
+    "max_concurrent_files": _BY_SPARK,
+    "sink_parallelism": _BY_SPARK,
+    "max_concurrent_uploads": "`global.total_concurrency` bounds requests",
+    "max_concurrent_parts": _BY_CLIENT,
+    "part_size_mb": _BY_CLIENT,
+    "min_multipart_size_mb": _BY_CLIENT,
+    "rollover_timeout_secs": "files are closed with their batch, which"
+    " `checkpoint.interval_secs` bounds",
+    "connection_pooling": "connections are always kept",
+}
+# Other spellings that object_store takes, as the names that are known here.
+_OPTIONS = {
+    "AWS_ENDPOINT": "AWS_ENDPOINT_URL",
+    "ENDPOINT": "AWS_ENDPOINT_URL",
+    "ENDPOINT_URL": "AWS_ENDPOINT_URL",
+    "ACCESS_KEY_ID": "AWS_ACCESS_KEY_ID",
+    "SECRET_ACCESS_KEY": "AWS_SECRET_ACCESS_KEY",
+    "SESSION_TOKEN": "AWS_SESSION_TOKEN",
+    "REGION": "AWS_REGION",
+    "ALLOW_HTTP": "AWS_ALLOW_HTTP",
+    "SERVICE_ACCOUNT": "GOOGLE_SERVICE_ACCOUNT",
+    "SERVICE_ACCOUNT_PATH": "GOOGLE_SERVICE_ACCOUNT_PATH",
+    "APPLICATION_CREDENTIALS": "GOOGLE_APPLICATION_CREDENTIALS",
+    "ACCOUNT_NAME": "AZURE_STORAGE_ACCOUNT_NAME",
+    "ACCOUNT_KEY": "AZURE_STORAGE_ACCOUNT_KEY",
+    "SAS_TOKEN": "AZURE_STORAGE_SAS_TOKEN",
+    "AZURE_CLIENT_ID": "AZURE_STORAGE_CLIENT_ID",
+    "AZURE_CLIENT_SECRET": "AZURE_STORAGE_CLIENT_SECRET",
+    "AZURE_TENANT_ID": "AZURE_STORAGE_TENANT_ID",
+}
+_VARIABLE = re.compile(
+    r"\$\$|\$\{(?P<braced>[A-Za-z_]\w*)(?:(?P<how>:?-)(?P<default>[^}]*))?\}|\$(?P<bare>[A-Za-z_]\w*)"
+)
+_PATTERN = re.compile(r"(.*?)(?:/\*\*)?/\*\.ndjson\.gz")
+
+
+@dataclass
+class Converted:
+    """Our configuration so far, what is to be known of it, and what cannot be converted."""
+
+    document: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    # Values of secrets, which the document refers to by these names of the environment.
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def note(self, place: Key, text: str) -> None:
+        """Tell something once."""
+        told = f"{dotted(place)}: {text}" if place else text
+        if told not in self.notes:
+            self.notes.append(told)
+
+    def problem(self, place: Key, text: str) -> None:
+        """Refuse, and go on to find what else is wrong."""
+        self.problems.append(f"{dotted(place)}: {text}")
+
+
+class _Block:
+    """A mapping of the original, of which every key has to be asked for."""
+
+    def __init__(self, data: Any, place: Key, told: Converted) -> None:
+        self.place = place
+        self.told = told
+        if data is None:
+            data = {}
+        if not isinstance(data, Mapping):
+            told.problem(place, "must be a mapping")
+            data = {}
+        self._left = {str(key): value for key, value in data.items()}
+
+    def take(self, *names: str) -> Any:
+        """The value under the first of these names that is there, None for none."""
+        found = [self._left.pop(name) for name in names if name in self._left]
+        if len(found) > 1:
+            self.told.problem(self.place, f"give one of {', '.join(names)}")
+        return _referring(found[0], self.place, self.told) if found else None
+
+    def under(self, name: str) -> _Block:
+        """A block in it; an empty one if it is not there."""
+        return _Block(self._left.pop(name, None), (*self.place, name), self.told)
+
+    def blocks(self, name: str) -> dict[str, _Block]:
+        """Blocks by names of the operator's choice."""
+        found = self.under(name)
+        return {
+            key: _Block(value, (*found.place, key), self.told)
+            for key, value in found.left().items()
+        }
+
+    def left(self) -> Mapping[str, Any]:
+        """What was not asked for yet, as it is written."""
+        return dict(self._left)
+
+    def has(self, name: str) -> bool:
+        """Whether the key is there and was not asked for yet."""
+        return name in self._left
+
+    def done(self) -> None:
+        """Tell of what has no counterpart, refuse what is unknown."""
+        for name in self._left:
+            if name in _NEEDLESS:
+                self.told.note((*self.place, name), f"left out: {_NEEDLESS[name]}")
+            else:
+                self.told.problem(
+                    (*self.place, name),
+                    "is no key that is known of the original; take it out, and see"
+                    " docs/configuration.md for what it was to do",
+                )
+
+
+def converted(documents: Sequence[Mapping[str, Any]]) -> Converted:
+    """One configuration of the original's files: Blizzard's, Penguin's or both."""
+    told = Converted()
+    metrics: dict[str, str] = {}
+    for data in documents:
+        top = _Block(data, (), told)
+        daemon = "penguin" if top.has("tables") and not top.has("pipelines") else "blizzard"
+        if top.has("source"):
+            _single(top, told)
+        for name, block in top.blocks("pipelines").items():
+            _put(told, ("pipelines", name), _pipeline(name, block, told))
+        for name, block in top.blocks("tables").items():
+            _put(told, ("tables", name), _table(block, told))
+        if top.has("global"):
+            told.document.setdefault("global", {}).update(_global(top.under("global")))
+        address = _metrics(top, told)
+        if address is not None:
+            metrics[daemon] = address
+        top.done()
+    _put_metrics(told, metrics)
+    return told
+
+
+def _put(told: Converted, place: tuple[str, str], found: dict[str, Any]) -> None:
+    kind, name = place
+    blocks = told.document.setdefault(kind, {})
+    if name in blocks:
+        told.problem(place, "is in two of the files")
+    blocks[name] = found
+
+
+def _put_metrics(told: Converted, found: dict[str, str]) -> None:
+    addresses = list(found.values())
+    if not addresses:
+        return
+    told.document["metrics"] = {"address": addresses[0]}
+    if len(set(addresses)) > 1:
+        told.document["metrics"]["penguin_address"] = found["penguin"]
+
+
+def _single(top: _Block, told: Converted) -> None:
+    """The first releases knew one source and one sink."""
+    sink = top.under("sink")
+    found = {
+        "sources": {"main": _source(top.under("source"), told)},
+        "sink": _sink(sink, told),
+        **_rest_of_pipeline(top, told),
+    }
+    name = str(found["sink"].get("table_uri", "")).rstrip("/").rpartition("/")[2]
+    name = re.sub(r"[^\w.-]", "_", name) or "events"
+    told.note(("source",), f"is the source main of a pipeline, which is called {name} by its table")
+    _put(told, ("pipelines", name), found)
+
+
+def _pipeline(name: str, block: _Block, told: Converted) -> dict[str, Any]:
+    if block.has("source"):
+        source = _source(block.under("source"), told)
+        # Before pipelines had several sources the state was named after the pipeline alone.
+        sources = {"main": {"id": name, **source} if source["use_watermark"] else source}
+    else:
+        sources = {key: _source(one, told) for key, one in block.blocks("sources").items()}
+    found = {"sources": sources, "sink": _sink(block.under("sink"), told)}
+    found |= _rest_of_pipeline(block, told)
+    block.done()
+    return found
+
+
+def _rest_of_pipeline(block: _Block, told: Converted) -> dict[str, Any]:
+    found: dict[str, Any] = {"schema": _schema(block.under("schema"))}
+    errors = block.under("error_handling")
+    options = _options(errors.under("dlq_storage_options"))
+    if options:
+        told.note(
+            (*errors.place, "dlq_storage_options"),
+            "left out: dead letters are written with the sink's storage_options;"
+            " see that those may write to dlq_path",
+        )
+    kept = _given(errors, "max_failures", "dlq_path")
+    errors.done()
+    return found | ({"error_handling": kept} if kept else {})
+
+
+def _source(block: _Block, told: Converted) -> dict[str, Any]:
+    found: dict[str, Any] = {"source_uri": _directory(block, told)}
+    found["use_watermark"] = watermark = block.take("use_watermark") or False
+    if watermark is False:
+        told.note(
+            block.place,
+            "without use_watermark the original kept what it had read in memory alone, so a first"
+            " start reads all that is there; docs/moving.md, What was read already",
+        )
+    found["compression"] = block.take("compression") or "gzip"
+    found |= _given(block, "poll_interval_secs") | _filter(block)
+    checkpoint = block.under("checkpoint")
+    kept = _given(checkpoint, "interval_files", "interval_secs")
+    checkpoint.done()
+    found |= {"checkpoint": kept} if kept else {}
+    found |= _storage(block)
+    block.done()
+    return found
+
+
+def _directory(block: _Block, told: Converted) -> Any:
+    uri = block.take("path", "source_uri")
+    if not isinstance(uri, str) or "*" not in uri:
+        return uri
+    pattern = _PATTERN.fullmatch(uri)
+    if pattern is None:
+        told.problem((*block.place, "path"), "has a pattern; give the directory, which is"
+                     " read with all below it")  # fmt: skip
+        return uri
+    told.note((*block.place, "path"), "is read with all directories below it")
+    return pattern[1]
+
+
+def _sink(block: _Block, told: Converted) -> dict[str, Any]:
+    found: dict[str, Any] = {"table_uri": block.take("table_uri", "path")}
+    found |= _given(block, "file_size_mb", "row_group_size_bytes", "compression")
+    found |= _partitions(block) | _storage(block)
+    if "row_group_size_bytes" in found:
+        told.note((*block.place, "row_group_size_bytes"), "counts rows as they lie in memory")
+    block.done()
+    return found
+
+
+def _schema(block: _Block) -> dict[str, Any]:
+    found = _given(block, "infer", "fields")
+    coerces = block.take("coerce_conflicts_to_utf8") or False
+    if found.get("infer"):
+        found["coerce_conflicts_to_utf8"] = coerces
+    block.done()
+    return found
+
+
+def _table(block: _Block, told: Converted) -> dict[str, Any]:
+    keys = ("table_uri", "poll_interval_secs", "delta_checkpoint_interval", "schema_evolution")
+    found = _given(block, *keys) | _partitions(block) | _filter(block) | _storage(block)
+    told.note(
+        block.place,
+        "Parquet files that the original has written and not committed wait an hour"
+        " (foreign_min_age_secs); let its Penguin commit them before you move",
+    )
+    block.done()
+    return found
+
+
+def _global(block: _Block) -> dict[str, Any]:
+    found = _given(block, "total_concurrency", "poll_jitter_secs")
+    block.done()
+    return found
+
+
+def _metrics(top: _Block, told: Converted) -> str | None:
+    if not top.has("metrics"):
+        told.note((), "metrics: the original served them on 0.0.0.0:9090 without being asked to;"
+                  " here that takes the block")  # fmt: skip
+        return None
+    block = top.under("metrics")
+    enabled = block.take("enabled")
+    address = block.take("address") or "0.0.0.0:9090"
+    block.done()
+    return None if enabled is False else str(address)
+
+
+def _filter(block: _Block) -> dict[str, Any]:
+    if not block.has("partition_filter"):
+        return {}
+    inner = block.under("partition_filter")
+    template = inner.take("prefix_template")
+    # Without it the original looked at the newest partition, and everything is read here.
+    lookback = inner.take("lookback") or 0
+    inner.done()
+    return {"partition_filter": {"prefix_template": template, "lookback": lookback}}
+
+
+def _partitions(block: _Block) -> dict[str, Any]:
+    if not block.has("partition_by"):
+        return {}
+    inner = block.under("partition_by")
+    found = _given(inner, "prefix_template")
+    inner.done()
+    return {"partition_by": found}
+
+
+def _storage(block: _Block) -> dict[str, Any]:
+    options = _options(block.under("storage_options"))
+    return {"storage_options": options} if options else {}
+
+
+def _options(block: _Block) -> dict[str, Any]:
+    found = {}
+    for key in block.left():
+        name = _OPTIONS.get(key.upper(), key.upper())
+        value = block.take(key)
+        if SECRET_NAME.search(name) and isinstance(value, str) and "${" not in value:
+            value = _secret(name, value, (*block.place, key), block.told)
+        found[name] = value if isinstance(value, str) else str(value)
+    return found
+
+
+def _secret(name: str, value: str, place: Key, told: Converted) -> str:
+    """A reference to the environment; each value has a name of its own."""
+    variable, number = name, 1
+    while told.secrets.setdefault(variable, value) != value:
+        number += 1
+        variable = f"{name}_{number}"
+    told.note(place, f"is read from the environment variable {variable}; set it")
+    return f"${{{variable}}}"
+
+
+def _given(block: _Block, *names: str) -> dict[str, Any]:
+    return {name: block.take(name) for name in names if block.has(name)}
+
+
+def _referring(value: Any, place: Key, told: Converted) -> Any:
+    """The value with the original's references to the environment spelled as ours."""
+    if isinstance(value, Mapping):
+        return {key: _referring(item, place, told) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_referring(item, place, told) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def ours(found: re.Match[str]) -> str:
+        name = found["braced"] or found["bare"]
+        if name is None:
+            # A dollar that stands for itself; before a brace it has to be said here, too.
+            return "$$" if value[found.end() :].startswith("{") else "$"
+        if found["how"] is None:
+            return f"${{{name}}}"
+        if found["how"] == "-":
+            told.note(place, f"${{{name}-…}}: the default counts for an empty value, too")
+        return f"${{{name}:-{found['default']}}}"
+
+    return _VARIABLE.sub(ours, value)

@@ -1,0 +1,74 @@
+"""``blizzard state``: the open windows of queries over event time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from blizzard_core.cli import (
+    GuidedCommand,
+    answer,
+    command,
+    config_argument,
+    json_option,
+    log_level_option,
+    print_table,
+)
+from blizzard_core.text import counted, printable
+from blizzard_py.app.configuration import load_config
+from blizzard_py.app.event_state import event_state
+
+
+@click.command(
+    cls=GuidedCommand,
+    section="Look",
+    examples=(
+        "blizzard state config.yaml",
+        "blizzard state config.yaml --pipeline pages --limit 1000 --json",
+    ),
+)
+@config_argument
+@click.option("--pipeline", metavar="NAME", help="Of this pipeline alone.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Rows of each operator, those that end first.",
+)
+@json_option
+@log_level_option
+@command
+def state(config: Path, pipeline: str | None, limit: int, as_json: bool) -> int:
+    """Show what pipelines over event time remember: open windows, and keys that were seen.
+
+    From a copy of the saved state, beside a daemon that runs; Spark is started to read it. A row
+    of state is let go once a row has come whose time is later than its end by more than
+    the delay. Exit codes: 0 shown, 1 the state cannot be read, 2 no event_time, or bad usage.
+    """
+    found = event_state(load_config(config), pipeline, limit)
+    return answer((found, []), _print, as_json=as_json)
+
+
+def _print(document: dict[str, Any]) -> None:
+    for name, found in document["pipelines"].items():
+        place = printable(f"{name}/{found['source']}")
+        click.echo(f"{place}: batch {found['batch']}, watermark {found['watermark'] or '-'}")
+        for operator in found["operators"]:
+            click.echo(f"{operator['name']}: {counted(operator['rows'], 'row')} of state")
+            print_table(
+                ("ends", "let go by a row after", "key", "value"),
+                (
+                    [
+                        row["ends"],
+                        row["let_go_by_a_row_after"],
+                        json.dumps(row["key"], ensure_ascii=False),
+                        json.dumps(row["value"], ensure_ascii=False),
+                    ]
+                    for row in operator["first"]
+                ),
+            )

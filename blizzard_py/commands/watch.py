@@ -1,0 +1,166 @@
+"""``blizzard watch``: both daemons at work, drawn anew every few seconds."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from blizzard_core.cli import GuidedCommand, command, config_argument, log_level_option
+from blizzard_core.text import printable
+from blizzard_py.app.configuration import load_config
+from blizzard_py.app.watching import Committing, Sight, Watch
+from blizzard_py.commands.options import compact
+
+_SOURCES = ("source", "state", "batch", "lag", "waiting", "letters", "rows", "watermark")
+_TABLES = ("table", "state", "version", "saved", "watermark")
+_NUMBERS = frozenset({"lag", "waiting", "letters", "rows", "version", "saved"})
+# Headings, the space between the blocks, the line of what is left out, the last line.
+_AROUND = 6
+# How many lines of errors are shown at most.
+_ERRORS = 3
+
+
+@click.command(
+    cls=GuidedCommand,
+    section="Look",
+    examples=("blizzard watch config.yaml", "blizzard watch config.yaml --every 30"),
+)
+@config_argument
+@click.option(
+    "--every",
+    type=click.FloatRange(min=1),
+    default=5.0,
+    show_default=True,
+    metavar="SECS",
+    help="Time between two looks; each costs what `blizzard status` does.",
+)
+@log_level_option
+@command
+def watch(config: Path, every: float) -> int:
+    """Watch all pipelines of both daemons on a terminal, until Ctrl-C.
+
+    From storage alone, as `blizzard status`: works from any machine that reaches the stores.
+    Trouble comes first where the window is too low for all. Exit codes: 0 ended by Ctrl-C,
+    2 bad configuration or usage.
+    """
+    console = Console()
+    if not console.is_terminal:
+        raise click.UsageError("this is for a terminal; elsewhere use `blizzard status --json`")
+    watching = Watch(load_config(config))
+    first = Text("looking at the stores; Ctrl-C ends", "dim")
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        Live(first, console=console, screen=True, auto_refresh=False) as live,
+    ):
+        while True:
+            sight = watching.look()
+            live.update(picture(sight, time.time(), console.height), refresh=True)
+            time.sleep(every)
+    return 0
+
+
+def picture(sight: Sight, now: float, height: int) -> Group:
+    """What the terminal shows. Pure. Foreign text is no markup and reaches no terminal raw."""
+    sources = [
+        _source_row(f"{pipeline}/{name}", found)
+        for pipeline, block in sight.document["pipelines"].items()
+        for name, found in block["sources"].items()
+    ]
+    tables = [_table_row(each, now) for each in sight.committing]
+    errors = [Text(printable(text), "red") for text in sight.errors[:_ERRORS]]
+    room = max(2, height - _AROUND - len(errors))
+    shown_tables = _worst(tables, max(1, room // 3))
+    shown = _worst(sources, max(1, room - len(shown_tables)))
+    left_out = len(sources) - len(shown) + len(tables) - len(shown_tables)
+    clock = f"{dt.datetime.fromtimestamp(now, dt.UTC):%F %T} UTC"
+    more = f"; {left_out:,} more are not shown" if left_out else ""
+    return Group(
+        _table(_SOURCES, shown),
+        Text(),
+        _table(_TABLES, shown_tables) if tables else Text("no Penguin has saved anything yet"),
+        *errors,
+        Text(f"{clock}, Ctrl-C ends{more}", "dim"),
+    )
+
+
+# Whether somebody should look at it, and its cells.
+_Row = tuple[bool, tuple[Text, ...]]
+
+
+def _worst(rows: Sequence[_Row], most: int) -> list[_Row]:
+    """As many as there is room for: those with trouble before others, each in their order."""
+    if len(rows) <= most:
+        return list(rows)
+    first = sorted(range(len(rows)), key=lambda place: (not rows[place][0], place))[:most]
+    return [rows[place] for place in sorted(first)]
+
+
+def _table(columns: Sequence[str], rows: Sequence[_Row]) -> Table:
+    table = Table(box=None, pad_edge=False, expand=False)
+    for name in columns:
+        # A name is what the next command needs; of a watermark its beginning tells enough.
+        table.add_column(
+            name,
+            justify="right" if name in _NUMBERS else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=None if name == "watermark" else _width(name, columns, rows),
+        )
+    for _, cells in rows:
+        table.add_row(*cells)
+    return table
+
+
+def _width(name: str, columns: Sequence[str], rows: Sequence[_Row]) -> int:
+    place = columns.index(name)
+    return max([len(name), *(cells[place].cell_len for _, cells in rows)])
+
+
+def _source_row(name: str, found: dict[str, Any]) -> _Row:
+    lag, letters, refused = found["lag"], found["dead_letters"], found["refused"]
+    batch = next(iter(found["in_flight"]), None)
+    waiting = "-" if lag["files"] is None else f"{lag['files']:,}{'' if lag['complete'] else '+'}"
+    lost = letters["letters"] + refused["rows"]
+    cells = (
+        Text(printable(name)),
+        Text(found["state"]),
+        Text("-" if batch is None else f"{batch['phase']}, {batch['files']:,} files"),
+        Text("-" if lag["secs"] is None else _span(lag["secs"]), "red" if lag["error"] else ""),
+        Text(waiting),
+        Text(f"{lost:,}", "red" if lost else ""),
+        Text(f"{found['totals']['rows']:,}"),
+        Text(printable(_watermark(found["watermark"]))),
+    )
+    return bool(lost or lag["error"]), cells
+
+
+def _table_row(found: Committing, now: float) -> _Row:
+    told = found.told
+    blocked = bool(told.get("blocked"))
+    version = told.get("version")
+    cells = (
+        Text(printable(found.name)),
+        Text("blocked" if blocked else printable(told.get("state") or "-"), "red" * blocked),
+        Text("-" if version is None else f"{version:.0f}"),
+        Text(f"{_span(max(0.0, now - found.saved))} ago"),
+        Text(printable(told.get("watermark") or "-")),
+    )
+    return blocked, cells
+
+
+def _watermark(found: dict[str, Any] | str | None) -> str:
+    return compact(found) if isinstance(found, dict) else found or "-"
+
+
+def _span(secs: float) -> str:
+    return str(dt.timedelta(seconds=round(secs)))

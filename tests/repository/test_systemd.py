@@ -1,0 +1,74 @@
+"""The units of systemd: what they say about exit codes and signals, and whether systemd takes them.
+
+Where there is no systemd its own check is left out, and what the units say is looked at all the
+same.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "deploy" / "systemd"
+DAEMONS = ("blizzard", "penguin")
+# In tenths, from `systemd-analyze security`; 100 is a service without any bounds.
+EXPOSURE = 20
+
+
+def told(daemon: str) -> dict[str, str]:
+    text = (FOLDER / f"{daemon}@.service").read_text(encoding="utf-8")
+    pairs = re.findall(r"^([A-Za-z]+)=(.*)$", text, re.MULTILINE)
+    return dict(pairs)
+
+
+@pytest.mark.parametrize("daemon", DAEMONS)
+def test_it_is_started_again_but_for_what_a_start_does_not_mend(daemon: str) -> None:
+    unit = told(daemon)
+    assert (unit["Restart"], unit["StartLimitIntervalSec"]) == ("on-failure", "0")
+    prevented = unit["RestartPreventExitStatus"].split()
+    table = (ROOT / "docs/operations.md").read_text("utf-8").partition("## Exit codes")[2]
+    codes = dict(re.findall(r"^\| (\d+) \| (.*) \|$", table.partition("\n## ")[0], re.MULTILINE))
+    assert "configuration" in codes[prevented[0]]
+    assert "another daemon has the source" in codes[prevented[1]]
+    assert prevented == ["2", "3"]
+    assert f"/bin/{daemon} run /etc/blizzard/%i.yaml" in unit["ExecStart"]
+
+
+@pytest.mark.parametrize("daemon", DAEMONS)
+def test_sigterm_reaches_the_daemon_alone_and_it_has_time(daemon: str) -> None:
+    unit = told(daemon)
+    # A JVM that gets the signal as well ends at once, and the batch with it.
+    assert unit["KillMode"] == "mixed"
+    pod = (ROOT / f"deploy/kubernetes/base/{daemon}.yaml").read_text("utf-8")
+    grace = re.search(r"terminationGracePeriodSeconds: (\d+)", pod)
+    assert grace is not None
+    assert int(unit["TimeoutStopSec"]) == int(grace[1])
+
+
+@pytest.mark.parametrize("daemon", DAEMONS)
+def test_systemd_takes_the_unit_and_finds_it_bounded(daemon: str, tmp_path: Path) -> None:
+    unit = tmp_path / f"{daemon}@events.service"
+    text = (FOLDER / f"{daemon}@.service").read_text(encoding="utf-8")
+    program = shutil.which("true")
+    assert program is not None
+    # It looks whether the program is there.
+    unit.write_text(text.replace(f"/opt/blizzard/bin/{daemon}", program))
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        return
+    done = subprocess.run(
+        [analyze, "verify", "--man=no", unit], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    done = subprocess.run(
+        [analyze, "security", "--offline=yes", f"--threshold={EXPOSURE}", unit],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:]

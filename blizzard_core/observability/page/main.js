@@ -15,6 +15,7 @@ function go(change) {
   const text = query.toString();
   history.replaceState(null, "", `#/${text ? `?${text}` : ""}`);
   if (status && !at.kind) overview(status, place());
+  turn += 1;  // an answer under way was asked for another place: it must neither draw nor put off the next
   again(0);
 }
 async function asked(path) {

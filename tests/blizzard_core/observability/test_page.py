@@ -156,6 +156,27 @@ def test_a_search_finds_by_name_and_by_what_is_wrong_and_can_be_sent(
         expect(page.locator(".tile")).to_have_count(7)
 
 
+def test_an_answer_that_comes_after_a_search_does_not_undo_it(
+    browser: Browser, many: Server
+) -> None:
+    with seen(browser, many) as page:
+        expect(page.locator(".tile")).to_have_count(300)
+        shown = page.evaluate(
+            """async () => {
+              const asks = window.fetch, all = await (await asks("overview.json")).json();
+              let answer;
+              window.fetch = () => new Promise(give => { answer = give; });
+              refresh();
+              go({q: "prices europe"});
+              window.fetch = asks;
+              answer({ok: true, json: async () => all});
+              await new Promise(next => setTimeout(next));
+              return document.querySelectorAll(".tile").length;
+            }"""
+        )
+        assert shown == 7
+
+
 def test_who_goes_by_keyboard_keeps_the_place_when_it_is_drawn_anew(
     browser: Browser, many: Server
 ) -> None:

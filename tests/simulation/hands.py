@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.dead_letters import reader as letters
-from blizzard_py.dead_letters.reasons import Reason
 from blizzard_py.edits import checkpoint_edit, history
 from blizzard_py.edits.history import Version
 from blizzard_py.replay import Replacing, file_parts, record_parts, records_uri
 from blizzard_py.replay.discarding import discard
 from blizzard_py.replay.redoing import Redoing
+from blizzard_py.state.source_state import Closing
 from tests.simulation import adaptor
 from tests.simulation.plan import Event, event, source_uri
 from tests.simulation.processes import Process, drained
@@ -70,7 +70,7 @@ def discarded(_director: Director, found: Event, process: Process) -> None:
     files = {each.id: _files_of(world, each.path) for each in chosen}
     world.closing.update(uri for paths in files.values() for uri in paths)
     replays = (file_parts(live, live.engine), record_parts(live, live.engine, records))
-    reason = Reason("test data", "ann@ops-3", "2024-01-28T14:00:00+00:00")
+    reason = Closing("test data", "ann@ops-3", "2024-01-28T14:00:00+00:00")
     for each in discard(live, replays, chosen, reason):
         world.closed[each.id] = files[each.id]
         world.counts["letters closed"] += each.letters

@@ -278,6 +278,33 @@ def test_a_kept_schema_that_goes_away_under_a_daemon_loses_no_column(scenario: S
     assert list(kept(scenario)["added"]) == ["new"]
 
 
+@pytest.mark.parametrize("older", [False, True], ids=["gone", "older"])
+def test_a_start_without_the_kept_schema_types_columns_as_the_table_does(
+    scenario: Scenario, *, older: bool
+) -> None:
+    path = scenario.folder / "lake/events/_blizzard/events_schema.json"
+    scenario.put(f"{DAY}1/1.ndjson.gz", ndjson({"id": 1, "first": 1}))
+    scenario.ingest()
+    copy = path.read_bytes()
+    record = {"price": 1.5, "o": {"a": [0.5], "b": 1}, "word": "x"}
+    scenario.put(f"{DAY}1/2.ndjson.gz", ndjson({"id": 2, **record}))
+    scenario.ingest()
+    commit(scenario)
+    if older:
+        path.write_bytes(copy)
+    else:
+        path.unlink()
+    again = {"price": 2, "o": {"a": [1], "b": 2, "c": 3}, "word": "y", "first": 2}
+    scenario.put(f"{DAY}1/3.ndjson.gz", ndjson({"id": 3, **again}))
+    scenario.ingest()
+    assert kept(scenario)["left_out"] == {}
+    found = commit(scenario).select("price", "o", "word", "first")
+    assert found.rows()[1:] == [
+        (1.5, {"a": [0.5], "b": 1, "c": None}, "x", None),
+        (2.0, {"a": [1.0], "b": 2, "c": 3}, "y", 2),
+    ]
+
+
 def test_sources_of_a_pipeline_and_inference_share_the_columns(scenario: Scenario) -> None:
     sources = scenario.document["pipelines"]["events"]["sources"]
     sources["second"] = {"source_uri": f"{scenario.place}/raw2"}

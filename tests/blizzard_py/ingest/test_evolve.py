@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from collections.abc import Iterator
@@ -165,6 +166,34 @@ def test_fields_of_letters_alone_and_nulls_alone_are_not_added(scenario: Scenari
     scenario.put(f"{DAY}1/3.ndjson.gz", ndjson({"id": 50, "always": "now"}))
     scenario.ingest()
     assert commit(scenario).filter(pl.col("id") == 50)["always"].to_list() == ["now"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        '{"id": 1, "d": 1, "d": "x"}',
+        '{"id": 1, "d": "x", "\\u0064": 1}',
+        '{"id": 1, "d": null, "d": 3}',
+        '{"id": 1, "d": {"a": 1}, "d": 2}',
+        '{"id": 1, "d": [{"a": 1, "a": "x"}]}',
+    ],
+)
+@pytest.mark.parametrize("kind", ["number", "alone"])
+def test_a_field_that_a_record_has_twice_decides_no_type(
+    scenario: Scenario, odd: str, kind: str
+) -> None:
+    others = [] if kind == "alone" else [json.dumps({"id": n, "d": n}) for n in range(2, 30)]
+    scenario.put(f"{DAY}1/1.ndjson.gz", gzip.compress("\n".join([odd, *others]).encode()))
+    scenario.ingest()
+    scenario.put(f"{DAY}1/2.ndjson.gz", ndjson({"id": 99, "d": 7}))
+    scenario.ingest()
+    found = commit(scenario)
+    assert found.schema["d"] == pl.Int64
+    assert found.filter(pl.col("id") == 99)["d"].to_list() == [7]
+    # It is in as long as its field is no column, and a letter like any misfit after that.
+    assert (1 in found["id"].to_list()) == (kind == "alone")
+    letters = call("dlq", "list", str(scenario.config), "--json").stdout
+    assert ("1.ndjson.gz" in letters) == (kind != "alone")
 
 
 def test_what_can_be_no_column_is_left_out_once_and_stops_nothing(

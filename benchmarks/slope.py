@@ -140,7 +140,7 @@ def _share(files: Sequence[Path], output: Path) -> None:
     parse = pj.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="ignore")
     with pq.ParquetWriter(output, _SCHEMA) as writer:
         for path in files:
-            with igzip.open(path) as raw:
+            with igzip.open(path) as raw:  # type: ignore[no-untyped-call]  # isal leaves it untyped
                 table = pj.read_json(raw, pj.ReadOptions(use_threads=False), parse)
             writer.write_table(table)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -303,6 +303,7 @@ class BatchRunner:
             outputs=len(ready.outputs),
             secs=round(self._parts.clock() - started, 3),
             watermark=state.progress.value,
+            **({} if ready.settled is None else {"event_time": asdict(ready.settled)}),
         )
         return state
 

@@ -153,7 +153,9 @@ class StreamJobs:
             operators=last.operators,
         )
         running.at = after
-        self._log.info("batch_settled", settle_secs=round(secs, 3), **dataclasses.asdict(batch))
+        self._log.info(
+            "batch_settled", settle_secs=round(secs, 3), **dataclasses.asdict(after.history[-1])
+        )
         late = tuple(one.letters for one in found if one.letters is not None)
         result = replace(
             accepted,

@@ -99,6 +99,7 @@ def test_status_and_plan_tell_where_the_query_is(config: Path, tmp_path: Path) -
         "state_rows": 3,
         "emitted_rows": 0,
         "micro_batches": 2,
+        "max_event_time_ms": 1_706_451_000_000,
     }
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
+import time
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from blizzard_core.settings.document import Config
 from blizzard_py.__main__ import main
 from blizzard_py.app.event_state import event_state
 from blizzard_py.app.inspection import explain
+from blizzard_py.app.page_past import SourcePast
 from blizzard_py.engines.spark import SparkEngine
 from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
 
@@ -84,6 +88,15 @@ def test_windows_come_out_when_the_watermark_has_passed_them(world: EventWorld) 
     assert told.verdict == "ingested"
     assert told.out_of_time == {"late": 2, "ahead": 0}
     assert told.reason.endswith(".records.ndjson: 2 late")
+    journal = sorted((world.root / "table" / "_blizzard" / "journal" / "pages_web").glob("*.json"))
+    lines = [json.loads(path.read_text())["event_time"] for path in journal]
+    stream = world.stream()
+    assert lines == [asdict(line) for line in stream.history]
+    assert [line["max_event_time_ms"] for line in lines] == [
+        1_706_450_400_000 + 1000 * newest for newest in (107, 118, 119, 119, 140)
+    ]
+    past = SourcePast(world.pipeline().parts, time.time).look()["batches"]
+    assert [each["event_time"]["watermark_ms"] for each in past] == oracle.watermarks[::-1]
     letter = next(one for one in world.letters() if one["line"] == 1)
     assert letter["path"].endswith("/raw/0003.ndjson")
     assert letter["raw"].startswith('{"ts": "2024-01-28T14:01:41')

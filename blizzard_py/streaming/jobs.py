@@ -109,7 +109,7 @@ class StreamJobs:
     def close(self) -> None:
         """Stop the query and remove its directory."""
         running = self._running
-        if running is not None and running.at.state_rows:
+        if running is not None and running.at.state_rows and self._given.mode == "append":
             self._log.info(
                 "windows_open",
                 state_rows=running.at.state_rows,

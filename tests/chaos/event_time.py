@@ -29,7 +29,7 @@ _TRIES = 3
 
 
 def settings_of(draw: random.Random) -> dict[str, Any]:
-    """A query: any kind of window, or duplicates."""
+    """A query: any kind of window in any mode, groups without any, or duplicates."""
     size = draw.randint(2, 12)
     slide = draw.randint(1, size)
     window = draw.choice(
@@ -46,9 +46,13 @@ def settings_of(draw: random.Random) -> dict[str, Any]:
         "emit": draw.choice(["each_batch", "next_batch"]),
         "partitions": draw.choice([1, 2, 3]),
     }
-    if window is None:
+    mode = draw.choice(["append", "append", "update", "complete"])
+    if window is None and mode == "append":
         return {"column": "ts", "deduplicate": ["id"], **common}
-    return TUMBLING | {"window": window} | common
+    if isinstance(window, dict) and "gap" in window and mode == "update":
+        mode = "append"
+    settings = TUMBLING | {"window": window, "mode": mode} | common
+    return settings if window is not None else {k: v for k, v in settings.items() if v is not None}
 
 
 def random_rows(draw: random.Random, now: float) -> tuple[Rows, float]:
@@ -88,7 +92,7 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int) -> Counter[str]:
         _drained(world)
         counts["processes"] += 1
     stream = world.stream()
-    if settings.get("window") is None:
+    if "deduplicate" in settings:
         emitted = Counter((one["id"], one["_emitted_batch"]) for one in world.table())
     else:
         emitted = windows_of(world.table())

@@ -132,7 +132,7 @@ class SourcePipeline(SourceView):
         cost = (found.requests, found.keys)
         took = scanned.ended - scanned.began
         self.activity.polled(took, work.files, found.young, cost, found.apart)
-        if not work:
+        if not work and not self._jobs.has_due(state):
             state = self._rest(state)
             self._complain(state, waiting(state, scanned.ended))
             # What lies behind a bounded scan is looked at without a pause.

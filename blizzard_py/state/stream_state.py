@@ -8,6 +8,7 @@ output, state and watermark have one commit point.
 * ``batch``: the number of the last batch that was settled, from 1;
 * ``watermark_ms``: what the next micro-batch runs with, 0 for none yet;
 * ``judged_ms``: what the last one ran with, by which Spark tells late rows of the next;
+* ``advance_to_ms``: how far an operator wants the watermark with the next batch, 0 if nobody does;
 * the rest is told: counts since the first batch, and ``history``, the newest batches.
 """
 
@@ -72,6 +73,7 @@ class StreamState:
     batch: int = 0
     watermark_ms: int = 0
     judged_ms: int = 0
+    advance_to_ms: int = 0
     max_event_time_ms: int | None = None
     packs: Mapping[str, Packed] = field(default_factory=dict)
     late_rows: int = 0
@@ -82,6 +84,11 @@ class StreamState:
     state_bytes: int = 0
     operators: tuple[OperatorState, ...] = ()
     history: tuple[SettledBatch, ...] = ()
+
+    @property
+    def is_to_advance(self) -> bool:
+        """Whether the next batch moves the watermark, whatever rows it has."""
+        return self.advance_to_ms > self.watermark_ms
 
     @property
     def line(self) -> SettledBatch | None:
@@ -134,6 +141,7 @@ def settled(
         batch=batch.batch,
         watermark_ms=batch.watermark_ms,
         judged_ms=judged_ms,
+        advance_to_ms=0,
         max_event_time_ms=newest,
         packs=packs,
         late_rows=state.late_rows + batch.late_rows,

@@ -27,7 +27,7 @@ from blizzard_core.settings.event_time import (
 from blizzard_py.engines.spark.plan_tree import TooDeep, parsed
 from blizzard_py.engines.spark.transform_guard import spark_said
 from blizzard_py.engines.spark.transform_rules import SOURCE, aggregate_refusal
-from blizzard_py.streaming.source import FORMAT, OFFERS
+from blizzard_py.streaming.source import FORMAT, OFFERS, TICK
 
 _WINDOW = "_blizzard_window"
 _MILLI = 1000
@@ -84,9 +84,13 @@ def refusal(spark: SparkSession, given: EventTimeSettings) -> tuple[str, str] | 
 def frame_of(spark: SparkSession, definition: Definition, offers: str) -> DataFrame:
     """What the query computes, to be written in the mode given; raises `PySparkException`."""
     given = definition.given
-    schema: StructType = from_arrow_schema(definition.read, prefer_timestamp_ntz=False)
+    marked = definition.read.append(pa.field(TICK, pa.bool_(), nullable=False))
+    schema: StructType = from_arrow_schema(marked, prefer_timestamp_ntz=False)
     staged = spark.readStream.format(FORMAT).schema(schema).option(OFFERS, offers).load()
-    frame = staged.withWatermark(given.column, f"{micros(given.delay) // _MILLI} milliseconds")
+    watched = staged.withWatermark(given.column, f"{micros(given.delay) // _MILLI} milliseconds")
+    # It names the time, or Spark would put it below the watermark, and ticks would move nothing.
+    is_tick = F.col(TICK) & (_column(given.column) > F.timestamp_seconds(F.lit(0)))
+    frame = watched.where(~is_tick).drop(TICK)
     if given.deduplicate:
         frame = frame.dropDuplicatesWithinWatermark(list(given.deduplicate))
     if not given.aggregates:

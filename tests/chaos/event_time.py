@@ -20,7 +20,7 @@ from typing import Any
 
 from blizzard_core.errors import EngineError
 from blizzard_py.engines.spark import SparkEngine
-from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
+from tests.support.event_world import BASE, TUMBLING, EventWorld, Oracle, row, windows_of
 from tests.support.stream_deaths import POINTS, drain_and_die
 
 Rows = list[dict[str, Any]]
@@ -75,7 +75,9 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int) -> Counter[str]:
     oracle = Oracle(settings)
     counts: Counter[str] = Counter(streams=1)
     now = 0.0
-    for _ in range(draw.randint(2, 4)):
+    for life in range(draw.randint(2, 4)):
+        tick = _advanced(world, oracle, draw, now) if life else 0
+        counts["advances"] += bool(tick)
         files: list[tuple[str, Rows]] = []
         for _ in range(draw.randint(1, 4)):
             rows, now = random_rows(draw, now)
@@ -83,7 +85,7 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int) -> Counter[str]:
             counts["rows"] += len(rows)
         some = world.files_per_batch
         for start in range(0, len(files), some):
-            oracle.settle(dict(files[start : start + some]))
+            oracle.settle(dict(files[start : start + some]), 0 if start else tick)
         if draw.random() < 0.7:
             point = draw.choice(sorted(POINTS))
             calls = draw.choice([0, 0, 1, 2])
@@ -106,6 +108,16 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int) -> Counter[str]:
     counts["batches"] += stream.batch
     counts["late rows"] += stream.late_rows
     return counts
+
+
+def _advanced(world: EventWorld, oracle: Oracle, draw: random.Random, now: float) -> int:
+    """Now and then an operator moves the watermark; where to (ms), 0 if nobody does."""
+    second = 100 + now + draw.choice([-8, 0, 7.5])
+    waits = oracle.rule.kind != "never" and oracle.given.mode != "complete"
+    to_ms = round((BASE.timestamp() + second) * 1000)
+    if not waits or to_ms <= oracle.watermark_ms or draw.random() < 0.5:
+        return 0
+    return world.advance(second)
 
 
 def _drained(world: EventWorld) -> None:

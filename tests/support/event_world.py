@@ -9,9 +9,11 @@ from __future__ import annotations
 import datetime as dt
 import json
 import threading
+import time as clock
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.storage.protocol import is_hidden
 from blizzard_py.app.wiring import parts_of, source_pipeline
+from blizzard_py.edits.checkpoint_edit import change, stored
+from blizzard_py.edits.event_time import advanced
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine
 from blizzard_py.kernels.lateness import rule_of
@@ -114,6 +118,16 @@ class EventWorld:
             if pipeline is None:
                 worker.close()
 
+    def advance(self, second: float) -> int:
+        """Have the next batch move the watermark to so many seconds after `BASE`."""
+        to_ms = round((BASE.timestamp() + second) * 1000)
+        pipeline = self.pipeline()
+        given = EventTimeSettings.model_validate(self.event_time)
+        now = clock.time()
+        edit = partial(advanced, given=given, to_ms=to_ms, now=now)
+        change(pipeline, stored(pipeline), edit, now)
+        return to_ms
+
     def stream(self) -> StreamState:
         state = self.pipeline().load().stream
         assert state is not None
@@ -199,8 +213,10 @@ class Oracle:
         self.watermarks: list[int] = []
         self.late_counts: list[int] = []
 
-    def settle(self, files: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-        """One batch: file names with their rows."""
+    def settle(
+        self, files: Mapping[str, Sequence[Mapping[str, Any]]], advance_to_ms: int = 0
+    ) -> None:
+        """One batch: file names with their rows. An operator may have the watermark advance."""
         self.number += 1
         bound = self.judged_ms * 1000
         kept = []
@@ -215,15 +231,11 @@ class Oracle:
                     kept.append((time, one))
         self.late_counts.append(late)
         evicting = self.watermark_ms  # what the micro-batch with the rows evicts by
-        newest = max((time for time, _ in kept), default=None)
+        tick = [advance_to_ms * 1000 + self.delay] if advance_to_ms > self.watermark_ms else []
+        newest = max([*tick, *(time for time, _ in kept)], default=None)
         before = {key: len(rows) for key, rows in self.open.items()}
         self._add(kept, bound)
-        if self.given.mode != "append":
-            # Versions: of what has changed, or of everything.
-            every = self.given.mode == "complete"
-            for key, rows in self.open.items():
-                if every or len(rows) != before.get(key):
-                    self._emit(key, rows)
+        self._emit_versions(before)
         # Spark runs an empty micro-batch where one could let something go.
         is_one = self.given.emit == "next_batch" or self.given.mode == "complete"
         if is_one:
@@ -295,6 +307,14 @@ class Oracle:
             rows = self.open.pop(key)
             if self.given.mode == "append":
                 self._emit(key, rows)
+
+    def _emit_versions(self, before: Mapping[tuple[Any, ...], int]) -> None:
+        """Of what has changed, or of everything, where the mode says so."""
+        every = self.given.mode == "complete"
+        if self.given.mode != "append":
+            for key, rows in self.open.items():
+                if every or len(rows) != before.get(key):
+                    self._emit(key, rows)
 
     def _emit(self, key: tuple[Any, ...], rows: Sequence[Mapping[str, Any]]) -> None:
         page, start, end = key

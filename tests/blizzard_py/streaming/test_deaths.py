@@ -61,6 +61,25 @@ def test_a_stream_survives_a_death_at_every_point(world: EventWorld) -> None:
     assert world.packs() == stream.objects
 
 
+@pytest.mark.parametrize("point", ["3-settled", "5-committed"])
+def test_a_watermark_that_is_advanced_survives_a_death(world: EventWorld, point: str) -> None:
+    oracle = Oracle(TUMBLING)
+    world.put([row(101), row(106, "b")])
+    oracle.settle({"0001.ndjson": [row(101), row(106, "b")]})
+    world.drain()
+    oracle.settle({}, world.advance(140))
+    assert drain_and_die(world, point)
+    world.drain()
+    assert not world.stream().is_to_advance
+    rows = [row(103), row(160)]
+    oracle.settle({world.put(rows): rows})
+    world.drain()
+    assert windows_of(world.table()) == oracle.emitted
+    assert world.late() == oracle.late
+    assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks
+    assert world.packs() == world.stream().objects
+
+
 def test_a_process_goes_on_after_an_error_from_what_was_committed(
     world: EventWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

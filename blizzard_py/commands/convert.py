@@ -17,6 +17,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.yaml_file import parse_yaml
 from blizzard_core.text import printable
 from blizzard_py.app.configuration import load_config
+from blizzard_py.commands.config_file import write_configuration
 from blizzard_py.commands.original import Converted, converted
 from blizzard_py.commands.yaml_text import commented
 
@@ -100,8 +101,4 @@ def _write(output: Path, found: Converted, files: tuple[Path, ...]) -> None:
     )
     text = "".join(f"# {commented(line)}\n" for line in head)
     text += yaml.safe_dump(found.document, sort_keys=False, allow_unicode=True, width=100)
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(str(output), [f"cannot be written: {error.strerror}"]) from error
+    write_configuration(output, text)

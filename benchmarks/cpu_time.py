@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 
 _PROC = Path("/proc")
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def adopt_orphans() -> None:
+    """What a child leaves behind becomes ours, to be waited for. Raises `OSError`."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "this process may not adopt")
+
+
+def children() -> set[int]:
+    """Those of this process that run, or have ended and were not waited for."""
+    mine = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    return set(map(int, mine.split()))
 
 
 def cpu_seconds() -> float:

@@ -33,6 +33,7 @@ from benchmarks.ingest_contenders import (
 )
 from benchmarks.ingest_report import Measured, Turn, csv_of, report
 from benchmarks.ingest_shapes import FULL, QUICK, Shape, write_shape
+from benchmarks.slope import slope
 from blizzard_py.engines.spark import SparkEngine
 
 
@@ -73,6 +74,9 @@ def main() -> None:
     for package in ("pyspark", "pyarrow", "duckdb", "polars"):
         print(f", {package} {importlib.metadata.version(package)}", end="")
     print(f"; medians of {rounds}\n\n{report(measured)}", end="")
+    if not (options.only or options.against):
+        _say("the daemon's slope")
+        print(f"\n{slope(500, 2, rounds) if options.quick else slope(20_000, 4, rounds)}", end="")
 
 
 def _measure(

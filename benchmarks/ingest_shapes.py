@@ -92,7 +92,7 @@ def _write_files(shape: Shape, folder: Path, share: int, first: int) -> int:
     raw = 0
     for number in range(first, min(first + share, shape.files)):
         # Level 2 of isal is gzip's default in size, near enough, and ten times as fast.
-        with igzip.open(folder / f"{1715000000 + number}.ndjson.gz", "wb", 2) as file:
+        with igzip.open(folder / f"{1715000000 + number}.ndjson.gz", "wb", 2) as file:  # type: ignore[no-untyped-call]  # isal leaves it untyped
             for piece in _lines(shape, number * shape.rows):
                 file.write(piece)
                 raw += len(piece)

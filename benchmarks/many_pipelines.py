@@ -45,7 +45,9 @@ import yaml
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.app.wiring import build
+from blizzard_py.ingest.source_pipeline import SourcePipeline
 from penguin_py.app import build as tables_of
+from penguin_py.pipeline import TablePipeline
 from tests.support.direct_engine import DirectEngine
 from tests.support.s3_server import s3_server
 
@@ -167,7 +169,8 @@ def drain(config: Path) -> None:
     loaded, stop = load_config(config), threading.Event()
     sources = build(loaded, DirectEngine())
     with tables_of(loaded) as tables:
-        for worker in (*sources, *tables):
+        workers: list[SourcePipeline | TablePipeline] = [*sources, *tables]
+        for worker in workers:
             while worker.cycle(stop):
                 pass
     for source in sources:

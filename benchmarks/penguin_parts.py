@@ -27,7 +27,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import structlog
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from benchmarks.penguin_table import (
     NEW_DAY,
@@ -94,7 +94,7 @@ def commit_by_delta_rs(root: Path, count: int, rounds: int) -> dict[str, Any]:
     for round_ in range(rounds):
         values = {"date": NEW_DAY.removeprefix("date=")}
         names = drop(root, count, round_)
-        adds = [
+        adds: list[AddAction | RemoveAction] = [
             AddAction(name, len(data), values, 0, data_change=True, stats=stats) for name in names
         ]
         properties = CommitProperties(app_transactions=[Transaction("raw", round_, 0)])
@@ -134,10 +134,10 @@ class Full(Counting):
 def sweep(root: Path, files: int, _rounds: int) -> dict[str, Any]:
     """The comparison of the whole directory with the whole log."""
     with ThreadPoolExecutor(THREADS) as pool:
-        worker, storage = penguin(str(root), pool, make=Full)
+        worker, _ = penguin(str(root), pool, make=Full)
         worker.cycle(threading.Event())
         before = peak_mb()
-        storage.files = files
+        Full.files = files
         began = time.perf_counter()
         assert not worker.reconcile(dry_run=True).orphans
         secs = time.perf_counter() - began

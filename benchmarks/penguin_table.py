@@ -72,7 +72,7 @@ def make_table(root: Path, files: int) -> None:
             create_table_with_add_actions(str(root), whole, adds, partition_by=["date"])
         else:
             table = DeltaTable(root)
-            table.create_write_transaction(adds, "append", whole, ["date"])
+            table.create_write_transaction([*adds], "append", whole, ["date"])
     # One commit of Penguin's own, as in a table that it has looked after for long.
     with ThreadPoolExecutor(THREADS) as pool:
         worker, _ = penguin(str(root), pool)

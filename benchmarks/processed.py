@@ -67,7 +67,8 @@ def main() -> None:
         storage = open_storage(root, {})
 
         done = ProcessedSet()
-        written = added = worst = 0
+        written = added = 0
+        worst = 0.0
         started = time.perf_counter()
         while added < args.names:
             count = min(args.batch, args.names - added)

@@ -14,9 +14,10 @@ import gzip
 import statistics
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from benchmarks.ingest import FIELDS, generate
+from benchmarks.ingest_shapes import FIELDS, Shape, write_shape
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import LineParser
 from blizzard_py.kernels.process import prepare_process
@@ -54,9 +55,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     rounds: int = parser.parse_args().rounds
     prepare_process()
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        generate(Path(folder), 1, LINES)
-        [file] = Path(folder).iterdir()
+    with tempfile.TemporaryDirectory(prefix="bench-") as name, ThreadPoolExecutor(1) as pool:
+        folder = Path(name) / "source"
+        write_shape(Shape("lines", 1, LINES), folder, pool)
+        [file] = folder.iterdir()
         lines = gzip.decompress(file.read_bytes()).splitlines()
     cases = {bad: chunks_with(lines, bad) for bad in COUNTS}
     seconds: dict[int, list[float]] = {bad: [] for bad in COUNTS}

@@ -15,7 +15,7 @@ from typing import Any
 from blizzard_core.settings.schema import FieldSettings, UnexpectedFields
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import LineParser
-from blizzard_py.kernels.task import prepare_process
+from blizzard_py.kernels.process import prepare_process
 from blizzard_py.schema.types import field_spec
 
 SAMPLE = Path(__file__).parents[1] / "blizzard_py/demo/data/wikiticker-2015-09-12-sampled.json.gz"

@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -181,7 +181,7 @@ class Daemon:
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return
         main = self._process.pid
-        megabytes: Counter[str] = Counter()
+        megabytes: defaultdict[str, float] = defaultdict(float)
         for pid in _tree(main):
             command = _read(pid, "cmdline")
             kind = "main" if pid == main else "jvm" if "java" in command[:200] else "workers"

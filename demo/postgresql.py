@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import adbc_driver_postgresql.dbapi as adbc
+import adbc_driver_postgresql.dbapi as adbc  # type: ignore[import-untyped]  # ships no types
 
 from blizzard_py.demo.stage import DemoFailedError
 

@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 import structlog
 
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark import SparkEngine, quickly_started
 from tests.support.azurite_server import AzuriteServer, azurite_server
 from tests.support.gcs_server import GcsServer, gcs_server
 from tests.support.penguin_world import WORLDS, unsound
@@ -83,7 +83,8 @@ def spark_engine(bench: Bench) -> Iterator[SparkEngine]:
     """One real Spark session for the whole run; it starts with the first job."""
     # Spark takes jars at its start only; the setup brings this one.
     conf = {"spark.jars": str(JDBC_JAR)} if JDBC_JAR.exists() else {}
-    engine = SparkEngine("local[2]", {**conf, "spark.executorEnv.PYTHONPATH": PIPES})
+    conf = quickly_started({**conf, "spark.executorEnv.PYTHONPATH": PIPES})
+    engine = SparkEngine("local[2]", conf)
     yield engine
     try:
         bench.take_by_spark(engine.session())

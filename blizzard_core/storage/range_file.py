@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import io
+from typing import Protocol
 
-from blizzard_core.storage.protocol import Storage
+
+class Ranged(Protocol):
+    """What gives a part of an object; every `Storage` does."""
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """The bytes from ``start`` up to ``end``, or to the object's end."""
 
 
 class RangeFile(io.RawIOBase):
     """A file as Arrow's readers want it: any part of it, each read one request. Holds nothing."""
 
-    def __init__(self, storage: Storage, path: str, size: int) -> None:
+    def __init__(self, storage: Ranged, path: str, size: int) -> None:
         super().__init__()
         self._storage = storage
         self._path = path

@@ -272,11 +272,22 @@ class NoEngine:
 
 def spark_engine(config: Config, app_name: str) -> StoppableEngine:
     """Spark as it is configured. Starts nothing before the first job."""
-    from blizzard_py.engines.spark import SparkEngine  # noqa: PLC0415  # see `LazyEngine`
+    from blizzard_py.engines.spark import SparkEngine, quickly_started  # noqa: PLC0415  # see `LazyEngine`
 
     if any(pipeline.schema_.fast_path for pipeline in config.pipelines.values()):
         compiled()  # where it does not load, the daemon's own log is where one looks
-    return SparkEngine(config.spark.master, config.spark.conf, app_name)
+    conf = config.spark.conf
+    return SparkEngine(
+        config.spark.master, conf if computes_in_driver(config) else quickly_started(conf), app_name
+    )
+
+
+def computes_in_driver(config: Config) -> bool:
+    """Whether rows go through Spark itself, where a driver of ours may run them."""
+    return any(found.driver == "jdbc" for found in config.connections.values()) or any(
+        pipeline.transform is not None or pipeline.deduplicate_by or pipeline.event_time is not None
+        for pipeline in config.pipelines.values()
+    )
 
 
 def source_of(config: Config, where: tuple[str, str]) -> AnySource:

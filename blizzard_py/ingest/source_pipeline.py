@@ -256,11 +256,12 @@ class SourcePipeline(SourceView):
         if over:
             cold = replace(self._cold(), totals=state.totals, ledger=state.ledger)
             state = replace(cold, last_batch=state.last_batch)
-        if (found is None and self._fresh) or self._begins_anew(state):
+        again = self._begins_anew(state)
+        if (found is None and self._fresh) or again:
             state = replace(state, anew_ts=self._clock())
         ledger = state.ledger
-        if self._starts_over(state):
-            # What was settled before is not to hide what is late from now on.
+        if again or self._starts_over(state):
+            # What was settled before is not to hide what is late from now on, or comes again.
             state = self.source.begin_anew(state, self._file.epoch)
         kept = replace(state, source=self.parts.identity)
         state = clamp_times(kept, self._clock())

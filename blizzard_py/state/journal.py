@@ -32,7 +32,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import groupby, islice
@@ -320,22 +320,30 @@ class Ingested:
         self._batches: dict[str, str] = {}
         self._finished: dict[str, float] = {}
 
-    def since(self, moment: float, written: float = 0.0) -> set[str]:
+    def since(self, moment: float) -> set[str]:
         """The paths that were ingested after a moment (epoch seconds). Raises as `batches` does."""
-        return set(self.batches(moment, written))
+        return set(self.batches(moment))
 
-    def batches(self, since: float = 0.0, written: float = 0.0) -> dict[str, str]:
+    def batches(self, since: float = 0.0) -> dict[str, str]:
         """Paths with the batch that ingested them after a moment, up to what the journal holds.
 
-        Reads what is new since the last call, and of what was ``written`` longer ago, by the
-        store's time, nothing. Raises `StateError`, `StorageError`.
+        Reads what is new since the last call. Raises `StateError`, `StorageError`.
         """
-        found = self._journal.written()
-        fresh = [batch for batch, at in found if at >= written and batch not in self._read]
-        for record in self._journal.read(fresh):
+        self._look(self._journal.batches())
+        return {path: b for path, b in self._batches.items() if self._finished[path] > since}
+
+    def of_batches(self, chosen: Callable[[Sequence[str]], Iterable[str]]) -> set[str]:
+        """The paths that were ingested by what is ``chosen`` of the journal's batches.
+
+        Always with the same choice: reads of it what is new. Raises as `batches` does.
+        """
+        self._look(chosen(list(self._journal.batches())))
+        return set(self._batches)
+
+    def _look(self, batches: Iterable[str]) -> None:
+        for record in self._journal.read([b for b in batches if b not in self._read]):
             self._read.add(record.batch)
             done = [path for path, outcome in record.outcomes.items() if outcome == "ingested"]
             self._batches |= dict.fromkeys(done, record.batch)
             for path in done:
                 self._finished[path] = max(record.finished_ts, self._finished.get(path, 0.0))
-        return {path: b for path, b in self._batches.items() if self._finished[path] > since}

@@ -16,6 +16,7 @@ path           a batch has settled it
 ``noted``      it was passed before there was a ledger, or another run settled it
 ``history``    it lay below the origin of the cold start, which nobody asked for
 ``since/T``    rows came of it after T, when the live source was started over; a replay's only
+``before``     no path but a batch of another run that was there when a backfill began over
 =============  =================================================================
 
 A reading that is to replace rows and fails says nothing of a file: what was known of it stays.
@@ -43,6 +44,7 @@ _NONE = "\0none/"
 _ROWS = "\0rows/"
 _NOTED = "\0noted/"
 _HISTORY = "\0history/"
+_BEFORE = "\0before/"
 _MARKS = ("", _NONE, _ROWS, _NOTED, _HISTORY)
 
 
@@ -125,6 +127,14 @@ class Ledger:
     def note_history(self, paths: Iterable[str]) -> tuple[Segment, ...] | None:
         """These lie below the origin of the cold start; the segments to save, then `saved`."""
         return self._set.adding(f"{_HISTORY}{path}" for path in paths)
+
+    def note_before(self, batches: Iterable[str]) -> tuple[Segment, ...] | None:
+        """These batches of other runs were there when this one began over; then `saved`."""
+        return self._set.adding(f"{_BEFORE}{batch}" for batch in ("", *batches))
+
+    def not_before(self, batches: Sequence[str]) -> list[str] | None:
+        """Those of the batches that were not there then. None: an older release began over."""
+        return None if self._without(_BEFORE, [""]) else self._without(_BEFORE, batches)
 
     def forget(self, listed: Digests, now: float) -> tuple[Segment, ...] | None:
         """Names that have vanished from the source for good are let go of; then `saved`.

@@ -6,7 +6,8 @@ import gzip
 import json
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -26,6 +27,7 @@ from benchmarks.ingest_contenders import (
 from benchmarks.ingest_limits import LIMITS
 from benchmarks.ingest_report import Measured, Turn, goals, report
 from benchmarks.ingest_shapes import Shape, write_shape
+from benchmarks.slope import bare_run, daemon_run, told
 from blizzard_py.engines.spark import SparkEngine
 
 LARGE = Shape("100 x 20,000 rows", 100, 20_000, large=True)
@@ -123,6 +125,29 @@ def test_contenders_that_need_no_spark_write_the_same_rows(tmp_path: Path) -> No
             codec = pq.read_metadata(file).row_group(0).column(0).compression
             assert codec == "SNAPPY"
     assert found[BARE] == found[DUCKDB] == found[POLARS]
+
+
+def test_a_further_batch_costs_what_a_longer_run_takes_more() -> None:
+    found = {
+        "short": [Turn(9, 20), Turn(10, 21), Turn(30, 22)],
+        "long": [Turn(16, 26), Turn(15, 27), Turn(17, 28)],
+        "bare": [Turn(4, 5), Turn(4, 4), Turn(5, 6)],
+    }
+    further, bare, short = told(found, 3).splitlines()[2:]
+    assert further == "| a further batch of 100 files | 2.00 | 2.00 | 0.50 | 0.50 |"
+    assert bare.endswith("| 4.00 | 4.00 | 1 | 1 |")
+    assert short.endswith("| 10.00 | 20.00 | 2.50 | 5.00 |")
+
+
+def test_the_runs_of_the_slope_bring_all_rows(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    with ThreadPoolExecutor(1) as pool:
+        write_shape(Shape("few", 4, 50), source, pool)
+    with pytest.raises(SystemExit, match="200 rows instead of 201"):
+        daemon_run(tmp_path, source, 201)
+    with ProcessPoolExecutor(2, get_context("spawn")) as processes:
+        bare_run(processes, 2, source, tmp_path / "bare")
+    assert sum(pq.read_metadata(f).num_rows for f in (tmp_path / "bare").iterdir()) == 200
 
 
 def test_the_peak_of_a_worker_is_its_own_and_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:

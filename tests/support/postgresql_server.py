@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import adbc_driver_postgresql.dbapi as adbc
+import adbc_driver_postgresql.dbapi as adbc  # type: ignore[import-untyped]  # ships no types
 
 from tests.support.own_process import (
     end,
@@ -74,7 +74,8 @@ class PostgresqlServer:
     def rows(self, statement: str, database: str = "postgres") -> Sequence[tuple[Any, ...]]:
         with self.connect(database) as session, session.cursor() as cursor:
             cursor.execute(statement)
-            return cursor.fetchall()
+            found: Sequence[tuple[Any, ...]] = cursor.fetchall()
+            return found
 
     def send(self, message: str, database: str = "postgres") -> None:
         """Send statements in one message, as scripts do; ADBC would take them apart."""

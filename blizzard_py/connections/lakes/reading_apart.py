@@ -8,7 +8,6 @@ nothing. It is given no access to a store: what it reads it asks its parent for.
 
 from __future__ import annotations
 
-import io
 import os
 import pickle
 import resource
@@ -31,6 +30,7 @@ from blizzard_core.bounds import (
     TABLE_ROW_BYTES,
 )
 from blizzard_core.errors import SourceError
+from blizzard_core.storage.range_file import RangeFile
 from blizzard_py.connections.lakes.watched_file import WatchedFile, damaged
 
 _ROWS = 1024
@@ -38,6 +38,7 @@ _LESS = 32
 _PIECES_BYTES = 32 << 20
 _LEAST_PIECE, _LARGEST_PIECE = 16 << 10, 1 << 20
 _SENT_BYTES = 16 << 20
+_ANY_SIZE = 1 << 62  # not known, and not asked for: the footer is
 _LENGTH, _RANGE = struct.Struct(">Q"), struct.Struct(">QQ")
 # Together they would take as many times as much.
 _ONE_AT_A_TIME = threading.Lock()
@@ -139,36 +140,16 @@ def _received(stream: BinaryIO) -> bytes:
     return stream.read(length)
 
 
-class _AskedFile(io.RawIOBase):
-    """The file, of which the parent has the bytes."""
+class _Parent:
+    """Who has the file's bytes."""
 
     def __init__(self, come: BinaryIO, to: BinaryIO) -> None:
-        super().__init__()
-        self._come, self._to, self._at = come, to, 0
+        self._come, self._to = come, to
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def size(self) -> int:
-        """Not known, and not asked for: the footer is."""
-        return 1 << 62
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: 1 << 62}[whence] + offset
-        return self._at
-
-    def read(self, size: int | None = -1) -> bytes:
-        self._to.write(_READ + _RANGE.pack(self._at, max(0, size or 0)))
+    def read_range(self, path: str, start: int, end: int) -> bytes:  # noqa: ARG002  # there is one file
+        self._to.write(_READ + _RANGE.pack(start, end - start))
         self._to.flush()
-        data = _received(self._come)
-        self._at += len(data)
-        return data
+        return _received(self._come)
 
 
 def _rows(file: pq.ParquetFile, order: Order) -> Iterator[pa.RecordBatch]:
@@ -209,7 +190,7 @@ def _serve(come: BinaryIO, to: BinaryIO) -> None:
     order: Order = pickle.loads(_received(come))  # noqa: S301  # our own parent's
     piece = _PIECES_BYTES // max(1, order.metadata.num_columns)
     file = pq.ParquetFile(
-        pa.PythonFile(_AskedFile(come, to), mode="r"),
+        pa.PythonFile(RangeFile(_Parent(come, to), "", _ANY_SIZE), mode="r"),
         metadata=order.metadata,
         pre_buffer=False,
         buffer_size=max(_LEAST_PIECE, min(_LARGEST_PIECE, piece)),

@@ -32,6 +32,7 @@ from blizzard_py.engines.spark.failures import (
     is_of_the_data,
     reason_of,
 )
+from blizzard_py.engines.spark.gateway import quickly_started
 from blizzard_py.engines.spark.masters import is_connect
 from blizzard_py.engines.spark.running import Running, collected, on_ids, read_items
 from blizzard_py.engines.spark.session import Session, open_driver
@@ -307,7 +308,7 @@ def checking_engine(master: str, conf: Mapping[str, str]) -> SparkEngine:
     if is_connect(master):
         return SparkEngine(master, conf, "blizzard-validate")
     own = {key: value for key, value in conf.items() if key.startswith("spark.sql.")}
-    return SparkEngine("local[1]", own, "blizzard-validate")
+    return SparkEngine("local[1]", quickly_started(own), "blizzard-validate")
 
 
 def _with_merges(job: IngestJob, result: IngestResult, running: Running) -> IngestResult:

@@ -18,11 +18,16 @@ claim. A claim is a save: a file is in the ``queue`` or in a batch that is ``run
 
 Scans give way and queues wait, so a file that both have claimed is never left by both.
 A file that is left out is settled without a row; the other's ledger says what came of it.
+
+What another run had done before a backfill began over is done again. What it had done is known
+by the batches that were in its journal then (`OutOfTurn.begun` notes them), not by times: each
+daemon counts on from a time that a store told it, in whole seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.storage.protocol import Entry
@@ -31,7 +36,7 @@ from blizzard_py.sources.files.replaced_since import ReplacedSince
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import read_ledger
-from blizzard_py.state.journal import Ingested
+from blizzard_py.state.journal import Ingested, Journal
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.siblings import BACKFILL, RECORDS_SUFFIX, backfills_of, replays_of
@@ -39,9 +44,6 @@ from blizzard_py.state.source_state import SourceState, checkpoint_path, under_w
 
 _BY_REPLAY = "a replay or `blizzard ingest` has taken it"
 _BY_LIVE = "the live daemon has taken it"
-
-# Stores tell times in whole seconds, and a daemon counts on from one of them.
-_SLACK_SECS = 60.0
 
 
 class OutOfTurn:
@@ -61,6 +63,15 @@ class OutOfTurn:
         self._folded: tuple[tuple[Segment, ...], float] = ((), 0.0)
         self._lived = Ingested(self._sink, self._live_id, parts.concurrency)
         self._replaced = ReplacedSince(self._sink, self._live_id)
+        self._own: Ledger | None = None
+
+    def begun(self, state: SourceState, epoch: int) -> SourceState:
+        """The state of a backfill that begins over now: what is done by now is to be done again."""
+        ledger = Ledger(self._sink, self._parts.id, self._parts.concurrency)
+        ledger.load(state.ledger, epoch)
+        journals = (Journal(self._sink, run) for run in (self._live_id, self._replay_id))
+        found = [batch for journal in journals for batch in journal.batches()]
+        return replace(state, ledger=ledger.note_before(found) or state.ledger)
 
     def theirs(self, state: SourceState, entries: Sequence[Entry]) -> dict[str, str]:
         """Those of the files that are another run's, with the reason; ``state`` claims them all.
@@ -71,13 +82,12 @@ class OutOfTurn:
         found: dict[str, str] = {}
         # States first: what they have not finished yet the journals may have by now.
         if not self._parts.is_replay and (replay := self._state(self._replay_id)) is not None:
-            taken = {*under_way(replay), *self._by_replay(sorted(paths), replay, state.anew_ts)}
+            taken = {*under_way(replay), *self._by_replay(sorted(paths), replay, state)}
             found |= dict.fromkeys(paths & taken, _BY_REPLAY)
         if self._is_backfill:
             taken = self._claimed([self._live_id])
             # Without --replay what the live daemon does lies apart.
-            anew = state.anew_ts
-            taken |= self._lived.since(anew, anew - _SLACK_SECS) if anew else set()
+            taken |= self._since_begun(self._lived, state) if state.anew_ts else set()
             found |= dict.fromkeys(paths & taken, _BY_LIVE)
         if self._parts.suffix == RECORDS_SUFFIX:
             found |= self._replaced.of(sorted(paths))
@@ -117,18 +127,28 @@ class OutOfTurn:
         runs = (self._live_id, *backfills_of(self._sink, self._live_id))
         return tuple(source_id for source_id in runs if source_id != self._parts.id)
 
-    def _by_replay(self, paths: Sequence[str], replay: SourceState, anew_ts: float) -> set[str]:
-        """What the replay has ingested, after a moment if one is given."""
+    def _by_replay(self, paths: Sequence[str], replay: SourceState, state: SourceState) -> set[str]:
+        """What the replay has ingested, of a source that was started over since then."""
+        if self._is_backfill and state.anew_ts:
+            return self._since_begun(self._replayed, state)
         ledger = self._ledger
-        if ledger is None or self._folded != (replay.ledger, anew_ts):
-            ledger = self._ledger = read_ledger(self._sink, self._replay_id, anew_ts)
-            self._folded = (replay.ledger, anew_ts)
+        if ledger is None or self._folded != (replay.ledger, state.anew_ts):
+            ledger = self._ledger = read_ledger(self._sink, self._replay_id, state.anew_ts)
+            self._folded = (replay.ledger, state.anew_ts)
         else:
             # Nothing is missed: what is pruned meanwhile was there for thirty days.
             ledger.look()
-        found = ledger.ingested_since(paths)
-        # The marks of the segments are for the live daemon's start; a backfill asks the journal.
-        return found | self._replayed.since(anew_ts) if self._is_backfill and anew_ts else found
+        return ledger.ingested_since(paths)
+
+    def _since_begun(self, run: Ingested, state: SourceState) -> set[str]:
+        """What a run has ingested since this backfill began over."""
+        own = self._own
+        if own is None:
+            own = self._own = Ledger(self._sink, self._parts.id, self._parts.concurrency)
+            own.load(state.ledger)
+        if own.not_before([]) is None:
+            return run.since(state.anew_ts)
+        return run.of_batches(lambda batches: own.not_before(batches) or [])
 
     def _claimed(self, runs: Iterable[str]) -> set[str]:
         states = (self._state(source_id) for source_id in runs)

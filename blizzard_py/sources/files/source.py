@@ -88,6 +88,8 @@ class FileSource(ABC):
         """Stores are shared, and nothing else is open."""
 
     def begin_anew(self, state: SourceState, epoch: int) -> SourceState:
+        if self._parts.suffix:
+            return self._others.begun(state, epoch)
         self._late.load(epoch)
         return self._late.begin_anew(state)
 

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +16,10 @@ import pytest
 import yaml
 
 from blizzard_core.errors import Cancelled, EngineError
+from blizzard_core.settings.document import Config
+from blizzard_py.app.wiring import computes_in_driver
 from blizzard_py.engines.lazy import LazyEngine
+from blizzard_py.engines.spark import SparkEngine, quickly_started
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, Place
 
 # Runs a command line in a fresh interpreter and says what it loaded.
@@ -172,3 +176,42 @@ def test_a_job_is_cancelled_while_its_engine_is_being_made() -> None:
     canceller.join(60)
     worker.join(60)
     assert [type(found) for found in outcome] == [Cancelled]
+
+
+def config_of(pipeline: dict[str, Any], connections: dict[str, Any] | None = None) -> Config:
+    source = {"source_uri": "/raw"}
+    whole = {
+        "sources": {"main": source},
+        "sink": {"table_uri": "/lake"},
+        "schema": {"fields": [{"name": "n", "type": "int64"}, {"name": "at", "type": "timestamp"}]},
+        **pipeline,
+    }
+    found = {"pipelines": {"events": whole}, "connections": connections or {}}
+    return Config.model_validate(found)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "connections"),
+    [
+        ({"transform": "SELECT n FROM source"}, None),
+        ({"deduplicate_by": ["n"]}, None),
+        ({"event_time": {"column": "at", "delay": "1 hour", "deduplicate": ["n"]}}, None),
+        ({}, {"erp": {"driver": "jdbc", "uri": "jdbc:postgresql://db/erp"}}),
+    ],
+)
+def test_a_driver_that_computes_compiles_all_it_can(
+    pipeline: dict[str, Any], connections: dict[str, Any] | None
+) -> None:
+    assert computes_in_driver(config_of(pipeline, connections))
+
+
+def test_a_driver_that_hands_out_tasks_starts_quickly_and_the_users_options_win(
+    spark_engine: SparkEngine,
+) -> None:
+    assert not computes_in_driver(config_of({}))
+    mine = {"spark.driver.defaultJavaOptions": "-XX:+UseParallelGC"}
+    assert quickly_started(mine) == mine
+    jvm = spark_engine.session()._jvm  # noqa: SLF001  # pyspark has no other way to it
+    beans = jvm.java.lang.management.ManagementFactory
+    options = list(beans.getRuntimeMXBean().getInputArguments())
+    assert "-XX:TieredStopAtLevel=1" in options

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import itertools
+import json
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -35,7 +35,7 @@ from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.siblings import BACKFILL
-from blizzard_py.state.source_state import Retry, SourceState, under_way
+from blizzard_py.state.source_state import Retry, SourceState, checkpoint_path, under_way
 from tests.blizzard_py.replay.test_given_files import DAY, IngestWorld
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import Died, Dying
@@ -272,11 +272,12 @@ def beside(world: RangeWorld, first: str, second: str, at: int) -> bool:
     """The second run falls into the first one at its call ``at``; False if it has fewer."""
     calls = itertools.count()
     states = itertools.count()
-    begun = f"{BACKFILL}{Range(DAY, DAY).slug}_checkpoint"
+    ours = f"events_main{BACKFILL}{Range(DAY, DAY).slug}"
 
     def gate(_call: str) -> None:
         # What others do before a backfill has begun it is to do again.
-        ready = first != "backfill" or any(begun in path for path in [*world.sink.objects])
+        begun = read_state(world.sink, ours) if first == "backfill" else None
+        ready = first != "backfill" or (begun is not None and begun.ledger)
         if ready and next(calls) == at:
             world.now += 1
             run_of(world, second, world.parts())
@@ -324,12 +325,70 @@ def test_the_live_daemons_range_is_refused_unless_replayed(scenario: Scenario) -
     assert refused.exit_code == 1
     assert "belongs to the live daemon" in refused.stderr
     scenario.put_rows(f"{day(1)}/2.json.gz", 100)  # still to be done by the live daemon
-    # S3 tells whole seconds: what was done in the second that a replay begins in is not of it.
-    time.sleep(1.1)
     assert backfill(scenario, day(1), day(1), "--replay").exit_code == 0
     scenario.ingest()
     scenario.once("penguin")
     assert scenario.ids() == [0, 1, 1, 2, 100]
+
+
+def test_a_file_that_a_fast_clock_dates_after_the_replays_begin_is_replayed() -> None:
+    world = RangeWorld()
+    world.put(f"{DAY}/6.json", "6")
+    world.now += 0.9  # S3 tells whole seconds: who counts on from one may be behind by almost one
+    world.drain()
+    world.now -= 0.9
+    world.delete_rows()
+    world.replay_day()
+    assert world.rows() == ["1", "5", "52", "6"]
+
+
+def test_what_a_slow_clock_dates_before_the_replays_begin_does_not_come_twice() -> None:
+    world = RangeWorld(late_files="ingest")
+    world.put(f"{DAY}/6.json", "6")
+    world.go_on(2)
+    world.put(LATE, "late")
+    late_in = itertools.count()
+
+    def gate(_call: str) -> None:
+        begun = read_state(world.sink, f"events_main{BACKFILL}{Range(DAY, DAY).slug}")
+        if begun is not None and begun.ledger and not next(late_in):
+            now = world.now
+            world.now = now - 172_810.0
+            run_of(world, "sweep", world.parts())
+            world.now = now
+
+    world.delete_rows()
+    world.replay_day(gated(world, gate).parts)
+    world.go_on(1)
+    assert world.rows() == ["1", "5", "52", "6", "late"]
+    assert next(late_in) > 1
+
+
+def test_a_replay_that_an_older_release_began_goes_by_times() -> None:
+    ours, tried = f"events_main{BACKFILL}{Range(DAY, DAY).slug}", 0
+    for at in itertools.count():
+        world = RangeWorld()
+        world.put(f"{DAY}/6.json", "6")
+        world.drain()
+        world.now += 100
+        world.delete_rows()
+        dying = Dying(world.sink)
+        dying.arm(at)
+        try:
+            world.replay_day()
+            break
+        except Died:
+            dying.arm(-1)
+        state = read_state(world.sink, ours)
+        if state is None or state.progress.state == "Initial":
+            continue
+        path = checkpoint_path(ours)
+        older = json.loads(world.sink.read(path)) | {"ledger": None}
+        world.sink.put_atomic(path, json.dumps(older).encode())
+        world.replay_day()
+        assert world.rows() == ["1", "5", "52", "6"], at
+        tried += 1
+    assert tried > 5
 
 
 def test_a_range_is_replayed_once_and_once_more_if_told_so(scenario: Scenario) -> None:

@@ -250,6 +250,8 @@ def story(uri: str) -> dict[str, Any]:
         "commands": [
             {"why": "The same on a terminal", "command": f"blizzard explain {CONFIG} {uri}"}
         ],
+        "untaken": ["device", "<b>os</b>"],
+        "added_since": ["price"],
     }
 
 

@@ -274,6 +274,8 @@ def test_a_pasted_uri_is_a_question(browser: Browser, many: Server) -> None:
         page.keyboard.press("Enter")
         expect(page.locator("#verdict")).to_contain_text("Ingested", timeout=60_000)
         assert "committed in version 4,702" in page.inner_text("#one")
+        assert re.search(r"No column\s+for device, <b>os</b>", page.inner_text("#one"))
+        assert re.search(r"Added since\s+price", page.inner_text("#one"))
         page.locator("#one a", has_text="orders-00/asia").click()
         expect(page.locator("#crumb")).to_contain_text("orders-00/asia")
 

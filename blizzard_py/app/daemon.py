@@ -85,6 +85,8 @@ def run_daemon(
             with shown({w.name: w.meter for w in workers}, _terminal() if once else None):
                 code = run(workers, loop, stop)
         finally:
+            for worker in workers:
+                worker.end_jobs()
             engine.stop()
             for worker in workers:
                 worker.close()

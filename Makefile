@@ -21,7 +21,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-dev demo demo-tables demo-units test check bench-ingest bench-discovery bench-penguin bench-tables bench-units chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs lock clean kernel fuzz-fast chaos-event-time
+.PHONY: help setup setup-dev demo demo-tables demo-units demo-event-time test check bench-ingest bench-discovery bench-penguin bench-tables bench-units bench-event-time chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs lock clean kernel fuzz-fast chaos-event-time
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -43,6 +43,9 @@ demo-tables: ## a PostgreSQL table that changes while both daemons run, into a D
 
 demo-units: ## thirteen months of an API that corrects its past, a day a run (ARGS="--days 40")
 	$(DEV) python -m demo.units $(ARGS)
+
+demo-event-time: ## edits per five minutes and channel, arriving out of order, beside duckdb
+	$(DEV) python -m demo.event_time
 
 test: ## the whole test suite, in random order, by two processes
 	$(DEV) pytest -n 2 --dist worksteal $(ARGS)
@@ -68,6 +71,9 @@ bench-tables: ## PostgreSQL and SQLite into Parquet, beside ADBC, connectorx and
 
 bench-units: ## planning units, replacing and rewriting beside appending and copying, idle polls
 	$(DEV) python -m benchmarks.units $(ARGS)
+
+bench-event-time: ## settles, rows a second, many keys and batches of event time (ARGS=--quick)
+	$(DEV) python -m benchmarks.event_time $(ARGS)
 
 chaos: ## deaths, pauses, lost answers, rivals: MINUTES around a source, 200 rounds around a table
 	$(DEV) python -m tests.chaos.blizzard --minutes $(MINUTES) $(ARGS)

@@ -20,11 +20,12 @@ from benchmarks.ingest_limits import LIMITS, limit
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.engines.spark import SparkEngine
 from blizzard_py.job import FieldSpec, IngestJob, IngestResult, IngestSettings, JobFile, Place
+from blizzard_py.kernels.job_tasks import Task, tasks_of
 from blizzard_py.kernels.merge import MergeTask, merge_tasks, run_merge, with_merged
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.process import prepare_process
 from blizzard_py.kernels.report import TaskReport, merged
-from blizzard_py.kernels.task import Task, run_task, tasks_of
+from blizzard_py.kernels.task import run_task
 
 BARE = "bare processes"
 PYARROW = "bare pyarrow processes"

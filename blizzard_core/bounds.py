@@ -116,7 +116,7 @@ _LETTERS = "Dead letters"
 
 LETTERS = _bound(
     _LETTERS,
-    "Letters of a file's bad records",
+    "Letters of a file's bad records; of its rows out of time as many in each task",
     100_000,
     "the rest is counted: in the last letter, `bad_rows` and the file's error. A file of which more"
     " than `max_bad_fraction` is bad up to there is quarantined without reading on",

@@ -17,6 +17,19 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from errno import (
+    EACCES,
+    EBADF,
+    EDQUOT,
+    EFBIG,
+    EIO,
+    EMFILE,
+    ENFILE,
+    ENOMEM,
+    ENOSPC,
+    EPERM,
+    EROFS,
+)
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -31,6 +44,7 @@ from rich.text import Text
 from blizzard_core import log
 from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.redact import redacted
+from blizzard_core.signals import INTERRUPTED
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import StorageOptions
 from blizzard_core.text import json_safe, printable, printable_lines
@@ -150,17 +164,39 @@ def command(function: Callable[P, int]) -> Callable[P, None]:
                 click.echo(printable_lines(redacted(traceback.format_exc())), err=True)
         except (click.exceptions.Exit, click.Abort, click.ClickException, BrokenPipeError):
             raise
+        except KeyboardInterrupt:
+            # To click it is as if a question was answered with no.
+            print_error("interrupted")
+            code = INTERRUPTED
         except Exception as error:
-            print_error(
-                f"unexpected {type(error).__name__}: {error} (this is a bug of ours; run it again"
-                " with --verbose and report the trace)"
-            )
+            print_error(_not_ours(error) or _ours(error))
             code = 1
             if verbose:
                 click.echo(printable_lines(redacted(traceback.format_exc())), err=True)
         sys.exit(code)
 
     return verbose_option(wrapped)
+
+
+# What the machine refuses, or has none of left.
+_OF_THE_MACHINE = frozenset(
+    (EACCES, EBADF, EDQUOT, EFBIG, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EPERM, EROFS)
+)
+
+
+def _not_ours(error: Exception) -> str | None:
+    """What the machine refuses us, a full disk for one; None for an error that is another's."""
+    if not isinstance(error, OSError) or error.errno not in _OF_THE_MACHINE:
+        return None
+    where = error.filename or "a file, or where the output goes"
+    return f"{where}: {error.strerror}; see to that on this machine and run it again"
+
+
+def _ours(error: Exception) -> str:
+    return (
+        f"unexpected {type(error).__name__}: {error} (this is a bug of ours; run it again"
+        " with --verbose and report the trace)"
+    )
 
 
 def fencing_notes(places: Iterable[tuple[str, StorageOptions]]) -> Iterator[str]:

@@ -217,7 +217,8 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
         if busy:
             continue
         if loop.once and wait_secs is None:
-            return 0
+            # One that was told to stop while it looked has done nothing, too.
+            return INTERRUPTED if stop.is_set() else 0
         pause = worker.poll_interval_secs + loop.jitter_secs * loop.chance()
         if wait_secs is not None:
             pause = wait_secs if loop.once else min(pause, wait_secs)

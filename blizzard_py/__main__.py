@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from blizzard_core.startup import started
+
+started()  # what follows takes a second
+
 import datetime as dt
 import sys
 from pathlib import Path
@@ -47,6 +51,7 @@ from blizzard_py.commands import (
     rename,
     state,
     watch,
+    watermark,
 )
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.printing import print_plan, print_schema, print_status
@@ -381,6 +386,7 @@ main.add_command(ingest)
 main.add_command(dlq)
 main.add_command(redo)
 main.add_command(checkpoint)
+main.add_command(watermark)
 main.add_command(rename)
 main.add_command(init)
 main.add_command(convert)

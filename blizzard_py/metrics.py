@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram, Summary
 
 from blizzard_core.observability.metrics import WORK_SECS
 
@@ -100,11 +100,9 @@ BATCH_SECS = Histogram(
     ["target"],
     buckets=WORK_SECS,
 )
-STEP_SECS = Histogram(
-    "blizzard_batch_step_duration_seconds",
-    "How long a step of a batch took.",
-    ["target", "step"],
-    buckets=WORK_SECS,
+# Buckets of each step of each source were more than half of a scrape.
+STEP_SECS = Summary(
+    "blizzard_batch_step_duration_seconds", "How long a step of a batch took.", ["target", "step"]
 )
 UTILIZATION = Gauge(
     "blizzard_utilization_ratio", "Share of the last five minutes spent in batches.", ["target"]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from blizzard_core.startup import started
+
+started()  # what follows takes a second
+
 import datetime as dt
 from dataclasses import asdict
 from pathlib import Path

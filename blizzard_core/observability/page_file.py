@@ -15,7 +15,7 @@ from importlib.resources import files
 from blizzard_core.errors import BlizzardError
 
 # In the order in which they build on each other.
-_SCRIPTS = ("dom", "notices", "units", "card", "overview", "detail", "story", "main")
+_SCRIPTS = ("dom", "notices", "units", "card", "overview", "event_time", "detail", "story", "main")
 
 
 def page() -> tuple[bytes, str]:

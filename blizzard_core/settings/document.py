@@ -114,8 +114,8 @@ class PipelineSettings(Settings):
 
     @model_validator(mode="after")
     def _output_fits(self) -> Self:
-        windows = self.event_time is not None and self.event_time.window is not None
-        if self.transform is not None or windows:
+        aggregated = self.event_time is not None and bool(self.event_time.aggregates)
+        if self.transform is not None or aggregated:
             # What a transform or an aggregate gives is for Spark to say: `blizzard validate` asks.
             return self
         fields = self.field_types

@@ -10,12 +10,13 @@ import re
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from blizzard_core.settings.base import Settings
 
 LateRows = Literal["quarantine", "count"]
 Emit = Literal["each_batch", "next_batch"]
+Mode = Literal["append", "update", "complete"]
 
 # Columns that windows give.
 WINDOW_COLUMNS = ("window_start", "window_end")
@@ -81,12 +82,6 @@ Length = Annotated[str, AfterValidator(_positive)]
 Delay = Annotated[str, AfterValidator(_whole_millis)]
 
 
-def _only_append(mode: Any) -> Any:
-    if mode in {"update", "complete"}:
-        raise ValueError(f"{mode} is not available yet; append publishes each window once")
-    return mode
-
-
 class WindowSettings(Settings):
     """Windows of event time; as plain text it is their ``size``.
 
@@ -141,6 +136,10 @@ class EventTimeSettings(Settings):
 
     ``deduplicate`` comes first, then ``window``, ``group_by`` and ``aggregates``. The table then
     has the columns ``window_start``, ``window_end``, those of ``group_by`` and ``aggregates``.
+
+    Modes ``update`` and ``complete`` publish results that may still change, as new rows: the table
+    is only ever added to. Of ``update`` the newest row of each key is the answer, of ``complete``
+    all rows of the highest batch; so both need ``_emitted_batch`` in ``sink.metadata_columns``.
     """
 
     column: str = Field(min_length=1, examples=["time"])
@@ -161,8 +160,8 @@ class EventTimeSettings(Settings):
         default_factory=dict, examples=[{"n": "count(*)", "added": "sum(added)"}]
     )
     """Column: Spark SQL over the rows of a window."""
-    mode: Annotated[Literal["append"], BeforeValidator(_only_append)] = "append"
-    """Each window is published once, when the watermark has passed its end."""
+    mode: Mode = "append"
+    """Publish a window once it is over, what a batch has changed, or everything each time."""
     emit: Emit = "each_batch"
     """Whether what a batch has closed comes with it, or cheaper, with the next."""
     late_rows: LateRows = "quarantine"

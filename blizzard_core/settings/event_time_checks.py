@@ -130,30 +130,61 @@ def _of_operators(given: EventTimeSettings, block: Key) -> Iterator[Finding]:
     for key, names in (("deduplicate", given.deduplicate), ("group_by", given.group_by)):
         for name in (name for name, times in Counter(names).items() if times > 1):
             yield (*block, key), f"names {name!r} twice"
-    window = given.window
-    if window is None:
-        for key in ("group_by", "aggregates"):
-            if getattr(given, key):
-                yield (
-                    (*block, key),
-                    "needs window: in mode append rows come out when a window is over",
-                )
-        if not given.deduplicate:
-            yield (
-                block,
-                (
-                    "computes nothing; give window with aggregates, deduplicate, or both (to only"
-                    " watch a watermark is not available yet)"
-                ),
-            )
-        return
+    yield from _of_mode(given, block)
     if not given.aggregates:
-        yield (*block, "aggregates"), "is required with window: what there is to say of one"
-    if window.gap is not None and not given.group_by:
+        yield from _of_rows(given, block)
+        return
+    window = given.window
+    if window is not None and window.gap is not None and not given.group_by:
         yield (*block, "group_by"), "is required with window.gap: whose sessions they are"
     taken = dict.fromkeys((*WINDOW_COLUMNS, EMITTED_BATCH), "a column of windows")
     for key, some in (("group_by", given.group_by), ("aggregates", [*given.aggregates])):
         yield from _taken(taken, some, (*block, key))
+
+
+def _of_rows(given: EventTimeSettings, block: Key) -> Iterator[Finding]:
+    """What there is to say where nothing is aggregated."""
+    if given.window is not None:
+        yield (*block, "aggregates"), "is required with window: what there is to say of one"
+    elif given.group_by:
+        yield (*block, "aggregates"), "is required with group_by: what there is to say of a group"
+    elif not given.deduplicate:
+        yield (
+            block,
+            (
+                "computes nothing; give window with aggregates, deduplicate, or both (to only"
+                " watch a watermark is not available yet)"
+            ),
+        )
+
+
+def _of_mode(given: EventTimeSettings, block: Key) -> Iterator[Finding]:
+    """What a mode cannot do, as Spark has it, before a batch finds out."""
+    mode, window = given.mode, given.window
+    if mode == "append":
+        if given.aggregates and window is None:
+            yield (
+                (*block, "aggregates"),
+                "needs window: in mode append rows come out when a window is over",
+            )
+        return
+    if mode == "complete" and not given.aggregates:
+        yield (
+            (*block, "mode"),
+            "complete publishes all results each time; give aggregates, or use append",
+        )
+    if given.aggregates and given.deduplicate:
+        yield (
+            (*block, "deduplicate"),
+            f"goes with aggregates in mode append only, not in {mode}",
+        )
+    if mode == "update" and window is not None and window.gap is not None:
+        yield (
+            (*block, "mode"),
+            "update does not go with window.gap: a session that grows is another one; use append",
+        )
+    if given.aggregates and window is None and not given.group_by:
+        yield (*block, "aggregates"), "needs window or group_by: what rows are put together by"
 
 
 def _taken(taken: dict[str, str], names: list[str], key: Key) -> Iterator[Finding]:
@@ -176,7 +207,15 @@ def _of_output(
                 " many files; give partition_by.column"
             ),
         )
-    if given.window is None:
+    if given.mode != "append" and EMITTED_BATCH not in sink.metadata_columns:
+        yield (
+            (*here, "event_time", "mode"),
+            (
+                f"{given.mode} publishes versions of its results; add {EMITTED_BATCH} to"
+                " sink.metadata_columns, by which the newest are told"
+            ),
+        )
+    if not given.aggregates:
         return
     for name in sink.metadata_columns:
         if name != EMITTED_BATCH:

@@ -14,14 +14,21 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from errno import EISDIR, ELOOP, ENAMETOOLONG, ENOENT
+from errno import EISDIR, ENAMETOOLONG, ENOENT
 from itertools import accumulate
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import BinaryIO
 
-from blizzard_core.errors import AccessDenied, Conflict, NotFound, StorageError, Unavailable
+from blizzard_core.errors import AccessDenied, Conflict, NotFound
 from blizzard_core.log import get_logger
+from blizzard_core.storage.local_entries import (
+    listed_name,
+    regular,
+    status_of,
+    sync_directory,
+    wrapped,
+)
 from blizzard_core.storage.protocol import Entry, Page, is_hidden, order_key
 from blizzard_core.text import shortened
 
@@ -123,14 +130,14 @@ class LocalStorage:
         """A directory's entries with the paths a store would list, in their order."""
         try:
             with os.scandir(self._root / folder) as found:
-                children = [(_listed_name(folder, entry), entry) for entry in found]
+                children = [(listed_name(folder, entry), entry) for entry in found]
         except FileNotFoundError:
             return []  # a directory may be removed while its parent is being read
         except OSError as error:
             if error.errno == ENAMETOOLONG:
                 self._tell_long(folder)
                 return []
-            raise _wrapped(self.uri, folder, error) from error
+            raise wrapped(self.uri, folder, error) from error
         return sorted(children, key=lambda child: order_key(child[0]))
 
     def _is_followed(self, folder: str, path: str) -> bool:
@@ -166,25 +173,25 @@ class LocalStorage:
 
     def _entry(self, path: str, child: os.DirEntry[str]) -> Entry | None:
         try:
-            status = _status_of(child)
+            status = status_of(child)
         except OSError as error:
             if error.errno == ENAMETOOLONG:
                 self._tell_long(path)
                 return None
-            raise _wrapped(self.uri, path, error) from error
-        return _regular(path, status)
+            raise wrapped(self.uri, path, error) from error
+        return regular(path, status)
 
     def stat(self, path: str) -> Entry | None:
         """Size and modification time, or None; only regular files are objects."""
         try:
             if not self._follow and (self._behind_link(path) or not self._is_inside(path)):
                 return None
-            status = _status_of(self._at(path))
+            status = status_of(self._at(path))
         except OSError as error:
             if error.errno == ENAMETOOLONG:
                 return None
-            raise _wrapped(self.uri, path, error) from error
-        return _regular(path, status)
+            raise wrapped(self.uri, path, error) from error
+        return regular(path, status)
 
     def _behind_link(self, path: str) -> bool:
         folders = accumulate(path.split("/")[:-1], "{}/{}".format)
@@ -223,14 +230,14 @@ class LocalStorage:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise _wrapped(self.uri, path, error) from error
+            raise wrapped(self.uri, path, error) from error
 
     def open_input(self, path: str) -> BinaryIO:
         """The file, opened for reading."""
         try:
             return os.fdopen(self._open(path), "rb")
         except OSError as error:
-            raise _wrapped(self.uri, path, error) from error
+            raise wrapped(self.uri, path, error) from error
 
     def _open(self, path: str) -> int:
         """The regular file at ``path``, opened; looked at once it cannot be another any more."""
@@ -263,7 +270,7 @@ class LocalStorage:
             self._make_folders(path)
             return os.fdopen(os.open(target, flags, mode), "wb")
         except OSError as error:
-            raise _wrapped(self.uri, path, error) from error
+            raise wrapped(self.uri, path, error) from error
 
     def put_atomic(self, path: str, data: bytes) -> None:
         """Temporary file beside the target, fsync, ``os.replace``, directory fsync."""
@@ -282,9 +289,9 @@ class LocalStorage:
                 with contextlib.suppress(OSError):
                     temporary.unlink(missing_ok=True)
                 raise
-            _sync_directory(target.parent)
+            sync_directory(target.parent)
         except OSError as error:
-            raise _wrapped(self.uri, path, error) from error
+            raise wrapped(self.uri, path, error) from error
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
         """The whole file and the SHA-256 of it."""
@@ -320,7 +327,7 @@ class LocalStorage:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise _wrapped(self.uri, f"{path}.lock", error) from error
+            raise wrapped(self.uri, f"{path}.lock", error) from error
 
     def rename(self, source: str, target: str) -> None:
         """``os.replace`` and an fsync of the directory it went to."""
@@ -328,9 +335,9 @@ class LocalStorage:
         try:
             self._make_folders(target)
             self._at(source).replace(final)
-            _sync_directory(final.parent)
+            sync_directory(final.parent)
         except OSError as error:
-            raise _wrapped(self.uri, source, error) from error
+            raise wrapped(self.uri, source, error) from error
 
     def _mode(self, path: str) -> int:
         return _PRIVATE_FILE if self._is_private(path) else _FILE
@@ -355,14 +362,14 @@ class LocalStorage:
             with self._at(path).open("rb") as stream:
                 os.fsync(stream.fileno())
         except OSError as error:
-            raise _wrapped(self.uri, path, error) from error
+            raise wrapped(self.uri, path, error) from error
 
     def delete(self, path: str) -> None:
         """Remove the file, if it is there."""
         try:
             self._at(path).unlink(missing_ok=True)
         except OSError as error:
-            raise _wrapped(self.uri, path, error) from error
+            raise wrapped(self.uri, path, error) from error
 
     def delete_tree(self, prefix: str) -> int:
         """Remove the directory and all below it."""
@@ -373,57 +380,5 @@ class LocalStorage:
         except FileNotFoundError:
             return 0
         except OSError as error:
-            raise _wrapped(self.uri, prefix, error) from error
+            raise wrapped(self.uri, prefix, error) from error
         return count
-
-
-def _status_of(place: os.DirEntry[str] | Path) -> os.stat_result | None:
-    """What is there, behind links; None if nothing is, also for a link to nothing or itself."""
-    try:
-        return place.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        if error.errno == ELOOP:
-            return None
-        raise
-
-
-def _regular(path: str, status: os.stat_result | None) -> Entry | None:
-    """The entry of a file. To open a pipe would block for ever, and devices have no end."""
-    if status is None or not S_ISREG(status.st_mode):
-        return None
-    return Entry(path, status.st_size, status.st_mtime)
-
-
-def _listed_name(folder: str, entry: os.DirEntry[str]) -> str:
-    """The path a store would list: directories end with ``/`` and sort by it."""
-    return f"{folder}{entry.name}/" if _is_directory(entry) else f"{folder}{entry.name}"
-
-
-def _is_directory(entry: os.DirEntry[str]) -> bool:
-    if not entry.is_symlink():
-        return entry.is_dir()
-    status = _status_of(entry)
-    return status is not None and S_ISDIR(status.st_mode)
-
-
-def _sync_directory(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _wrapped(root: str, path: str, error: OSError) -> StorageError:
-    message = f"{root}/{path}: {error.strerror or error}"
-    match error:
-        case NotADirectoryError():
-            return NotFound(f"{message}; a part of the path is a file: choose another directory")
-        case FileNotFoundError():
-            return NotFound(message)
-        case PermissionError():
-            return AccessDenied(f"{message}; let this process's user read and write there")
-        case _:
-            return Unavailable(message)

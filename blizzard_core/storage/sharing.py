@@ -17,6 +17,8 @@ T = TypeVar("T")
 # What nobody holds any more is let go of, and with it the credentials in its key.
 _clients: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
 _one_at_a_time = threading.Lock()
+# Another thread may hold it at a fork, of which the child has none that would let go of it.
+os.register_at_fork(after_in_child=_one_at_a_time._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001  # as logging does it
 
 
 def shared(make: partial[T]) -> T:

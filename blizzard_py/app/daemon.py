@@ -18,6 +18,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.signals import stop_on_signals
 from blizzard_py.app.live_progress import shown
+from blizzard_py.app.new_fields import with_untaken
 from blizzard_py.app.page import desk_of
 from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.wiring import (
@@ -74,7 +75,7 @@ def run_daemon(
         renewed=config.secrets.changed,
     )
     workers = build(config, engine, fresh=fresh, admission=admission)
-    desk = desk_of(workers, where)
+    desk = desk_of(workers, where, partial(with_untaken, config))
     panel = Panel("blizzard", [w.activity for w in workers], time.time, desk)
     address = None if config.metrics is None else config.metrics.address
     watch = RefusedWatch(workers)
@@ -84,6 +85,8 @@ def run_daemon(
             with shown({w.name: w.meter for w in workers}, _terminal() if once else None):
                 code = run(workers, loop, stop)
         finally:
+            for worker in workers:
+                worker.end_jobs()
             engine.stop()
             for worker in workers:
                 worker.close()

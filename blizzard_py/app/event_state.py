@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blizzard_core.errors import ConfigError, StateError
 from blizzard_core.settings.document import Config
@@ -18,6 +18,9 @@ from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_state import StreamState, moment
 from blizzard_py.streaming.packs import Packs
+
+if TYPE_CHECKING:  # Spark is imported for what has state, and for nothing else
+    from blizzard_py.streaming.remembered import OperatorMemory
 
 # A daemon that settles a batch removes what the state before named, so a copy may miss a part.
 _TRIES = 5
@@ -42,6 +45,19 @@ def event_state(config: Config, pipeline: str | None, most: int) -> dict[str, An
     engine = spark_engine(config, "blizzard-state")
     try:
         return {"pipelines": {each.parts.pipeline: _told(each, engine, most) for each in queries}}
+    finally:
+        engine.stop()
+
+
+def ending_by(config: Config, where: tuple[str, str], until_ms: int) -> tuple[OperatorMemory, ...]:
+    """The operators of a source's query, with how much of each ends by a time.
+
+    Starts Spark. Raises as `event_state` does.
+    """
+    engine = spark_engine(config, "blizzard-state")
+    try:
+        _, found = _operators(parts_of(config, where, NoEngine()), engine, 1, until_ms)
+        return found
     finally:
         engine.stop()
 
@@ -82,7 +98,9 @@ def _told(query: _Query, engine: StoppableEngine, most: int) -> dict[str, Any]:
     }
 
 
-def _operators(parts: Parts, engine: StoppableEngine, most: int) -> tuple[StreamState, Any]:
+def _operators(
+    parts: Parts, engine: StoppableEngine, most: int, until_ms: int = 0
+) -> tuple[StreamState, tuple[OperatorMemory, ...]]:
     # Spark is imported for what has state, and for nothing else.
     from blizzard_py.engines.spark.scratch import Scratch  # noqa: PLC0415  # see above
     from blizzard_py.streaming.remembered import remembered  # noqa: PLC0415  # see above
@@ -103,7 +121,7 @@ def _operators(parts: Parts, engine: StoppableEngine, most: int) -> tuple[Stream
                 if last:
                     raise
                 continue
-            return stream, remembered(engine.session(), copy, most)
+            return stream, remembered(engine.session(), copy, most, until_ms)
         raise AssertionError  # the last try returns or raises
     finally:
         scratch.close()

@@ -16,7 +16,8 @@ from blizzard_py.state.stream_state import StreamState, moment
 def shown_stream(given: EventTimeSettings, state: SourceState, source: str) -> dict[str, Any]:
     """The block ``event_time`` of ``status --json``; before the first batch all counts are 0.
 
-    ``policy`` is the checkpoint's, which is in force whatever the configuration says.
+    ``policy`` is the checkpoint's, which is in force whatever the configuration says;
+    ``advance_to`` is what an operator wants of the next batch.
     """
     stream = state.stream or StreamState(query={"policy": given.policy})
     told = msgspec.to_builtins(stream)
@@ -27,6 +28,7 @@ def shown_stream(given: EventTimeSettings, state: SourceState, source: str) -> d
         "batch": stream.batch,
         "watermark": moment(stream.watermark_ms),
         "watermark_ms": stream.watermark_ms,
+        "advance_to": moment(stream.advance_to_ms),
         "max_event_time_ms": stream.max_event_time_ms,
         "late_rows": stream.late_rows,
         "partly_late_rows": stream.partly_late_rows,

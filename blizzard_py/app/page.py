@@ -6,10 +6,10 @@ Through stores of its own, so no answer to it counts as a sign of life of a loop
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from blizzard_core.observability.activity import told_text
 from blizzard_core.observability.allowance import Allowance
@@ -26,7 +26,7 @@ from blizzard_core.text import iso
 from blizzard_py.app.inspection import explained
 from blizzard_py.app.page_commands import source_commands, story_commands
 from blizzard_py.app.page_past import SourcePast
-from blizzard_py.explain import located, unmatched
+from blizzard_py.explain import Explanation, located, unmatched
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.parts import Parts, Stores
 from blizzard_py.state.committers import committer_of, committer_states
@@ -37,18 +37,28 @@ BEHIND_SECS = 900.0
 PASTS_KEPT = 7
 # A batch may have thousands of outputs.
 OUTPUTS_TOLD = 20
+# And a file as many fields as whoever wrote it liked.
+FIELDS_TOLD = 50
 # Who asks at the same time for what became of a file waits, but for so many.
 _STORIES_WAITING = 2
 
 
-def desk_of(workers: Sequence[SourcePipeline], config: str) -> Desk:
-    """The desk of a daemon with these workers. ``config`` is where its configuration is."""
+# Adds to an explanation what is known of the file's fields.
+Fields: TypeAlias = Callable[[Parts, Explanation], Explanation]
+
+
+def desk_of(workers: Sequence[SourcePipeline], config: str, fields: Fields | None = None) -> Desk:
+    """The desk of a daemon with these workers. ``config`` is where its configuration is.
+
+    ``fields`` adds to what became of a file which of its fields no column took.
+    """
     parts = {worker.name: worker.parts for worker in workers}
     many = len(parts) + 1
+    stories = _Stories(workers, config, fields)
     return Desk(
         beside=Lookups("beside", _Besides(parts), time.time, elapsed, many),
         past=Lookups("past", _Pasts(parts), time.time, elapsed, many),
-        story=Lookups("story", _Stories(workers, config), time.time, elapsed, _STORIES_WAITING),
+        story=Lookups("story", stories, time.time, elapsed, _STORIES_WAITING),
         notices=behind,
         commands=partial(source_commands, config),
     )
@@ -94,9 +104,12 @@ class _Pasts:
 class _Stories:
     """What became of files, within an allowance of requests."""
 
-    def __init__(self, workers: Sequence[SourcePipeline], config: str) -> None:
+    def __init__(
+        self, workers: Sequence[SourcePipeline], config: str, fields: Fields | None
+    ) -> None:
         self._parts = {worker.name: worker.parts for worker in workers}
         self._config = config
+        self._fields = fields
         self._allowance = Allowance(elapsed)
 
     def __call__(self, uri: str) -> dict[str, Any]:
@@ -107,7 +120,9 @@ class _Stories:
         if place.source is None or place.path is None:
             found = unmatched(place)
         else:
-            found = explained(_apart(self._parts[place.source], self._allowance), place)
+            parts = _apart(self._parts[place.source], self._allowance)
+            found = explained(parts, place)
+            found = found if self._fields is None else self._fields(parts, found)
         document = found.to_json()
         commands = story_commands(self._config, uri, document)
         outputs = document["outputs"] or ()
@@ -117,8 +132,17 @@ class _Stories:
             "outputs": outputs[:OUTPUTS_TOLD],
             "more_outputs": max(0, len(outputs) - OUTPUTS_TOLD),
             "reason": told_text(document["reason"]),
+            "untaken": _names(document["untaken"]),
+            "added_since": _names(document["added_since"]),
             "commands": [asdict(each) for each in commands],
         }
+
+
+def _names(fields: Sequence[str] | None) -> list[str]:
+    """Names of fields, which anybody may have chosen, the last one maybe for those left out."""
+    told = [told_text(name) for name in (fields or ())[:FIELDS_TOLD]]
+    more = len(fields or ()) - len(told)
+    return [*told, f"and {more:,} more"] if more > 0 else told
 
 
 def _apart(parts: Parts, allowance: Allowance) -> Parts:

@@ -19,6 +19,7 @@ from blizzard_core.text import printable
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.journal import BatchDocument, Journal, first_name, latest
 from blizzard_py.state.state_paths import StatePaths
+from blizzard_py.state.stream_state import SettledBatch
 
 # How many batches are shown, and how many files that were not ingested.
 BATCHES = 60
@@ -101,6 +102,7 @@ def _kept(batch: BatchDocument, place: str) -> _Batch:
         "rows": sum(output.rows for output in batch.outputs),
         "bad_rows": sum(file.bad_rows for file in batch.files),
         "outputs": len(batch.outputs),
+        "event_time": None if batch.event_time is None else _course(batch.event_time),
     }
     failed = tuple(
         {
@@ -117,6 +119,15 @@ def _kept(batch: BatchDocument, place: str) -> _Batch:
     )
     outputs = tuple(frozenset((each.final, *each.earlier)) for each in batch.outputs)
     return _Batch(shown, outputs, failed[:FAILED])
+
+
+def _course(settled: SettledBatch) -> dict[str, Any]:
+    return {
+        "watermark_ms": settled.watermark_ms,
+        "max_event_time_ms": settled.max_event_time_ms,
+        "state_rows": settled.state_rows,
+        "late_rows": settled.late_rows,
+    }
 
 
 def landed(

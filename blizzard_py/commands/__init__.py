@@ -10,6 +10,7 @@ from blizzard_py.commands.redo import redo
 from blizzard_py.commands.rename import rename
 from blizzard_py.commands.state import state
 from blizzard_py.commands.watch import watch
+from blizzard_py.commands.watermark import watermark
 
 __all__ = [
     "checkpoint",
@@ -22,4 +23,5 @@ __all__ = [
     "rename",
     "state",
     "watch",
+    "watermark",
 ]

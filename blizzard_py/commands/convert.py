@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 import yaml
+from pydantic import ValidationError
 
 from blizzard_core.cli import GuidedCommand, command, log_level_option
 from blizzard_core.errors import ConfigError
+from blizzard_core.settings.document import Config
 from blizzard_core.settings.yaml_file import parse_yaml
 from blizzard_core.text import printable
 from blizzard_py.app.configuration import load_config
+from blizzard_py.commands.config_file import write_configuration
 from blizzard_py.commands.original import Converted, converted
 from blizzard_py.commands.yaml_text import commented
 
@@ -52,6 +57,8 @@ def convert(files: tuple[Path, ...], output: Path, force: bool) -> int:
     for document in documents:
         if document.problems:
             raise ConfigError(document.source, list(document.problems))
+        if _is_ours(document.data):
+            raise ConfigError(document.source, [_OURS])
     found = converted([document.data for document in documents])
     if found.problems:
         raise ConfigError(", ".join(map(str, files)), found.problems)
@@ -65,6 +72,27 @@ def convert(files: tuple[Path, ...], output: Path, force: bool) -> int:
     return 0
 
 
+_OURS = (
+    "is one of ours already, and is taken as it is: `blizzard validate` checks it. If it is of the"
+    " original, which has the same keys, write its defaults into each source (use_watermark: false,"
+    " compression: gzip)"
+)
+
+
+def _is_ours(data: Mapping[str, Any]) -> bool:
+    """Whether the daemons take it as it stands, so that there is nothing to convert.
+
+    A Penguin's file alone may be either, and means the same.
+    """
+    if "pipelines" not in data:
+        return False
+    try:
+        Config.model_validate(data)
+    except ValidationError:
+        return False
+    return True
+
+
 def _write(output: Path, found: Converted, files: tuple[Path, ...]) -> None:
     head = (
         f"From {', '.join(path.name for path in files)} of the original, by blizzard convert.",
@@ -73,8 +101,4 @@ def _write(output: Path, found: Converted, files: tuple[Path, ...]) -> None:
     )
     text = "".join(f"# {commented(line)}\n" for line in head)
     text += yaml.safe_dump(found.document, sort_keys=False, allow_unicode=True, width=100)
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(str(output), [f"cannot be written: {error.strerror}"]) from error
+    write_configuration(output, text)

@@ -13,6 +13,7 @@ from blizzard_core.errors import ConfigError, StorageError
 from blizzard_core.storage.opening import open_source, problems_of
 from blizzard_core.text import counted, printable
 from blizzard_py.app.configuration import load_config
+from blizzard_py.commands.config_file import write_configuration
 from blizzard_py.commands.starter_config import configuration
 from blizzard_py.commands.starter_sample import Sample, sample
 from blizzard_py.commands.starter_target import LAKES, Wanted, target
@@ -140,11 +141,7 @@ def _check_places(places: Mapping[str, str]) -> None:
 
 def _write(path: Path, text: str, secrets: Mapping[str, str]) -> None:
     """Write the file, and see that it is what the daemons take."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(str(path), [f"cannot be written: {error.strerror}"]) from error
+    write_configuration(path, text)
     load_config(path, {**os.environ, **secrets})
 
 

@@ -11,7 +11,8 @@ with one letter a line:
   Such a letter has, besides ``path``, ``error``, ``stage`` and ``timestamp``:
   ``line`` (from 1), ``offset`` and ``length`` in bytes of the decompressed
   file, and the line itself as ``raw``, or as ``raw_base64`` where it is not
-  UTF-8. ``truncated`` means that only its beginning is there.
+  UTF-8. ``truncated`` means that only its beginning is there, ``more`` how many lines of the file
+  follow that have no letter.
 
 What a replay has dealt with lies below ``replayed/`` there. Everything in a letter
 is foreign text. Reading holds one letter at a time.
@@ -84,6 +85,7 @@ class DeadLetter:
     length: int = 0
     raw: bytes = field(default=b"", repr=False)
     truncated: bool = False
+    more: int = 0
     kept: bool = False
 
     def to_json(self, found: DeadLetterObject) -> dict[str, Any]:
@@ -200,6 +202,7 @@ def _letter(document: dict[str, Any], kind: Kind) -> DeadLetter:
         length=int(document["length"]),
         raw=raw,
         truncated=bool(document.get("truncated", False)),
+        more=int(document.get("more", 0)),
     )
 
 

@@ -155,8 +155,9 @@ def letter(dlq: Storage, source_id: str, batch: str, uri: str) -> Letter:
 def out_of_time(dlq: Storage, source_id: str, batch: str, uri: str) -> dict[str, int]:
     """How many rows of a file an event-time query was not given, by ``late`` and ``ahead``.
 
-    By the batch's letters, also if a replay has put them away; of rows that are counted only,
-    and of more than one file may have, nothing is known. Raises `UnreadableDeadLetter`.
+    By the batch's letters, also if a replay has put them away; ``more`` are those that have none,
+    where a file has too many. Of rows that are counted only nothing is known. Raises
+    `UnreadableDeadLetter`.
     """
     found = {"late": 0, "ahead": 0}
     for path in put_away(source_id, f"{batch}.records"):
@@ -167,6 +168,8 @@ def out_of_time(dlq: Storage, source_id: str, batch: str, uri: str) -> dict[str,
         for each in read(dlq, letters):
             if each.uri == uri and each.stage in found:
                 found[each.stage] += 1
+                if each.more:
+                    found["more"] = found.get("more", 0) + each.more
         break
     return found
 

@@ -72,7 +72,8 @@ class Output:
 class Explanation:
     """The answer; its fields are the JSON keys of the package's docstring.
 
-    ``out_of_time`` counts rows that a query over event time was not given: ``late``, ``ahead``.
+    ``out_of_time`` counts rows that a query over event time was not given: ``late``, ``ahead``, and
+    ``more`` of both without a letter, if there are any.
     """
 
     uri: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -190,7 +190,7 @@ class BatchRunner:
         log = self._log.bind(batch=batch.batch, attempt=batch.attempt)
         result = ingested.result
         secs = self._parts.clock() - ingesting.started
-        if secs > 0:
+        if secs > 0 and batch.files:
             self.bytes_per_sec = sum(f.size for f in batch.files) / secs
         finished = judge_outcomes(result, state.retries, self._parts.errors.max_retries)
         self._tolerance.check(finished)
@@ -303,6 +303,7 @@ class BatchRunner:
             outputs=len(ready.outputs),
             secs=round(self._parts.clock() - started, 3),
             watermark=state.progress.value,
+            **({} if ready.settled is None else {"event_time": asdict(ready.settled)}),
         )
         return state
 
@@ -355,7 +356,7 @@ class BatchRunner:
 
     def _ingest(self, state: SourceState, batch: Batch, prefix: str) -> Ingested:
         files, lost = self._source.placed(state, batch)
-        if not files:
+        if not files and not self._jobs.has_due(state):
             return Ingested(IngestResult((), tuple(lost), 0))
         job = IngestJob(
             self.settle(batch.files),

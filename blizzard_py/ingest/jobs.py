@@ -34,6 +34,9 @@ class Jobs(Protocol):
         does, and `StateError` where what is kept beside the state is not there.
         """
 
+    def has_due(self, state: SourceState) -> bool:
+        """Whether a batch is due also without files: something is to happen that is saved."""
+
     def cancel(self, output_prefix: str) -> None:
         """End the running job with that prefix soon; no effect if there is none."""
 
@@ -56,6 +59,10 @@ class PlainJobs:
     def run(self, _state: SourceState, job: IngestJob, _epoch: int) -> Ingested:
         """See `Jobs`."""
         return Ingested(self._engine.ingest(job))
+
+    def has_due(self, state: SourceState) -> bool:  # noqa: ARG002  # see `Jobs`
+        """Nothing comes of no files."""
+        return False
 
     def cancel(self, output_prefix: str) -> None:
         """See `Jobs`."""

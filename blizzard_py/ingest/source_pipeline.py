@@ -98,10 +98,14 @@ class SourcePipeline(SourceView):
         """End the running job; its batch runs again on the next start."""
         self._batches.cancel()
 
+    def end_jobs(self) -> None:
+        """Let go of what the jobs hold open, while the engine is there to be told."""
+        self._jobs.close()
+
     def close(self) -> None:
         """Let go of what the source and the jobs hold open."""
         super().close()
-        self._jobs.close()
+        self.end_jobs()
 
     def cycle(self, stop: StopEvent) -> bool:
         """Ingest everything that is there now, batch by batch; True if any file was done."""
@@ -128,7 +132,7 @@ class SourcePipeline(SourceView):
         cost = (found.requests, found.keys)
         took = scanned.ended - scanned.began
         self.activity.polled(took, work.files, found.young, cost, found.apart)
-        if not work:
+        if not work and not self._jobs.has_due(state):
             state = self._rest(state)
             self._complain(state, waiting(state, scanned.ended))
             # What lies behind a bounded scan is looked at without a pause.

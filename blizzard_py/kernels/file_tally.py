@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from blizzard_py.job import FileBounds, FinishedFile, JobFile
+from blizzard_py.kernels.decode.grouping import Share
+from blizzard_py.kernels.write.partition import Places
 from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Chunk, LongLine
@@ -113,3 +117,13 @@ class FileTally:
             error=error.reason,
             stage=error.stage,
         )
+
+
+def check_directories(places: Places, kept: Sequence[tuple[FileTally, Share]]) -> None:
+    """Raise `FileFailed` if rows of one file go to too many; ``places`` are of all, in order."""
+    end = 0
+    for content, share in kept:
+        start, end = end, end + share.rows
+        if len(places.directories) > content.bounds.directories:
+            codes = np.unique(places.codes[start:end])
+            content.went_to(places.directories[code] for code in codes.tolist())

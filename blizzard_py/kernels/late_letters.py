@@ -2,7 +2,9 @@
 
 It reads the staged rows again, with nothing but their times and places, judges them as the
 reader will (`blizzard_py.kernels.lateness`), and takes the raw lines from the source files by
-their numbers. A letter has the form of a bad record's, with ``stage`` ``late`` or ``ahead``.
+their numbers. A letter has the form of a bad record's, with ``stage`` ``late`` or ``ahead``. Of
+each file a task writes as many as a file's bad records have; the last one says how many more
+there are (``more``), and all are counted.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +25,7 @@ from blizzard_core.bounds import RAW_BYTES
 from blizzard_core.errors import Unavailable
 from blizzard_core.storage.protocol import Storage, join, order_key
 from blizzard_py.job import IngestSettings, JobFile, StagedBadRecords
-from blizzard_py.kernels.bad_records import BadRecordWriter
+from blizzard_py.kernels.bad_records import BadRecordWriter, FileLetters
 from blizzard_py.kernels.decode.parse import BadRecord
 from blizzard_py.kernels.lateness import Limits, Rule, key_us, split, times_of
 from blizzard_py.kernels.write.metadata import source_file_text
@@ -78,8 +80,12 @@ class Judged:
         return cls(**data, letters=letters)
 
 
-# By the source file's text, the kind and time of each line that is lettered.
-_Lines = dict[str, dict[int, tuple[str, int]]]
+@dataclass(slots=True)
+class _Wanted:
+    """A file's lines that get a letter, with kind and time of each; how many more get none."""
+
+    lines: dict[int, tuple[str, int]] = field(default_factory=dict)
+    more: int = 0
 
 
 def run_judge(task: JudgeTask, source: Storage, sink: Storage, attempt_id: int) -> Judged:
@@ -87,7 +93,8 @@ def run_judge(task: JudgeTask, source: Storage, sink: Storage, attempt_id: int) 
 
     Raises `StorageError`, also where a source file cannot be read any more.
     """
-    wanted: _Lines = {}
+    wanted: dict[str, _Wanted] = {}
+    most = task.settings.bounds.letters
     late = ahead = partly = 0
     newest: int | None = None
     for batch in _staged(task, sink):
@@ -101,11 +108,7 @@ def run_judge(task: JudgeTask, source: Storage, sink: Storage, attempt_id: int) 
             newest = top if newest is None else max(newest, top)
         chosen = {"ahead": found.ahead} | ({"late": found.late} if task.keep else {})
         for kind, flags in chosen.items():
-            some = batch.filter(pa.array(flags))
-            at = times[flags].tolist()
-            files, lines = some.column(_FILE).to_pylist(), some.column(_LINE).to_pylist()
-            for file, line, time in zip(files, lines, at, strict=True):
-                wanted.setdefault(file, {})[line] = (kind, time)
+            _want(wanted, batch.filter(pa.array(flags)), kind, times[flags].tolist(), most)
     return Judged(late, ahead, partly, newest, _lettered(task, wanted, source, sink, attempt_id))
 
 
@@ -116,24 +119,41 @@ def _staged(task: JudgeTask, sink: Storage) -> Iterator[pa.RecordBatch]:
         yield from staged.iter_batches(columns=columns)
 
 
+def _want(
+    wanted: dict[str, _Wanted], rows: pa.RecordBatch, kind: str, times: list[int], most: int
+) -> None:
+    files, lines = rows.column(_FILE).to_pylist(), rows.column(_LINE).to_pylist()
+    for file, line, time in zip(files, lines, times, strict=True):
+        found = wanted.setdefault(file, _Wanted())
+        if len(found.lines) < most:
+            found.lines[line] = (kind, time)
+        else:
+            found.more += 1
+
+
 def _lettered(
-    task: JudgeTask, wanted: _Lines, source: Storage, sink: Storage, attempt_id: int
+    task: JudgeTask, wanted: Mapping[str, _Wanted], source: Storage, sink: Storage, attempt_id: int
 ) -> StagedBadRecords | None:
     if not wanted:
         return None
     root = task.settings.source.uri
     files = {source_file_text(root, file.path): file for file in task.sources}
-    ordered = sorted(((files[text], lines) for text, lines in wanted.items()), key=_by_path)
-    with closing(BadRecordWriter(root, task.started_ts)) as letters:
-        for file, lines in ordered:
-            for bad in _records(task, file, lines, source):
-                letters.add(file.path, bad)
+    ordered = sorted(((files[text], each) for text, each in wanted.items()), key=_by_path)
+    counts = []
+    with closing(BadRecordWriter(root, task.started_ts)) as writer:
+        for file, each in ordered:
+            letters = FileLetters(writer, file.path, task.settings.bounds.letters)
+            for bad in _records(task, file, each.lines, source):
+                letters.add(bad)
+            letters.pass_over(each.more)
+            letters.close()
+            counts.append((file.path, letters.count))
         name = f"late-{task.index:05d}-{attempt_id}.letters.ndjson"
-        staged = letters.stage(sink, join(task.staging, name))
-    return StagedBadRecords(staged, tuple((file.path, len(lines)) for file, lines in ordered))
+        staged = writer.stage(sink, join(task.staging, name))
+    return StagedBadRecords(staged, tuple(counts))
 
 
-def _by_path(item: tuple[JobFile, Mapping[int, tuple[str, int]]]) -> bytes:
+def _by_path(item: tuple[JobFile, _Wanted]) -> bytes:
     return order_key(item[0].path)
 
 

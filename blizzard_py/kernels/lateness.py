@@ -8,7 +8,9 @@ is late if its *key* is not above the watermark. The key says until when somebod
 * of a row in windows, the end of the last window that holds it;
 * of a row in a session, when the session would end if nothing else came.
 
-A removal of duplicates comes before windows, so where there is one it decides.
+A removal of duplicates comes before windows, so where there is one it decides. What is never
+forgotten waits for ever: in mode ``complete``, and in groups without windows, no row is late. But
+to sessions Spark takes no late row in any mode.
 
 The same function serves the reader, which skips such rows, and the job that makes letters of them.
 """
@@ -36,11 +38,12 @@ class Rule:
     """How long somebody waits for a row of ``column``; all lengths in microseconds.
 
     ``kind`` is what decides: ``row`` its own time, ``window`` the windows of ``size``, one
-    every ``slide`` from ``offset`` on, ``session`` the ``size`` of its gap.
+    every ``slide`` from ``offset`` on, ``session`` the ``size`` of its gap; of ``never`` no row is
+    late.
     """
 
     column: str
-    kind: Literal["row", "window", "session"] = "row"
+    kind: Literal["row", "window", "session", "never"] = "row"
     size: int = 0
     slide: int = 0
     offset: int = 0
@@ -84,6 +87,8 @@ def key_us(rule: Rule, times: Micros) -> Micros:
     """Until when somebody waits for a row of each of the times (microseconds since 1970)."""
     if rule.kind == "row":
         return times
+    if rule.kind == "never":
+        return np.full_like(times, np.iinfo(np.int64).max)
     if rule.kind == "session":
         return times + rule.size
     return _last_start(rule, times) + rule.size
@@ -131,6 +136,9 @@ def _first_start(rule: Rule, times: Micros) -> Micros:
 def rule_of(given: EventTimeSettings) -> Rule:
     """The rule that follows from a pipeline's operators: the first of them decides."""
     window = given.window
+    is_session = window is not None and window.gap is not None
+    if (given.mode == "complete" and not is_session) or (given.aggregates and window is None):
+        return Rule(given.column, "never")
     if window is None or given.deduplicate:
         return Rule(given.column)
     if window.gap is not None:

@@ -22,17 +22,13 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 
 from blizzard_core.storage.protocol import Storage, join
 from blizzard_py.job import (
     FinishedFile,
-    IngestJob,
-    IngestSettings,
-    JobFile,
     StagedBadRecords,
     StagedOutput,
 )
@@ -44,8 +40,10 @@ from blizzard_py.kernels.decode.grouping import Share, shares
 from blizzard_py.kernels.decode.isolate import IsolatedParser, check_readable
 from blizzard_py.kernels.decode.parse import BadLine, BadRecord, LineParser, Parsed
 from blizzard_py.kernels.decode.weights import row_shape
-from blizzard_py.kernels.file_tally import FileTally
+from blizzard_py.kernels.file_tally import FileTally, check_directories
+from blizzard_py.kernels.job_tasks import Task
 from blizzard_py.kernels.new_fields import NewFields
+from blizzard_py.kernels.outcomes import Outcome, bytes_of, outcome_of
 from blizzard_py.kernels.output_format import output_format
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.metadata import Metadata
@@ -61,38 +59,12 @@ SMALL_FILE_BYTES = 1 << 20
 GROUP_BYTES = 8 << 20
 # Arrow data of one file that may wait for its end.
 FILE_BUFFER_BYTES = 32 << 20
-# More threads than these wait for the one that reads and writes.
-MAX_THREADS = 4
 # Raw data that may be parsed before its turn.
 AHEAD_BYTES = 8 << 20
 # Of a group's bytes, for each value that its lines may become.
 _CELL_BYTES = 4
 
 _Piece = tuple[str | Places, pa.Table]  # where in the table, and rows that belong there
-_Outcome = tuple[Chunk, Parsed] | BadLine | LongLine  # of what comes out of `framed`
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """The share of an `IngestJob` that one Spark task works on, with ``threads`` that parse."""
-
-    index: int
-    settings: IngestSettings
-    staging: str
-    output_prefix: str
-    files: tuple[JobFile, ...]
-    started_ts: float = 0.0
-    threads: int = 1
-
-
-def tasks_of(job: IngestJob, packed: Sequence[tuple[JobFile, ...]], slots: int = 1) -> list[Task]:
-    """The job's tasks, for files packed by `packing.pack`; they share out ``slots`` cores."""
-    threads = min(MAX_THREADS, max(1, slots // max(1, len(packed))))
-    settings, started = job.settings, job.started_ts
-    return [
-        Task(index, settings, job.staging, job.output_prefix, files, started, threads)
-        for index, files in enumerate(packed)
-    ]
 
 
 def run_task(
@@ -284,7 +256,7 @@ class _Run:
         content.went_to(places.directories)
         return parsed, places
 
-    def _outcomes(self, chunks: Iterable[Chunk | LongLine]) -> Iterator[_Outcome]:
+    def _outcomes(self, chunks: Iterable[Chunk | LongLine]) -> Iterator[Outcome]:
         if self._attempt:
             alone = IsolatedParser(
                 self._nursery,
@@ -292,11 +264,11 @@ class _Run:
                 tolerant=self._tolerant,
                 thorough=self._task.settings.evolves,
             )
-            return map(functools.partial(_outcome, alone), chunks)
-        work = functools.partial(_outcome, self._parser)
+            return map(functools.partial(outcome_of, alone), chunks)
+        work = functools.partial(outcome_of, self._parser)
         if self._task.threads == 1:
             return map(work, chunks)
-        return ahead(work, chunks, self._pool, self._task.threads, _bytes_of, AHEAD_BYTES)
+        return ahead(work, chunks, self._pool, self._task.threads, bytes_of, AHEAD_BYTES)
 
     def _bad_lines(
         self, content: FileTally, letters: FileLetters, bad: Sequence[BadRecord], offset: int
@@ -391,7 +363,7 @@ class _Run:
             slices = [table.slice(share.start, share.rows) for _, share in kept]
             rows = pa.concat_tables(slices or [table.slice(0, 0)])
             places = place_rows(rows, rules)
-            _check_directories(places, kept)
+            check_directories(places, kept)
             yield places, without_moved(rows, rules)
             return
         start = end = 0
@@ -415,19 +387,6 @@ class _Run:
         self._finished[content.file.path] = content.failed(error)
 
 
-def _outcome(parser: LineParser | IsolatedParser, item: Chunk | LongLine) -> _Outcome:
-    if isinstance(item, LongLine):
-        return item
-    try:
-        return item, parser.parse(item.data)
-    except BadLine as error:
-        return error
-
-
-def _bytes_of(item: Chunk | LongLine) -> int:
-    return len(item.head) if isinstance(item, LongLine) else max(len(item.data), item.cells)
-
-
 def _small(items: Sequence[Chunk | LongLine]) -> Chunk | None:
     """The whole of a file if it is small enough to be parsed with others."""
     if not items:
@@ -436,13 +395,3 @@ def _small(items: Sequence[Chunk | LongLine]) -> Chunk | None:
     if isinstance(first, LongLine) or len(items) > 1 or len(first.data) > SMALL_FILE_BYTES:
         return None
     return first
-
-
-def _check_directories(places: Places, kept: Sequence[tuple[FileTally, Share]]) -> None:
-    """Raise `FileFailed` if rows of one file go to too many; ``places`` are of all, in order."""
-    end = 0
-    for content, share in kept:
-        start, end = end, end + share.rows
-        if len(places.directories) > content.bounds.directories:
-            codes = np.unique(places.codes[start:end])
-            content.went_to(places.directories[code] for code in codes.tolist())

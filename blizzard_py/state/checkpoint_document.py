@@ -249,6 +249,8 @@ def _batch_to_json(batch: Batch) -> dict[str, Any]:
         del document["group"]
     if not batch.names_root:
         del document["names_root"]
+    if batch.settled is None:
+        del document["settled"]
     return document
 
 

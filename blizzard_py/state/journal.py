@@ -10,7 +10,8 @@
      "outputs": [{"final": "date=…/<uuidv7>.parquet", "rows": 20, "output_id": "…",
                   "size": 4711, "staged": "_blizzard/staging/…", "earlier": []}, …],
      "letters": [{"staged": "_blizzard/staging/…", "files": [["date=…/x.ndjson.gz", 1], …]}, …],
-     "names_root": "s3://raw/events", "group": {"seq": 3, "replaced": {…}}}
+     "names_root": "s3://raw/events", "group": {"seq": 3, "replaced": {…}},
+     "event_time": {"batch": 12, "watermark_ms": 1706450400000, …}}
 
 It is written after the commit point and before anything of the batch is published, under
 the batch's own name and with what was committed, so whoever finishes the batch writes
@@ -18,8 +19,9 @@ the same again. So a file is done if and only if the journal or what it was fold
 into (`blizzard_py.state.ledger`) says so; `seen_ts` is when the scan ended that found them. With
 ``staged`` and ``letters`` it is the whole batch: what a lost checkpoint knew of one that is
 being published can be made again (`blizzard_py.edits.rebuild`). ``names_root`` is there where
-rows name their file, ``group`` where they replace (`Batch`). ``size`` and ``modified`` are
-those of the file when it was listed.
+rows name their file, ``group`` where they replace (`Batch`), ``event_time`` where a query over it
+has settled the batch (`SettledBatch`). ``size`` and ``modified`` are those of the file when it was
+listed.
 
 Whoever takes a batch over gives its outputs new final names, and writes them under a name of
 their own as well, ``{batch}~{how often it was taken over}.json``: what the one before has
@@ -45,6 +47,7 @@ from blizzard_core.storage.protocol import Entry, Storage, join
 from blizzard_py.job import FinishedFile, Outcome, StagedBadRecords
 from blizzard_py.state.source_state import Batch, PlannedGroup, PlannedOutput
 from blizzard_py.state.state_paths import StatePaths
+from blizzard_py.state.stream_state import SettledBatch
 
 KEPT_SECS = 30 * 86_400
 
@@ -127,6 +130,7 @@ class BatchDocument:
     letters: tuple[StagedBadRecords, ...] | None = None
     names_root: str = ""
     group: PlannedGroup | None = None
+    event_time: SettledBatch | None = None
 
 
 class Journal:
@@ -166,6 +170,8 @@ class Journal:
             document["names_root"] = batch.names_root
         if batch.group is not None:
             document["group"] = asdict(batch.group)
+        if batch.settled is not None:
+            document["event_time"] = asdict(batch.settled)
         data = json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
         if taken_over := max((len(output.earlier) for output in batch.outputs), default=0):
             self._storage.put_atomic(self._path(f"{batch.batch}~{taken_over:04d}"), data)
@@ -292,6 +298,7 @@ def _batch(found: BatchDocument) -> Batch:
         lettered=found.seen_ts is None,
         group=found.group,
         names_root=found.names_root,
+        settled=found.event_time,
     )
 
 

@@ -17,7 +17,7 @@ from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.lateness import Lateness
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.state_paths import StatePaths
-from blizzard_py.state.stream_state import StreamState
+from blizzard_py.state.stream_state import SettledBatch, StreamState
 from blizzard_py.units.outcomes import UnitReading
 from blizzard_py.units.state import UnitsState
 
@@ -96,6 +96,7 @@ class Batch:
     are what tasks told of the rows of a source that is asked for them. With ``group`` its outputs
     are made known by a manifest, and nobody finds them by listing. ``names_root`` is what the
     `SOURCE_FILE_COLUMN` of its rows begins with, empty where rows do not say whose they are.
+    ``settled`` is what a query over event time tells of it.
     """
 
     batch: str
@@ -112,6 +113,7 @@ class Batch:
     marks: tuple[ReadMarks, ...] = ()
     group: PlannedGroup | None = None
     names_root: str = ""
+    settled: SettledBatch | None = None
 
 
 @dataclass(frozen=True, slots=True)

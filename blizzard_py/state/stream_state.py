@@ -8,6 +8,7 @@ output, state and watermark have one commit point.
 * ``batch``: the number of the last batch that was settled, from 1;
 * ``watermark_ms``: what the next micro-batch runs with, 0 for none yet;
 * ``judged_ms``: what the last one ran with, by which Spark tells late rows of the next;
+* ``advance_to_ms``: how far an operator wants the watermark with the next batch, 0 if nobody does;
 * the rest is told: counts since the first batch, and ``history``, the newest batches.
 """
 
@@ -45,7 +46,8 @@ class SettledBatch:
     """One settled batch. ``used_watermark_ms`` is what the micro-batch with its rows ran with.
 
     ``rows`` are those that were accepted, late ones among them; ``state_rows`` what is left
-    after the empty micro-batch.
+    after the empty micro-batch. ``max_event_time_ms`` is the newest time up to then that the
+    watermark follows; older releases did not say.
     """
 
     batch: int
@@ -60,6 +62,7 @@ class SettledBatch:
     state_rows: int = 0
     emitted_rows: int = 0
     micro_batches: int = 0
+    max_event_time_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,7 @@ class StreamState:
     batch: int = 0
     watermark_ms: int = 0
     judged_ms: int = 0
+    advance_to_ms: int = 0
     max_event_time_ms: int | None = None
     packs: Mapping[str, Packed] = field(default_factory=dict)
     late_rows: int = 0
@@ -80,6 +84,16 @@ class StreamState:
     state_bytes: int = 0
     operators: tuple[OperatorState, ...] = ()
     history: tuple[SettledBatch, ...] = ()
+
+    @property
+    def is_to_advance(self) -> bool:
+        """Whether the next batch moves the watermark, whatever rows it has."""
+        return self.advance_to_ms > self.watermark_ms
+
+    @property
+    def line(self) -> SettledBatch | None:
+        """What is told of the last batch."""
+        return self.history[-1] if self.history else None
 
     @property
     def objects(self) -> frozenset[str]:
@@ -119,13 +133,16 @@ def settled(
     there were any: it counts after rows were combined, so the numbers need not be equal.
     """
     unaccounted = 0 if batch.partly_late_rows else batch.dropped_by_spark
-    newest = [ms for ms in (state.max_event_time_ms, max_event_time_ms) if ms is not None]
+    times = [ms for ms in (state.max_event_time_ms, max_event_time_ms) if ms is not None]
+    newest = max(times, default=None)
+    line = replace(batch, max_event_time_ms=newest)
     return replace(
         state,
         batch=batch.batch,
         watermark_ms=batch.watermark_ms,
         judged_ms=judged_ms,
-        max_event_time_ms=max(newest, default=None),
+        advance_to_ms=0,
+        max_event_time_ms=newest,
         packs=packs,
         late_rows=state.late_rows + batch.late_rows,
         partly_late_rows=state.partly_late_rows + batch.partly_late_rows,
@@ -134,5 +151,5 @@ def settled(
         state_rows=batch.state_rows,
         state_bytes=state_bytes,
         operators=tuple(operators),
-        history=(*state.history, batch)[-HISTORY:],
+        history=(*state.history, line)[-HISTORY:],
     )

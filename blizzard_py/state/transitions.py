@@ -103,6 +103,7 @@ def prepare_batch(
         marks=marks,
         group=group,
         names_root=names_root,
+        settled=None if stream is None else stream.line,
     )
     return _replaced(state, batch, ready), ready
 

@@ -88,6 +88,10 @@ class StreamJobs:
             self._drop()
             raise
 
+    def has_due(self, state: SourceState) -> bool:
+        """See `Jobs`: an operator moves the watermark."""
+        return state.stream is not None and state.stream.is_to_advance
+
     def cancel(self, output_prefix: str) -> None:
         """See `Jobs`."""
         self._cancelled.set()
@@ -109,7 +113,7 @@ class StreamJobs:
     def close(self) -> None:
         """Stop the query and remove its directory."""
         running = self._running
-        if running is not None and running.at.state_rows:
+        if running is not None and running.at.state_rows and self._given.mode == "append":
             self._log.info(
                 "windows_open",
                 state_rows=running.at.state_rows,
@@ -131,7 +135,7 @@ class StreamJobs:
         found = self._judged(running, job, accepted, limits)
         self._check_wanted()
         began = time.monotonic()
-        done = self._settled(running, job, accepted, limits, number)
+        done = self._settled(running, job, accepted, limits, known)
         secs = time.monotonic() - began
         outputs = merged(done.reports)
         rows = sum(file.rows for file in accepted.files)
@@ -153,7 +157,9 @@ class StreamJobs:
             operators=last.operators,
         )
         running.at = after
-        self._log.info("batch_settled", settle_secs=round(secs, 3), **dataclasses.asdict(batch))
+        self._log.info(
+            "batch_settled", settle_secs=round(secs, 3), **dataclasses.asdict(after.history[-1])
+        )
         late = tuple(one.letters for one in found if one.letters is not None)
         result = replace(
             accepted,
@@ -203,10 +209,12 @@ class StreamJobs:
         job: IngestJob,
         accepted: IngestResult,
         limits: Limits,
-        number: int,
+        known: StreamState,
     ) -> Settled:
         from blizzard_py.streaming.offers import Offer  # noqa: PLC0415  # see above
 
+        number = known.batch + 1
+        tick_us = known.advance_to_ms * _MILLI + micros(self._given.delay)
         definition = self._defined(running.query.root, job.settings)
         offer = Offer(
             Place(job.settings.sink.uri),
@@ -214,6 +222,7 @@ class StreamJobs:
             tuple(self._packed(running, accepted.outputs)),
             self._rule,
             limits,
+            tick_us if known.is_to_advance else None,
         )
         return running.query.settle(number, offer, job)
 

@@ -23,6 +23,7 @@ _LATEST = "latest"
 class Offer:
     """One batch's accepted rows: staged files by task, what is read of them, and the rule.
 
+    ``tick_us`` is the time of a row that moves the watermark and is no row, if there is one.
     ``sink`` is where they are, without its options: tasks are handed these as they begin.
     """
 
@@ -31,6 +32,7 @@ class Offer:
     tasks: tuple[tuple[JobFile, ...], ...]
     rule: Rule
     limits: Limits
+    tick_us: int | None = None
 
 
 def make_known(folder: Path, number: int, offer: Offer | None) -> None:

@@ -21,12 +21,13 @@ from blizzard_core.settings.event_time import (
     EMITTED_BATCH,
     WINDOW_COLUMNS,
     EventTimeSettings,
+    WindowSettings,
     micros,
 )
 from blizzard_py.engines.spark.plan_tree import TooDeep, parsed
 from blizzard_py.engines.spark.transform_guard import spark_said
 from blizzard_py.engines.spark.transform_rules import SOURCE, aggregate_refusal
-from blizzard_py.streaming.source import FORMAT, OFFERS
+from blizzard_py.streaming.source import FORMAT, OFFERS, TICK
 
 _WINDOW = "_blizzard_window"
 _MILLI = 1000
@@ -38,7 +39,7 @@ _COUNT_STAR = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 class Definition:
     """A query: its settings, the columns of its input and those of a row that only pass through.
 
-    ``output`` are the columns that rows keep where there are no windows.
+    ``output`` are the columns that rows keep where nothing is aggregated.
     """
 
     given: EventTimeSettings
@@ -55,7 +56,7 @@ class Definition:
 
 def _used(given: EventTimeSettings, names: Sequence[str], output: Iterable[str]) -> set[str]:
     used = {given.column, *given.deduplicate, *given.group_by}
-    if given.window is None:
+    if not given.aggregates:
         return used | set(output)
     for text in (_COUNT_STAR.sub("", expression) for expression in given.aggregates.values()):
         if "*" in text or "`" in text:
@@ -81,17 +82,24 @@ def refusal(spark: SparkSession, given: EventTimeSettings) -> tuple[str, str] | 
 
 
 def frame_of(spark: SparkSession, definition: Definition, offers: str) -> DataFrame:
-    """What the query computes, to be written in mode append; raises `PySparkException`."""
+    """What the query computes, to be written in the mode given; raises `PySparkException`."""
     given = definition.given
-    schema: StructType = from_arrow_schema(definition.read, prefer_timestamp_ntz=False)
+    marked = definition.read.append(pa.field(TICK, pa.bool_(), nullable=False))
+    schema: StructType = from_arrow_schema(marked, prefer_timestamp_ntz=False)
     staged = spark.readStream.format(FORMAT).schema(schema).option(OFFERS, offers).load()
-    frame = staged.withWatermark(given.column, f"{micros(given.delay) // _MILLI} milliseconds")
+    watched = staged.withWatermark(given.column, f"{micros(given.delay) // _MILLI} milliseconds")
+    # It names the time, or Spark would put it below the watermark, and ticks would move nothing.
+    is_tick = F.col(TICK) & (_column(given.column) > F.timestamp_seconds(F.lit(0)))
+    frame = watched.where(~is_tick).drop(TICK)
     if given.deduplicate:
         frame = frame.dropDuplicatesWithinWatermark(list(given.deduplicate))
-    if given.window is None:
+    if not given.aggregates:
         return frame.select(*map(_column, definition.output))
-    groups = [_window(given), *map(_column, given.group_by)]
     values = [F.expr(text).alias(name) for name, text in given.aggregates.items()]
+    if given.window is None:
+        rows = frame.groupBy(*map(_column, given.group_by)).agg(*values)
+        return rows.toDF(*given.group_by, *given.aggregates)
+    groups = [_window(given, given.window), *map(_column, given.group_by)]
     rows = frame.groupBy(*groups).agg(*values).toDF(_WINDOW, *given.group_by, *given.aggregates)
     start, end = WINDOW_COLUMNS
     return rows.select(
@@ -108,9 +116,7 @@ def with_batch(frame: DataFrame, definition: Definition, number: int) -> DataFra
     return frame.withColumn(EMITTED_BATCH, F.lit(number).cast("bigint"))
 
 
-def _window(given: EventTimeSettings) -> Column:
-    window = given.window
-    assert window is not None  # noqa: S101  # the caller has looked
+def _window(given: EventTimeSettings, window: WindowSettings) -> Column:
     if window.gap is not None:
         return F.session_window(given.column, f"{micros(window.gap)} microseconds")
     size = micros(window.size or "")

@@ -78,7 +78,10 @@ class Packs:
         return manifest
 
     def restore(self, packs: Mapping[str, Packed], root: Path) -> WorkingCopy:
-        """Make the directory ``root`` of a manifest. Raises `StateError` for what is missing."""
+        """Make the directory ``root`` of a manifest. Raises `StateError` for what is missing.
+
+        And `StorageError`, also of the disk that the directory is on.
+        """
         root.mkdir(parents=True, exist_ok=True)
         objects: dict[str, list[str]] = {}
         for path, packed in packs.items():
@@ -161,13 +164,24 @@ class _Tar:
         """Add a file; returns its size."""
         member = tarfile.TarInfo(path)
         member.size = len(data)
-        self._tar.addfile(member, io.BytesIO(data))
+        with _on_the_disk(tempfile.gettempdir()):
+            self._tar.addfile(member, io.BytesIO(data))
         self.members += 1
         return len(data)
 
     def finish(self) -> None:
         """Nothing is added any more."""
-        self._tar.close()
+        with _on_the_disk(tempfile.gettempdir()):
+            self._tar.close()
+
+
+@contextlib.contextmanager
+def _on_the_disk(place: str | Path) -> Iterator[None]:
+    """Errors of the local disk as `StorageError`: a full one is not the end of the daemon."""
+    try:
+        yield
+    except OSError as error:
+        raise wrap_error(f"{place} (working copy of event_time state)", error) from error
 
 
 def _files(root: Path) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -214,6 +228,7 @@ def _write_file(root: Path, path: str, data: BinaryIO) -> None:
     target = root / path
     if ".." in PurePosixPath(path).parts or root not in target.parents:
         raise StateError(f"{path}: names a file outside of the working copy")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("wb") as file:
-        shutil.copyfileobj(data, file)
+    with _on_the_disk(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as file:
+            shutil.copyfileobj(data, file)

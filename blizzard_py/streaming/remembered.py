@@ -30,17 +30,23 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class OperatorMemory:
-    """The state of one operator, as Spark names it: how many rows, and those that end first."""
+    """The state of one operator, as Spark names it: how many rows, and those that end first.
+
+    ``ending`` are those that end by the time that was asked for.
+    """
 
     name: str
     count: int
     first: tuple[Remembered, ...]
+    ending: int = 0
 
 
-def remembered(root: SparkSession, copy: Path, most: int) -> tuple[OperatorMemory, ...]:
+def remembered(
+    root: SparkSession, copy: Path, most: int, until_ms: int = 0
+) -> tuple[OperatorMemory, ...]:
     """The operators over the checkpoint directory ``copy``, with at most ``most`` rows of each.
 
-    Raises `EngineError`.
+    Counts rows that end by ``until_ms``. Raises `EngineError`.
     """
     session = root.newSession()
     for key, value in SETTINGS.items():
@@ -55,7 +61,9 @@ def remembered(root: SparkSession, copy: Path, most: int) -> tuple[OperatorMemor
                 .option("storeName", store["stateStoreName"])
                 .load(str(copy))
             )
-            found.append(OperatorMemory(store["operatorName"], frame.count(), _first(frame, most)))
+            ending = frame.where(f"{_ends(frame)} <= {until_ms}").count() if until_ms else 0
+            name, count = store["operatorName"], frame.count()
+            found.append(OperatorMemory(name, count, _first(frame, most), ending))
         return tuple(found)
     except FAILURES as error:
         raise EngineError(f"the state of the query cannot be read: {reason_of(error)}") from None

@@ -1,7 +1,8 @@
 """The data source that a query over event time reads: our staged rows, less late ones.
 
-An offset is the number of a batch. Its classes travel to Spark's Python processes by name,
-so importing this module does nothing.
+An offset is the number of a batch. A *tick* is a row that moves the watermark and that the query
+drops behind it (`TICK`); it has a time, and of all else what is nothing. The classes travel to
+Spark's Python processes by name, so importing this module does nothing.
 """
 
 from __future__ import annotations
@@ -21,20 +22,24 @@ from blizzard_py.engines.spark.worker import prepare_worker, storage_of
 from blizzard_py.job import JobFile
 from blizzard_py.kernels.lateness import split, times_of
 from blizzard_py.kernels.sql_stage import read_records
+from blizzard_py.streaming.blank import blank
 from blizzard_py.streaming.offers import Offer, newest, offered
 
 FORMAT = "blizzard_staged"
 # The option that says where offers are.
 OFFERS = "offers"
+# The column that says which rows are ticks.
+TICK = "_blizzard_tick"
 _BATCH = "batch"
 
 
 @dataclass
 class OfferedFiles(InputPartition):
-    """What one task reads."""
+    """What one task reads: files, or nothing but the tick."""
 
     offer: Offer
     files: tuple[JobFile, ...]
+    is_tick: bool = False
 
 
 class StagedRows(DataSource):
@@ -67,14 +72,25 @@ class StagedReader(DataSourceStreamReader):
         for number in range(start[_BATCH] + 1, end[_BATCH] + 1):
             offer = offered(self._folder, number)
             found += [OfferedFiles(offer, files) for files in offer.tasks or ((),)]
+            if offer.tick_us is not None:
+                found.append(OfferedFiles(offer, (), is_tick=True))
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OfferedFiles)  # noqa: S101  # the ones that it was given
         prepare_worker()
         offer = partition.offer
+        if partition.is_tick and offer.tick_us is not None:
+            yield _marked(blank(offer.schema, {offer.rule.column: offer.tick_us}), is_tick=True)
+            return
         storage = storage_of(whole_sink(offer.sink))
         for batch in read_records(storage, partition.files, offer.schema):
             times = times_of(batch.column(offer.rule.column))
             kept = split(offer.rule, offer.limits, times).kept
-            yield batch if kept.all() else batch.filter(pa.array(kept))
+            some = batch if kept.all() else batch.filter(pa.array(kept))
+            yield _marked(some, is_tick=False)
+
+
+def _marked(batch: pa.RecordBatch, *, is_tick: bool) -> pa.RecordBatch:
+    flags = pa.repeat(pa.scalar(is_tick), batch.num_rows)
+    return batch.append_column(pa.field(TICK, pa.bool_(), nullable=False), flags)

@@ -231,6 +231,20 @@ def test_once_that_was_interrupted_is_not_done_and_a_daemon_that_was_stopped_is(
     assert run(workers, ONCE, threading.Event()) == 2
 
 
+@dataclass
+class StoppedInACycle(Scripted):
+    """A worker that is told to stop while it looks, and so does nothing of what is there."""
+
+    def cycle(self, stop: StopEvent) -> bool:
+        stop.set()
+        return super().cycle(stop)
+
+
+def test_who_was_stopped_while_it_looked_does_not_say_that_all_is_done() -> None:
+    assert run_worker(StoppedInACycle(iter([False])), ONCE, Clock()) == INTERRUPTED
+    assert run_worker(StoppedInACycle(iter([False])), FOREVER, Clock()) == 0
+
+
 def test_every_error_of_ours_has_an_exit_code_and_a_retry_policy() -> None:
     def tree(kind: type[BlizzardError]) -> Iterator[type[BlizzardError]]:
         yield kind

@@ -20,7 +20,7 @@ from typing import Any
 
 from blizzard_core.errors import EngineError
 from blizzard_py.engines.spark import SparkEngine
-from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
+from tests.support.event_world import BASE, TUMBLING, EventWorld, Oracle, row, windows_of
 from tests.support.stream_deaths import POINTS, drain_and_die
 
 Rows = list[dict[str, Any]]
@@ -29,7 +29,7 @@ _TRIES = 3
 
 
 def settings_of(draw: random.Random) -> dict[str, Any]:
-    """A query: any kind of window, or duplicates."""
+    """A query: any kind of window in any mode, groups without any, or duplicates."""
     size = draw.randint(2, 12)
     slide = draw.randint(1, size)
     window = draw.choice(
@@ -46,9 +46,13 @@ def settings_of(draw: random.Random) -> dict[str, Any]:
         "emit": draw.choice(["each_batch", "next_batch"]),
         "partitions": draw.choice([1, 2, 3]),
     }
-    if window is None:
+    mode = draw.choice(["append", "append", "update", "complete"])
+    if window is None and mode == "append":
         return {"column": "ts", "deduplicate": ["id"], **common}
-    return TUMBLING | {"window": window} | common
+    if isinstance(window, dict) and "gap" in window and mode == "update":
+        mode = "append"
+    settings = TUMBLING | {"window": window, "mode": mode} | common
+    return settings if window is not None else {k: v for k, v in settings.items() if v is not None}
 
 
 def random_rows(draw: random.Random, now: float) -> tuple[Rows, float]:
@@ -71,7 +75,9 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int) -> Counter[str]:
     oracle = Oracle(settings)
     counts: Counter[str] = Counter(streams=1)
     now = 0.0
-    for _ in range(draw.randint(2, 4)):
+    for life in range(draw.randint(2, 4)):
+        tick = _advanced(world, oracle, draw, now) if life else 0
+        counts["advances"] += bool(tick)
         files: list[tuple[str, Rows]] = []
         for _ in range(draw.randint(1, 4)):
             rows, now = random_rows(draw, now)
@@ -79,7 +85,7 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int) -> Counter[str]:
             counts["rows"] += len(rows)
         some = world.files_per_batch
         for start in range(0, len(files), some):
-            oracle.settle(dict(files[start : start + some]))
+            oracle.settle(dict(files[start : start + some]), 0 if start else tick)
         if draw.random() < 0.7:
             point = draw.choice(sorted(POINTS))
             calls = draw.choice([0, 0, 1, 2])
@@ -88,7 +94,7 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int) -> Counter[str]:
         _drained(world)
         counts["processes"] += 1
     stream = world.stream()
-    if settings.get("window") is None:
+    if "deduplicate" in settings:
         emitted = Counter((one["id"], one["_emitted_batch"]) for one in world.table())
     else:
         emitted = windows_of(world.table())
@@ -102,6 +108,16 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int) -> Counter[str]:
     counts["batches"] += stream.batch
     counts["late rows"] += stream.late_rows
     return counts
+
+
+def _advanced(world: EventWorld, oracle: Oracle, draw: random.Random, now: float) -> int:
+    """Now and then an operator moves the watermark; where to (ms), 0 if nobody does."""
+    second = 100 + now + draw.choice([-8, 0, 7.5])
+    waits = oracle.rule.kind != "never" and oracle.given.mode != "complete"
+    to_ms = round((BASE.timestamp() + second) * 1000)
+    if not waits or to_ms <= oracle.watermark_ms or draw.random() < 0.5:
+        return 0
+    return world.advance(second)
 
 
 def _drained(world: EventWorld) -> None:

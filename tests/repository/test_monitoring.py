@@ -17,7 +17,10 @@ ALERTS = FOLDER / "alerts.yaml"
 DASHBOARDS = sorted((FOLDER / "grafana").glob("*.json"))
 # What the Python client adds by itself.
 OF_THE_CLIENT = {"process_start_time_seconds", "process_resident_memory_bytes"}
-SUFFIXES = ("_bucket", "_sum", "_count")
+SUFFIXES = {
+    "histogram": ("_bucket", "_sum", "_count"),
+    "summary": ("_sum", "_count"),
+}
 VARIABLES = {"$__rate_interval": "5m", "$target": ".*"}
 
 
@@ -36,12 +39,12 @@ def expressions(path: Path) -> list[str]:
 
 
 def documented() -> set[str]:
-    """The metrics of docs/metrics.md, histograms with what Prometheus makes of them."""
+    """The metrics of docs/metrics.md, histograms and summaries as Prometheus names their parts."""
     names = set()
     for line in (ROOT / "docs" / "metrics.md").read_text().splitlines():
         if row := re.match(r"\| `((?:blizzard|penguin)_\w+)` \| (\w+)", line):
             name, kind = row.groups()
-            suffixes = SUFFIXES if kind == "histogram" else ("",)
+            suffixes = SUFFIXES.get(kind, ("",))
             names |= {f"{name}{suffix}" for suffix in suffixes}
     return names
 

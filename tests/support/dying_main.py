@@ -3,8 +3,8 @@
 ``python -m tests.support.dying_main POINT blizzard|penguin ARGS…`` is ``kill -9``: a real
 SIGKILL of the real process, JVM and workers included. ``TERM:POINT`` is what
 Kubernetes sends first, once. ``DIRECT:POINT`` and ``TERM-DIRECT:POINT`` are the same
-without Spark, where Spark is not the point. The product has no hooks for this: the points are put
-around its own functions from here.
+without Spark, where Spark is not the point. ``JVM:POINT`` kills the JVM alone. The product has no
+hooks for this: the points are put around its own functions from here.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from pyspark import SparkContext
+
 from blizzard_core.checkpoint.fence import FencedFile
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.objects import ObjectStorage
@@ -24,6 +26,7 @@ from blizzard_py.engines import spark
 from blizzard_py.engines.spark import SparkEngine
 from blizzard_py.ingest import batch_runner as blizzard_batch
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.streaming import query
 from blizzard_py.streaming.query import StreamQuery
 from penguin_py.__main__ import main as penguin_main
 from penguin_py.delta.table import DeltaLog
@@ -37,7 +40,14 @@ def die(*_: Any, **__: Any) -> None:
     """Send the signal; the first time only, if this process survives it."""
     number = _chosen.pop("signal", None)
     if number is not None:
-        os.kill(os.getpid(), number)
+        os.kill(_jvm() if _chosen.pop("jvm", None) else os.getpid(), number)
+
+
+def _jvm() -> int:
+    gateway = SparkContext._gateway  # noqa: SLF001  # no public name
+    assert gateway is not None
+    found: int = gateway.proc.pid
+    return found
 
 
 def after(place: Any, name: str, when: Callable[..., bool] = lambda *_, **__: True) -> None:
@@ -94,6 +104,18 @@ def arm_half_a_rename() -> None:
     ObjectStorage.rename = copy_and_die  # type: ignore[method-assign]  # half of the original
 
 
+def arm_in_a_micro_batch() -> None:
+    """Of a query over event time: its rows are about to be written."""
+    original = query.with_batch
+
+    def dying(frame: Any, definition: Any, number: int) -> Any:
+        if number:
+            die()
+        return original(frame, definition, number)
+
+    query.with_batch = dying  # the point of it
+
+
 def arm_after_settling() -> None:
     """Of a query over event time: Spark has committed, and we have not."""
     after(StreamQuery, "settle")
@@ -111,6 +133,7 @@ ARM: dict[str, Callable[[], None]] = {
     "0-listing": lambda: after(LocalStorage, "list_range"),
     "2-job-submitted": lambda: after(SparkEngine, "_opened"),
     "3-settled": arm_after_settling,
+    "3-in-a-micro-batch": arm_in_a_micro_batch,
     "6-idle": lambda: after(SourcePipeline, "cycle"),
     "commit-idle": lambda: after(TablePipeline, "cycle"),
     "before-commit": before_a_commit,
@@ -118,7 +141,7 @@ ARM: dict[str, Callable[[], None]] = {
 }
 PENGUIN_POINTS = ("before-commit", "after-commit")
 # Where being told to stop is something else than to die.
-STREAM_POINTS = ("3-settled",)
+STREAM_POINTS = ("3-settled", "3-in-a-micro-batch")
 STOP_POINTS = ("0-listing", "2-job-submitted", "6-idle", "commit-idle")
 _OTHERS = {*PENGUIN_POINTS, *STOP_POINTS, *STREAM_POINTS}
 BLIZZARD_POINTS = tuple(point for point in ARM if point not in _OTHERS)
@@ -137,6 +160,8 @@ class StoppableDirectEngine(DirectEngine):
 if __name__ == "__main__":
     _, chosen, program, *arguments = sys.argv
     how, _, point = chosen.rpartition(":")
+    if how == "JVM":
+        _chosen["jvm"] = signal.SIGKILL
     if how.startswith("TERM"):
         _chosen["signal"] = signal.SIGTERM
     if how.endswith("DIRECT"):

@@ -27,8 +27,9 @@ from blizzard_py.job import (
     Place,
     SortKey,
 )
+from blizzard_py.kernels.job_tasks import tasks_of
 from blizzard_py.kernels.report import TaskReport
-from blizzard_py.kernels.task import run_task, tasks_of
+from blizzard_py.kernels.task import run_task
 from tests.support.direct_engine import DirectEngine
 
 STAGING = "_blizzard/staging/p_s/1/1"

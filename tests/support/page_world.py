@@ -130,6 +130,21 @@ def _trouble(found: list[SourceActivity]) -> None:
         activity.cycle_failed(Unavailable(f"GET {activity.place}: 503 SlowDown"))
 
 
+# The source whose history is that of a query over event time.
+WINDOWED = "clicks-01/asia"
+
+
+def _settled(at: float, n: int) -> dict[str, Any]:
+    newest = round((at - 30) * 1000)
+    behind = 600_000 if n % 9 else 900_000
+    return {
+        "watermark_ms": 0 if n > 50 else newest - behind,
+        "max_event_time_ms": newest,
+        "state_rows": 40 + n % 7,
+        "late_rows": 12 if n == 20 else 0,
+    }
+
+
 def past(name: str, clock: Clock) -> dict[str, Any]:
     """A history as it is read."""
     chance = random.Random(name)
@@ -151,6 +166,7 @@ def past(name: str, clock: Clock) -> dict[str, Any]:
                 "outputs": 1,
                 "versions": [] if n == 0 else [4_711 - n],
                 "missing": int(n == 0),
+                "event_time": _settled(at, n) if name == WINDOWED else None,
             }
         )
         commits.append(
@@ -239,6 +255,8 @@ def story(uri: str) -> dict[str, Any]:
         "commands": [
             {"why": "The same on a terminal", "command": f"blizzard explain {CONFIG} {uri}"}
         ],
+        "untaken": ["device", "<b>os</b>"],
+        "added_since": ["price"],
     }
 
 

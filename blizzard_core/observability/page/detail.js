@@ -1,15 +1,15 @@
 // One source or table: what it does now, what it did before this daemon began, and what to run.
-function bars(title, points) {
-  const top = Math.max(...points.map(it => it.rows), 1), width = 300 / Math.max(points.length, 20);
+function bars(title, points, value = it => it.rows, figure = total(points.map(value))) {
+  const top = Math.max(...points.map(value), 1), width = 300 / Math.max(points.length, 20);
   const svg = shape("svg", {viewBox: "0 0 300 50", preserveAspectRatio: "none", role: "img", "aria-label": `${title}, the newest on the right`});
   svg.append(shape("line", {x1: 0, x2: 300, y1: 49.5, y2: 49.5}));
   [...points].reverse().forEach((it, n) => {
-    const height = it.rows ? Math.max(1.5, it.rows / top * 47) : 0;
+    const height = value(it) ? Math.max(1.5, value(it) / top * 47) : 0;
     const bar = shape("rect", {x: 300 - (points.length - n) * width, width: width * .8, y: 49.5 - height, height});
-    bar.append(shape("title", {}, `${iso(it.at)}: ${number(it.rows)} rows`));
+    bar.append(shape("title", {}, `${iso(it.at)}: ${number(value(it))} rows`));
     svg.append(bar);
   });
-  return el("div", {class: "chart rows"}, el("div", {class: "label"}, el("span", {}, el("b", {}, compact(total(points.map(it => it.rows)))), ` ${title}`),
+  return el("div", {class: "chart rows"}, el("div", {class: "label"}, el("span", {}, el("b", {}, compact(figure)), ` ${title}`),
     el("span", {}, `most ${compact(top)}`)), svg,
     el("div", {class: "label"}, el("span", {}, points.length ? iso(points[points.length - 1].at) : ""), el("span", {}, points.length ? iso(points[0].at) : "")));
 }
@@ -41,7 +41,7 @@ function pastNodes(past) {
   const {batches, commits, failed} = past.document, charts = [];
   if (batches && batches.length) charts.push(bars(`rows in ${plural(batches.length, "batch").replace("batchs", "batches")}`, batches));
   if (commits.length) charts.push(bars(`rows in ${plural(commits.length, "commit")}`, commits));
-  nodes.push(el("div", {class: "charts"}, ...charts));
+  nodes.push(el("div", {class: "charts"}, ...charts, ...courses(batches || [])));
   if (failed && failed.length) nodes.push(el("h3", {}, "Files that were not ingested"), failures(failed));
   const sheets = [];
   if (batches) sheets.push(el("div", {}, el("h3", {}, "Batches, from the journal"), batches.length ? batchSheet(batches) : soft("None in the last thirty days.")));

@@ -24,6 +24,8 @@ function storyFacts(story) {
       el("div", {class: it.refusal ? "bad" : "soft"}, `${plural(it.rows, "row")}, ${it.delta_version === null ? it.delta_status : `committed in version ${number(it.delta_version)}`}`,
         it.refusal ? `: ${it.refusal}` : "")))), story.more_outputs ? `and ${number(story.more_outputs)} more` : "");
   }
+  if (story.untaken && story.untaken.length) add("No column", "for ", mono(story.untaken.join(", ")), el("div", {class: "soft"}, "fields that are left out; blizzard schema --diff has what to write for them"));
+  if (story.added_since && story.added_since.length) add("Added since", mono(story.added_since.join(", ")), el("div", {class: "soft"}, "columns since it was ingested; blizzard backfill --replace takes it again"));
   const letter = story.dead_letter;
   if (letter) add("Letter", letter.error ? el("div", {}, el("b", {}, `${letter.stage}: `), letter.error) : "", mono(letter.object), letter.timestamp ? el("div", {class: "soft"}, when(Date.parse(letter.timestamp) / 1000)) : "");
   if (story.pending && story.pending.until_ts) add("Waits until", when(story.pending.until_ts));

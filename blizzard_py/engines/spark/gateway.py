@@ -72,7 +72,9 @@ def opened_gateway(conf: Mapping[str, str], scratch: Path) -> Any:
         return running
     read_end, write_end = os.pipe()
     try:
-        with tempfile.TemporaryDirectory() as name, _submitted(_files(Path(name), conf, scratch)):
+        # In what the next start removes: who is killed meanwhile leaves all settings behind.
+        folder = tempfile.TemporaryDirectory(dir=scratch)
+        with folder as name, _submitted(_files(Path(name), conf, scratch)):
             told = {"stderr": write_end, "start_new_session": True}
             gateway = launch_gateway(None, told)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
     finally:

@@ -18,12 +18,13 @@ from blizzard_py.connections.protocol import Rows
 from blizzard_py.engines.spark.handed import whole, whole_access, whole_sink
 from blizzard_py.job import JobFile, Place
 from blizzard_py.kernels.fast.sandbox import compiled
+from blizzard_py.kernels.job_tasks import Task
 from blizzard_py.kernels.merge import MergeTask, run_merge
 from blizzard_py.kernels.process import prepare_process
 from blizzard_py.kernels.read_task import ReadingTask, read_item, run_read_task
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.sql_stage import SqlStage, read_records, write_rows
-from blizzard_py.kernels.task import Task, run_task
+from blizzard_py.kernels.task import run_task
 from blizzard_py.reading import Access
 
 # What every job's frame of reports looks like, as Spark writes a schema.

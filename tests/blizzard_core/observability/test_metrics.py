@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -182,6 +183,15 @@ def test_every_step_of_a_batch_is_timed() -> None:
     world.put("a.json", "1")
     world.drain()
     assert counts.moved() == [1] * len(STEPS)
+
+
+def test_a_source_has_few_enough_series_for_hundreds_of_them() -> None:
+    world = World()
+    world.put("a.json", "1")
+    world.drain()
+    samples = (sample for family in REGISTRY.collect() for sample in family.samples)
+    ours = [each for each in samples if each.labels.get("target") == "events/main"]
+    assert len(ours) < 120, Counter(each.name for each in ours).most_common(5)
 
 
 def test_lag_is_the_age_of_the_oldest_file_that_waits_and_grows_by_itself() -> None:

@@ -242,6 +242,24 @@ def test_a_source_has_a_page_with_its_history_penguin_and_commands(
         expect(page.locator("#verdict")).to_contain_text("orders-00/america", timeout=60_000)
 
 
+def test_a_query_over_event_time_has_its_course(browser: Browser, many: Server) -> None:
+    with seen(browser, many, f"#/target/{page_world.WINDOWED}") as page:
+        expect(page.locator(".chart.course")).to_have_count(1, timeout=60_000)
+        text = page.locator(".chart.course").inner_text()
+        assert "watermark 2027-01-15T08:" in text
+        assert re.search(r"newest event +15 min ahead", text)
+        # Batches before the first watermark are left out; each of the others is a step.
+        for line in ("watermark", "newest"):
+            points = page.locator(f".course polyline.{line}").get_attribute("points") or ""
+            assert len(points.split()) == 2 * 51
+        labels = page.locator(".chart.rows .label").all_inner_texts()
+        assert any("40 rows of state: open windows and keys" in each for each in labels)
+        assert any("12 late rows in 60 batches" in each for each in labels)
+    with seen(browser, many, ONE) as page:
+        expect(page.locator(".sheet tbody tr")).to_have_count(121, timeout=60_000)
+        expect(page.locator(".course")).to_have_count(0)
+
+
 def test_a_source_that_is_not_there_is_said(browser: Browser, many: Server) -> None:
     with browser.new_context() as opened:
         page = opened.new_page()  # the browser itself complains of a 404
@@ -256,6 +274,8 @@ def test_a_pasted_uri_is_a_question(browser: Browser, many: Server) -> None:
         page.keyboard.press("Enter")
         expect(page.locator("#verdict")).to_contain_text("Ingested", timeout=60_000)
         assert "committed in version 4,702" in page.inner_text("#one")
+        assert re.search(r"No column\s+for device, <b>os</b>", page.inner_text("#one"))
+        assert re.search(r"Added since\s+price", page.inner_text("#one"))
         page.locator("#one a", has_text="orders-00/asia").click()
         expect(page.locator("#crumb")).to_contain_text("orders-00/asia")
 

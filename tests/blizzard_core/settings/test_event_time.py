@@ -109,8 +109,8 @@ def test_duplicates_alone_keep_the_columns_of_the_source(tmp_path: Path) -> None
         ("event_time.column", "bytes", "event_time.column", "must be a timestamp"),
         ("event_time.column", "none", "event_time.column", "not a field of the schema"),
         ("event_time.policy", "avg", "event_time.policy", "'min' or 'max'"),
-        ("event_time.mode", "update", "event_time.mode", "update is not available yet"),
-        ("event_time.mode", "complete", "event_time.mode", "complete is not available yet"),
+        ("event_time.mode", "update", "event_time.mode", "add _emitted_batch to"),
+        ("event_time.mode", "complete", "event_time.mode", "add _emitted_batch to"),
         ("event_time.mode", "other", "event_time.mode", "append"),
         ("event_time.window", "0 seconds", "event_time.window.size", "longer than nothing"),
         ("event_time.window", {"slide": "1 minute"}, "event_time.window", "give size, or gap"),
@@ -203,6 +203,51 @@ def test_event_time_stays_in_this_process(tmp_path: Path, master: str) -> None:
     [text] = problems(tmp_path, changed("spark.master", master))
     assert text.startswith("spark.master (line")
     assert "local[N]" in text
+
+
+PAGES = {"column": "ts", "delay": "1 hour", "group_by": ["page"], "aggregates": {"n": "count(*)"}}
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        PAGES | {"mode": "update"},
+        PAGES | {"mode": "complete"},
+        PAGES | {"mode": "update", "window": "5 minutes"},
+        PAGES | {"mode": "complete", "window": {"gap": "5 minutes"}},
+        {"column": "ts", "delay": "1 hour", "deduplicate": ["page"], "mode": "update"},
+    ],
+    ids=str,
+)
+def test_results_that_may_change_come_in_versions(tmp_path: Path, block: dict[str, Any]) -> None:
+    document = changed("event_time", block)
+    document["pipelines"]["events"]["sink"]["metadata_columns"] = ["_emitted_batch"]
+    assert problems(tmp_path, document) == []
+    del document["pipelines"]["events"]["sink"]["metadata_columns"]
+    [text] = problems(tmp_path, document)
+    assert text.startswith(f"{HERE}.mode (line")
+    assert "_emitted_batch" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "said"),
+    [
+        ({"mode": "update", "window": {"gap": "1 minute"}}, "mode", "update does not go with"),
+        ({"mode": "update", "deduplicate": ["page"]}, "deduplicate", "mode append only"),
+        ({"mode": "complete", "deduplicate": ["page"]}, "deduplicate", "mode append only"),
+        ({"mode": "complete", "group_by": []}, "aggregates", "needs window or group_by"),
+        ({"mode": "update", "aggregates": {}}, "aggregates", "is required with group_by"),
+        ({"mode": "complete", "aggregates": {}, "group_by": []}, "mode", "give aggregates"),
+    ],
+    ids=str,
+)
+def test_what_a_mode_cannot_do_is_refused(
+    tmp_path: Path, change: dict[str, Any], key: str, said: str
+) -> None:
+    document = changed("event_time", PAGES | change)
+    document["pipelines"]["events"]["sink"]["metadata_columns"] = ["_emitted_batch"]
+    found = [text for text in problems(tmp_path, document) if text.startswith(f"{HERE}.{key} ")]
+    assert any(said in text for text in found), problems(tmp_path, document)
 
 
 def test_sessions_need_a_group(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -51,6 +54,27 @@ def test_a_forked_process_makes_its_own(monkeypatch: pytest.MonkeyPatch) -> None
     first = client(key="forked")
     monkeypatch.setattr("os.getpid", lambda: -1)
     assert client(key="forked") is not first
+
+
+def test_a_fork_while_another_thread_makes_a_client_holds_nobody_up() -> None:
+    making, forked = threading.Event(), threading.Event()
+
+    def slow(**_options: Any) -> Client:
+        making.set()
+        assert forked.wait(60)
+        return Client(Patience())
+
+    thread = threading.Thread(target=lambda: shared(partial(slow, key="slow")))
+    thread.start()
+    assert making.wait(60)
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # ends who waits for ever
+        client(key="of a child")
+        os._exit(0)
+    forked.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_many_storages_of_one_store_work_at_once_on_one_client(s3: S3Server) -> None:

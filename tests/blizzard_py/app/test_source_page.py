@@ -23,9 +23,10 @@ from blizzard_core.redact import redacted
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
 from blizzard_py.app import page
-from blizzard_py.app.page import BEHIND_SECS, behind, desk_of
+from blizzard_py.app.page import BEHIND_SECS, FIELDS_TOLD, behind, desk_of
 from blizzard_py.app.page_commands import source_commands, story_commands
 from blizzard_py.app.page_past import BATCHES, SourcePast, landed
+from blizzard_py.explain import Explanation
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FinishedFile, Place
 from blizzard_py.sources.parts import Parts, Stores
@@ -206,6 +207,22 @@ def test_a_files_story_is_what_explain_says_with_commands(world: LocalWorld) -> 
     here = "'/etc/a b/config.yaml' --pipeline events --source main"
     assert commands[0] == f"blizzard dlq show {here} --letter {bad['batch']['batch']}"
     assert commands[-1] == f"blizzard explain '/etc/a b/config.yaml' {world.raw.uri}/b.json"
+
+
+def test_a_files_story_names_fields_without_a_column_in_bounds(world: LocalWorld) -> None:
+    world.put("a.json", "1")
+    worker = world.drain()
+
+    def fields(parts: Parts, found: Explanation) -> Explanation:
+        assert parts.stores.source is not worker.parts.stores.source  # asked within the allowance
+        names = tuple(f"{number:03}" for number in range(FIELDS_TOLD + 9))
+        return replace(found, untaken=names, added_since=("price",))
+
+    told = story(desk_of([worker], CONFIG, fields), f"{world.raw.uri}/a.json")
+    assert told["untaken"][0] == "000"
+    assert (len(told["untaken"]), told["untaken"][-1]) == (FIELDS_TOLD + 1, "and 9 more")
+    assert told["added_since"] == ["price"]
+    assert story(desk_of([worker], CONFIG), f"{world.raw.uri}/a.json")["untaken"] == []
 
 
 def test_questions_tell_no_loop_that_a_store_answers(world: LocalWorld) -> None:

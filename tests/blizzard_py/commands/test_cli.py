@@ -8,13 +8,17 @@ import socket
 import subprocess
 import time
 import urllib.request
+from errno import EACCES, ENOSPC
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from blizzard_core import cli
+from blizzard_core.signals import INTERRUPTED
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin
 from tests.support.s3_server import S3Server
@@ -321,3 +325,29 @@ def test_metrics_are_served_where_the_configuration_says(tmp_path: Path) -> None
     assert f"cannot listen on 127.0.0.1:{port}" in taken.stderr
     daemon.terminate()
     daemon.communicate(timeout=60)
+
+
+def broken_by(error: BaseException) -> Result:
+    @click.command()
+    @cli.command
+    def broken() -> int:
+        raise error
+
+    return CliRunner().invoke(broken)
+
+
+def test_a_command_that_is_interrupted_says_so_with_130() -> None:
+    done = broken_by(KeyboardInterrupt())
+    assert (done.exit_code, done.stderr) == (INTERRUPTED, "error: interrupted\n")
+
+
+def test_what_the_machine_refuses_is_no_bug_of_ours() -> None:
+    done = broken_by(OSError(ENOSPC, "No space left on device"))
+    assert done.exit_code == 1
+    assert "No space left on device; see to that" in done.stderr
+    assert (
+        "/a/b: Permission denied; see"
+        in broken_by(OSError(EACCES, "Permission denied", "/a/b")).stderr
+    )
+    assert "bug of ours" not in done.stderr
+    assert "bug of ours" in broken_by(ValueError("x")).stderr

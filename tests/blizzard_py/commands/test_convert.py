@@ -235,3 +235,14 @@ def test_a_name_in_both_files_and_what_is_there_already_are_refused(tmp_path: Pa
     found, _ = convert(tmp_path, PENGUIN)
     assert (found.exit_code, output.read_text()) == (2, "mine")
     assert "--force" in found.stderr
+
+
+def test_a_configuration_of_ours_is_refused_with_a_hint(tmp_path: Path) -> None:
+    found, output = convert(tmp_path, BLIZZARD)
+    ours = output.read_text()
+    (tmp_path / "again").mkdir()
+    found, output = convert(tmp_path / "again", ours)
+    assert found.exit_code == 2
+    assert "is one of ours already" in found.stderr
+    assert "`blizzard validate`" in found.stderr
+    assert not output.exists()

@@ -99,7 +99,81 @@ def test_status_and_plan_tell_where_the_query_is(config: Path, tmp_path: Path) -
         "state_rows": 3,
         "emitted_rows": 0,
         "micro_batches": 2,
+        "max_event_time_ms": 1_706_451_000_000,
     }
+
+
+def put_state(tmp_path: Path, watermark_ms: int) -> Path:
+    """A checkpoint whose query has settled a batch and remembers nothing."""
+    batch = SettledBatch(batch=1, files=1, rows=1, used_watermark_ms=0, watermark_ms=watermark_ms)
+    stream = settled(
+        StreamState(query={}),
+        batch,
+        {},
+        judged_ms=watermark_ms,
+        max_event_time_ms=watermark_ms + 10_000,
+        state_bytes=0,
+        operators=[],
+    )
+    storage = LocalStorage(str(tmp_path / "table"))
+    document = json.dumps(state_to_json(SourceState(stream=stream, totals=Totals(batches=1)), 5.0))
+    storage.put_atomic(checkpoint_path("pages_web"), document.encode())
+    return tmp_path / "table" / checkpoint_path("pages_web")
+
+
+def test_the_watermark_is_advanced_by_the_next_batch(config: Path, tmp_path: Path) -> None:
+    path = put_state(tmp_path, 1_706_450_400_000)
+    before = path.read_bytes()
+    asked = ("watermark", "advance", str(config), *SOURCE, "--to", "2024-01-29T00:00:00+01:00")
+    done = run(*asked, "--dry-run")
+    assert done.exit_code == 0, done.output
+    told = "pages/web: watermark 2024-01-28T14:00:00Z -> 2024-01-28T23:00:00Z"
+    assert done.stdout == f"{told}\n"
+    assert path.read_bytes() == before
+    assert run(*asked).exit_code == 2  # nobody can be asked
+    assert path.read_bytes() == before
+    done = run(*asked, "--yes")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith(f"{told}\nThe next batch does it.")
+    shown_ = shown(config)["event_time"]
+    assert (shown_["watermark"], shown_["advance_to"]) == (
+        "2024-01-28T14:00:00Z",
+        "2024-01-28T23:00:00Z",
+    )
+    # The daemon that ran is fenced, and what was before can be looked at and brought back.
+    assert json.loads(path.read_text())["writer"]["epoch"] == 1
+    log = run("checkpoint", "log", str(config), *SOURCE).stdout
+    assert "watermark over event time: 2024-01-28T14:00:00Z -> 2024-01-28T23:00:00Z" in log
+
+
+@pytest.mark.parametrize(
+    ("change", "to", "code", "said"),
+    [
+        ({}, "2024-01-28T14:00:00", 1, "at 2024-01-28T14:00:00Z already, and never falls"),
+        ({}, "1960-01-01", 1, "never falls"),
+        ({}, "2999-01-01", 1, "which is max_ahead after now"),
+        ({}, "tomorrow", 2, "is no time such as"),
+        ({"mode": "complete"}, "2024-01-29", 1, "nothing waits for this pipeline's watermark"),
+    ],
+)
+def test_where_the_watermark_cannot_go_is_said(
+    config: Path, tmp_path: Path, change: dict[str, Any], to: str, code: int, said: str
+) -> None:
+    document = yaml.safe_load(config.read_text())
+    document["pipelines"]["pages"]["event_time"] |= change
+    config.write_text(yaml.safe_dump(document))
+    path = put_state(tmp_path, 1_706_450_400_000)
+    before = path.read_bytes()
+    done = run("watermark", "advance", config, *SOURCE, "--to", to, "--yes")
+    assert done.exit_code == code, done.output
+    assert said in done.stderr
+    assert path.read_bytes() == before
+
+
+def test_before_the_first_batch_there_is_no_watermark_to_advance(config: Path) -> None:
+    done = run("watermark", "advance", config, *SOURCE, "--to", "2024-01-29", "--yes")
+    assert done.exit_code == 1
+    assert "run it once first" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from blizzard_py.engines.spark import gateway
 from blizzard_py.engines.spark.scratch import Scratch
 
 CHILD = """
@@ -21,6 +23,22 @@ scratch = Scratch(Path(sys.argv[1]))
 print(scratch.path, flush=True)
 signal.pause()
 """
+
+
+def test_what_a_jvm_is_told_lies_where_the_next_start_removes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = []
+
+    def launched(_conf: None, _options: dict[str, Any]) -> object:
+        told.extend(path.name for path in tmp_path.glob("*/*"))
+        return object()
+
+    monkeypatch.setattr(gateway.SparkContext, "_gateway", None)
+    monkeypatch.setattr(gateway, "launch_gateway", launched)
+    gateway.opened_gateway({}, tmp_path)
+    assert sorted(told) == ["jvm.options", "log4j2.properties", "spark.properties"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) -> None:

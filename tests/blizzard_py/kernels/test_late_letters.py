@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from blizzard_core.errors import Unavailable
-from blizzard_py.job import IngestSettings, JobFile, Place
+from blizzard_py.job import FileBounds, IngestSettings, JobFile, Place
 from blizzard_py.kernels.late_letters import Judged, JudgeTask, run_judge
 from blizzard_py.kernels.lateness import Limits, Rule
 from tests.support.memory_store import MemoryStorage
@@ -47,7 +47,9 @@ class World:
         self.sink.put_atomic(name, buffer.getvalue())
         self.staged.append(JobFile(name, len(buffer.getvalue())))
 
-    def judge(self, watermark_ms: int, ahead: int = 1000, *, keep: bool = True) -> Judged:
+    def judge(
+        self, watermark_ms: int, ahead: int = 1000, *, keep: bool = True, most: int = 100
+    ) -> Judged:
         settings = IngestSettings(
             source=Place("mem://raw"),
             sink=Place("mem://lake"),
@@ -55,6 +57,7 @@ class World:
             compression="auto",
             parquet_compression="snappy",
             file_bytes=1,
+            bounds=FileBounds(letters=most),
         )
         task = JudgeTask(
             0,
@@ -120,6 +123,26 @@ def test_counting_alone_writes_no_letter_but_of_rows_ahead() -> None:
     assert (found.late, found.ahead, found.newest_us) == (1, 1, None)
     [letter] = world.letters(found)
     assert (letter["stage"], letter["line"]) == ("ahead", 2)
+
+
+def test_letters_of_a_file_are_bounded_and_all_late_rows_are_counted() -> None:
+    world = World()
+    world.put("a.json", b"".join(b'{"n": %d}\n' % n for n in range(1, 10)))
+    world.put("b.json", b'{"n": 1}\n')
+    world.stage(*((101, "a.json", line) for line in range(1, 8)), (102, "b.json", 1))
+    world.stage((2000, "a.json", 8), (101, "a.json", 9))
+    found = world.judge(105_000, most=3)
+    assert (found.late, found.ahead) == (9, 1)
+    letters = world.letters(found)
+    assert [(one["path"], one["line"], one.get("more")) for one in letters] == [
+        ("mem://raw/a.json", 1, None),
+        ("mem://raw/a.json", 2, None),
+        ("mem://raw/a.json", 3, 6),
+        ("mem://raw/b.json", 1, None),
+    ]
+    # Who merges the letters of all tasks goes by these numbers.
+    assert found.letters is not None
+    assert found.letters.files == (("a.json", 3), ("b.json", 1))
 
 
 def test_nothing_late_stages_nothing() -> None:

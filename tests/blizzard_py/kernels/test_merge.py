@@ -16,6 +16,7 @@ from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import IngestResult, PartitionRule, SortKey, StagedOutput
 from blizzard_py.kernels import merge, packing
+from blizzard_py.kernels.job_tasks import tasks_of
 from blizzard_py.kernels.merge import (
     SMALL_SHARE,
     merge_groups,
@@ -25,7 +26,7 @@ from blizzard_py.kernels.merge import (
 )
 from blizzard_py.kernels.packing import pack
 from blizzard_py.kernels.report import TaskReport, merged
-from blizzard_py.kernels.task import run_task, tasks_of
+from blizzard_py.kernels.task import run_task
 from tests.support.direct_engine import DirectEngine
 from tests.support.ingest_world import PREFIX, IngestWorld, lines, specs
 

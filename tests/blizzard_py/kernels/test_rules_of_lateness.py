@@ -74,6 +74,14 @@ def test_before_anything_was_seen_only_rows_up_to_1970_are_late() -> None:
     assert found.late.tolist() == [True, True, False]
 
 
+def test_of_what_is_never_forgotten_no_row_is_late_and_some_are_ahead() -> None:
+    rule, limits = Rule("t", "never"), Limits(1 << 50, 2_000)
+    found = split(rule, limits, np.array([-1, 2_000, 2_001], np.int64))
+    assert found.late.tolist() == [False] * 3
+    assert found.ahead.tolist() == [False, False, True]
+    assert not may_split(rule, limits, -(10**15), 2_000)
+
+
 def test_a_row_that_is_late_is_not_ahead_too() -> None:
     found = split(Rule("t"), Limits(100, 50_000), np.array([60_000, 100_001], np.int64))
     assert found.late.tolist() == [True, False]
@@ -92,6 +100,19 @@ def test_a_row_that_is_late_is_not_ahead_too() -> None:
         ({"window": {"gap": "30 seconds"}}, Rule("t", "session", 30_000_000)),
         ({"window": "5 seconds", "deduplicate": ["id"]}, Rule("t")),
         ({"deduplicate": ["id"]}, Rule("t")),
+        (
+            {"window": "5 seconds", "mode": "update"},
+            Rule("t", "window", 5_000_000, 5_000_000),
+        ),
+        ({"window": "5 seconds", "mode": "complete"}, Rule("t", "never")),
+        (
+            {"window": {"gap": "30 seconds"}, "mode": "complete"},
+            Rule("t", "session", 30_000_000),
+        ),
+        (
+            {"group_by": ["id"], "aggregates": {"n": "count(*)"}, "mode": "update"},
+            Rule("t", "never"),
+        ),
     ],
 )
 def test_the_first_operator_decides(block: dict[str, object], rule: Rule) -> None:

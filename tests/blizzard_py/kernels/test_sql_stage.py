@@ -11,9 +11,10 @@ import pytest
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.engines.spark.transform import record_schema, staged_metadata
 from blizzard_py.job import IngestJob, JobFile, PartitionRule
+from blizzard_py.kernels.job_tasks import Task
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.sql_stage import PARTITION, RowRefused, SqlStage, read_records, write_rows
-from blizzard_py.kernels.task import Task, run_task
+from blizzard_py.kernels.task import run_task
 from tests.support.ingest_world import PREFIX, STAGING, IngestWorld, lines
 
 

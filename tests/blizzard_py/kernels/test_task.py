@@ -22,6 +22,7 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import FieldSpec, JobFile, PartitionRule
 from blizzard_py.kernels import task
 from blizzard_py.kernels.decode import parse
+from blizzard_py.kernels.job_tasks import tasks_of
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write import outputs as write
 from blizzard_py.lines import decompress, framing
@@ -184,7 +185,7 @@ def test_files_of_a_source_that_vanished_are_retried(world: IngestWorld, mount_p
     if not mount_point:
         world.source.rmdir()
     report = task.run_task(
-        task.tasks_of(job, [job.files])[0],
+        tasks_of(job, [job.files])[0],
         LocalStorage(str(world.source)),
         LocalStorage(str(world.table)),
         attempt_id=0,
@@ -245,7 +246,7 @@ def test_a_store_that_fails_is_no_verdict_on_the_file(
         monkeypatch.setattr("blizzard_py.lines.source.WHOLE_BYTES", 0)
     job = world.job()
     report = task.run_task(
-        task.tasks_of(job, [job.files])[0],
+        tasks_of(job, [job.files])[0],
         FailingReads(str(world.source), error),
         LocalStorage(str(world.table)),
         attempt_id=0,
@@ -294,7 +295,7 @@ def test_a_full_disk_fails_the_task_and_reports_nothing(world: IngestWorld) -> N
     job = world.job()
     with pytest.raises(StorageError, match=r"table/.*No space left"):
         task.run_task(
-            task.tasks_of(job, [job.files])[0],
+            tasks_of(job, [job.files])[0],
             LocalStorage(str(world.source)),
             FullDisk(str(world.table)),
             attempt_id=0,
@@ -347,9 +348,9 @@ def test_threads_change_neither_rows_nor_verdicts_nor_letters(
 def test_cores_without_a_task_help_the_others(tmp_path: Path) -> None:
     job = IngestWorld(tmp_path).job()
     packed = [(JobFile(name, 1, ""),) for name in "abc"]
-    assert [t.threads for t in task.tasks_of(job, packed, 7)] == [2, 2, 2]
-    assert [t.threads for t in task.tasks_of(job, packed, 2)] == [1, 1, 1]
-    assert [t.threads for t in task.tasks_of(job, packed, 1000)] == [4, 4, 4]
+    assert [t.threads for t in tasks_of(job, packed, 7)] == [2, 2, 2]
+    assert [t.threads for t in tasks_of(job, packed, 2)] == [1, 1, 1]
+    assert [t.threads for t in tasks_of(job, packed, 1000)] == [4, 4, 4]
 
 
 @pytest.mark.usefixtures("tiny_limits")

@@ -21,6 +21,7 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_py.dead_letters.reader import DeadLetterObject, read
 from blizzard_py.job import FileBounds, PartitionRule
 from blizzard_py.kernels import bad_records, task
+from blizzard_py.kernels.job_tasks import tasks_of
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.lines import expansion, portions
 from blizzard_py.lines.failure import FileFailed, bounded
@@ -258,7 +259,7 @@ def test_a_pipe_that_took_a_files_place_is_quarantined_and_holds_nobody(
 ) -> None:
     os.mkfifo(world.source / "b.ndjson")
     job = world.job("b.ndjson")
-    [only] = task.tasks_of(job, [job.files])
+    [only] = tasks_of(job, [job.files])
     source, sink = LocalStorage(str(world.source)), LocalStorage(str(world.table))
     report = task.run_task(only, source, sink, attempt_id=7)
     bad = by_path(report)["b.ndjson"]

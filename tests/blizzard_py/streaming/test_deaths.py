@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from blizzard_core.checkpoint.fence import FencedFile
-from blizzard_core.errors import BlizzardError, Cancelled, FencedError
+from blizzard_core.errors import BlizzardError, Cancelled, FencedError, StorageError
+from blizzard_core.storage.local import LocalStorage
 from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.streaming.packs import Packs
 from blizzard_py.streaming.query import StreamQuery
 from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
 from tests.support.stream_deaths import POINTS, drain_and_die
@@ -59,6 +61,25 @@ def test_a_stream_survives_a_death_at_every_point(world: EventWorld) -> None:
     assert world.packs() == stream.objects
 
 
+@pytest.mark.parametrize("point", ["3-settled", "5-committed"])
+def test_a_watermark_that_is_advanced_survives_a_death(world: EventWorld, point: str) -> None:
+    oracle = Oracle(TUMBLING)
+    world.put([row(101), row(106, "b")])
+    oracle.settle({"0001.ndjson": [row(101), row(106, "b")]})
+    world.drain()
+    oracle.settle({}, world.advance(140))
+    assert drain_and_die(world, point)
+    world.drain()
+    assert not world.stream().is_to_advance
+    rows = [row(103), row(160)]
+    oracle.settle({world.put(rows): rows})
+    world.drain()
+    assert windows_of(world.table()) == oracle.emitted
+    assert world.late() == oracle.late
+    assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks
+    assert world.packs() == world.stream().objects
+
+
 def test_a_process_goes_on_after_an_error_from_what_was_committed(
     world: EventWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +118,66 @@ def test_who_was_replaced_commits_nothing_and_takes_nothing_away(world: EventWor
     world.drain()
     assert [one["n"] for one in world.table()] == [1, 1]
     assert world.packs() >= world.stream().objects
+
+
+def test_who_was_replaced_while_it_packs_commits_nothing_and_its_packs_are_swept(
+    world: EventWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oracle = Oracle(TUMBLING)
+    for rows in ([row(101)], [row(120), row(104, "b")], [row(103), row(140)]):
+        oracle.settle({world.put(rows): rows})
+    pack = Packs.pack
+    paused = [False]
+
+    def overtaken(packs: Packs, *args: object) -> object:
+        if not paused[0]:
+            paused[0] = True
+            world.drain()  # another process takes over meanwhile, and settles all there is
+        return pack(packs, *args)  # type: ignore[arg-type]  # handed on
+
+    old = world.pipeline()
+    monkeypatch.setattr(Packs, "pack", overtaken)
+    with pytest.raises(FencedError):
+        world.drain(old)
+    old.close()
+    stream = world.stream()
+    assert stream.batch == 3
+    assert world.packs() > stream.objects  # what was packed for nothing
+    rows = [row(160)]
+    oracle.settle({world.put(rows): rows})
+    world.drain()
+    assert windows_of(world.table()) == oracle.emitted
+    assert world.late() == oracle.late
+    assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks
+    assert world.packs() == world.stream().objects
+
+
+def test_a_disk_that_fills_while_packing_costs_a_try(
+    world: EventWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oracle = Oracle(TUMBLING)
+    for rows in ([row(101)], [row(120), row(104, "b")], [row(103), row(140)]):
+        oracle.settle({world.put(rows): rows})
+    open_output = LocalStorage.open_output
+    written = [0]
+
+    def filling(storage: LocalStorage, path: str) -> object:
+        if "_blizzard/state/" in path:
+            written[0] += 1
+            if written[0] == 2:  # of the second batch
+                return Path("/dev/full").open("wb", buffering=0)  # closed by `_write`
+        return open_output(storage, path)
+
+    monkeypatch.setattr(LocalStorage, "open_output", filling)
+    worker = world.pipeline()
+    with pytest.raises(StorageError, match=r"_blizzard/state/pages_web/.*No space left"):
+        world.drain(worker)
+    world.drain(worker)
+    worker.close()
+    assert windows_of(world.table()) == oracle.emitted
+    assert world.late() == oracle.late
+    assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks
+    assert world.packs() == world.stream().objects
 
 
 def test_a_batch_that_is_cancelled_runs_again(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from blizzard_core.errors import StateError
+from blizzard_core.errors import StateError, StorageError
 from blizzard_py.state.stream_state import Packed
 from blizzard_py.streaming import packs as module
 from blizzard_py.streaming.packs import ALONE_BYTES, Packs, WorkingCopy
 from tests.support.memory_store import MemoryStorage
 
 FOLDER = "_blizzard/state/p_s"
+# Takes no byte.
+FULL = Path("/dev/full")
 
 
 @pytest.fixture
@@ -134,6 +137,46 @@ def test_an_object_that_is_not_whole_is_named(
     store.put_atomic(name, store.read(name)[: size // 2])
     with pytest.raises(StateError, match=name):
         packs.restore(manifest, tmp_path / "b")
+
+
+@pytest.mark.parametrize("size", [1, ALONE_BYTES])
+def test_a_store_that_is_full_is_named_and_what_was_packed_before_stays(
+    store: MemoryStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    copy = WorkingCopy(tmp_path / "a")
+    packs = Packs(store, FOLDER)
+    write(copy.root, "first", b"1")
+    manifest = packs.pack(copy, {}, 1, "00000001")
+    write(copy.root, "second", b"x" * size)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "open_output", lambda _: FULL.open("wb", buffering=0))
+        with pytest.raises(StorageError, match=r"state/p_s/00000001/00000002-.*No space left"):
+            packs.pack(copy, manifest, 1, "00000002")
+    # Whoever starts over restores what was saved, and packs what came since.
+    restored = packs.restore(manifest, tmp_path / "b")
+    write(restored.root, "second", b"x" * size)
+    after = packs.pack(restored, manifest, 1, "00000002")
+    assert content(packs.restore(after, tmp_path / "c").root) == {
+        "first": b"1",
+        "second": b"x" * size,
+    }
+
+
+def test_a_local_disk_that_is_full_is_named(
+    store: MemoryStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = WorkingCopy(tmp_path / "a")
+    packs = Packs(store, FOLDER)
+    write(copy.root, "state/x", b"1")
+    manifest = packs.pack(copy, {}, 1, "00000001")
+    (tmp_path / "b" / "state").mkdir(parents=True)
+    (tmp_path / "b" / "state" / "x").symlink_to(FULL)
+    with pytest.raises(StorageError, match=r"b/state \(working copy.*No space left"):
+        packs.restore(manifest, tmp_path / "b")
+    monkeypatch.setattr(tempfile, "SpooledTemporaryFile", lambda **_: FULL.open("w+b", buffering=0))
+    write(copy.root, "state/y", b"2")
+    with pytest.raises(StorageError, match=r"\(working copy of event_time state\).*No space left"):
+        packs.pack(copy, manifest, 1, "00000002")
 
 
 def test_a_manifest_cannot_write_beside_the_copy(store: MemoryStorage, tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
+import time
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +16,33 @@ from click.testing import CliRunner
 from blizzard_core.errors import ConfigError, StateError
 from blizzard_core.settings.document import Config
 from blizzard_py.__main__ import main
-from blizzard_py.app.event_state import event_state
+from blizzard_py.app.event_state import ending_by, event_state
 from blizzard_py.app.inspection import explain
+from blizzard_py.app.page_past import SourcePast
 from blizzard_py.engines.spark import SparkEngine
-from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
+from tests.support.event_world import FIELDS, TUMBLING, EventWorld, Oracle, row, windows_of
 
 SLIDING = TUMBLING | {"window": {"size": "10 seconds", "slide": "4 seconds", "offset": "1 seconds"}}
 SESSIONS = TUMBLING | {"window": {"gap": "4 seconds"}}
 LAZY = TUMBLING | {"emit": "next_batch", "partitions": 1}
+UPDATES = TUMBLING | {"mode": "update"}
+EVERYTHING = SLIDING | {"mode": "complete", "partitions": 3}
+ALL_SESSIONS = SESSIONS | {"mode": "complete"}
+GROUPS = {key: value for key, value in TUMBLING.items() if key != "window"}
+# Each kind of result in each mode that has it.
+QUERIES = [
+    TUMBLING,
+    SLIDING,
+    SESSIONS,
+    LAZY,
+    UPDATES,
+    SLIDING | {"mode": "update", "emit": "next_batch"},
+    EVERYTHING,
+    ALL_SESSIONS,
+    GROUPS | {"mode": "update"},
+    GROUPS | {"mode": "complete"},
+]
+PAGE = {"name": "page", "type": "string", "nullable": False}
 UNIQUE: dict[str, Any] = {"column": "ts", "delay": "6 seconds", "deduplicate": ["id"]}
 
 Rows = list[dict[str, Any]]
@@ -84,6 +106,15 @@ def test_windows_come_out_when_the_watermark_has_passed_them(world: EventWorld) 
     assert told.verdict == "ingested"
     assert told.out_of_time == {"late": 2, "ahead": 0}
     assert told.reason.endswith(".records.ndjson: 2 late")
+    journal = sorted((world.root / "table" / "_blizzard" / "journal" / "pages_web").glob("*.json"))
+    lines = [json.loads(path.read_text())["event_time"] for path in journal]
+    stream = world.stream()
+    assert lines == [asdict(line) for line in stream.history]
+    assert [line["max_event_time_ms"] for line in lines] == [
+        1_706_450_400_000 + 1000 * newest for newest in (107, 118, 119, 119, 140)
+    ]
+    past = SourcePast(world.pipeline().parts, time.time).look()["batches"]
+    assert [each["event_time"]["watermark_ms"] for each in past] == oracle.watermarks[::-1]
     letter = next(one for one in world.letters() if one["line"] == 1)
     assert letter["path"].endswith("/raw/0003.ndjson")
     assert letter["raw"].startswith('{"ts": "2024-01-28T14:01:41')
@@ -93,7 +124,7 @@ def test_windows_come_out_when_the_watermark_has_passed_them(world: EventWorld) 
     assert world.stream().state_rows == 1
 
 
-@pytest.mark.parametrize("settings", [TUMBLING, SLIDING, SESSIONS, LAZY], ids=str)
+@pytest.mark.parametrize("settings", QUERIES, ids=str)
 def test_random_streams_equal_brute_force_over_restarts(
     world: EventWorld, settings: dict[str, Any]
 ) -> None:
@@ -104,7 +135,9 @@ def test_random_streams_equal_brute_force_over_restarts(
         settle(world, oracle, random_batches(draw, 3))
     agree(world, oracle)
     assert windows_of(world.table()) == oracle.emitted
-    assert sum(oracle.late_counts) > 0
+    is_kept = settings.get("mode") == "complete" and settings is not ALL_SESSIONS
+    forgets = not is_kept and "window" in settings
+    assert (sum(oracle.late_counts) > 0) == forgets
 
 
 def test_of_duplicates_within_the_watermark_one_is_kept(world: EventWorld) -> None:
@@ -216,6 +249,34 @@ def test_a_changed_query_is_refused_before_anything_runs(world: EventWorld) -> N
     assert [one.watermark_ms for one in world.stream().history] == [1_706_450_491_000] * 2
 
 
+@pytest.mark.parametrize("settings", [TUMBLING, LAZY, UNIQUE], ids=str)
+def test_the_watermark_is_advanced_without_a_row(
+    world: EventWorld, settings: dict[str, Any]
+) -> None:
+    world.event_time = dict(settings)
+    # Also where a column may not be null a tick is no row.
+    world.pipeline_settings = {"schema": {"fields": [*FIELDS[:2], PAGE, FIELDS[3]]}}
+    oracle = Oracle(settings)
+    settle(world, oracle, [[row(107, id_=1), row(101, "b", id_=2)], [row(118, id_=3)]])
+    oracle.settle({}, world.advance(130))
+    world.drain()
+    assert world.stream().watermark_ms == 1_706_450_530_000
+    assert world.stream().max_event_time_ms == 1_706_450_518_000
+    assert not world.stream().is_to_advance
+    to_ms = world.advance(150)
+    rows = [row(129, id_=1), row(140, "b", id_=2), row(170, id_=3)]
+    oracle.settle({world.put(rows): rows}, to_ms)  # it comes with the files that there are, once
+    settle(world, oracle, [[row(152, id_=4)], [row(300, id_=5)]])
+    agree(world, oracle)
+    if "deduplicate" in settings:
+        found = Counter((one["id"], one["_emitted_batch"]) for one in world.table())
+        assert found == oracle.emitted
+    else:
+        assert windows_of(world.table()) == oracle.emitted
+    # With the next batch only, a row is judged by the watermark before.
+    assert (sum(oracle.late_counts) > 0) == (settings is not LAZY)
+
+
 def test_what_a_query_remembers_is_told_from_a_copy_beside_it(
     world: EventWorld, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +298,11 @@ def test_what_a_query_remembers_is_told_from_a_copy_beside_it(
     assert first["ends"] == "2024-01-28T14:02:15Z"
     assert first["let_go_by_a_row_after"] == "2024-01-28T14:02:25Z"
     assert keys["first"][0]["key"] == {"id": 2}
+    ends = ending_by(world.config(), ("pages", "web"), 1_706_450_535_000)  # 14:02:15
+    assert [(one.name, one.count, one.ending) for one in ends] == [
+        ("stateStoreSave", 2, 1),
+        ("dedupeWithinWatermark", 2, 0),
+    ]
     # The query that runs was not disturbed, and goes on.
     world.put([row(150, id_=4)])
     world.drain(running)

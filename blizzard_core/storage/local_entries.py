@@ -1,0 +1,69 @@
+"""What stands in a directory of a local disk, and what the system says of it.
+
+Links are looked behind: what they lead to is what is there.
+"""
+
+from __future__ import annotations
+
+import os
+from errno import ELOOP
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+
+from blizzard_core.errors import AccessDenied, NotFound, StorageError, Unavailable
+from blizzard_core.storage.protocol import Entry
+
+
+def status_of(place: os.DirEntry[str] | Path) -> os.stat_result | None:
+    """What is there, behind links; None if nothing is, also for a link to nothing or itself."""
+    try:
+        return place.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == ELOOP:
+            return None
+        raise
+
+
+def regular(path: str, status: os.stat_result | None) -> Entry | None:
+    """The entry of a file. To open a pipe would block for ever, and devices have no end."""
+    if status is None or not S_ISREG(status.st_mode):
+        return None
+    return Entry(path, status.st_size, status.st_mtime)
+
+
+def listed_name(folder: str, entry: os.DirEntry[str]) -> str:
+    """The path a store would list: directories end with ``/`` and sort by it."""
+    return f"{folder}{entry.name}/" if is_directory(entry) else f"{folder}{entry.name}"
+
+
+def is_directory(entry: os.DirEntry[str]) -> bool:
+    """Whether it is one, or a link that leads to one."""
+    if not entry.is_symlink():
+        return entry.is_dir()
+    status = status_of(entry)
+    return status is not None and S_ISDIR(status.st_mode)
+
+
+def sync_directory(folder: Path) -> None:
+    """Have the disk know the names in it. Raises `OSError`."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def wrapped(root: str, path: str, error: OSError) -> StorageError:
+    """What a storage raises for what the system said of a path below ``root``."""
+    message = f"{root}/{path}: {error.strerror or error}"
+    match error:
+        case NotADirectoryError():
+            return NotFound(f"{message}; a part of the path is a file: choose another directory")
+        case FileNotFoundError():
+            return NotFound(message)
+        case PermissionError():
+            return AccessDenied(f"{message}; let this process's user read and write there")
+        case _:
+            return Unavailable(message)

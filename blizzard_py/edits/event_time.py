@@ -1,0 +1,39 @@
+"""What an operator changes of a query over event time. Pure: gives the next state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from blizzard_core.settings.event_time import EventTimeSettings, micros
+from blizzard_py.edits.checkpoint_edit import EditRefused
+from blizzard_py.kernels.lateness import rule_of
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.stream_state import moment
+
+_MILLI = 1000
+
+
+def advanced(state: SourceState, given: EventTimeSettings, to_ms: int, now: float) -> SourceState:
+    """The state whose next batch moves the watermark to a time, if its rows do not move it further.
+
+    Nothing else changes: batches under way run as they would. Raises `EditRefused`.
+    """
+    stream = state.stream
+    if stream is None:
+        raise EditRefused("no batch was settled yet, so there is no watermark; run it once first")
+    if rule_of(given).kind == "never" or given.mode == "complete":
+        raise EditRefused(
+            "nothing waits for this pipeline's watermark: what it counts is never over"
+        )
+    if to_ms <= stream.watermark_ms:
+        raise EditRefused(
+            f"--to {moment(to_ms) or to_ms}: the watermark is at {moment(stream.watermark_ms)}"
+            " already, and never falls"
+        )
+    most = round(now * _MILLI) + micros(given.max_ahead) // _MILLI
+    if to_ms > most:
+        raise EditRefused(
+            f"--to {moment(to_ms)} is later than {moment(most)}, which is max_ahead after now:"
+            " every row up to then would be late"
+        )
+    return replace(state, stream=replace(stream, advance_to_ms=to_ms))

@@ -25,7 +25,7 @@ from penguin_py.intake.quarantine import Quarantine
 from penguin_py.intake.reconcile import Findings
 from penguin_py.intake.verdict import Forecast, Judge, Verdict
 from penguin_py.memory.state import Memory, Snapshot, commit_document, merged_ids
-from penguin_py.model import CommitPlan, CommitRefused, Rejection
+from penguin_py.model import CommitConflict, CommitPlan, CommitRefused, Rejection
 from penguin_py.planning.batches import Batches
 from penguin_py.poll import Poll
 from penguin_py.settings import Table
@@ -180,6 +180,7 @@ class Committer:
         self._queue.put_back(found.left)
         self._foreign.wait(found.waiting)
         memory, plan = snapshot.memory, found.plan
+        self._check_again(snapshot, found.rejections)
         rejections = [*refused, *found.rejections]
         self.record(rejections, now)
         if snapshot.state is None and not plan.adds:
@@ -206,6 +207,19 @@ class Committer:
         if released:
             self._quarantine.release(released)
         self._done += len(done)
+
+    def _check_again(self, snapshot: Snapshot, rejections: Sequence[Rejection]) -> None:
+        """Raise `CommitConflict` if files seem to bring rows again and the table went on meanwhile.
+
+        Then another Penguin has committed just these, and they would be on record as refused
+        although they are in the table: who looks again does not find them any more.
+        """
+        again = [each.entry.path for each in rejections if each.stage == "output_id"]
+        version = -1 if snapshot.state is None else snapshot.state.version
+        if again and self._delta.has_commit(version + 1):
+            raise CommitConflict(
+                f"{self._table.uri}: another commit came first, perhaps of {again[0]}; look again"
+            )
 
     def _tell(self, found: Verdict) -> None:
         for failure in found.failed:

@@ -41,6 +41,7 @@ from blizzard_py.replay.ownership import backfill_ranges
 from blizzard_py.replay.refused import refusals, refused_outputs
 from blizzard_py.schema.types import field_spec
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.refusal import way_out
 from blizzard_py.sources.tables.names import item_name, parsed_name
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.sources.tables.units import UnitSource
@@ -257,7 +258,7 @@ def _status_of(source: SourcePipeline) -> dict[str, Any]:
         "last_update_ts": state.last_update_ts,
         "lag": _lag_of(source, state),
         "dead_letters": _letters_of(source),
-        "refused": refusals(refused_outputs(source.parts)),
+        "refused": refusals(refused_outputs(source.parts), way_out(source.parts)),
         "in_flight": [
             {
                 "batch": batch.batch,

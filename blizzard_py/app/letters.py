@@ -14,13 +14,13 @@ from blizzard_py.app.operations import chosen_letters, live_parts
 from blizzard_py.app.wiring import NoEngine
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reader import DeadLetter
-from blizzard_py.dead_letters.reasons import Reason
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.replay import file_parts, record_parts, records_uri
 from blizzard_py.replay.discarding import Discarded, discard
 from blizzard_py.replay.originals import original
 from blizzard_py.sources.files.lines import read_lines
 from blizzard_py.sources.parts import Parts
+from blizzard_py.state.source_state import Closing
 
 # The letter of a whole file names its first bad line so.
 _LINE = re.compile(r"\bline (\d+)\b")
@@ -99,7 +99,7 @@ def _home_of(live: Parts, letter: DeadLetter) -> tuple[Storage | None, str, bool
 
 
 def discard_letters(
-    config: Config, where: tuple[str, str], letter_id: str | None, reason: Reason | None
+    config: Config, where: tuple[str, str], letter_id: str | None, reason: Closing | None
 ) -> list[Discarded]:
     """Close the letters of an object, or all; without a reason only say which.
 
@@ -107,10 +107,9 @@ def discard_letters(
     """
     live = live_parts(config, where)
     chosen = chosen_letters(live, letter_id)
-    replays: list[Parts] = []
-    # Of tables and of event time nothing is replayed by a source of its own.
-    if live.has_files and live.event_time is None:
+    replays: tuple[Parts, Parts] | None = None
+    if live.event_time is None:  # of event time nothing is replayed
         engine = NoEngine()
         records = open_storage(records_uri(live), live.ingest.sink.options)
-        replays = [file_parts(live, engine), record_parts(live, engine, records)]
+        replays = (file_parts(live, engine), record_parts(live, engine, records))
     return discard(live, replays, chosen, reason)

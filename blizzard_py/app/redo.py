@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from blizzard_core.errors import BlizzardError
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import normalize_uri
-from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.operations import draining, live_parts, never, sources_of
 from blizzard_py.app.validation import validate_pipelines
 from blizzard_py.app.wiring import NoEngine
@@ -18,6 +19,7 @@ from blizzard_py.job import Engine
 from blizzard_py.replay import Drain, Replacing, file_parts
 from blizzard_py.replay.redoing import Redoing, Redone, RedoRefused
 from blizzard_py.replay.refused import refused_outputs
+from blizzard_py.sources.parts import Parts
 
 _REMEDY = "choose files with `blizzard backfill --replace`, --from and --to"
 
@@ -25,39 +27,46 @@ _REMEDY = "choose files with `blizzard backfill --replace`, --from and --to"
 _IDS_AT_ONCE = 200
 
 
+@dataclass(frozen=True, slots=True)
+class Redo:
+    """What was done source by source, and what of sources could not be, with its exit code."""
+
+    done: tuple[Redone, ...]
+    errors: tuple[BlizzardError, ...]
+
+
 def redo(
     path: Path, config: Config, names: tuple[str | None, str | None], *, dry_run: bool
-) -> list[Redone]:
+) -> Redo:
     """Ingest again what a committer has refused, of the sources that the names choose.
 
-    Raises `RedoRefused`, `ReplaceRefused`, and `ConfigError` where the configuration still gives
-    what the table does not take.
+    A source of which nothing can be redone exactly, or whose configuration still gives what the
+    table does not take, costs itself alone.
     """
-    chosen = sources_of(config, *names)
-    concerned = [where for where in chosen if refused_outputs(live_parts(config, where))]
-    for where in concerned:
-        refuse_rows(config, where, "`blizzard redo`")
-    _check_mended(config, concerned)
-    if dry_run:
-        previews = (
-            _redoing(path, config, where, NoEngine(), never).preview() for where in concerned
-        )
-        return [each for each in previews if each is not None]
     done: list[Redone] = []
-    with draining(config, "blizzard-redo") as (engine, drain, stop):
+    errors: list[BlizzardError] = []
+    chosen = sources_of(config, *names)
+    with ExitStack() as stack:
+        running = None if dry_run else stack.enter_context(draining(config, "blizzard-redo"))
         for where in chosen:
-            files = config.pipelines[where[0]].event_time is None
-            if files and not stop.is_set():
-                found = _redoing(path, config, where, engine, drain).run()
+            if running is not None and running[2].is_set():
+                break
+            engine, drain = (NoEngine(), never) if running is None else running[:2]
+            try:
+                redoing = _redoing(path, config, where, engine, drain)
+                _check_mended(config, where, redoing.live)
+                found = redoing.preview() if dry_run else redoing.run()
+            except BlizzardError as error:
+                errors.append(error)
+            else:
                 done += [] if found is None else [found]
-    return done
+    return Redo(tuple(done), tuple(errors))
 
 
-def _check_mended(config: Config, concerned: Sequence[tuple[str, str]]) -> None:
+def _check_mended(config: Config, where: tuple[str, str], live: Parts) -> None:
     """Raise `ConfigError` if the files would be refused again."""
-    names = {pipeline for pipeline, _ in concerned}
-    if names:
-        pipelines = {name: found for name, found in config.pipelines.items() if name in names}
+    if live.has_files and live.event_time is None and refused_outputs(live):
+        pipelines = {where[0]: config.pipelines[where[0]]}
         validate_pipelines(config.model_copy(update={"pipelines": pipelines}))
 
 

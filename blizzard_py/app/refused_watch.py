@@ -19,6 +19,7 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay.refused import refused_outputs
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.refusal import way_out
 from blizzard_py.state.siblings import replays_of
 from blizzard_py.state.source_state import checkpoint_path
 
@@ -66,7 +67,7 @@ class RefusedWatch:
             rows = sum(each.rows for each in found)
             newest = max(found, key=lambda each: each.timestamp, default=None)
             why = "" if newest is None else f"{newest.path}: {newest.error}"
-            worker.activity.refused(len(found), rows, why)
+            worker.activity.refused(len(found), rows, why, way_out(parts))
             if rows and rows != self._rows.get(worker.name):
                 log.warning("outputs_refused", outputs=len(found), rows=rows, newest=why)
             self._rows[worker.name] = rows

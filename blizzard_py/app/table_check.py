@@ -88,8 +88,10 @@ def takes_columns(config: Config, pipeline: str, settings: IngestSettings) -> Ta
         fit = _fit(table, _written(replace(settings, fields=tuple(fields)), None), rules)
         return "; ".join(fit.refused)
 
+    shape = None if table is None else table.shape
+    kinds = {} if shape is None else {field.name: field.type for field in shape.schema}
     never = replace(rules, max_new_columns=sys.maxsize)
-    return Takes(partial(refusal, never), partial(refusal, rules))
+    return Takes(partial(refusal, never), partial(refusal, rules), kinds.get)
 
 
 def beside_table(config: Config, pipeline: str, settings: IngestSettings) -> dict[str, Any]:

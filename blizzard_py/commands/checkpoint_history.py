@@ -28,7 +28,7 @@ from blizzard_py.app.operations import is_asked, pipeline_of
 from blizzard_py.commands.options import confirmed, source_options
 from blizzard_py.edits import checkpoint_edit, history
 from blizzard_py.edits.checkpoint_edit import Effect
-from blizzard_py.edits.history import NOW, Version
+from blizzard_py.edits.history import NOW, Unreadable, Version
 
 _SHOWN_FILES = 10
 
@@ -52,29 +52,40 @@ def log(config: Path, pipeline: str, source: str, as_json: bool) -> int:
     if as_json:
         print_json({"versions": [_version_json(each) for each in found]})
         return 0
-    print_table(
-        ("version", "until (UTC)", "changed by", "why", "watermark", "files", "rows"),
-        (
-            [
-                each.name,
-                _moment(each.until),
-                None if each.note is None else each.note.by,
-                None if each.note is None else each.note.why,
-                each.state.progress.value,
-                f"{each.state.totals.files:,}",
-                f"{each.state.totals.rows:,}",
-            ]
-            for each in found
-        ),
-    )
+    columns = ("version", "until (UTC)", "changed by", "why", "watermark", "files", "rows")
+    print_table(columns, map(_line, found))
+    for each in found:
+        if isinstance(each, Unreadable):
+            click.echo(printable(f"{each.name} cannot be read: {each.error}"))
     return 0
+
+
+def _line(found: Version | Unreadable) -> list[str | None]:
+    if isinstance(found, Unreadable):
+        return [found.name, _moment(found.until), None, "cannot be read", None, None, None]
+    return [
+        found.name,
+        _moment(found.until),
+        None if found.note is None else found.note.by,
+        None if found.note is None else found.note.why,
+        found.state.progress.value,
+        f"{found.state.totals.files:,}",
+        f"{found.state.totals.rows:,}",
+    ]
 
 
 def _moment(seconds: float | None) -> str | None:
     return None if seconds is None else f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%F %T}"
 
 
-def _version_json(found: Version) -> dict[str, object]:
+def _version_json(found: Version | Unreadable) -> dict[str, object]:
+    if isinstance(found, Unreadable):
+        return {
+            "version": found.name,
+            "path": found.path,
+            "until_ts": found.until,
+            "error": found.error,
+        }
     return {
         "version": found.name,
         "path": found.path,

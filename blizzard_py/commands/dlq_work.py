@@ -24,8 +24,8 @@ from blizzard_core.text import printable, shortened
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.letters import Shown, discard_letters, show_letters
 from blizzard_py.commands.options import source_options
-from blizzard_py.dead_letters.reasons import Reason
 from blizzard_py.edits.notes import whoever
+from blizzard_py.state.source_state import Closing
 
 # How much of a line is shown.
 _SHOWN_CHARS = 500
@@ -162,7 +162,7 @@ def discard(
         raise click.UsageError("give either --letter ID or --all")
     if not why.strip():
         raise click.UsageError("--why: say why, for whoever looks at it later")
-    reason = Reason(redacted(why.strip()), whoever(), dt.datetime.now(dt.UTC).isoformat())
+    reason = Closing(redacted(why.strip()), whoever(), dt.datetime.now(dt.UTC).isoformat())
     where = (pipeline, source)
     done = discard_letters(load_config(config), where, letter, None if dry_run else reason)
     if as_json:

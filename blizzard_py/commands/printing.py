@@ -157,9 +157,7 @@ def print_status(document: dict[str, Any]) -> None:
                 print_error(f"{pipeline}/{source}: lag is not known: {found['lag']['error']}")
             if found["refused"]["files"]:
                 click.echo(printable(_refused(f"{pipeline}/{source}", found["refused"])))
-                click.echo(
-                    "  mend the table or the schema, then: blizzard redo CONFIG --quarantined"
-                )
+                click.echo(f"  {found['refused']['remedy']}")
 
 
 def _event_time(pipeline: str, told: Mapping[str, Any]) -> str:

@@ -13,8 +13,10 @@ from blizzard_core.cli import (
     config_argument,
     json_option,
     log_level_option,
+    print_error,
     print_json,
 )
+from blizzard_core.redact import redacted
 from blizzard_core.text import printable
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.redo import redo as redo_refused
@@ -57,16 +59,20 @@ def redo(
     """
     if not quarantined:
         raise click.UsageError("give --quarantined: it is all that can be redone")
-    done = redo_refused(config, load_config(config), (pipeline, source), dry_run=dry_run)
+    found = redo_refused(config, load_config(config), (pipeline, source), dry_run=dry_run)
+    codes = [0, *(error.exit_code for error in found.errors)]
     if as_json:
-        print_json({"sources": [asdict(each) for each in done], "dry_run": dry_run})
-        return max((each.replacement.exit_code for each in done), default=0)
-    if not done:
+        sources = [asdict(each) for each in found.done]
+        errors = [redacted(str(error)) for error in found.errors]
+        print_json({"sources": sources, "errors": errors, "dry_run": dry_run})
+        return max((*codes, *(each.replacement.exit_code for each in found.done)))
+    if not found.done and not found.errors:
         click.echo("Nothing is in quarantine.")
-    codes = [0]
-    for each in done:
+    for each in found.done:
         rows = sum(output.rows for output in each.outputs)
         told = f"{each.source}: {len(each.outputs):,} refused Parquet files with {rows:,} rows"
         click.echo(printable(told))
         codes.append(answer_replacement(each.replacement, as_json=False))
+    for error in found.errors:
+        print_error(str(error))
     return max(codes)

@@ -9,32 +9,24 @@ them says who closed them, when and why::
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound
 from blizzard_core.storage.protocol import Storage, join
+from blizzard_py.state.source_state import Closing
 
 _FOLDER = "discarded"
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why letters were closed, by whom, and when (ISO 8601)."""
-
-    why: str
-    by: str
-    at: str
-
-
-def write_reason(dlq: Storage, source_id: str, letter_id: str, reason: Reason) -> None:
+def write_reason(dlq: Storage, source_id: str, letter_id: str, reason: Closing) -> None:
     """Keep it; durable on return. Raises `StorageError`."""
     data = json.dumps(asdict(reason), ensure_ascii=False).encode("utf-8", "backslashreplace")
     dlq.put_atomic(_path(source_id, letter_id), data)
 
 
-def reason_of(dlq: Storage, source_id: str, letter_id: str) -> Reason | None:
+def reason_of(dlq: Storage, source_id: str, letter_id: str) -> Closing | None:
     """Why these letters were closed; None of letters that nobody closed.
 
     Raises `StateError`, `StorageError`.
@@ -45,7 +37,7 @@ def reason_of(dlq: Storage, source_id: str, letter_id: str) -> Reason | None:
     except NotFound:
         return None
     where = f"{dlq.uri}/{path}"
-    return decoded(Reason, parsed(raw, where), where)
+    return decoded(Closing, parsed(raw, where), where)
 
 
 def _path(source_id: str, letter_id: str) -> str:

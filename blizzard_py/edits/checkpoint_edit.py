@@ -19,12 +19,13 @@ from typing import Any
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.checkpoint.fence import FencedFile, writer_of
 from blizzard_core.checkpoint.writer import Writer
-from blizzard_core.errors import BlizzardError, Conflict, NotFound
-from blizzard_core.storage.protocol import Entry, Storage, order_key
+from blizzard_core.errors import BlizzardError, NotFound
+from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.watermark.paths import joined
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by, is_new
-from blizzard_py.edits.notes import Note, drop, whoever, write_note
+from blizzard_py.edits.kept import keep, published_by
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.sources.files.overtaken import last_known
 from blizzard_py.sources.tables.overtaken import published_since
 from blizzard_py.sources.tables.progress import progress_of_text
 from blizzard_py.sources.tables.windows import is_below, text_of
@@ -34,9 +35,6 @@ from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.units.state import UnitsState
-
-# So many copies of earlier checkpoints stay.
-BACKUPS_KEPT = 50
 
 
 class EditRefused(BlizzardError):
@@ -63,21 +61,6 @@ def stored(source: SourcePipeline) -> Stored:
     document = checkpoint.parsed(raw, where)
     state = whole(source.sink, source.id, state_from_json(document, where))
     return Stored(state, raw, writer_of(document, where), document)
-
-
-def backups(source: SourcePipeline) -> list[Entry]:
-    """The copies that earlier changes kept, oldest first."""
-    stem = f"{source.checkpoint_path}.epoch-"
-    try:
-        found = [
-            entry
-            for page in source.sink.list_range(stem, f"{stem}\U0010ffff")
-            for entry in page.entries
-            if entry.path.endswith(".bak")
-        ]
-    except NotFound:
-        return []
-    return sorted(found, key=lambda entry: entry.modified)
 
 
 def require_known(source: SourcePipeline, partition: str) -> None:
@@ -199,8 +182,8 @@ def _revalued(progress: Progress) -> Progress:
 def over(state: SourceState) -> SourceState:
     """A cold start. What was counted so far stays counted, groups included.
 
-    Which batch was the last is found out by the start: a checkpoint that was brought back from a
-    copy does not know, and whoever starts over has been told that files come again.
+    Which batch was the last `change` finds out: a checkpoint that was brought back from a copy does
+    not know, and whoever starts over has been told that files come again.
     """
     columns = None
     if state.columns is not None:
@@ -281,12 +264,7 @@ def change(
             "the checkpoint has changed since it was shown: a daemon is at work; look again, or"
             " stop the daemon first"
         )
-    backup = keep(source.sink, source.checkpoint_path, fresh)
-    if backup is not None:
-        why = why or _what(fresh.state, edit(fresh.state))
-        write_note(source.sink, backup, Note(whoever(), now, why))
-    for old in backups(source)[:-BACKUPS_KEPT]:
-        drop(source.sink, old.path)
+    backup = _kept(source, fresh, now, why or _what(fresh.state, edit(fresh.state)))
     file = FencedFile(source.sink, source.checkpoint_path)
 
     def begun() -> Mapping[str, Any]:
@@ -309,8 +287,19 @@ def change(
         at = file.now()
         ledger.load((), file.epoch)
         after = replace(after, anew_ts=at, ledger=ledger.begin_anew())
+        if source.parts.has_files:
+            after = replace(after, last_batch=last_known(after, source.parts))
     file.save(state_to_json(after, now))
     return backup
+
+
+def _kept(source: SourcePipeline, found: Stored, now: float, why: str) -> str | None:
+    """A copy of the checkpoint beside it, as a path; None if there is no checkpoint."""
+    if found.raw is None:
+        return None
+    epoch = 0 if found.writer is None else found.writer.epoch
+    runs = published_by(source.sink, source.parts.letters_id)
+    return keep(source.sink, source.checkpoint_path, found.raw, epoch, at=now, why=why, runs=runs)
 
 
 def _what(before: SourceState, after: SourceState) -> str:
@@ -326,26 +315,3 @@ def _what(before: SourceState, after: SourceState) -> str:
     if after.progress.value != before.progress.value:
         return f"watermark: {before.progress.value or '-'} -> {after.progress.value or '-'}"
     return "windows or units"
-
-
-def keep(sink: Storage, path: str, found: Stored) -> str | None:
-    """A copy of the checkpoint beside it, as a path; None if there is no checkpoint."""
-    if found.raw is None:
-        return None
-    return keep_raw(sink, path, found.raw, 0 if found.writer is None else found.writer.epoch)
-
-
-def keep_raw(sink: Storage, path: str, raw: bytes, epoch: int) -> str:
-    """A copy of a state file beside it, as a path; one per epoch, never overwritten."""
-    backup = f"{path}.epoch-{epoch}.bak"
-    number = 1
-    while True:
-        try:
-            sink.put_if(backup, raw, None)
-        except Conflict:
-            if sink.read(backup) == raw:
-                return backup
-            number += 1
-            backup = f"{path}.epoch-{epoch}-{number}.bak"
-        else:
-            return backup

@@ -17,10 +17,12 @@ from typing import Any
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.checkpoint.fence import writer_of
 from blizzard_core.checkpoint.writer import Writer
-from blizzard_core.errors import StateError
-from blizzard_py.edits.checkpoint_edit import EditRefused, Stored, backups, stored
-from blizzard_py.edits.notes import Note, note_of
+from blizzard_core.errors import NotFound, StateError
+from blizzard_py.edits.checkpoint_edit import EditRefused, Stored, stored
+from blizzard_py.edits.kept import kept, published_by
+from blizzard_py.edits.notes import Note
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.sources.files.overtaken import not_overtaken
 from blizzard_py.sources.tables.overtaken import published_since
 from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import whole
@@ -47,26 +49,60 @@ class Version:
     note: Note | None = None
 
 
-def versions(source: SourcePipeline) -> Iterator[Version]:
-    """The newest first, beginning with the checkpoint as it is. Raises `StateError`."""
-    seen = stored(source)
-    yield Version(NOW, source.checkpoint_path, None, seen.writer, seen.state)
-    for entry in reversed(backups(source)):
-        where = f"{source.sink.uri}/{entry.path}"
-        document = checkpoint.parsed(source.sink.read(entry.path), where)
-        state = state_from_json(document, where)
-        name = entry.path.removeprefix(f"{source.checkpoint_path}.").removesuffix(".bak")
-        note = note_of(source.sink, entry.path)
-        yield Version(name, entry.path, entry.modified, writer_of(document, where), state, note)
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A version that cannot be brought back, and the ``error`` that says why."""
+
+    name: str
+    path: str
+    until: float | None
+    error: str
+
+
+def versions(source: SourcePipeline) -> Iterator[Version | Unreadable]:
+    """The newest first, beginning with the checkpoint as it is. Raises `StorageError`.
+
+    One that is cut or damaged costs itself alone.
+    """
+    yield _version(source, NOW, source.checkpoint_path, None)
+    for each in reversed(kept(source.sink, source.checkpoint_path)):
+        path, until = each.entry.path, each.entry.modified
+        name = path.removeprefix(f"{source.checkpoint_path}.").removesuffix(".bak")
+        found = _version(source, name, path, until)
+        if isinstance(found, Version) and each.error:
+            # What was published by then nobody knows without it.
+            found = Unreadable(name, path, until, each.error)
+        yield replace(found, note=each.note) if isinstance(found, Version) else found
+
+
+def _version(
+    source: SourcePipeline, name: str, path: str, until: float | None
+) -> Version | Unreadable:
+    where = f"{source.sink.uri}/{path}"
+    try:
+        if until is None:
+            seen = stored(source)
+            return Version(name, path, None, seen.writer, seen.state)
+        document = checkpoint.parsed(source.sink.read(path), where)
+        return Version(
+            name, path, until, writer_of(document, where), state_from_json(document, where)
+        )
+    except StateError as error:
+        return Unreadable(name, path, until, str(error))
+    except NotFound:
+        return Unreadable(name, path, until, f"{where}: was removed meanwhile")
 
 
 def version(source: SourcePipeline, name: str) -> Version:
-    """That version. Raises `EditRefused` if there is none of the name, `StateError`."""
+    """That version. Raises `EditRefused` if there is none of the name, or it cannot be read."""
     known = []
     for found in versions(source):
-        if found.name == name:
-            return found
         known.append(found.name)
+        if found.name != name:
+            continue
+        if isinstance(found, Unreadable):
+            raise EditRefused(f"{name} cannot be read: {found.error}")
+        return found
     raise EditRefused(f"there is no version {name!r}; there are: {', '.join(known)}")
 
 
@@ -111,6 +147,7 @@ def rolled_back(source: SourcePipeline, seen: Stored, to: Version) -> SourceStat
     if to.until is None:
         raise EditRefused("that is the checkpoint as it is; `checkpoint log` names the others")
     _check_same(seen.state, to)
+    _check_counts(source, seen.state, to)
     _check_nothing_published(source, to, to.until)
     _check_there(source, to)
     old = to.state
@@ -141,8 +178,31 @@ def _check_same(now: SourceState, to: Version) -> None:
         )
 
 
+def _check_counts(source: SourcePipeline, now: SourceState, to: Version) -> None:
+    """Raise `EditRefused` if more batches have ended by now than had by then, whatever clocks say.
+
+    Of versions that an older release has kept nobody knows what other runs had ended.
+    """
+    before, after = {source.id: to.state.totals.batches}, {source.id: now.totals.batches}
+    if to.note is not None and to.note.number:
+        before |= to.note.runs
+        after |= published_by(source.sink, source.parts.letters_id)
+    for run, ended in after.items():
+        if ended != before.get(run, 0):
+            raise EditRefused(
+                f"{run} had ended {before.get(run, 0):,} batches when {to.name} was replaced, and"
+                f" {ended:,} by now: what they ingested would come twice. Use `blizzard checkpoint"
+                " rebuild`, which knows of them, or `checkpoint set`"
+            )
+    if source.parts.has_files:
+        try:
+            not_overtaken(to.state, source.parts, to.name)
+        except StateError as error:
+            raise EditRefused(str(error)) from error
+
+
 def _check_nothing_published(source: SourcePipeline, to: Version, until: float) -> None:
-    """Raise `EditRefused` if any run has ended a batch since. By the store's times alone."""
+    """Raise `EditRefused` if any run has ended a batch since, by the store's times."""
     runs = (source.id, *siblings_of(source.sink, source.parts.letters_id))
     for run in runs:
         journal = Journal(source.sink, run, source.parts.concurrency)

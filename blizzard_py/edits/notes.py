@@ -2,7 +2,8 @@
 
 ``…_checkpoint.json.epoch-{n}.bak.note.json``::
 
-    {"by": "ann@ops-3", "at": 1706450400.0, "why": "the vendor sent a day again"}
+    {"by": "ann@ops-3", "at": 1706450400.0, "why": "the vendor sent a day again", "number": 3,
+     "runs": {"events_main~replay": 2}}
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import getpass
 import json
 import socket
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
@@ -22,11 +23,17 @@ _SUFFIX = ".note.json"
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Who took the checkpoint's place with another, when (epoch seconds), and why."""
+    """Who put another in the checkpoint's place, when (epoch seconds), and why.
+
+    It was the ``number``-th that was kept, 0 where nobody counted, and by then each of the
+    source's other ``runs`` had ended so many batches.
+    """
 
     by: str
     at: float
     why: str = ""
+    number: int = 0
+    runs: dict[str, int] = field(default_factory=dict)
 
 
 def whoever() -> str:

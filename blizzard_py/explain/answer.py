@@ -34,6 +34,7 @@ from blizzard_py.explain.location import Located
 from blizzard_py.explain.verdict import waiting
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source
+from blizzard_py.sources.refusal import way_out
 from blizzard_py.sources.story import Lateness, Standing, Story, Waiting
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
@@ -261,8 +262,7 @@ def _settled(
     if refused is not None:
         reason += (
             f"; its rows are not in the table, or not all, since Penguin refused {refused.path}:"
-            f" {refused.refusal}. Mend the table or the schema, then `blizzard redo CONFIG"
-            " --quarantined`"
+            f" {refused.refusal}. What helps: {way_out(parts)}"
         )
     return replace(
         base,

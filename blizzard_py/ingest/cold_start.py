@@ -74,11 +74,12 @@ def _traces(parts: Parts, sink: Storage) -> Iterator[str]:
             yield f"{entry.path} holds names that were done"
     if parts.suffix:
         return
-    yield from _other_names(parts, sink)
+    yield from other_names(parts, sink)
     yield from _committed(parts, sink)
 
 
-def _other_names(parts: Parts, sink: Storage) -> Iterator[str]:
+def other_names(parts: Parts, sink: Storage) -> Iterator[str]:
+    """What says that the files' state goes by another name, or is on its way from there."""
     for source_id in checkpoints(sink):
         if source_id == parts.id or "~" in source_id or is_backfill(source_id):
             continue

@@ -244,7 +244,10 @@ class SourcePipeline(SourceView):
             self._save(state)
         self._batches.anew_ts = max(state.anew_ts, self._live_anew_ts())
         self.activity.knows(state)
-        state = self.source.recover(state, self._file.epoch)
+        known, state = state, self.source.recover(state, self._file.epoch)
+        if state.last_batch != known.last_batch:
+            # Or a copy that is made before the next save could be brought back unnoticed.
+            self._save(state)
         for batch in state.in_flight:
             state = self._batches.recover(state, batch)
         if found is not None:

@@ -1,7 +1,8 @@
 """What a task tells of fields that no column takes: names, and values where columns are made.
 
 A field counts with the first row that has it, never with a line that is a letter. Of its values
-those are told that a type can be inferred from; a million like the first add nothing.
+those are told that a type can be inferred from; a million like the first add nothing. A field that
+a record has twice tells nothing of its type: a column of the one would make a letter of the other.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -106,17 +108,38 @@ class NewFields:
                 if len(self._found) >= UNEXPECTED_FIELDS:
                     continue
                 known = self._found[shown] = _Found(path)
-            self._add(shown, known, bytes(raw))
+            if not _has_twice(name, line):
+                self._add(shown, known, bytes(raw))
 
     def _add(self, name: str, known: _Found, raw: bytes) -> None:
         if len(raw) > self._room:
             return
         try:
-            if self._telling.tells(name, json.loads(raw)):
+            if self._telling.tells(name, json.loads(raw, object_pairs_hook=_each_once)):
                 known.values.append(raw.decode())
                 self._room -= len(raw)
         except (ValueError, RecursionError):
             return
+
+
+def _has_twice(name: str, line: bytes) -> bool:
+    """Whether a record has the field more than once; mostly its spelling alone says that not."""
+    quoted = json.dumps(name, ensure_ascii=False).encode("utf-8", "replace")
+    if line.count(quoted) < 2 and b"\\" not in line:
+        return False
+    try:
+        pairs: list[tuple[str, Any]] = json.loads(line, object_pairs_hook=list)
+    except (ValueError, RecursionError):
+        return True
+    return sum(key == name for key, _ in pairs) > 1
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object. Raises `ValueError` for one that has a name twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name comes twice")
+    return found
 
 
 def _valued(name: str, data: bytes) -> bool:

@@ -31,6 +31,7 @@ from blizzard_py.replay.replacing import Replacement, Replacing
 from blizzard_py.replay.taken import Taken
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.refusal import way_out
 
 # Has the committer of the table give up outputs, by their ids. Raises `BlizzardError`.
 GiveUp = Callable[[Sequence[str]], None]
@@ -89,12 +90,8 @@ class Redoing:
 
     def _wanted(self, outputs: Sequence[RefusedOutput]) -> dict[str, Entry]:
         """The files to ingest again, as they are now. Raises `RedoRefused`."""
-        if not self.live.has_files:
-            raise RedoRefused(
-                f"{self.live.name}: {outputs[0].path} holds rows of a table or an API, which are"
-                " no files to ingest again; mend the table, and replace the Parquet file by one"
-                " that fits: Penguin's sweep takes it"
-            )
+        if not self.live.has_files or self.live.event_time is not None:
+            raise RedoRefused(f"{self.live.name}: {outputs[0].path}: {way_out(self.live)}")
         paths = self._company({path for output in outputs for path in output.files})
         there = {path: self.live.stores.source.stat(path) for path in paths}
         gone = [path for path, entry in there.items() if entry is None]

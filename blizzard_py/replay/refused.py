@@ -108,12 +108,13 @@ def _lies(parts: Parts, found: RefusedOutput, records: Mapping[str, Record]) -> 
     return entry is not None and records[found.path].is_of(entry)
 
 
-def refusals(found: Iterable[RefusedOutput]) -> dict[str, Any]:
+def refusals(found: Iterable[RefusedOutput], remedy: str) -> dict[str, Any]:
     """``refused`` of ``status --json``: how many files and rows, the newest of them first."""
     told = sorted(found, key=lambda each: each.timestamp, reverse=True)
     return {
         "files": len(told),
         "rows": sum(each.rows for each in told),
+        "remedy": remedy if told else "",
         "outputs": [
             {key: value for key, value in asdict(each).items() if key != "files"}
             for each in told[:TOLD]

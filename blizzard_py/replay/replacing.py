@@ -18,6 +18,7 @@ from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, is_hidden, order_key
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reader import DeadLetterObject
+from blizzard_py.dead_letters.reasons import reason_of
 from blizzard_py.planning.ranges import Range
 from blizzard_py.replay.choosing import (
     NO_LETTERS,
@@ -209,7 +210,10 @@ def files_of_letters(
     objects: dict[str, frozenset[str]] = {}
     failed: set[str] = set()
     for each in found:
-        paths = set()
+        paths: set[str] = set()
+        if reason_of(live.stores.dlq, live.letters_id, each.id) is not None:
+            objects[each.id] = frozenset()  # closed, and brought back by who slept
+            continue
         for letter in reader.read(live.stores.dlq, each):
             root = next((root for root in roots if letter.uri.startswith(root)), None)
             if root is None:

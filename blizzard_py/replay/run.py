@@ -13,6 +13,7 @@ from blizzard_core.log import get_logger
 from blizzard_core.watermark.progress import Gap
 from blizzard_py.dead_letters.counting import lines_of
 from blizzard_py.dead_letters.reader import DeadLetterObject, UnreadableDeadLetter
+from blizzard_py.dead_letters.reasons import reason_of
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay.files import Chosen, DeadLetterFiles, ReplayRefused
 from blizzard_py.replay.ownership import BatchInFlight, Claims, check_live
@@ -94,6 +95,10 @@ class Replay:
         for found in chosen:
             try:
                 claims.check_batch(found)
+                closed = self._closed(found)
+                if closed is not None:
+                    yield closed
+                    continue
                 parts = self._letter_files.parts_for(found)
                 files = [
                     self._letter_files.chosen(each, parts, claims, write=False)
@@ -160,6 +165,11 @@ class Replay:
             state = ledger.open()
             claims = Claims(self.live, self._journals, ledger.now())
             claims.check_batch(found)
+            closed = self._closed(found)
+            if closed is not None:
+                ledger.add(state, [], letters_taken=[found.id])
+                yield closed
+                return
             if found.id in state.letters:
                 yield self._whole(found, "replayed")
                 return
@@ -172,6 +182,15 @@ class Replay:
             ledger.add(state, entries, letters_taken=[found.id] if whole else [])
             self._log.info("letters_taken", letter=found.id, files=len(files))
             yield _told(found, files, "replayed" if whole else "taken")
+
+    def _closed(self, found: DeadLetterObject) -> Outcome | None:
+        """An object that was closed, and that its writer has brought back when it woke up."""
+        why = reason_of(self.live.stores.dlq, self.live.letters_id, found.id)
+        if why is None:
+            return None
+        told = self._whole(found, "replayed")
+        by = f"closed by {why.by} at {why.at[:19]}: {why.why}"
+        return replace(told, left_to_others=((found.path, by),), letters_left=told.letters)
 
     def _whole(self, found: DeadLetterObject, state: str, error: str = "") -> Outcome:
         """An object of which no file is looked at."""

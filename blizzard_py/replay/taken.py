@@ -7,7 +7,7 @@ replay: nobody would publish what was committed, while its files count as ingest
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +15,13 @@ from blizzard_core.checkpoint.fence import FencedFile
 from blizzard_core.errors import NotFound
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.dead_letters import reader as letters
+from blizzard_py.dead_letters.reasons import write_reason
 from blizzard_py.ingest.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.ledger import Ledger as BatchLedger
-from blizzard_py.state.source_state import SourceState, ToReplace, checkpoint_path
+from blizzard_py.state.source_state import Closing, SourceState, ToReplace, checkpoint_path
 
 
 class Taken:
@@ -88,6 +89,15 @@ class Taken:
             )
         )
 
+    def close(self, state: SourceState, closing: Mapping[str, Closing]) -> None:
+        """The letters are taken without a file, and put away with the reason; as `settle` does."""
+        ours = dict.fromkeys((*state.letters, *closing))
+        self._save(replace(state, letters=tuple(ours), closing={**state.closing, **closing}))
+        self._put_away(closing, closing)
+        left = tuple(letter for letter in state.letters if letter not in closing)
+        others = {name: why for name, why in state.closing.items() if name not in closing}
+        self._save(replace(state, letters=left, closing=others))
+
     def settle(self) -> None:
         """Step 4, unless something is left to do: then the next run takes it up.
 
@@ -96,16 +106,21 @@ class Taken:
         state = self.open()
         if state.in_flight or state.queue:
             return
-        dlq = self._parts.stores.dlq
-        for letter_id in state.letters:
-            here, there = letters.put_away(self._parts.letters_id, letter_id)
-            with contextlib.suppress(NotFound):  # moved before a crash
-                dlq.rename(here, there)
+        self._put_away(state.letters, state.closing)
         folded = self._folded(state)
         segments = folded.fold()
-        self._save(replace(state, letters=(), ledger=segments or state.ledger))
+        self._save(replace(state, letters=(), closing={}, ledger=segments or state.ledger))
         folded.saved()
         folded.prune(self._file.now(), ())
+
+    def _put_away(self, taken: Iterable[str], closing: Mapping[str, Closing]) -> None:
+        dlq, source_id = self._parts.stores.dlq, self._parts.letters_id
+        for letter_id in taken:
+            if letter_id in closing:
+                write_reason(dlq, source_id, letter_id, closing[letter_id])
+            here, there = letters.put_away(source_id, letter_id)
+            with contextlib.suppress(NotFound):  # moved before a crash
+                dlq.rename(here, there)
 
     def _folded(self, state: SourceState) -> BatchLedger:
         """The replay's journal and what it was folded into.

@@ -4,7 +4,9 @@ Promise: a column that is made here fits the columns there are and the table, an
 `inference` makes of all values that were seen. Whatever cannot be a column is left out by name,
 with the reason, and stops nothing: its record came in without it before, and does so again.
 
-A field that was null wherever it was seen is neither: the first value that comes decides.
+A field that was null wherever it was seen is neither: the first value that comes decides. A column
+that the table has by that name has decided already, as when the kept schema was lost or is older
+than the table: values that its type holds as well are of its type.
 """
 
 from __future__ import annotations
@@ -13,10 +15,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
+
 from blizzard_core.bounds import INFERRED_COLUMNS
 from blizzard_core.errors import SchemaConflict
 from blizzard_py.job import FieldSpec, UnexpectedField
 from blizzard_py.schema.inference import Inference, Rules
+from blizzard_py.schema.types import arrow_type
 
 # Why the table would refuse files with these columns; empty if it takes them.
 Refuses = Callable[[Sequence[FieldSpec]], str]
@@ -26,10 +31,14 @@ _DECLARE = "declare under schema.fields what is wanted of it"
 
 @dataclass(frozen=True, slots=True)
 class Takes:
-    """What a table has to say: ``never`` takes such columns, or ``now`` not so many at once."""
+    """What a table has to say: ``never`` takes such columns, or ``now`` not so many at once.
+
+    ``kind`` is the type of a column that it has.
+    """
 
     never: Refuses
     now: Refuses
+    kind: Callable[[str], pa.DataType | None]
 
 
 @dataclass(slots=True)
@@ -60,7 +69,7 @@ def evolved(
     for each in found:
         if each.name in exact or not each.values:
             continue  # another source was first, or nothing is known of it yet
-        spec, reason = _column(each, replace(rules, taken=frozenset()))
+        spec, reason = _column(each, replace(rules, taken=frozenset()), takes.kind(each.name))
         other = names.get(each.name.lower())
         if other is not None:
             reason = f"differs only in case from {other!r}; mend it at the source, or {_DECLARE}"
@@ -80,8 +89,31 @@ def evolved(
     return result
 
 
-def _column(found: UnexpectedField, rules: Rules) -> tuple[FieldSpec | None, str]:
-    """The field as a column, or None and why it can be none."""
+def _as_known(spec: FieldSpec, known: pa.DataType) -> FieldSpec | None:
+    """The column in the table's type, if that holds every value that this one does."""
+    if arrow_type(spec) == known:
+        return spec
+    whole_as_float = spec.type == "int64" and known == pa.float64()
+    if whole_as_float or (spec.type == "timestamp" and known == pa.string()):
+        return replace(spec, type="float64" if whole_as_float else "string")
+    if spec.type == "list" and pa.types.is_list(known):
+        child = _as_known(spec.children[0], known.value_type)
+        return None if child is None else replace(spec, children=(child,))
+    if spec.type == "struct" and pa.types.is_struct(known):
+        kinds = {field.name: field.type for field in known}
+        children = [
+            _as_known(child, kinds[child.name]) if child.name in kinds else child
+            for child in spec.children
+        ]
+        found = tuple(child for child in children if child is not None)
+        return replace(spec, children=found) if len(found) == len(children) else None
+    return None
+
+
+def _column(
+    found: UnexpectedField, rules: Rules, known: pa.DataType | None
+) -> tuple[FieldSpec | None, str]:
+    """The field as a column, or None and why it can be none; ``known`` is its type in the table."""
     inference = Inference(rules)
     name = json.dumps(found.name)
     for value in found.values:
@@ -92,7 +124,8 @@ def _column(found: UnexpectedField, rules: Rules) -> tuple[FieldSpec | None, str
         return None, str(error)
     if not result.fields:
         return None, _reason(result.left_out)
-    return result.fields[0], ""
+    spec = result.fields[0]
+    return (None if known is None else _as_known(spec, known)) or spec, ""
 
 
 def _reason(left_out: Mapping[str, str]) -> str:

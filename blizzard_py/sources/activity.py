@@ -44,11 +44,6 @@ class Apart:
 
 NONE_APART = Apart()
 
-REFUSED = (
-    "These rows are in no table. Mend the table or the schema, then `blizzard redo CONFIG"
-    " --quarantined` ingests them again from their source files."
-)
-
 Step = Literal["ingest", "prepare", "publish", "advance"]
 
 OUTCOMES = ("ingested", "quarantined", "retry")
@@ -82,7 +77,7 @@ class SourceActivity(Activity):
         self._stream: StreamState | None = None
         self._layout: Layout | None = None
         self._grid: _Grid | None = None
-        self._refused: tuple[int, int, str] = (0, 0, "")
+        self._refused: tuple[int, int, str, str] = (0, 0, "", "")
         metrics.PENDING_FILES.labels(name).set_function(self.pending)
         metrics.LAG_SECS.labels(name).set_function(self.lag)
         metrics.UTILIZATION.labels(name).set_function(self.utilization)
@@ -259,18 +254,19 @@ class SourceActivity(Activity):
             self.gave_up(batch.finished)
             self.beat()
 
-    def refused(self, outputs: int, rows: int, newest: str) -> None:
+    def refused(self, outputs: int, rows: int, newest: str, remedy: str) -> None:
         """So many outputs with so many rows are on record as refused; ``newest`` with its error."""
         metrics.REFUSED_OUTPUTS.labels(self.name).set(outputs)
         with self._lock:
-            self._refused = (outputs, rows, told_text(newest))
+            self._refused = (outputs, rows, told_text(newest), remedy)
 
     def _notices(self) -> list[Notice]:
-        outputs, rows, newest = self._refused
+        outputs, rows, newest, remedy = self._refused
         if not outputs:
             return []
         files = "1 Parquet file" if outputs == 1 else f"{outputs:,} Parquet files"
-        return [Notice("bad", f"Penguin refused {files} with {rows:,} rows: {newest}", REFUSED)]
+        told = f"Penguin refused {files} with {rows:,} rows: {newest}"
+        return [Notice("bad", told, f"These rows are in no table: {remedy}.")]
 
     def gave_up(self, files: Iterable[FinishedFile]) -> None:
         """Those of the files that are quarantined are in the dead letters."""
@@ -320,7 +316,7 @@ class SourceActivity(Activity):
     def brief(self) -> dict[str, Any]:
         """As `Activity`, with what was refused."""
         with self._lock:
-            outputs, rows, newest = self._refused
+            outputs, rows, newest, _remedy = self._refused
             refused = {"outputs": outputs, "rows": rows, "newest": newest}
             return {**super().brief(), "refused": refused}
 

@@ -13,7 +13,8 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``lateness``: how late files came, by day (`blizzard_py.state.lateness`);
 * ``origin``: the floor that the cold start had, ``""`` if it read everything;
 * ``processed``: the segments of the processed set, for a source without watermark;
-* ``letters``: dead-letter objects that a replay has taken and not put away yet;
+* ``letters``: dead-letter objects that a replay has taken and not put away yet, and
+  ``closing`` those of them that are not to be ingested, with the reason;
 * ``anew_ts``: when an operator had it start over: what replays took before counts no more;
 * ``columns``: of a source that is asked for rows, what was read of it (`column_state`);
 * ``units``: of a source that is read by work units, what is known of each
@@ -56,6 +57,7 @@ from blizzard_py.state.lateness import Lateness
 from blizzard_py.state.processed_set import SegmentDocument, segments_of, segments_to_json
 from blizzard_py.state.source_state import (
     Batch,
+    Closing,
     Identity,
     Retry,
     SourceState,
@@ -117,6 +119,7 @@ class CheckpointDocument(ProgressDocument):
     former: tuple[str, ...] | None = None
     last_batch: str | None = None
     unexpected: tuple[str, ...] | None = None
+    closing: dict[str, Closing] | None = None
     passed: dict[str, Any] | None = None
 
 
@@ -148,6 +151,7 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "last_batch": state.last_batch or None,
         "unexpected": list(state.unexpected) or None,
         "letters": list(state.letters) or None,
+        "closing": msgspec.to_builtins(state.closing) or None,
         "queue": msgspec.to_builtins(state.queue) or None,
         "sweep": sweep,
         "lateness": [[day, secs] for day, secs in state.lateness] or None,
@@ -207,6 +211,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.former or (),
         found.last_batch or "",
         found.unexpected or (),
+        found.closing or {},
     )
 
 

@@ -202,6 +202,25 @@ def write(storage: Storage, folder: str, change: Change, epoch: int) -> Processe
     return ProcessedSet((*change.kept, _Loaded(segment, change.digests)))
 
 
+def written_again(
+    storage: Storage, folder: str, segments: Iterable[Segment], named: Iterable[Segment], epoch: int
+) -> tuple[Segment, ...]:
+    """The segments, of which those that are not ``named`` lie under new names of this epoch.
+
+    Raises as `load` and `write`.
+    """
+    kept = {segment.name for segment in named}
+    found: list[Segment] = []
+    for segment in segments:
+        if segment.name in kept:
+            found.append(segment)
+            continue
+        one = _load(storage, folder, segment)
+        change = Change((), one.digests, segment.missing_since, ())
+        found += write(storage, folder, change, epoch).segments
+    return tuple(found)
+
+
 def discard(storage: Storage, folder: str, change: Change) -> None:
     """Remove what ``change`` replaced. Only once the checkpoint lists the new set."""
     for name in change.replaced:

@@ -134,6 +134,15 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
+class Closing:
+    """Why somebody closed dead letters that are not to be ingested, who, and when (ISO 8601)."""
+
+    why: str
+    by: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
 class Sweep:
     """The late sweep: when the last one began, and up to which path the one under way has come.
 
@@ -200,6 +209,7 @@ class SourceState:
     former: tuple[str, ...] = ()
     last_batch: str = ""
     unexpected: tuple[str, ...] = ()
+    closing: Mapping[str, Closing] = field(default_factory=dict)
 
 
 def under_way(state: SourceState) -> Iterable[str]:

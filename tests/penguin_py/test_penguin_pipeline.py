@@ -31,6 +31,8 @@ from blizzard_core.errors import (
 from blizzard_core.storage.protocol import Storage
 from penguin_py.delta import log as deltalog
 from penguin_py.delta.table import DeltaLog
+from penguin_py.intake.verdict import Judge, Verdict
+from penguin_py.model import CommitConflict
 from penguin_py.table_view import TableView
 from tests.support.faulty_log import alone, around
 from tests.support.penguin_world import World, footer_pool, parquet
@@ -950,3 +952,29 @@ def test_mirror_and_commit_info_hold_no_secrets(s3_world: World) -> None:
     s3_world.run()
     assert "test-secret" not in json.dumps([s3_world.mirror(), s3_world.actions(0)])
     assert "test-secret" not in repr(s3_world.table())
+
+
+def test_a_file_that_another_penguin_commits_while_it_is_looked_into_is_not_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ids of all commits are read as they are then, and the log as it was before."""
+    world.put("a.parquet", {"id": [1]}, output_id="p/s/1/1/0")
+    world.run()
+    world.put("b.parquet", {"id": [2]}, output_id="p/s/2/1/0")
+    slow = world.penguin()
+    verdict = Judge.verdict
+
+    def overtaken(judge: Judge, state: Any, batch: Any, _known: Any, *more: Any) -> Verdict:
+        monkeypatch.undo()
+        assert world.run() == 1
+        return verdict(judge, state, batch, {"p/s/2/1/0"}, *more)
+
+    monkeypatch.setattr(Judge, "verdict", overtaken)
+    with pytest.raises(CommitConflict, match=r"perhaps of b\.parquet"):
+        slow.cycle(threading.Event())
+    world.run(slow)
+    assert world.quarantined() == {}
+    assert [row["id"] for row in world.rows()] == [1, 2]
+    world.put("c.parquet", {"id": [2]}, output_id="p/s/2/1/0")
+    world.run(slow)
+    assert list(world.quarantined()) == ["c.parquet"]

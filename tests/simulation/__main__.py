@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 
 import structlog
@@ -18,8 +19,10 @@ import structlog
 from tests.simulation import report
 from tests.simulation.draw import draw
 from tests.simulation.hunt import finds
+from tests.simulation.plan import Plan
 from tests.simulation.run import Outcome, play
 from tests.simulation.shrink import TRIES, shrunk
+from tests.simulation.troubles.hands import by_hand
 
 # Seeds that a process takes at once.
 CHUNK = 50
@@ -43,7 +46,12 @@ class Played:
     secs: float
 
 
-def played(seeds: Iterable[int]) -> list[Played]:
+def planned(seed: int, *, hands: bool) -> Plan:
+    """The plan of a seed, with ``hands`` with what people undo and redo on top."""
+    return by_hand(draw(seed)) if hands else draw(seed)
+
+
+def played(seeds: Iterable[int], *, hands: bool = False) -> list[Played]:
     """Violations and counts of some seeds."""
     silence()
     # A run leaves circles behind and little else: looking for them seldom is an eighth faster.
@@ -52,7 +60,7 @@ def played(seeds: Iterable[int]) -> list[Played]:
     found = []
     for seed in seeds:
         began = time.process_time()
-        outcome = play(draw(seed))
+        outcome = play(planned(seed, hands=hands))
         secs = time.process_time() - began
         found.append(Played(seed, outcome.violations, outcome.counts, secs))
     return found
@@ -67,6 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--shown", type=int, default=3, help="failing seeds to shorten and show")
     parser.add_argument("--tries", type=int, default=TRIES, help="how often a plan is shortened")
     parser.add_argument("--guards", action="store_true", help="remove guards one at a time")
+    parser.add_argument("--hands", action="store_true", help="people undo and redo, too")
     parser.add_argument("--only", default="", help="guards whose name has this in it")
     chosen = parser.parse_args(arguments)
     silence()
@@ -81,7 +90,7 @@ def _simulate(chosen: argparse.Namespace) -> int:
     failed: list[int] = []
     kinds: Counter[str] = Counter()
     worked = 0.0
-    for run in _all(chosen.first, chosen.seeds, chosen.jobs):
+    for run in _all(chosen.first, chosen.seeds, chosen.jobs, hands=chosen.hands):
         counts += run.counts
         worked += run.secs
         if run.violations:
@@ -93,7 +102,7 @@ def _simulate(chosen: argparse.Namespace) -> int:
         print("\nviolations by kind:", ", ".join(f"{k} {n}" for k, n in kinds.most_common()))
         print("failing seeds:", " ".join(map(str, failed[:50])))
     for seed in failed[: chosen.shown]:
-        first: Outcome = play(draw(seed))
+        first: Outcome = play(planned(seed, hands=chosen.hands))
         print(f"\n{report.failure(first, shrunk(first, chosen.tries))}")
     return int(bool(failed))
 
@@ -107,14 +116,15 @@ def _hunt(chosen: argparse.Namespace) -> int:
     return int(bool(missed))
 
 
-def _all(first: int, count: int, jobs: int) -> Iterator[Played]:
+def _all(first: int, count: int, jobs: int, *, hands: bool) -> Iterator[Played]:
+    play_some = partial(played, hands=hands)
     seeds = iter(range(first, first + count))
     chunks = iter(lambda: list(islice(seeds, CHUNK)), [])
     if jobs == 1 or count <= CHUNK:
-        yield from chain.from_iterable(map(played, chunks))
+        yield from chain.from_iterable(map(play_some, chunks))
         return
     with ProcessPoolExecutor(jobs) as pool:
-        yield from chain.from_iterable(pool.map(played, chunks))
+        yield from chain.from_iterable(pool.map(play_some, chunks))
 
 
 if __name__ == "__main__":

@@ -145,6 +145,12 @@ def table_settings(settings: Settings) -> Table:
         max_new_columns=100,
         delta_checkpoint_interval=settings.log_interval,
         delta_log_cleanup=settings.log_clean_up,
+        # Penguin is not started again for a new name, and some plans have no sweep.
+        source_ids=tuple(
+            f"{PIPELINE}_{name}{number}"
+            for name in ("s", CARRIED)
+            for number in range(settings.sources)
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from blizzard_core.storage.protocol import is_hidden
 from tests.simulation import adaptor, bounds
 from tests.simulation.cover import Cover, Covers
-from tests.simulation.engine import rows_of
+from tests.simulation.engine import ROWS, rows_of
 from tests.simulation.others import is_theirs
 from tests.simulation.plan import DAY, source_uri
 from tests.simulation.store import Bucket
@@ -42,6 +42,8 @@ class Found:
     taken: bool = False
     # Rows of files that Penguin has on record as too old to be told from removed ones.
     too_old: set[str] = field(default_factory=set)
+    # Rows of ours in files that Penguin refused, which `status` and `explain` tell of.
+    refused: set[str] = field(default_factory=set)
     # What the journals say of files: outcomes by source and path.
     journal: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     # Paths that a checkpoint still has to do, by source.
@@ -130,6 +132,8 @@ def _on_record(sink: Bucket, found: Found) -> set[str]:
     for line in [] if record is None else record.data.splitlines():
         about = json.loads(line)
         refused.add(about["path"])
+        held = sink.objects.get(about["path"])
+        found.refused.update(() if held is None else ROWS.get(held.data, ()))
         if about.get("stage") == "horizon" and about["path"] in sink.objects:
             rows = rows_of(sink.objects[about["path"]].data)
             found.too_old.update(row for row in rows if isinstance(row, str))
@@ -143,7 +147,8 @@ def _letters(world: World, found: Found) -> None:
     for path, held in letters.items():
         folder, _, name = path.rpartition("/")
         is_back = f"{folder}/replayed/{name}" in letters
-        if not path.endswith(".ndjson") or "~records/" in path or path.startswith(left):
+        reasons = "/discarded/" in path
+        if reasons or not path.endswith(".ndjson") or "~records/" in path or path.startswith(left):
             continue
         for line in held.data.decode().splitlines():
             letter = json.loads(line)
@@ -199,20 +204,31 @@ def _file(world: World, file: SourceFile, cover: Cover, found: Found) -> list[st
         wrong.append(f"both: {name} has its rows in the table and a dead letter")
     if cover.excluded:
         return [*wrong, f"excluded: {name} is in the table"] if came else wrong
-    if not came and (file.source, file.path) in world.told_ingested and file.versions[0].rows:
-        wrong.append(f"vanished: {name} was ingested as it was told, and has no rows")
     if cover.promised and found.late[name] and not came:
         wrong.append(f"not late: {name} was in time and is called late ({cover.why})")
     if came:
-        return [*wrong, *_records(file, came[0].number, found, cover)]
-    if "ingested" in found.journal.get((file.source, file.path), []) and file.versions[0].rows:
+        return [*wrong, *_records(world, file, came[0].number, found, cover)]
+    return [*wrong, *_without_rows(world, file, cover, found)]
+
+
+def _without_rows(world: World, file: SourceFile, cover: Cover, found: Found) -> list[str]:
+    """What is wrong with a file of which no row is in the table."""
+    key, name = (file.source, file.path), f"{file.source}/{file.path}"
+    wrong = []
+    if key in world.told_ingested and file.versions[0].rows:
+        wrong.append(f"vanished: {name} was ingested as it was told, and has no rows")
+    if key in world.redone and all(version.rows for version in file.versions):
+        wrong.append(f"vanished: {name} was redone as it was told, and has no rows")
+    if found.refused.intersection(row for version in file.versions for row in version.rows):
+        return wrong  # it is on record, and whoever looks is told of `blizzard redo`
+    if "ingested" in found.journal.get(key, []) and file.versions[0].rows:
         wrong.append(f"vanished: {name} was ingested by the journal and has no rows")
     if _is_told(world, file, cover, found):
         return wrong
     if cover.promised:
-        return [*wrong, f"lost: {name} ({cover.why})"]
-    if cover.must_be_told:
-        return [*wrong, f"silent: {name} is gone and nobody says so ({cover.why})"]
+        wrong.append(f"lost: {name} ({cover.why})")
+    elif cover.must_be_told:
+        wrong.append(f"silent: {name} is gone and nobody says so ({cover.why})")
     return wrong
 
 
@@ -235,7 +251,12 @@ def _rows(
 def _is_told(world: World, file: SourceFile, cover: Cover, found: Found) -> bool:
     """Whether somebody who looks finds out what became of a file without rows."""
     name = f"{file.source}/{file.path}"
-    if found.letters[name] or (file.source, file.path) in found.pending or file.deleted is not None:
+    if (
+        name in world.closing
+        or found.letters[name]
+        or (file.source, file.path) in found.pending
+        or file.deleted is not None
+    ):
         return True
     if cover.promised:
         return False
@@ -243,17 +264,20 @@ def _is_told(world: World, file: SourceFile, cover: Cover, found: Found) -> bool
     return bool(found.put_away[name]) or (reported and world.settings.late_files == "report")
 
 
-def _records(file: SourceFile, number: int, found: Found, cover: Cover) -> list[str]:
+def _records(world: World, file: SourceFile, number: int, found: Found, cover: Cover) -> list[str]:
     """The bad records of a file that came have a letter each."""
     wrong = []
+    again = (file.source, file.path) in world.redone
     # A letter for the file that a replay made of records stands for them.
-    told = found.replaying or any(f"~records/{file.path}." in uri for uri in found.letters)
+    letters = {*found.letters, *world.closing}
+    told = found.replaying or any(f"~records/{file.path}." in uri for uri in letters)
+    told |= f"{file.source}/{file.path}" in world.closing
     for i in range(file.versions[number].bad_rows):
         raw = f"?{file.path}@{number}#{i}"
         count = found.records[raw]
         if count == 0 and not told:
             wrong.append(f"record lost: {file.source}/{file.path} line ?{i}")
-        elif count - found.back[raw] > 1 and not (cover.may_repeat or found.taken):
+        elif count - found.back[raw] > 1 and not (again or cover.may_repeat or found.taken):
             wrong.append(f"record twice: {file.source}/{file.path} line ?{i}")
     return wrong
 

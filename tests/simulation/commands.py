@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from blizzard_core.daemon import Loop, run_worker
 from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.paths import split
@@ -25,11 +24,11 @@ from blizzard_py.sources.files.discovery import Scope
 from blizzard_py.sources.files.opening import open_files
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.siblings import BACKFILL
-from tests.simulation import adaptor, check
+from tests.simulation import adaptor, check, hands
 from tests.simulation.faults import Shot
 from tests.simulation.plan import Event, source_uri
-from tests.simulation.processes import Process
-from tests.simulation.world import SINK
+from tests.simulation.processes import Process, drained
+from tests.simulation.world import SINK, Edit
 
 if TYPE_CHECKING:
     from tests.simulation.director import Director
@@ -54,7 +53,9 @@ def _begin(director: Director, found: Event, command: Callable[[Process], None])
     process = Process(world, found.kind, world.counts[f"command {found.kind}"])
     process.faults.on_death = process.died
     if found.get("fault"):
-        process.faults.armed.append(Shot(found["fault"], found["place"], found["countdown"]))
+        secs = found.get("secs", 0.0)
+        shot = Shot(found["fault"], found["place"], found["countdown"], secs)
+        process.faults.armed.append(shot)
     world.tell(f"people: {process.name} is given")
     world.scheduler.spawn(process, partial(_life, process, command))
 
@@ -83,13 +84,6 @@ def _life(process: Process, command: Callable[[Process], None]) -> None:
         world.tell(f"{process.name} is done")
 
 
-def _drain(process: Process, worker: Any) -> int:
-    loop = Loop(once=True, jitter_secs=0.0, grace_secs=1.0, chance=process.world.chance.random)
-    code = run_worker(worker, loop, process.stop)
-    process.is_excused(str(worker.activity.error))
-    return code
-
-
 def replay(_director: Director, found: Event, process: Process) -> None:
     """Every open letter of a source is ingested after all."""
     live = process.parts(found.get("source", 0))
@@ -101,7 +95,7 @@ def replay(_director: Director, found: Event, process: Process) -> None:
         live,
         file_parts(live, live.engine),
         record_parts(live, live.engine, records),
-        partial(_drain, process),
+        partial(drained, process),
     )
     job.run(chosen)
 
@@ -129,7 +123,7 @@ def backfill(_director: Director, found: Event, process: Process) -> None:
         }
     )
     parts = replace(live, source=bounded, suffix=f"{BACKFILL}{chosen.slug}")
-    _drain(process, SourcePipeline(parts, partial(open_files, scope=scope)))
+    drained(process, SourcePipeline(parts, partial(open_files, scope=scope)))
 
 
 def rewound(director: Director, found: Event, process: Process) -> None:
@@ -158,9 +152,9 @@ def rewound(director: Director, found: Event, process: Process) -> None:
     after = checkpoint_edit.moved(seen.state, partition, name)
     told = checkpoint_edit.effect(source, seen.state, after)
     uri = source_uri(number)
-    world.again.update((uri, path) for path in told.again)
-    world.skipped.update((uri, path) for path in told.skipped)
-    world.said[uri].append((partition, name))
+    epoch = 0 if seen.writer is None else seen.writer.epoch
+    edit = Edit(frozenset(told.again), frozenset(told.skipped), (partition, name))
+    world.edited(uri, epoch, (*world.edits[uri], edit))
     world.deeds[f"rewound {found.at}"] += 1
     checkpoint_edit.change(
         source, seen, lambda state: checkpoint_edit.moved(state, partition, name), process.clock()
@@ -180,7 +174,7 @@ def ingest(director: Director, found: Event, process: Process) -> None:
     paths = world.chosen[found.at]
     world.given.update((uri, path) for path in paths)
     live = process.parts(number)
-    files = GivenFiles(live, file_parts(live, live.engine), partial(_drain, process))
+    files = GivenFiles(live, file_parts(live, live.engine), partial(drained, process))
     for told in files.run([*paths, "nowhere.ndjson"]).files:
         world.counts[f"given files {told.state}"] += 1
         if told.state == "ingested":
@@ -190,7 +184,8 @@ def ingest(director: Director, found: Event, process: Process) -> None:
 def rebuild(director: Director, found: Event, process: Process) -> None:
     """A lost checkpoint is made again; where that would be guessing it is brought back."""
     world = director.world
-    if adaptor.checkpoint_path(world.settings, 0) in world.bucket(SINK).objects:
+    there = adaptor.checkpoint_path(world.settings, 0) in world.bucket(SINK).objects
+    if there and (not found.get("over") or world.deeds[f"over {found}"]):
         return
     job = Rebuild(process.parts(0))
     try:
@@ -199,8 +194,13 @@ def rebuild(director: Director, found: Event, process: Process) -> None:
         world.counts["rebuilds refused"] += 1
         world.tell(f"{process.name}: {error}")
         found["otherwise"]()
+        world.deeds[f"over {found}"] += 1
         return
     job.write(rebuilt)
+    world.deeds[f"over {found}"] += 1
+    latest = director.latest("blizzard")
+    if there and not latest.is_over and not latest.is_well:
+        latest.died()  # a worker of it has refused what was there, and is started again
     world.counts["checkpoints rebuilt"] += 1
 
 
@@ -226,4 +226,7 @@ _COMMANDS = {
     "ingest": ingest,
     "rebuild": rebuild,
     "moved": moved,
+    "rolled_back": hands.rolled_back,
+    "discarded": hands.discarded,
+    "redone": hands.redone,
 }

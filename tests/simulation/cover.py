@@ -75,7 +75,9 @@ class Covers:
         """What is promised for the file."""
         world, settings = self._world, self._world.settings
         name = (file.source, file.path)
-        cover = Cover(may_repeat=name in world.again or bool(world.deeds["fresh"]))
+        edits = world.edits[file.source]
+        again = any(file.path in edit.again for edit in edits)
+        cover = Cover(may_repeat=again or bool(world.deeds["fresh"]))
         cover.may_have_letter = name in world.given or cover.may_repeat or len(file.versions) > 1
         if is_hidden(file.path) or not file.path.endswith(".ndjson"):
             cover.excluded = name not in world.given
@@ -119,14 +121,15 @@ class Covers:
             return "it lies below the original's watermark"
         if origin is not None and key < partition_key(origin):
             return f"it lies below the origin {origin}"
-        if (file.source, file.path) in world.skipped:
+        if any(file.path in edit.skipped for edit in world.edits[file.source]):
             return "`checkpoint set` said that it would be skipped"
         return ""
 
     def _is_said_done(self, file: SourceFile) -> bool:
         """Whether people put a watermark at or above it."""
         partition, name = split(file.path, self._depth)
-        said = self._world.said[file.source]
+        said = [edit.said for edit in self._world.edits[file.source]]
+        said += self._world.said[file.source]
         return any(p == partition and order_key(name) <= order_key(n) for p, n in said)
 
     def _limit(self, file: SourceFile) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,9 +24,18 @@ from penguin_py.delta import log as deltalog
 from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import LogWriter, Marks
 from penguin_py.model import CommitPlan, TableState
+from penguin_py.planning.replacing import ActiveFiles
+from tests.simulation.engine import rows_of
 from tests.simulation.store import Client
 
-_PATH = pa.struct([("path", pa.string()), ("modificationTime", pa.int64())])
+_PATH = pa.struct(
+    [
+        ("path", pa.string()),
+        ("modificationTime", pa.int64()),
+        ("size", pa.int64()),
+        ("partitionValues", pa.map_(pa.string(), pa.string())),
+    ]
+)
 _REMOVE = pa.struct([("path", pa.string()), ("deletionTimestamp", pa.int64())])
 _TXN = pa.struct([("appId", pa.string()), ("version", pa.int64())])
 _META = pa.struct([("partitionColumns", pa.list_(pa.string())), ("createdTime", pa.int64())])
@@ -112,6 +121,25 @@ class SimulatedLog(DeltaLog):
             )
         return self._current
 
+    def active_files(self) -> ActiveFiles:
+        table: Table = self._handle  # type: ignore[assignment]  # ours, as `refresh` left it
+        adds = list(table.adds.values())
+        count = [len(rows_of(self._storage.read(unquote(add["path"])))) for add in adds]
+        partitions = {
+            name: pa.array([add["partitionValues"].get(name) for add in adds], pa.string())
+            for name in table.partition_columns
+        }
+        return ActiveFiles(
+            pa.array([add["path"] for add in adds], pa.string()),
+            pa.array([add["size"] for add in adds], pa.int64()),
+            pa.array(count, pa.int64()),
+            {},
+            partitions,
+        )
+
+    def replace_objections(self) -> list[str]:
+        return []
+
     def _chore(self, _action: Callable[[Any], Any]) -> Any:
         """A log checkpoint, the only chore that is simulated; the log is cleaned up with it."""
         self.refresh()
@@ -140,6 +168,8 @@ class SimulatedWriter(LogWriter):
                 self._storage.put_if(delta_json.commit_path(version), data, None)
                 break
             except Conflict as conflict:
+                if plan.replaces:
+                    raise CommitFailedError("another commit came first") from conflict
                 self._rebase(version, table, ours, conflict)
                 version += 1
             except StorageError as error:
@@ -200,6 +230,16 @@ class SimulatedWriter(LogWriter):
             }
             for add in plan.adds
         ]
+        found += [
+            {
+                "remove": {
+                    "path": remove.path,
+                    "deletionTimestamp": millis,
+                    "dataChange": True,
+                }
+            }
+            for remove in plan.removes
+        ]
         return found
 
 
@@ -225,6 +265,9 @@ def opened(storage: Client) -> Table | None:
 def _actions_of(raw: bytes) -> list[dict[str, Any]]:
     """The actions of a log checkpoint; the same bytes are taken apart once."""
     rows = pq.read_table(pa.BufferReader(raw)).to_pylist()
+    for row in rows:
+        if row["add"] is not None:
+            row["add"]["partitionValues"] = dict(row["add"]["partitionValues"])
     return [{k: v for k, v in row.items() if v is not None} for row in rows]
 
 

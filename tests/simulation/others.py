@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from blizzard_core import delta_json
 from blizzard_core.storage.protocol import is_hidden, join
 from penguin_py.delta.output_ids import FOLDER
+from penguin_py.intake.naming import is_grouped
 from tests.simulation.deltalog import Table
 from tests.simulation.engine import parquet, rows_of
 from tests.simulation.plan import Event
@@ -41,7 +42,9 @@ def stray(director: Director, found: Event) -> None:
     world = director.world
     sink = world.bucket(SINK)
     there = sorted(
-        p for p in sink.objects if p.endswith(".parquet") and not is_hidden(p) and not is_theirs(p)
+        p
+        for p in sink.objects
+        if p.endswith(".parquet") and not is_hidden(p) and not is_theirs(p) and not is_grouped(p)
     )
     if not there:
         return

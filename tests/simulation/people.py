@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from blizzard_core.storage.protocol import is_hidden, order_key
 from blizzard_core.watermark.paths import partition_key, split
-from tests.simulation import adaptor, commands, others
+from tests.simulation import adaptor, commands, hands, others
 from tests.simulation.plan import Event, event, source_uri
 from tests.simulation.world import SINK, World
 
@@ -209,6 +209,12 @@ _DEEDS: dict[str, Callable[[Director, Event], None]] = {
     "backfill": commands.run,
     "rewound": commands.run,
     "ingest": commands.run,
+    "rolled_back": commands.run,
+    "discarded": commands.run,
+    "redone": commands.run,
+    "spoiled": hands.spoiled,
+    "copied": hands.copied,
+    "brought_back": hands.brought_back,
     "regraced": regraced,
     "renamed": renamed,
     "original": original,

@@ -145,7 +145,9 @@ class Process(Owner):
     def is_excused(self, text: str) -> bool:
         """Whether what people did explains an error; some say that nothing more will be done."""
         excused = any(part in text for part in self.world.excused)
-        self.world.refused |= excused and "neither staged" in text
+        # Where a checkpoint was brought back another one is made again.
+        lost = "neither staged" in text and bool(self.world.counts["staging deleted"])
+        self.world.refused |= excused and lost
         return excused
 
     @property
@@ -166,3 +168,11 @@ class Process(Owner):
             self.world.scheduler.kill(self)
             if not zombie:
                 self.world.scheduler.kill(self.executors)
+
+
+def drained(process: Process, worker: Any) -> int:
+    """What a command has taken is worked off in its process; the exit code."""
+    loop = Loop(once=True, jitter_secs=0.0, grace_secs=1.0, chance=process.world.chance.random)
+    code = run_worker(worker, loop, process.stop)
+    process.is_excused(str(worker.activity.error))
+    return code

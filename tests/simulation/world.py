@@ -53,6 +53,15 @@ class Scan:
     skew: float
 
 
+@dataclass(frozen=True)
+class Edit:
+    """A watermark that people moved, and what they were told: it excuses that, unless undone."""
+
+    again: frozenset[str]
+    skipped: frozenset[str]
+    said: tuple[str, str]
+
+
 class World:
     """What all parts of a run share."""
 
@@ -97,18 +106,28 @@ class World:
         self.deeds: Counter[str] = Counter()
         # Sources whose next start is told to begin from nothing.
         self.fresh: set[int] = set()
-        # Files by source and path: given to `blizzard ingest`, told to come again or to be
-        # skipped by `checkpoint set`, and done by the original before our first start.
+        # Files by source and path: given to `blizzard ingest`, and done by the original before
+        # our first start.
         self.given: set[tuple[str, str]] = set()
-        self.again: set[tuple[str, str]] = set()
-        self.skipped: set[tuple[str, str]] = set()
         self.inherited: set[tuple[str, str]] = set()
-        # Up to which name everything of a partition counts as done, because people said so.
+        # Up to which name everything of a partition was done, because the original said so.
         self.said: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
         # Below which partition, by its key, the original's checkpoint closes everything.
         self.closed: dict[str, bytes] = {}
         # Files that `blizzard ingest` said it has ingested.
         self.told_ingested: set[tuple[str, str]] = set()
+        # By source: changes of its checkpoint that nobody has undone, those that were in force
+        # in each version that was kept, by its epoch, and copies of the checkpoint.
+        self.edits: defaultdict[str, tuple[Edit, ...]] = defaultdict(tuple)
+        self.held: dict[tuple[str, int], tuple[Edit, ...]] = {}
+        self.copies: list[tuple[str, bytes]] = []
+        # Letters that people have closed with the files that they tell of, and those that they
+        # were about to; files that `blizzard redo` said are in.
+        self.closed: dict[str, frozenset[str]] = {}
+        self.closing: set[str] = set()
+        self.redone: set[tuple[str, str]] = set()
+        # So many outputs to come are of a type that the table does not take.
+        self.spoiling = 0
         # What commands were given files, by the second at which they were given.
         self.chosen: dict[float, list[str]] = {}
         for uri in (SINK, DLQ, *(source_uri(n) for n in range(plan.settings.sources))):
@@ -133,6 +152,12 @@ class World:
             bucket.page_keys = self.settings.page_keys * (6 if ours else 1)
             self.buckets[uri] = bucket
         return self.buckets[uri]
+
+    def edited(self, uri: str, epoch: int, edits: tuple[Edit, ...]) -> None:
+        """From now on these are in force, and a version with that epoch has been kept."""
+        self.deeds[f"edits of {uri}"] += 1
+        self.held[uri, epoch] = self.edits[uri]
+        self.edits[uri] = edits
 
     def log_entries(self) -> dict[str, str]:
         """Every commit of the table's log that ever was, cleaned up or not, oldest first."""

@@ -120,7 +120,12 @@ def _trouble(found: list[SourceActivity]) -> None:
         )
         activity.gave_up([letter])
     for activity in found[11::140]:
-        activity.refused(2, 48_211, "date=2027-01-15/a.parquet: column amount: string is no double")
+        activity.refused(
+            2,
+            48_211,
+            "date=2027-01-15/a.parquet: column amount: string is no double",
+            "mend the table or the schema, then `blizzard redo CONFIG --quarantined`",
+        )
     for activity in found[17::120]:
         activity.cycle_failed(Unavailable(f"GET {activity.place}: 503 SlowDown"))
 

@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.delta_json import added, commits, delta_versions, listed, read_each
@@ -87,6 +87,11 @@ class Evidence:
         ]
 
     @property
+    def is_any(self) -> bool:
+        """Whether the source has left anything under its name."""
+        return bool(self.batches or any(self._found))
+
+    @property
     def _anew_ts(self) -> float:
         return 0.0 if self._state is None else self._state.anew_ts
 
@@ -159,13 +164,13 @@ class Evidence:
 
     def unfinished(self) -> Iterator[tuple[Batch, bool]]:
         """Batches that were committed and perhaps not published, and whether that is certain."""
-        state = self._state
-        if state is not None:
-            yield from ((b, True) for b in state.in_flight if b.phase == "publishing")
-            return
-        staged = {path.split("/")[1] for path in self._staged_paths() if path.count("/") > 1}
-        suspects = sorted({*self._last(), *staged.intersection(self.batches)})
-        for batch in self._journal.committed(suspects):
+        flying = () if self._state is None else self._state.in_flight
+        known = {batch.batch for batch in flying if batch.phase == "publishing"}
+        told = {batch.batch: batch for batch in self._journal.committed(sorted(known))}
+        for batch in flying:
+            if batch.batch in known:
+                yield _latest(batch, told.get(batch.batch)), True
+        for batch in self._journal.committed(sorted(self._suspects() - known)):
             kept = tuple(one for one in batch.letters if self._is_there(one.staged))
             lacks_letters = any(f.outcome == "quarantined" for f in batch.finished) and not any(
                 self._parts.stores.dlq.stat(path) is not None
@@ -188,6 +193,16 @@ class Evidence:
                 ),
                 bool(kept) or lacks_letters,
             )
+
+    def _suspects(self) -> set[str]:
+        """Batches of the journal of which the checkpoint, if there is one, does not say the end.
+
+        One that was brought back from a copy says nothing of what came after it.
+        """
+        staged = {path.split("/")[1] for path in self._staged_paths() if path.count("/") > 1}
+        last = "" if self._state is None else self._state.last_batch
+        since = {batch for batch in self.batches if batch > last} if last else self._last()
+        return since | staged.intersection(self.batches)
 
     def _last(self) -> set[str]:
         """The batches that were written down last, by the store's time.
@@ -301,6 +316,20 @@ class Evidence:
         known = set(_planned(self._sink, self._parts.concurrency)) if loose else set()
         for path in sorted(loose.keys() - known):
             yield Doubt(f"output {path} is in no journal", moment_of(loose[path]))
+
+
+def _latest(batch: Batch, told: Batch | None) -> Batch:
+    """The batch with its outputs as who took it over last has named them.
+
+    A checkpoint that was brought back from a copy may have names that were given up since.
+    """
+    if told is None or _taken_over(told) <= _taken_over(batch):
+        return batch
+    return replace(batch, outputs=told.outputs)
+
+
+def _taken_over(batch: Batch) -> int:
+    return sum(len(output.earlier) for output in batch.outputs)
 
 
 def _planned(sink: Storage, concurrency: int) -> Iterator[str]:

@@ -13,8 +13,7 @@ from blizzard_core.storage.protocol import Entry, is_hidden, order_key
 from blizzard_core.watermark.lookback import lookback_floor
 from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import Progress, is_new
-from blizzard_py.edits.checkpoint_edit import keep_raw
-from blizzard_py.edits.notes import Note, whoever, write_note
+from blizzard_py.edits.kept import keep, published_by
 from blizzard_py.edits.rebuild.decide import (
     Frame,
     Judged,
@@ -25,7 +24,9 @@ from blizzard_py.edits.rebuild.decide import (
     remade,
 )
 from blizzard_py.edits.rebuild.evidence import Evidence
+from blizzard_py.ingest.cold_start import other_names
 from blizzard_py.sources.files.discovery import accepts, check_tracking
+from blizzard_py.sources.files.overtaken import last_known
 from blizzard_py.sources.files.sweep import grace_of
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state import processed_set
@@ -99,6 +100,8 @@ class Rebuild:
         """
         found = self._found()
         evidence = Evidence(self._parts, found.state)
+        if found.raw is None and done_before is None and not evidence.is_any:
+            self._check_name()
         # In the past of the store rather than by a machine's clock: a lookback that begins too
         # early is put right by the next poll, one too late closes what is still wanted.
         last = evidence.last_written()
@@ -140,6 +143,16 @@ class Rebuild:
             tuple(known.done),
         )
 
+    def _check_name(self) -> None:
+        """Raise `RebuildRefused` where nothing was done under this name, but under another."""
+        for trace in other_names(self._parts, self._sink):
+            raise RebuildRefused(
+                f"{self._parts.name}: nothing is known of work under this name, but {trace}, so"
+                " everything would be ingested again. Take that state over: give the source the"
+                " earlier name as `id:`, or run `blizzard rename`. If these files are to come here"
+                " as well, start with --fresh"
+            )
+
     def write(self, rebuilt: Rebuilt) -> str | None:
         """Put it in the place of what was looked at; the path of the old one's copy, if any.
 
@@ -149,8 +162,9 @@ class Rebuild:
         file = FencedFile(self._sink, self._path)
         kept = None
         if found.raw is not None:
-            kept = keep_raw(self._sink, self._path, found.raw, rebuilt.epoch - 1)
-            write_note(self._sink, kept, Note(whoever(), now, "rebuilt"))
+            runs = published_by(self._sink, self._parts.letters_id)
+            epoch = rebuilt.epoch - 1
+            kept = keep(self._sink, self._path, found.raw, epoch, at=now, why="rebuilt", runs=runs)
         if found.state is not None:
             taken = file.take(lambda document, _where: document, self._gone)
             if taken != found.document:
@@ -158,7 +172,7 @@ class Rebuild:
                     f"{self._where}: a daemon has saved since it was looked at and is fenced now;"
                     " nothing was changed, so run this again"
                 )
-        document = state_to_json(self._with_set(rebuilt), now)
+        document = state_to_json(self._with_segments(rebuilt), now)
         if found.state is not None:
             file.save(document)
         else:
@@ -168,16 +182,26 @@ class Rebuild:
     def _gone(self) -> Mapping[str, Any]:
         raise RebuildRefused(f"{self._where}: is gone since it was looked at; run this again")
 
-    def _with_set(self, rebuilt: Rebuilt) -> SourceState:
-        """The state, with the set of names written that a source without watermark needs."""
-        state = rebuilt.state
+    def _with_segments(self, rebuilt: Rebuilt) -> SourceState:
+        """The state with the names that a source without watermark needs, in segments that stay.
+
+        What the checkpoint did not name a daemon that runs takes for rubbish of an older epoch,
+        also after it was fenced: such segments are written again in an epoch of ours.
+        """
+        state, old, epoch = rebuilt.state, rebuilt.found.state or SourceState(), rebuilt.epoch
+        paths = StatePaths(self._parts.id)
+        sink = self._sink
+        again = processed_set.written_again(sink, paths.ledger, state.ledger, old.ledger, epoch)
+        state = replace(state, ledger=again)
         if state.processed is None:
             return state
-        folder = StatePaths(self._parts.id).processed
-        names = processed_set.load(self._sink, folder, state.processed)
+        folder = paths.processed
+        known = old.processed or ()
+        segments = processed_set.written_again(sink, folder, state.processed, known, epoch)
+        names = processed_set.load(sink, folder, segments)
         change = names.adding(rebuilt.settled)
         if change is not None:
-            names = processed_set.write(self._sink, folder, change, rebuilt.epoch)
+            names = processed_set.write(sink, folder, change, epoch)
         return replace(state, processed=names.segments)
 
     def _found(self) -> Found:
@@ -266,6 +290,7 @@ class Rebuild:
             ),
             former=before.former,
         )
+        state = replace(state, last_batch=last_known(state, self._parts))
         if not source.use_watermark:
             return state
         return replace(

@@ -16,7 +16,7 @@ from blizzard_core.delta_json import commits, listed, read_each
 from blizzard_core.errors import StateError
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.journal import Journal
-from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.source_state import NO_BATCH, SourceState
 from blizzard_py.state.state_paths import JOURNAL_FOLDER
 
 # So many of the table's newest commits are looked at, at each start.
@@ -29,12 +29,9 @@ def not_overtaken(state: SourceState, parts: Parts, where: str) -> SourceState:
     Costs two LISTs and a few GETs, once a start. Raises `StateError` if batches were committed
     that the state does not know of.
     """
-    since = Journal(parts.stores.sink, parts.id).after(state.last_batch)
     if not state.last_batch:
-        # What is in flight may have no entry yet. Where an operator has said what is done, or
-        # insisted on a start from nothing, the log may go on behind the journal: it is known of.
-        begun = (*since, *(batch.batch for batch in state.in_flight), *_committed_since(parts, ""))
-        return replace(state, last_batch=max(begun, default=""))
+        return replace(state, last_batch=last_known(state, parts))
+    since = Journal(parts.stores.sink, parts.id).after(state.last_batch)
     if since:
         raise StateError(
             f"{where}: is older than what was published since: the journal goes on to batch"
@@ -47,6 +44,17 @@ def not_overtaken(state: SourceState, parts: Parts, where: str) -> SourceState:
             f" {max(unknown)} of it, and files would come again. {_remedy(parts)}"
         )
     return state
+
+
+def last_known(state: SourceState, parts: Parts) -> str:
+    """The last batch that anything tells of, for whoever makes a checkpoint that knows of all.
+
+    What is in flight may have no entry in the journal yet. Where an operator has said what is done,
+    or insisted on a start from nothing, the log may go on behind the journal: it is known of.
+    """
+    journal = Journal(parts.stores.sink, parts.id).batches()
+    begun = (*journal, *(batch.batch for batch in state.in_flight), *_committed_since(parts, ""))
+    return max(begun, default=NO_BATCH)
 
 
 def _committed_since(parts: Parts, last: str) -> set[str]:

@@ -284,7 +284,7 @@ def test_commands_fit_what_is_wrong_and_are_whole(world: LocalWorld) -> None:
     usual = commands(worker)
     assert usual[0] == "blizzard status '/etc/a b/config.yaml'"
     worker.activity.gave_up([FinishedFile("x", "quarantined", error="e", stage="parse")])
-    worker.activity.refused(1, 9, "x: e")
+    worker.activity.refused(1, 9, "x: e", "mend it")
     worker.activity.cycle_failed(StateError("odd"))
     found = commands(worker)
     assert found[-len(usual) :] == usual
@@ -301,7 +301,7 @@ def test_commands_fit_what_is_wrong_and_are_whole(world: LocalWorld) -> None:
 def test_every_command_is_one_that_exists(verdict: str, world: LocalWorld) -> None:
     worker = world.drain()
     worker.activity.gave_up([FinishedFile("x", "quarantined", error="e", stage="parse")])
-    worker.activity.refused(1, 9, "x: e")
+    worker.activity.refused(1, 9, "x: e", "mend it")
     target = worker.activity.to_json()
     for kind in ("StateError", "ConfigError", "FencedError"):
         target["pulse"]["kind"] = kind

@@ -9,19 +9,22 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blizzard_core.errors import FencedError
+from blizzard_core.storage.protocol import Storage
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.dead_letters.counting import Counted, counted
-from blizzard_py.dead_letters.reasons import Reason, reason_of
+from blizzard_py.dead_letters.counting import Counted, counted, lines_of
+from blizzard_py.dead_letters.reader import DeadLetterObject
+from blizzard_py.dead_letters.reasons import reason_of
 from blizzard_py.replay.discarding import Discarded, DiscardRefused, discard
 from blizzard_py.replay.taken import Taken
+from blizzard_py.state.source_state import Closing
 from tests.blizzard_py.replay.test_replay import ReplayWorld
 from tests.support.direct_engine import DirectEngine
-from tests.support.memory_store import Died
+from tests.support.memory_store import Died, Dying
 from tests.support.scenario import Scenario
 
 DAY = "date=2024-01-01"
 WHERE = ("--pipeline=events", "--source=main")
-WHY = Reason("test data", "ann@ops", "2024-01-28T14:00:00+00:00")
+WHY = Closing("test data", "ann@ops", "2024-01-28T14:00:00+00:00")
 
 
 class Engine(DirectEngine):
@@ -130,9 +133,9 @@ def with_letters() -> ReplayWorld:
     return world
 
 
-def closed(world: ReplayWorld, reason: Reason | None = WHY) -> list[Discarded]:
+def closed(world: ReplayWorld, reason: Closing | None = WHY) -> list[Discarded]:
     replay = world.replay()
-    return discard(world.live(), [replay.files, replay.records], world.open_letters(), reason)
+    return discard(world.live(), (replay.files, replay.records), world.open_letters(), reason)
 
 
 def test_letters_count_by_line_and_only_as_far_as_looked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,3 +183,65 @@ def test_who_dies_while_closing_does_it_again(monkeypatch: pytest.MonkeyPatch) -
     closed(world)
     assert world.open_letters() == []
     assert reason_of(world.dlq, "events_main", first.id) == WHY
+
+
+def test_a_replay_that_comes_in_between_has_the_letter_and_nobody_closes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = with_letters()
+    lettered = world.open_letters()
+    world.put(f"{DAY}/1.json", "mended")
+
+    def sleeps(dlq: Storage, found: DeadLetterObject) -> int:
+        monkeypatch.undo()
+        world.run()  # it has all letters, and is done
+        return lines_of(dlq, found)
+
+    monkeypatch.setattr("blizzard_py.replay.discarding.lines_of", sleeps)
+    with pytest.raises(FencedError):
+        closed(world)
+    assert world.rows() == ["a", "mended"]
+    assert [reason_of(world.dlq, "events_main", each.id) for each in lettered] == [None, None]
+
+
+def test_closing_that_dies_anywhere_is_done_again_or_by_the_next_replay() -> None:
+    for again in (True, False):
+        at, died = 0, True
+        while died:
+            world = with_letters()
+            names = [each.id for each in world.open_letters()]
+            dying = Dying(world.sink, world.dlq)
+            dying.arm(at)
+            died = False
+            try:
+                closed(world)
+            except Died:
+                died = True
+            dying.countdown = -1
+            taken = [
+                Taken(parts).peek() for parts in (world.replay().files, world.replay().records)
+            ]
+            decided = {name for state in taken for name in state.closing}
+            if again:
+                closed(world)
+                decided = set(names)
+            world.put(f"{DAY}/1.json", "mended")
+            world.run()
+            told = {name for name in names if reason_of(world.dlq, "events_main", name)}
+            assert decided <= told, at
+            mended = names[0] not in told
+            assert world.rows() == (["a", "mended"] if mended else ["a"]), at
+            at += 1
+        assert at > 8
+
+
+def test_a_closed_letter_that_its_writer_brings_back_is_put_away_again() -> None:
+    world = with_letters()
+    [whole, _] = world.open_letters()
+    data = world.dlq.read(whole.path)
+    closed(world)
+    world.dlq.put_atomic(whole.path, data)
+    world.put(f"{DAY}/1.json", "mended")
+    [outcome] = world.run().outcomes
+    assert "closed by" in outcome.left_to_others[0][1]
+    assert (world.open_letters(), world.rows()) == ([], ["a"])

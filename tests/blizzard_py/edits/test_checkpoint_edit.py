@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from blizzard_core.errors import FencedError
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_edit import EditRefused, Effect
+from blizzard_py.edits.kept import keep, kept
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay import GivenFiles
@@ -23,6 +25,7 @@ from tests.support.blizzard_world import World
 from tests.support.promise_world import letter_paths, polls, sweeps
 
 DAY = "date=2024-01-01"
+CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 BACKUP = "_blizzard/events_main_checkpoint.json.epoch-1.bak"
 
 
@@ -95,14 +98,14 @@ def test_a_running_daemon_is_fenced_and_the_old_checkpoint_is_kept() -> None:
     daemon = world.drain()
     before = world.sink.read("_blizzard/events_main_checkpoint.json")
     set_to(world, "2.json")
-    copies = checkpoint_edit.backups(world.pipeline())
-    assert [world.sink.read(copy.path) for copy in copies] == [before]
+    copies = kept(world.sink, CHECKPOINT)
+    assert [world.sink.read(copy.entry.path) for copy in copies] == [before]
     world.put(f"{DAY}/4.json", "4")
     with pytest.raises(FencedError):
         daemon.cycle(threading.Event())
     assert "4" not in world.rows()
     set_to(world, "1.json")
-    assert len(checkpoint_edit.backups(world.pipeline())) == 2
+    assert len(kept(world.sink, CHECKPOINT)) == 2
 
 
 def test_reset_starts_over_and_keeps_the_counts() -> None:
@@ -190,12 +193,11 @@ def test_a_save_at_the_same_moment_is_noticed(monkeypatch: pytest.MonkeyPatch) -
     world = ingested()
     source = world.pipeline()
     seen = checkpoint_edit.stored(source)
-    keep = checkpoint_edit.keep
 
-    def daemon_saves_first(*arguments: object) -> str | None:
+    def daemon_saves_first(*arguments: Any, **more: Any) -> str:
         world.put(f"{DAY}/4.json", "4")
         world.drain()
-        return keep(*arguments)  # type: ignore[arg-type]
+        return keep(*arguments, **more)
 
     monkeypatch.setattr(checkpoint_edit, "keep", daemon_saves_first)
     with pytest.raises(EditRefused, match="saved at the same moment"):

@@ -12,14 +12,19 @@ from click.testing import CliRunner, Result
 from blizzard_core.checkpoint.fence import FencedFile
 from blizzard_core.errors import FencedError
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.edits import checkpoint_edit, history
+from blizzard_py.edits import checkpoint_edit, history, kept
 from blizzard_py.edits.checkpoint_edit import EditRefused
 from blizzard_py.edits.notes import whoever
+from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.replay import GivenFiles, file_parts
 from tests.blizzard_py.edits.test_checkpoint_edit import DAY, ingested, set_to
+from tests.blizzard_py.replay.test_replay import ReplayWorld
 from tests.support.blizzard_world import World
 from tests.support.memory_store import Died
 from tests.support.scenario import Scenario
+
+CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 
 
 def changed() -> tuple[World, SourcePipeline]:
@@ -148,7 +153,7 @@ def test_who_dies_in_a_rollback_has_changed_nothing_or_all(monkeypatch: pytest.M
 
 
 def test_only_the_newest_copies_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_edit, "BACKUPS_KEPT", 3)
+    monkeypatch.setattr(kept, "COPIES_KEPT", 3)
     world = ingested()
     for number in range(6):
         world.now += 10
@@ -193,3 +198,83 @@ def test_the_commands_tell_compare_and_bring_back(tmp_path: Path) -> None:
     assert asked("reset", "--why", " all anew ", "--yes").exit_code == 0
     notes = [each["note"] for each in json.loads(asked("log", "--json").stdout)["versions"]]
     assert "all anew" in [note and note["why"] for note in notes]
+
+
+def test_a_damaged_copy_costs_itself_alone() -> None:
+    world, _ = changed()
+    world.now += 10
+    set_to(world, "8.json")
+    world.now += 10
+    set_to(world, "7.json")
+    oldest, middle, newest = [each.entry.path for each in kept.kept(world.sink, CHECKPOINT)]
+    world.sink.put_atomic(newest, world.sink.read(newest)[:40])
+    world.sink.put_atomic(f"{middle}.note.json", b'{"by": "an')
+    found = list(history.versions(world.pipeline()))
+    errors = {each.path: each.error for each in found if isinstance(each, history.Unreadable)}
+    assert errors.keys() == {newest, middle}
+    assert [each.path for each in found if isinstance(each, history.Version)][1:] == [oldest]
+    with pytest.raises(EditRefused, match="cannot be read"):
+        rolled_back(world, newest.removeprefix(f"{CHECKPOINT}.").removesuffix(".bak"))
+    rolled_back(world, oldest.removeprefix(f"{CHECKPOINT}.").removesuffix(".bak"))
+    world.drain()
+    assert world.rows() == ["1", "2", "3", "4", "5", "x"]
+
+
+def test_a_clock_that_was_put_right_removes_no_new_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "COPIES_KEPT", 3)
+    world = ingested()
+    world.now += 30 * 86_400
+    for number in range(3):
+        set_to(world, f"{number % 2 + 1}.json")
+    world.now -= 30 * 86_400
+    for number in range(3):
+        world.now += 10
+        set_to(world, f"{number % 2 + 1}.json")
+    told = [each.note for each in history.versions(world.pipeline())][1:]
+    assert [note.number for note in told if note is not None] == [6, 5, 4]
+
+
+@pytest.mark.parametrize("by", ["the daemon", "a replay"])
+def test_what_was_published_since_refuses_a_rollback_whatever_the_stores_clock_says(
+    by: str,
+) -> None:
+    """The clock was ahead when the version was replaced, and was put right before the batch."""
+    world: World = ReplayWorld()
+    for name in ("1", "2", "3"):
+        world.put(f"{DAY}/{name}.json", name)
+    world.drain()
+    world.put(f"{DAY}/4.json", "4")
+    world.now += 86_400
+    set_to(world, "9.json")
+    world.now -= 86_000
+    if by == "the daemon":
+        world.put(f"{DAY}/99.json", "99")
+        world.drain()
+    else:
+        assert isinstance(world, ReplayWorld)
+        live = world.parts()
+        files = GivenFiles(live, file_parts(live, world.engine), drained)
+        assert [told.state for told in files.run([f"{DAY}/4.json"]).files] == ["ingested"]
+    with pytest.raises(EditRefused, match="batches when epoch-"):
+        rolled_back(world, names(world)[1])
+
+
+def drained(worker: SourcePipeline) -> int:
+    while worker.cycle(threading.Event()):
+        pass
+    return 0
+
+
+def test_a_version_that_was_an_old_copy_itself_is_not_brought_back() -> None:
+    world = ingested()
+    copy = world.sink.objects[CHECKPOINT]
+    world.put(f"{DAY}/4.json", "4")
+    world.drain()
+    world.sink.objects[CHECKPOINT] = copy
+    world.now += 10
+    job = Rebuild(world.parts())
+    job.write(job.plan(None))
+    with pytest.raises(EditRefused, match=r"batches when|older than what was"):
+        rolled_back(world, names(world)[1])
+    world.drain()
+    assert world.rows() == ["1", "2", "3", "4", "x"]

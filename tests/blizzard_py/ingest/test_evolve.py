@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from collections.abc import Iterator
@@ -167,6 +168,34 @@ def test_fields_of_letters_alone_and_nulls_alone_are_not_added(scenario: Scenari
     assert commit(scenario).filter(pl.col("id") == 50)["always"].to_list() == ["now"]
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        '{"id": 1, "d": 1, "d": "x"}',
+        '{"id": 1, "d": "x", "\\u0064": 1}',
+        '{"id": 1, "d": null, "d": 3}',
+        '{"id": 1, "d": {"a": 1}, "d": 2}',
+        '{"id": 1, "d": [{"a": 1, "a": "x"}]}',
+    ],
+)
+@pytest.mark.parametrize("kind", ["number", "alone"])
+def test_a_field_that_a_record_has_twice_decides_no_type(
+    scenario: Scenario, odd: str, kind: str
+) -> None:
+    others = [] if kind == "alone" else [json.dumps({"id": n, "d": n}) for n in range(2, 30)]
+    scenario.put(f"{DAY}1/1.ndjson.gz", gzip.compress("\n".join([odd, *others]).encode()))
+    scenario.ingest()
+    scenario.put(f"{DAY}1/2.ndjson.gz", ndjson({"id": 99, "d": 7}))
+    scenario.ingest()
+    found = commit(scenario)
+    assert found.schema["d"] == pl.Int64
+    assert found.filter(pl.col("id") == 99)["d"].to_list() == [7]
+    # It is in as long as its field is no column, and a letter like any misfit after that.
+    assert (1 in found["id"].to_list()) == (kind == "alone")
+    letters = call("dlq", "list", str(scenario.config), "--json").stdout
+    assert ("1.ndjson.gz" in letters) == (kind != "alone")
+
+
 def test_what_can_be_no_column_is_left_out_once_and_stops_nothing(
     scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -276,6 +305,33 @@ def test_a_kept_schema_that_goes_away_under_a_daemon_loses_no_column(scenario: S
     found = commit(scenario).select("id", "price", "new")
     assert found.rows() == [(1, 1.5, None), (2, 2.0, 1), (3, 3.5, None)]
     assert list(kept(scenario)["added"]) == ["new"]
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["gone", "older"])
+def test_a_start_without_the_kept_schema_types_columns_as_the_table_does(
+    scenario: Scenario, *, older: bool
+) -> None:
+    path = scenario.folder / "lake/events/_blizzard/events_schema.json"
+    scenario.put(f"{DAY}1/1.ndjson.gz", ndjson({"id": 1, "first": 1}))
+    scenario.ingest()
+    copy = path.read_bytes()
+    record = {"price": 1.5, "o": {"a": [0.5], "b": 1}, "word": "x"}
+    scenario.put(f"{DAY}1/2.ndjson.gz", ndjson({"id": 2, **record}))
+    scenario.ingest()
+    commit(scenario)
+    if older:
+        path.write_bytes(copy)
+    else:
+        path.unlink()
+    again = {"price": 2, "o": {"a": [1], "b": 2, "c": 3}, "word": "y", "first": 2}
+    scenario.put(f"{DAY}1/3.ndjson.gz", ndjson({"id": 3, **again}))
+    scenario.ingest()
+    assert kept(scenario)["left_out"] == {}
+    found = commit(scenario).select("price", "o", "word", "first")
+    assert found.rows()[1:] == [
+        (1.5, {"a": [0.5], "b": 1, "c": None}, "x", None),
+        (2.0, {"a": [1.0], "b": 2, "c": 3}, "y", 2),
+    ]
 
 
 def test_sources_of_a_pipeline_and_inference_share_the_columns(scenario: Scenario) -> None:

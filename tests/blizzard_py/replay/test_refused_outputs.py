@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blizzard_core.daemon import REFUSED
+from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.settings.load import load_config
 from blizzard_py.__main__ import main as blizzard
+from blizzard_py.app import operations
 from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.wiring import NoEngine, build
 from blizzard_py.replay import Replacing
+from blizzard_py.sources.parts import Parts
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
 from tests.support.scenario import Scenario, ndjson
@@ -261,3 +265,54 @@ def test_files_that_are_gone_are_named_and_nothing_is_done(scenario: Scenario) -
     assert done.exit_code == 1
     assert f"{DAY}/4.json.gz" in done.stderr
     assert everything(scenario) == before
+
+
+def test_a_source_that_cannot_be_redone_costs_itself_alone(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_up_here(monkeypatch)
+    sources = scenario.document["pipelines"]["events"]["sources"]
+    second = scenario.folder / "raw2" / DAY
+    second.mkdir(parents=True)
+    (second / "9.json.gz").write_bytes(ndjson({"id": 9, "text": 9}))
+    scenario.document["pipelines"]["events"]["sources"] = {
+        "asked": {**sources["main"], "source_uri": f"{scenario.place}/raw2"},
+        **sources,
+    }
+    refused(scenario)
+    mended(scenario)
+    (second / "9.json.gz").unlink()
+    for more in (["--dry-run"], []):
+        done = redone(scenario, *more)
+        assert done.exit_code == 1, done.output
+        assert f"{DAY}/9.json.gz" in done.stderr
+        assert "events/main: 1 refused Parquet files" in done.stdout
+    committed(scenario)
+    assert scenario.ids() == [1, 2, 3, 4]
+    told = json.loads(redone(scenario, "--json").stdout)
+    assert (len(told["errors"]), told["sources"]) == (1, [])
+
+
+@pytest.mark.parametrize("kind", ["asked", "event time"])
+def test_what_no_redo_brings_is_told_with_the_way_out(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    refused(scenario)
+    mended(scenario)
+    if kind == "asked":
+        monkeypatch.setattr(Parts, "has_files", property(lambda _parts: False))
+    else:
+        settings = EventTimeSettings.model_construct(column="t", policy="min", mode="append")
+        made = operations.live_parts
+        monkeypatch.setattr(
+            "blizzard_py.app.redo.live_parts",
+            lambda *given: replace(made(*given), event_time=settings),
+        )
+    done = redone(scenario)
+    assert done.exit_code == 1
+    assert "penguin reconcile" in done.stderr
+    assert DAY in done.stderr
+    if kind == "asked":
+        status = asked(scenario, "status", "--json")
+        [source] = json.loads(status.stdout)["pipelines"]["events"]["sources"].values()
+        assert "penguin reconcile" in source["refused"]["remedy"]

@@ -19,7 +19,11 @@ def anything(_: Sequence[FieldSpec]) -> str:
     return ""
 
 
-ALL = Takes(anything, anything)
+def no_column(_name: str) -> None:
+    """There is no table."""
+
+
+ALL = Takes(anything, anything, no_column)
 
 
 def field(name: str, *values: str) -> UnexpectedField:
@@ -97,14 +101,14 @@ def test_what_the_table_never_takes_is_left_out_and_what_is_too_much_at_once_wai
         return "max_new_columns is 1" if len(fields) > len(COLUMNS) + 1 else ""
 
     found = (field("taken", "1.5"), field("a", "1"), field("b", "1"))
-    result = evolve(*found, takes=Takes(never, now))
+    result = evolve(*found, takes=Takes(never, now, no_column))
     assert result.left_out == {"taken": "the table has it as long"}
     assert [spec.name for spec in result.added] == ["a"]
     assert result.waiting == ["b"]
 
 
 def test_where_the_table_refuses_the_columns_there_are_nothing_is_decided() -> None:
-    takes = Takes(lambda _: "the table requires id", anything)
+    takes = Takes(lambda _: "the table requires id", anything, no_column)
     assert evolve(field("a", "1"), takes=takes) == Evolved()
 
 

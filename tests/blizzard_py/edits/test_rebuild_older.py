@@ -1,0 +1,137 @@
+"""A checkpoint that was brought back from a copy, and made again: whatever ran on or died since."""
+
+from __future__ import annotations
+
+import pytest
+
+from blizzard_core.checkpoint import document as checkpoint_document
+from blizzard_core.errors import StateError
+from blizzard_py.edits import checkpoint_edit
+from blizzard_py.edits.rebuild import Rebuild
+from blizzard_py.edits.rebuild.run import RebuildRefused
+from blizzard_py.state import processed_set
+from blizzard_py.state.state_paths import StatePaths
+from tests.support.blizzard_world import World
+from tests.support.memory_store import Died, Dying
+
+CHECKPOINT = "_blizzard/events_main_checkpoint.json"
+DAY = "date=2024-01-01"
+
+
+def begun() -> World:
+    world = World(grace_period_secs=1)
+    world.put(f"{DAY}/1.json", "1")
+    world.drain()
+    world.now += 100
+    return world
+
+
+def rebuilt(world: World) -> None:
+    job = Rebuild(world.parts())
+    job.write(job.plan(None))
+
+
+def dies_once(world: World, at: int) -> bool:
+    """Whether there was a change of that number to die at."""
+    dying = Dying(world.source, world.sink, world.dlq)
+    dying.arm(at)
+    try:
+        world.drain()
+    except Died:
+        pass
+    else:
+        return False
+    finally:
+        dying.countdown = -1
+    return True
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["died", "died and was taken over"])
+def test_a_batch_that_died_after_the_copy_comes_once_wherever_it_died(again: bool) -> None:
+    at, more = 0, True
+    while more:
+        world = begun()
+        copy = world.sink.objects[CHECKPOINT]
+        world.put(f"{DAY}/2.json", "2", "?bad")
+        world.put(f"{DAY}/3.json", "3")
+        more = dies_once(world, at)
+        if again:
+            dies_once(world, 9)  # the one that took it over dies on its way as well
+        world.sink.objects[CHECKPOINT] = copy
+        rebuilt(world)
+        world.drain()
+        world.now += 1000
+        world.drain()
+        assert world.rows() == ["1", "2", "3"], at
+        at += 1
+    assert at > 10
+
+
+def test_outputs_that_were_published_under_later_names_are_known() -> None:
+    world = begun()
+    world.put(f"{DAY}/2.json", "2")
+
+    def dies(op: str, _path: str) -> None:
+        if op == "copy":
+            raise Died
+
+    world.sink.before_mutation = dies
+    with pytest.raises(Died):
+        world.drain()
+    world.sink.before_mutation = lambda _op, _path: None
+    copy = world.sink.objects[CHECKPOINT]  # in the middle of publishing
+    world.drain()  # who takes it over gives its output another name
+    world.sink.objects[CHECKPOINT] = copy
+    rebuilt(world)
+    world.drain()
+    assert world.rows() == ["1", "2"]
+
+
+@pytest.mark.parametrize("made_by", ["rebuild", "reset", "a start"])
+def test_a_copy_of_a_checkpoint_that_nobody_has_run_on_yet_is_noticed(made_by: str) -> None:
+    world = begun()
+    if made_by == "rebuild":
+        rebuilt(world)
+    elif made_by == "reset":
+        source = world.pipeline()
+        seen = checkpoint_edit.stored(source)
+        checkpoint_edit.change(source, seen, checkpoint_edit.over, world.now)
+    else:  # of an older release, which did not write down which batch was the last
+        document = world.checkpoint()
+        del document["last_batch"]
+        world.sink.put_atomic(CHECKPOINT, checkpoint_document.encode(document))
+        world.drain()
+    copy = world.sink.objects[CHECKPOINT]
+    world.put(f"{DAY}/2.json", "2")
+    world.drain()
+    rows = world.rows()
+    world.sink.objects[CHECKPOINT] = copy
+    with pytest.raises(StateError, match="is older than what was published since"):
+        world.drain()
+    assert world.rows() == rows
+
+
+def test_a_fenced_daemon_takes_no_segment_of_a_rebuilt_checkpoint_away() -> None:
+    world = World(grace_period_secs=1, late_sweep_interval_secs=600)
+    world.put(f"{DAY}/1.json", "1")
+    daemon = world.drain()
+    copy = world.sink.objects[CHECKPOINT]
+    for _ in range(3):  # late sweeps, which fold the journal
+        world.now += 5000
+        world.drain(daemon)
+    assert world.checkpoint()["ledger"]
+    world.sink.objects[CHECKPOINT] = copy
+    epoch = world.checkpoint()["writer"]["epoch"]
+    rebuilt(world)
+    # A daemon that began on the copy, and has not heard yet that it is fenced, looks at its names.
+    processed_set.sweep(world.sink, StatePaths("events_main").ledger, (), epoch + 1)
+    world.drain()
+    assert world.rows() == ["1"]
+
+
+def test_nothing_is_made_up_under_another_name() -> None:
+    world = begun()
+    world.settings["id"] = "events_other"
+    with pytest.raises(RebuildRefused, match="is of the same files"):
+        rebuilt(world)
+    assert world.rows() == ["1"]

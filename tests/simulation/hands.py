@@ -1,0 +1,169 @@
+"""Commands that undo and redo, beside the daemons: rollback, discard, redo; and old checkpoints.
+
+None of them widens what is right, but for letters that people close: what a rollback undoes is no
+excuse any more, what a redo has told is there, and a checkpoint of before ingests nothing again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.dead_letters import reader as letters
+from blizzard_py.edits import checkpoint_edit, history
+from blizzard_py.edits.history import Version
+from blizzard_py.replay import Replacing, file_parts, record_parts, records_uri
+from blizzard_py.replay.discarding import discard
+from blizzard_py.replay.redoing import Redoing
+from blizzard_py.state.source_state import Closing
+from tests.simulation import adaptor
+from tests.simulation.plan import Event, event, source_uri
+from tests.simulation.processes import Process, drained
+from tests.simulation.quiet import Quiet
+from tests.simulation.scheduler import Executor
+from tests.simulation.world import DLQ, SINK, World
+
+if TYPE_CHECKING:
+    from tests.simulation.director import Director
+
+
+def rolled_back(_director: Director, found: Event, process: Process) -> None:
+    """The checkpoint of before a change by hand is brought back; what it undoes excuses nothing."""
+    world, number = process.world, found.get("source", 0)
+    if world.deeds[f"rolled back {found.at}"] or world.calm:
+        return
+    source = source_pipeline(process.parts(number))
+    known = [each for each in history.versions(source) if isinstance(each, Version)][1:]
+    if not known:
+        return
+    to = known[min(found.get("back", 0), len(known) - 1)]
+    seen = checkpoint_edit.stored(source)
+    after = history.rolled_back(source, seen, to)
+    uri, epoch = source_uri(number), 0 if seen.writer is None else seen.writer.epoch
+    before, count = world.edits[uri], world.deeds[f"edits of {uri}"]
+    world.deeds[f"rolled back {found.at}"] += 1
+    checkpoint_edit.change(source, seen, lambda _state: after, process.clock(), why="a typo")
+    world.counts["rolled back"] += 1
+    world.tell(f"{process.name}: {to.name} is back")
+    then = int(to.name.removeprefix("epoch-").partition("-")[0])
+    # Nothing came of changes since that version, and those before it are in force again.
+    in_force = world.held.get((uri, then), before)
+    if world.deeds[f"edits of {uri}"] != count:  # somebody else changed it meanwhile: who was last?
+        in_force = (*world.edits[uri], *in_force)
+    world.edited(uri, epoch, in_force)
+
+
+def discarded(_director: Director, found: Event, process: Process) -> None:
+    """One object of letters, or some, are closed for good."""
+    world = process.world
+    live = process.parts(found.get("source", 0))
+    place = records_uri(live)
+    records = process.client(place)
+    there = {each.id: each for each in letters.objects(live.stores.dlq, live.letters_id)}
+    if found.at not in world.chosen:
+        some = sorted(there)
+        world.chosen[found.at] = world.chance.sample(some, min(len(some), found["count"]))
+    chosen = [there[name] for name in world.chosen[found.at] if name in there]
+    files = {each.id: _files_of(world, each.path) for each in chosen}
+    world.closing.update(uri for paths in files.values() for uri in paths)
+    replays = (file_parts(live, live.engine), record_parts(live, live.engine, records))
+    reason = Closing("test data", "ann@ops-3", "2024-01-28T14:00:00+00:00")
+    for each in discard(live, replays, chosen, reason):
+        world.closed[each.id] = files[each.id]
+        world.counts["letters closed"] += each.letters
+        world.tell(f"{process.name}: {each.id} is closed")
+
+
+def _files_of(world: World, path: str) -> frozenset[str]:
+    held = world.bucket(DLQ).objects.get(path)
+    lines = [] if held is None else held.data.splitlines()
+    return frozenset(json.loads(line)["path"] for line in lines)
+
+
+def redone(_director: Director, found: Event, process: Process) -> None:
+    """The source files of what Penguin refused come again, once the schema is mended."""
+    world, number = process.world, found.get("source", 0)
+    world.spoiling = 0
+    live = process.parts(number)
+
+    def give_up(outputs: Sequence[str]) -> None:
+        pool = Executor(world.scheduler, 4)
+        activity = Quiet(f"{process.name}/penguin", world.tell)
+        sink = process.client(SINK)
+        table = adaptor.table_pipeline(world.settings, sink, pool, process, activity)
+        table.discard(list(outputs), None, dry_run=False)
+
+    replacing = Replacing(live, file_parts(live, live.engine), partial(drained, process), "ranges")
+    done = Redoing(live, replacing, give_up).run()
+    if done is None:
+        return
+    world.counts["outputs redone"] += len(done.outputs)
+    for told in done.replacement.files:
+        world.counts[f"redone files {told.state}"] += 1
+        if told.state in {"replaced", "ingested"}:
+            world.redone.add((source_uri(number), told.path))
+
+
+# -- what people do to the state ------------------------------------------------------------
+
+
+def spoiled(director: Director, found: Event) -> None:
+    """A schema that the table does not take is rolled out, for so many outputs."""
+    world = director.world
+    if world.log_entries():  # what comes first makes the table
+        world.spoiling += found["count"]
+        world.tell("people: the schema is changed, and the table does not take it")
+
+
+def copied(director: Director, _found: Event) -> None:
+    """A copy of a checkpoint is put away."""
+    world = director.world
+    held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(world.settings, 0))
+    if held is not None and not world.copies:
+        world.copies.append((adaptor.checkpoint_path(world.settings, 0), held.data))
+        world.tell("people: the checkpoint is copied")
+
+
+def brought_back(director: Director, found: Event) -> None:
+    """The copy takes the checkpoint's place; whoever refuses it has one made that knows."""
+    world = director.world
+    sink = world.bucket(SINK)
+    if not world.copies:
+        return
+    path, data = world.copies.pop()
+    if path != adaptor.checkpoint_path(world.settings, 0) or path not in sink.objects:
+        return
+    newest = sink.get(path).data
+    for process in director.processes["blizzard"]:
+        if not process.is_over:
+            process.died()
+    sink.put(path, data)
+    world.counts["old checkpoints brought back"] += 1
+    world.excused |= {
+        "is older than what was published",
+        "are older than the table",
+        "the checkpoint lists it and it is missing",
+        "which is gone; restore it",
+        "is neither staged, nor",
+    }
+    world.tell("people: the checkpoint is as it was copied")
+
+    def back() -> None:
+        if director.latest("blizzard").is_well:
+            return  # it knows of all that came, and goes on
+        for process in director.processes["blizzard"]:
+            if not process.is_over:
+                process.died()
+        sink.put(path, newest)
+        world.tell("people: the newest checkpoint is brought back")
+
+    def rebuilt() -> None:
+        from tests.simulation import commands  # noqa: PLC0415  # which knows of this module
+
+        world.deeds["rebuilt"] += 1
+        commands.run(director, event(0, "rebuild", otherwise=back, over=True))
+
+    world.after(found["secs"], rebuilt)

@@ -1,0 +1,89 @@
+"""What people undo and redo, drawn on top of a plan: no seed's plan is another one by that."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from tests.simulation.plan import DAY, Event, Plan, event
+
+
+def by_hand(plan: Plan) -> Plan:
+    """The plan with some changes by hand that are undone, letters closed and outputs redone."""
+    chance = random.Random(plan.seed * 2 + 7)
+    events = list(plan.events)
+    for _ in range(chance.choice((1, 2, 3))):
+        at = plan.length * (0.2 + 0.7 * chance.random())
+        kind = chance.choices((_undone, _closed, _refused, _copied), (4, 3, 4, 2))[0]
+        events += kind(chance, plan, at)
+    ordered = tuple(sorted(events, key=lambda found: found.at))
+    return replace(plan, events=ordered, length=max(plan.length, ordered[-1].at + 30.0))
+
+
+def _undone(chance: random.Random, plan: Plan, at: float) -> list[Event]:
+    """A watermark is moved and moved back, with a daemon that may be at work between."""
+    source = chance.randrange(plan.settings.sources) or None
+    found = [_command(chance, at, "rewound", source=source, back=chance.choice((None, 1, 2, 5)))]
+    if chance.random() < 0.3:
+        at += 20 * chance.random()
+        found.append(_command(chance, at, "ingest", source=source, count=chance.choice((1, 3))))
+    for back in chance.choice(((0,), (0,), (0, 0), (1,), (2, 0))):
+        at += chance.choice((1.0, 5.0, 20.0, 60.0)) * chance.random()
+        found.append(_command(chance, at, "rolled_back", source=source, back=back))
+    return found
+
+
+def _closed(chance: random.Random, plan: Plan, at: float) -> list[Event]:
+    """Letters are closed, while somebody replays them."""
+    source = chance.randrange(plan.settings.sources) or None
+    found = [_command(chance, at, "discarded", source=source, count=chance.choice((1, 3)))]
+    if chance.random() < 0.6:
+        found.append(event(max(0.0, at - 30), "mended"))
+        later = at + 10 * (chance.random() - 0.3)
+        found.append(_command(chance, later, "replay", source=source))
+    return found
+
+
+def _refused(chance: random.Random, plan: Plan, at: float) -> list[Event]:
+    """A schema that the table does not take, mended and redone, once or beside each other."""
+    source = chance.randrange(plan.settings.sources) or None
+    found = [event(at * 0.6, "spoiled", count=chance.choice((1, 2, 4)))]
+    for _ in range(chance.choice((1, 2, 2, 3))):
+        at += chance.choice((0.5, 5.0, 40.0)) * chance.random()
+        found.append(_command(chance, at, "redone", source=source))
+    if chance.random() < 0.3:
+        found.append(_command(chance, at, "rewound", source=source, back=chance.choice((None, 1))))
+        found.append(_command(chance, at + 10, "rolled_back", source=source, back=0))
+    if chance.random() < 0.3:
+        later = at + 10 * (chance.random() - 0.5)
+        kind = chance.choice(("ingest", "replay", "backfill"))
+        found.append(_command(chance, later, kind, source=source, count=2))
+    return found
+
+
+def _copied(chance: random.Random, plan: Plan, at: float) -> list[Event]:
+    """An older copy of the checkpoint is brought back, where no clock is years ahead.
+
+    Nor where an original was, since what it did stands in its checkpoint and nowhere else, or where
+    the name becomes another one meanwhile.
+    """
+    without = {"clock", "original", "moved"}
+    if plan.settings.store_skew > DAY or any(e.kind in without for e in plan.events):
+        return []
+    secs = chance.choice((5.0, 40.0))
+    return [
+        event(at * chance.random(), "copied"),
+        event(at, "brought_back", secs=secs),
+    ]
+
+
+def _command(chance: random.Random, at: float, kind: str, **what: object) -> Event:
+    """One of two dies on its way."""
+    if chance.random() < 0.5:
+        what |= {
+            "fault": chance.choice(("dies_before", "dies_after", "pauses_before", "pauses_after")),
+            "place": chance.choice(("any", "write", "checkpoint", "letters", "copy", "log")),
+            "countdown": chance.randrange(8),
+            "secs": chance.choice((10.0, 60.0, 200.0)),
+        }
+    return event(max(0.1, at), kind, **what)

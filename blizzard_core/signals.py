@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from queue import SimpleQueue
 from types import FrameType
 from typing import NoReturn, Protocol
 
@@ -29,18 +31,25 @@ def stop_on_signals(stop: Stoppable, grace_secs: float) -> Iterator[None]:
     Whoever pressed the keys is told what is waited for, ``grace_secs`` at most. Ending at once
     loses nothing: whatever a process does it may be killed at, and its children end with it.
     SIGTERM may come several times from one supervisor, so it never insists.
+
+    A handler runs in the middle of whatever the main thread does, which may hold the very lock
+    that ``stop`` is set under: `threading.Event.set` would wait for itself then, for ever. So
+    another thread sets it, and handlers only put into a queue that is made for that.
     """
     told = False
+    asked: SimpleQueue[bool] = SimpleQueue()
+    setter = threading.Thread(target=_set_when_asked, args=(stop, asked), name="stop", daemon=True)
+    setter.start()
 
     def terminate(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
+        asked.put(True)
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         nonlocal told
         if told:
             _end_at_once()
         told = True
-        stop.set()
+        asked.put(True)
         _say(
             f"stopping; what runs now may finish within {grace_secs:g} seconds. Press Ctrl-C again"
             " to end at once: nothing is lost, the next start does it again\n"
@@ -55,6 +64,13 @@ def stop_on_signals(stop: Stoppable, grace_secs: float) -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+        asked.put(False)
+        setter.join()
+
+
+def _set_when_asked(stop: Stoppable, asked: SimpleQueue[bool]) -> None:
+    while asked.get():
+        stop.set()
 
 
 def _end_at_once() -> NoReturn:

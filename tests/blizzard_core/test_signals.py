@@ -12,6 +12,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from blizzard_core.signals import INTERRUPTED, stop_on_signals
 
 # Does not end when it is told to: something hangs.
@@ -53,6 +55,27 @@ def shown_until(keyboard: int, text: str) -> str:
     while text not in shown:
         shown += os.read(keyboard, 4096).decode()
     return shown
+
+
+class Locked:
+    """What is set under a lock, as a `threading.Event` is."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.done = threading.Event()
+
+    def set(self) -> None:
+        with self.lock:
+            self.done.set()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_meets_the_lock_it_needs_does_not_wait_for_itself(number: int) -> None:
+    stop = Locked()
+    with stop_on_signals(stop, 20):
+        with stop.lock:  # the handler runs in here
+            signal.raise_signal(number)
+        assert stop.done.wait(60)
 
 
 def test_ctrl_c_answers_at_once_and_the_second_one_ends() -> None:

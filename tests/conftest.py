@@ -11,6 +11,7 @@ import pytest
 import structlog
 
 from blizzard_py.engines.spark import SparkEngine, quickly_started
+from blizzard_py.engines.spark.gateway import forget_gateway
 from tests.support.azurite_server import AzuriteServer, azurite_server
 from tests.support.gcs_server import GcsServer, gcs_server
 from tests.support.penguin_world import WORLDS, unsound
@@ -81,7 +82,8 @@ def azurite() -> Iterator[AzuriteServer]:
 @pytest.fixture(scope="session")
 def spark_engine(bench: Bench) -> Iterator[SparkEngine]:
     """One real Spark session for the whole run; it starts with the first job."""
-    # Spark takes jars at its start only; the setup brings this one.
+    # Spark takes jars and options at its start only, and a command may have started it.
+    forget_gateway()
     conf = {"spark.jars": str(JDBC_JAR)} if JDBC_JAR.exists() else {}
     conf = quickly_started({**conf, "spark.executorEnv.PYTHONPATH": PIPES})
     engine = SparkEngine("local[2]", conf)

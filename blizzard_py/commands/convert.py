@@ -82,7 +82,8 @@ _OURS = (
 def _is_ours(data: Mapping[str, Any]) -> bool:
     """Whether the daemons take it as it stands, so that there is nothing to convert.
 
-    A Penguin's file alone may be either, and means the same.
+    A Penguin's file alone may be either, and means the same. Directories of sources that are
+    called ``path`` are the original's; we take them, and other defaults with them.
     """
     if "pipelines" not in data:
         return False
@@ -90,7 +91,8 @@ def _is_ours(data: Mapping[str, Any]) -> bool:
         Config.model_validate(data)
     except ValidationError:
         return False
-    return True
+    pipelines = data["pipelines"].values()
+    return not any("path" in source for found in pipelines for source in found["sources"].values())
 
 
 def _write(output: Path, found: Converted, files: tuple[Path, ...]) -> None:

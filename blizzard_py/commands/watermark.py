@@ -17,7 +17,6 @@ from blizzard_py.app.event_state import ending_by
 from blizzard_py.app.operations import pipeline_of
 from blizzard_py.commands.options import confirmed, source_options
 from blizzard_py.edits import checkpoint_edit
-from blizzard_py.edits.event_time import advanced
 from blizzard_py.state.stream_state import moment
 
 _EXAMPLE = (
@@ -50,6 +49,9 @@ def advance(
     also without files. A daemon that runs stops with exit code 3 at its next save; start it again
     afterwards. Exit codes: 0 done, 1 refused, 2 no event_time, or bad usage.
     """
+    # Arrow's functions, which no poll needs.
+    from blizzard_py.edits.event_time import advanced  # noqa: PLC0415  # see above
+
     loaded = load_config(config)
     to_ms = _milliseconds(to)
     with closing(pipeline_of(loaded, (pipeline, source))) as found:

@@ -19,7 +19,7 @@ from blizzard_core.errors import Cancelled, EngineError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.wiring import computes_in_driver
 from blizzard_py.engines.lazy import LazyEngine
-from blizzard_py.engines.spark import SparkEngine, quickly_started
+from blizzard_py.engines.spark import gateway, quickly_started
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, Place
 
 # Runs a command line in a fresh interpreter and says what it loaded.
@@ -206,12 +206,15 @@ def test_a_driver_that_computes_compiles_all_it_can(
 
 
 def test_a_driver_that_hands_out_tasks_starts_quickly_and_the_users_options_win(
-    spark_engine: SparkEngine,
+    tmp_path: Path,
 ) -> None:
     assert not computes_in_driver(config_of({}))
     mine = {"spark.driver.defaultJavaOptions": "-XX:+UseParallelGC"}
     assert quickly_started(mine) == mine
-    jvm = spark_engine.session()._jvm  # noqa: SLF001  # pyspark has no other way to it
-    beans = jvm.java.lang.management.ManagementFactory
-    options = list(beans.getRuntimeMXBean().getInputArguments())
-    assert "-XX:TieredStopAtLevel=1" in options
+    told = quickly_started({"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"})
+    gateway._files(tmp_path, told, tmp_path)  # noqa: SLF001  # what the JVM is told, of which the last counts
+    options = (tmp_path / "jvm.options").read_text().splitlines()
+    assert [one for one in options if "Tiered" in one] == [
+        '"-XX:TieredStopAtLevel=1"',
+        '"-XX:TieredStopAtLevel=4"',
+    ]

@@ -80,7 +80,7 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
             "newest_ts": None,
             "complete": True,
         },
-        "refused": {"files": 0, "rows": 0, "outputs": []},
+        "refused": {"files": 0, "rows": 0, "outputs": [], "remedy": ""},
         "in_flight": [],
         "totals": dict.fromkeys(
             ("batches", "files", "quarantined", "rows", "bytes", "outputs", "bad_rows"), 0

@@ -29,6 +29,7 @@ def engine(
         found = SparkEngine(cluster.master, cluster.conf)
         yield found
         found.stop()
+    forget_gateway()  # what the cluster's driver was started with is not for the others
 
 
 @pytest.fixture

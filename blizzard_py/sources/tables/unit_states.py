@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from blizzard_core.watermark.progress import Progress
 from blizzard_py.sources.tables.progress import progress_of_text
 from blizzard_py.state.source_state import Batch, Replaced, SourceState
 from blizzard_py.units.instants import moment, stamp
@@ -76,18 +75,6 @@ def with_progress(state: SourceState) -> SourceState:
     """The state with the highest of all high watermarks where everybody looks for one."""
     top = None if state.units is None else highest(state.units)
     return state if top is None else replace(state, progress=progress_of_text(stamp(top)))
-
-
-def without_units(state: SourceState) -> SourceState:
-    """The state as it is before anything was read, its count of groups apart."""
-    return replace(
-        state,
-        units=UnitsState(anew=True),
-        readings=(),
-        in_flight=(),
-        retries={},
-        progress=Progress(),
-    )
 
 
 def shown_units(state: SourceState, blocked: str | None) -> dict[str, Any]:

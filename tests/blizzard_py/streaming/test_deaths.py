@@ -61,6 +61,14 @@ def test_a_stream_survives_a_death_at_every_point(world: EventWorld) -> None:
     assert world.packs() == stream.objects
 
 
+def check(world: EventWorld, oracle: Oracle) -> None:
+    """What came is what brute force says, and nothing lies beside what the checkpoint names."""
+    assert windows_of(world.table()) == oracle.emitted
+    assert world.late() == oracle.late
+    assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks
+    assert world.packs() == world.stream().objects
+
+
 @pytest.mark.parametrize("point", ["3-settled", "5-committed"])
 def test_a_watermark_that_is_advanced_survives_a_death(world: EventWorld, point: str) -> None:
     oracle = Oracle(TUMBLING)
@@ -74,10 +82,7 @@ def test_a_watermark_that_is_advanced_survives_a_death(world: EventWorld, point:
     rows = [row(103), row(160)]
     oracle.settle({world.put(rows): rows})
     world.drain()
-    assert windows_of(world.table()) == oracle.emitted
-    assert world.late() == oracle.late
-    assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks
-    assert world.packs() == world.stream().objects
+    check(world, oracle)
 
 
 def test_a_process_goes_on_after_an_error_from_what_was_committed(
@@ -146,10 +151,7 @@ def test_who_was_replaced_while_it_packs_commits_nothing_and_its_packs_are_swept
     rows = [row(160)]
     oracle.settle({world.put(rows): rows})
     world.drain()
-    assert windows_of(world.table()) == oracle.emitted
-    assert world.late() == oracle.late
-    assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks
-    assert world.packs() == world.stream().objects
+    check(world, oracle)
 
 
 def test_a_disk_that_fills_while_packing_costs_a_try(
@@ -174,10 +176,7 @@ def test_a_disk_that_fills_while_packing_costs_a_try(
         world.drain(worker)
     world.drain(worker)
     worker.close()
-    assert windows_of(world.table()) == oracle.emitted
-    assert world.late() == oracle.late
-    assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks
-    assert world.packs() == world.stream().objects
+    check(world, oracle)
 
 
 def test_a_batch_that_is_cancelled_runs_again(

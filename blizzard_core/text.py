@@ -82,5 +82,11 @@ def _ansi_c(character: str) -> str:
 
 
 def iso(moment: float) -> str:
-    """Epoch seconds as the log and the page write them, to the second: ``2026-01-31T23:59:59Z``."""
-    return f"{dt.datetime.fromtimestamp(moment, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+    """Epoch seconds as the log and the page write them, to the second: ``2026-01-31T23:59:59Z``.
+
+    Others may have written the moment: one that no calendar has is said to be that.
+    """
+    try:
+        return f"{dt.datetime.fromtimestamp(moment, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (ValueError, OverflowError, OSError):
+        return "a time that no calendar has"

@@ -146,16 +146,17 @@ def _source_row(name: str, found: dict[str, Any]) -> _Row:
 
 def _table_row(found: Committing, now: float) -> _Row:
     told = found.told
-    blocked = bool(told.get("blocked"))
-    version = told.get("version")
+    blocked = bool(told["blocked_groups"])
+    version = told["version"]
+    state = "blocked" if blocked else told["odd"] or told["state"] or "-"
     cells = (
         Text(printable(found.name)),
-        Text("blocked" if blocked else printable(told.get("state") or "-"), "red" * blocked),
+        Text(printable(state), "red" if blocked or told["odd"] else ""),
         Text("-" if version is None else f"{version:.0f}"),
         Text(f"{_span(max(0.0, now - found.saved))} ago"),
-        Text(printable(told.get("watermark") or "-")),
+        Text(printable(told["watermark"] or "-")),
     )
-    return blocked, cells
+    return blocked or bool(told["odd"]), cells
 
 
 def _watermark(found: dict[str, Any] | str | None) -> str:

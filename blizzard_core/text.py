@@ -86,7 +86,16 @@ def iso(moment: float) -> str:
 
     Others may have written the moment: one that no calendar has is said to be that.
     """
+    return _dated(moment, "%Y-%m-%dT%H:%M:%SZ")
+
+
+def in_utc(moment: float) -> str:
+    """As `iso`, for a table whose heading says UTC: ``2026-01-31 23:59:59``."""
+    return _dated(moment, "%Y-%m-%d %H:%M:%S")
+
+
+def _dated(moment: float, form: str) -> str:
     try:
-        return f"{dt.datetime.fromtimestamp(moment, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+        return dt.datetime.fromtimestamp(moment, dt.UTC).strftime(form)
     except (ValueError, OverflowError, OSError):
         return "a time that no calendar has"

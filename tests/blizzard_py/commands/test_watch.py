@@ -109,6 +109,24 @@ def test_elsewhere_than_on_a_terminal_it_says_what_to_use(scenario: Scenario) ->
     assert "blizzard status --json" in done.stderr
 
 
+def test_on_a_terminal_that_cannot_be_drawn_on_it_says_so(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # takes any stream for a terminal
+    done = CliRunner().invoke(main, ["watch", str(scenario.config)])
+    assert done.exit_code == 2
+    assert "can be drawn on" in done.stderr
+
+
+def test_a_locale_that_is_not_utf8_is_refused_in_words(scenario: Scenario) -> None:
+    command = [sys.executable, "-m", "blizzard_py", "status", str(scenario.config)]
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "set PYTHONUTF8=1 or LC_ALL=C.UTF-8" in done.stderr
+
+
 @pytest.fixture
 def scenario(tmp_path: Path) -> Scenario:
     return Scenario(tmp_path, str(tmp_path))

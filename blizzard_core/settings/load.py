@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, get_args, get_origin
 from urllib.parse import unquote
@@ -28,6 +28,7 @@ from blizzard_core.settings.event_time_checks import event_time_problems, said_o
 from blizzard_core.settings.query_checks import query_problems
 from blizzard_core.settings.schema_checks import schema_problems
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.wording import said, together, tried
 from blizzard_core.settings.yaml_file import Key, load_yaml
 
 # Further checks of a configuration whose parts are right by themselves.
@@ -47,10 +48,12 @@ def load_config(
     try:
         config = Config.model_validate(document.data)
     except ValidationError as error:
-        problems += [
-            f"{document.locate(_place_of(item))}: {_message(item)}"
-            for item in error.errors(include_url=False, include_input=False)
-        ]
+        problems += together(
+            [
+                (document.locate(_place_of(item, document.lines)), _message(item))
+                for item in error.errors(include_url=False, include_input=False)
+            ]
+        )
         if document.problems:
             # A missing variable leaves an empty string behind, which is reported once.
             unset = {line.partition(": ")[0] for line in document.problems}
@@ -112,8 +115,11 @@ def _secrets_of(uri: str) -> list[str]:
 _KINDS = frozenset({"files", "table", "http", "database", "lake"})
 
 
-def _place_of(item: Any) -> Key:
-    place = _place(item["loc"])
+def _place_of(item: Any, lines: Container[Key]) -> Key:
+    place: Key = ()
+    for part in _place(item["loc"]):
+        if not tried(part) or (*place, part) in lines:
+            place = (*place, part)
     return (*place, "kind") if item["type"] == "union_tag_invalid" else place
 
 
@@ -128,17 +134,10 @@ def _place(location: tuple[str | int, ...]) -> Key:
 
 
 def _message(item: Any) -> str:
-    kind = item["type"]
-    if kind == "union_tag_invalid":
-        return f"must be one of {item['ctx']['expected_tags']}"
-    if kind == "extra_forbidden":
+    if item["type"] == "extra_forbidden":
         later = said_of_later(_place(item["loc"]))
-        return later or f"unknown key{_near(item['loc'])}"
-    if kind == "missing":
-        return "is required"
-    if kind == "string_pattern_mismatch" and "[key]" in item["loc"]:
-        return "names consist of letters, digits, `_`, `.` and `-`"
-    return str(item["msg"]).removeprefix("Value error, ")
+        return later or f"{said(item)}{_near(item['loc'])}"
+    return said(item)
 
 
 def _near(location: tuple[str | int, ...]) -> str:

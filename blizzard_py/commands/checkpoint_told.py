@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import Any
 
 import click
@@ -10,7 +9,7 @@ import click
 from blizzard_core.cli import (
     print_table,
 )
-from blizzard_core.text import printable
+from blizzard_core.text import in_utc, printable
 from blizzard_py.commands.options import compact
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_edit import Effect, Stored
@@ -76,7 +75,7 @@ def print_state(where: str, seen: Stored, copies: list[str]) -> None:
 
 
 def _moment(seconds: float | None) -> str | None:
-    return None if seconds is None else f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%F %T} UTC"
+    return None if seconds is None else f"{in_utc(seconds)} UTC"
 
 
 def rebuilt_document(rebuilt: Rebuilt) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,7 @@ from dataclasses import dataclass, replace
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.delta_json import added, commits, delta_versions, listed, read_each
 from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.text import in_utc
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.edits.rebuild.decide import Place
 from blizzard_py.ingest.group_publishing import Groups
@@ -55,7 +55,7 @@ class Doubt:
     def __str__(self) -> str:
         if self.since is None:
             return self.what
-        return f"{self.what} ({dt.datetime.fromtimestamp(self.since, dt.UTC):%F %T} UTC)"
+        return f"{self.what} ({in_utc(self.since)} UTC)"
 
 
 class Evidence:

@@ -34,6 +34,11 @@ from blizzard_core.settings.yaml_file import Key, load_yaml
 # Further checks of a configuration whose parts are right by themselves.
 Checks: TypeAlias = Callable[[Config], Iterator[tuple[Key, str]]]
 
+_KEY_FILE_OPTIONS = frozenset(
+    ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH", "GOOGLE_APPLICATION_CREDENTIALS")
+)
+_KEY_FILE_VARIABLES = ("GOOGLE_APPLICATION_CREDENTIALS", "AWS_SHARED_CREDENTIALS_FILE")
+
 
 def load_config(
     path: Path, environment: Mapping[str, str] | None = None, checks: Sequence[Checks] = ()
@@ -42,7 +47,8 @@ def load_config(
 
     ``checks`` are those that need more than the core knows; what they find is told with its line.
     """
-    document = load_yaml(path, os.environ if environment is None else environment)
+    variables = os.environ if environment is None else environment
+    document = load_yaml(path, variables)
     problems = list(document.problems)
     config: Config | None = None
     try:
@@ -75,17 +81,36 @@ def load_config(
         raise ConfigError(document.source, [document.as_written(told) for told in problems])
     _learn_secrets(config)
     redact.learn_values(document.secrets.texts())
+    for name in _key_files(config, variables):
+        document.secrets.watch(name)
     return config.filled_from(document.secrets.files())
+
+
+def _key_files(config: Config, variables: Mapping[str, str]) -> Iterator[str]:
+    """Names of files with keys, which the stores' clients read once."""
+    yield from filter(None, map(variables.get, _KEY_FILE_VARIABLES))
+    for options in _storage_options(config):
+        yield from (value for name, value in options.items() if name.upper() in _KEY_FILE_OPTIONS)
+
+
+def _storage_options(config: Config) -> Iterator[Mapping[str, str]]:
+    for pipeline in config.pipelines.values():
+        yield pipeline.sink.storage_options
+        for source in pipeline.sources.values():
+            if isinstance(source, SourceSettings):
+                yield source.storage_options
+    for connection in config.connections.values():
+        if isinstance(connection, LakeConnection):
+            yield connection.storage_options
+    for table in config.tables.values():
+        yield table.storage_options
 
 
 def _learn_secrets(config: Config) -> None:
     """Have every message masked from now on, whoever writes it."""
     redact.learn(config.spark.conf)
-    for pipeline in config.pipelines.values():
-        redact.learn(pipeline.sink.storage_options)
-        for source in pipeline.sources.values():
-            if isinstance(source, SourceSettings):
-                redact.learn(source.storage_options)
+    for options in _storage_options(config):
+        redact.learn(options)
     for connection in config.connections.values():
         if isinstance(connection, HttpConnection):
             auth = connection.auth
@@ -93,13 +118,10 @@ def _learn_secrets(config: Config) -> None:
                 redact.learn_values([auth.token, auth.password, auth.value, auth.client_secret])
             redact.learn_values(connection.headers.values())
         elif isinstance(connection, LakeConnection):
-            redact.learn(connection.storage_options)
             redact.learn(connection.options)
         else:
             redact.learn_values([connection.password, *_secrets_of(connection.uri)])
             redact.learn(connection.options)
-    for table in config.tables.values():
-        redact.learn(table.storage_options)
 
 
 def _secrets_of(uri: str) -> list[str]:

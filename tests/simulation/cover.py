@@ -169,7 +169,10 @@ class Covers:
             return None
         if self._world.deeds["rebuilt"] and uri == source_uri(0):
             # Where the start began was in the checkpoint that was lost.
-            return _final(self._world, "origin") or None
+            origin = _final(self._world, "origin")
+            if origin or not self._world.deeds["original"]:
+                return origin or None
+            # What begins where an original was has none, and passes what lies below its first floor.
         filter_ = adaptor.source_settings(self._world.settings, 0).partition_filter
         return lookback_floor(filter_, scans[0].ended + scans[0].skew)
 

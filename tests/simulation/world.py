@@ -121,9 +121,8 @@ class World:
         self.edits: defaultdict[str, tuple[Edit, ...]] = defaultdict(tuple)
         self.held: dict[tuple[str, int], tuple[Edit, ...]] = {}
         self.copies: list[tuple[str, bytes]] = []
-        # Letters that people have closed with the files that they tell of, and those that they
-        # were about to; files that `blizzard redo` said are in.
-        self.closed: dict[str, frozenset[str]] = {}
+        # Files whose letters people have closed, or were about to; those that `blizzard redo` said
+        # are in.
         self.closing: set[str] = set()
         self.redone: set[tuple[str, str]] = set()
         # So many outputs to come are of a type that the table does not take.

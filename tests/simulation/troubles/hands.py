@@ -64,10 +64,9 @@ def _refused(chance: random.Random, plan: Plan, at: float) -> list[Event]:
 def _copied(chance: random.Random, plan: Plan, at: float) -> list[Event]:
     """An older copy of the checkpoint is brought back, where no clock is years ahead.
 
-    Nor where an original was, since what it did stands in its checkpoint and nowhere else, or where
-    the name becomes another one meanwhile.
+    Nor where the name becomes another one meanwhile.
     """
-    without = {"clock", "original", "moved"}
+    without = {"clock", "moved"}
     if plan.settings.store_skew > DAY or any(e.kind in without for e in plan.events):
         return []
     secs = chance.choice((5.0, 40.0))

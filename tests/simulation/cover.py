@@ -172,7 +172,7 @@ class Covers:
             origin = _final(self._world, "origin")
             if origin or not self._world.deeds["original"]:
                 return origin or None
-            # What begins where an original was has none, and passes what lies below its first floor.
+            # What goes on from an original has none, and passes what lies below its first floor.
         filter_ = adaptor.source_settings(self._world.settings, 0).partition_filter
         return lookback_floor(filter_, scans[0].ended + scans[0].skew)
 

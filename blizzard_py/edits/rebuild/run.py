@@ -295,7 +295,11 @@ class Rebuild:
             return state
         return replace(
             state,
-            retries={p: r for p, r in before.retries.items() if p in known.listed},
+            retries={
+                path: retry
+                for path, retry in before.retries.items()
+                if path in known.listed and path not in known.done
+            },
             queue=tuple(
                 entry
                 for entry in before.queue

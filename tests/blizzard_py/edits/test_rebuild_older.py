@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from blizzard_core.checkpoint import document as checkpoint_document
-from blizzard_core.errors import StateError
+from blizzard_core.errors import StateError, Unavailable
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rebuild.run import RebuildRefused
@@ -85,6 +87,36 @@ def test_outputs_that_were_published_under_later_names_are_known() -> None:
     rebuilt(world)
     world.drain()
     assert world.rows() == ["1", "2"]
+
+
+@pytest.mark.parametrize("beside", [(), ("2",)], ids=["alone", "beside one that was read"])
+def test_what_failed_for_now_when_the_copy_was_made_and_was_ingested_since_comes_once(
+    beside: tuple[str, ...],
+) -> None:
+    world = begun()
+    world.put(f"{DAY}/3.json", "3")
+    for row in beside:
+        world.put(f"{DAY}/{row}.json", row)
+    world.engine.flaky[f"{DAY}/3.json"] = 1
+    copies = []
+
+    def keeps(_op: str, _path: str) -> None:
+        batches = world.checkpoint().get("in_flight", [])
+        if any(batch["phase"] == "publishing" for batch in batches) and not copies:
+            copies.append(world.sink.objects[CHECKPOINT])
+
+    world.sink.before_mutation = keeps
+    with pytest.raises(Unavailable) if not beside else nullcontext():
+        world.drain()
+    world.now += 100
+    world.drain()
+    world.sink.before_mutation = lambda _op, _path: None
+    world.sink.objects[CHECKPOINT] = copies[0]
+    rebuilt(world)
+    world.drain()
+    world.now += 1000
+    world.drain()
+    assert world.rows() == sorted(["1", "3", *beside])
 
 
 @pytest.mark.parametrize("made_by", ["rebuild", "reset", "a start"])

@@ -168,12 +168,11 @@ class Evidence:
         known = {batch.batch for batch in flying if batch.phase == "publishing"}
         told = {batch.batch: batch for batch in self._journal.committed(sorted(known))}
         for batch in flying:
-            if batch.batch in known and (left := self._left_of(batch)) is not None:
+            left = self._left_of(batch) if batch.batch in known else None
+            if left is not None:
                 yield _latest(left, told.get(batch.batch)), True
-        for committed in self._journal.committed(sorted(self._suspects() - known)):
-            batch = self._left_of(committed)
-            if batch is None:
-                continue
+        suspects = self._journal.committed(sorted(self._suspects() - known))
+        for batch in filter(None, map(self._left_of, suspects)):
             kept = tuple(one for one in batch.letters if self._is_there(one.staged))
             lacks_letters = any(f.outcome == "quarantined" for f in batch.finished) and not any(
                 self._parts.stores.dlq.stat(path) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 
 import pytest
@@ -167,3 +168,48 @@ def test_nothing_is_made_up_under_another_name() -> None:
     with pytest.raises(RebuildRefused, match="is of the same files"):
         rebuilt(world)
     assert world.rows() == ["1"]
+
+
+def original(world: World) -> None:
+    """One was at work before, and has done the first two files."""
+    for name in ("1", "2"):
+        world.put(f"{DAY}/{name}.json", f"theirs {name}")
+    said = {"state": "Active", "value": f"{DAY}/2.json"}
+    document = {"schema_version": 1, "watermark": said, "partition_watermarks": {DAY: "2.json"}}
+    world.sink.put_atomic(CHECKPOINT, json.dumps({**document, "last_update_ts": 1}).encode())
+
+
+@pytest.mark.parametrize("sweeps", [0, 600], ids=["no sweep has noted it", "a sweep has noted it"])
+@pytest.mark.parametrize("copied", ["before our start", "since"])
+def test_an_originals_checkpoint_that_is_brought_back_is_noticed_and_rebuilt(
+    sweeps: int, copied: str
+) -> None:
+    world = World(grace_period_secs=100, late_sweep_interval_secs=sweeps)
+    original(world)
+    copy = world.sink.objects[CHECKPOINT]
+    world.drain()
+    copy = copy if copied == "before our start" else world.sink.objects[CHECKPOINT]
+    world.put(f"{DAY}/3.json", "3")
+    world.drain()
+    world.sink.objects[CHECKPOINT] = copy
+    with pytest.raises(StateError, match="is older than what was published since"):
+        world.drain()
+    rebuilt(world)
+    assert world.rows() == ["3"]
+    world.now += 50
+    world.put(f"{DAY}/25.json", "in time")
+    world.drain()
+    world.now += 1000
+    world.drain()
+    assert world.rows() == ["3", "in time"]
+    assert world.letters() == []
+
+
+def test_what_an_operator_said_counts_in_the_next_rebuild_too() -> None:
+    world = World(grace_period_secs=1)
+    world.put(f"{DAY}/1.json", "theirs")
+    job = Rebuild(world.parts())
+    job.write(job.plan(f"{DAY}/2.json"))
+    rebuilt(world)
+    world.drain()
+    assert world.rows() == []

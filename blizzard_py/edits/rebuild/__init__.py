@@ -25,8 +25,8 @@ checkpoint names. Then it says from when on, and the operator says what is done
 the checkpoint that is there says of it counts, as of files that an original has done.
 
 Everything is read first; then one conditional write replaces exactly what was looked at.
-A daemon that runs is fenced by it, one that saved meanwhile makes it refuse. The old
-checkpoint is kept beside the new one.
+A daemon that runs is fenced by it, and so are backfills and replays; one that saved meanwhile makes
+it refuse. The old checkpoint is kept beside the new one.
 """
 
 from blizzard_py.edits.rebuild.decide import Judged, Judgement

@@ -14,6 +14,7 @@ from blizzard_core.watermark.lookback import lookback_floor
 from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_py.edits.kept import keep, published_by
+from blizzard_py.edits.rebuild.beside import TakenMeanwhile, hold, looked_at
 from blizzard_py.edits.rebuild.decide import (
     Frame,
     Judged,
@@ -70,6 +71,7 @@ class Rebuilt:
     new: tuple[str, ...]
     batches: tuple[Judged, ...]
     settled: tuple[str, ...]
+    beside: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class Rebuild:
         `StateError`, `StorageError`.
         """
         found = self._found()
+        beside = looked_at(self._sink, self._parts.id)
         evidence = Evidence(self._parts, found.state)
         if found.raw is None and done_before is None and not evidence.is_any:
             self._check_name()
@@ -142,6 +145,7 @@ class Rebuild:
             self._new(state, known),
             batches,
             tuple(known.done),
+            beside,
         )
 
     def _check_name(self) -> None:
@@ -173,6 +177,13 @@ class Rebuild:
                     f"{self._where}: a daemon has saved since it was looked at and is fenced now;"
                     " nothing was changed, so run this again"
                 )
+        try:
+            hold(self._sink, self._parts.id, rebuilt.beside)
+        except TakenMeanwhile as run:
+            raise RebuildRefused(
+                f"{run}: a backfill or a replay has saved since it was looked at and is fenced now;"
+                " nothing was changed, so run this again, and then that"
+            ) from run
         document = state_to_json(self._with_segments(rebuilt), now)
         if found.state is not None:
             file.save(document)

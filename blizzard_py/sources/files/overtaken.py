@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from blizzard_core.delta_json import commits, listed, read_each
 from blizzard_core.errors import StateError
 from blizzard_py.sources.parts import Parts
-from blizzard_py.state.checkpoint_file import read_state
+from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.journal import Journal
+from blizzard_py.state.siblings import siblings_of
 from blizzard_py.state.source_state import NO_BATCH, SourceState, checkpoint_path
 from blizzard_py.state.state_paths import JOURNAL_FOLDER
 
@@ -116,6 +117,10 @@ def _committed_since(parts: Parts, last: str) -> set[str]:
         # Replays and backfills have journals of their own, and their outputs this source's name.
         entries = listed(sink, f"{JOURNAL_FOLDER}/", f"{JOURNAL_FOLDER}0")
         found -= {entry.path.rpartition("/")[2].removesuffix(".json") for entry in entries}
+    if found:
+        # They are kept for thirty days, and folded before.
+        for source_id in siblings_of(sink, parts.letters_id):
+            found = set(read_ledger(sink, source_id).not_folded(sorted(found)))
     return found
 
 

@@ -8,13 +8,17 @@ from contextlib import nullcontext
 import pytest
 
 from blizzard_core.checkpoint import document as checkpoint_document
-from blizzard_core.errors import StateError, Unavailable
+from blizzard_core.errors import FencedError, StateError, Unavailable
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rebuild.run import RebuildRefused
+from blizzard_py.replay import Taken, file_parts
 from blizzard_py.state import processed_set
+from blizzard_py.state.journal import moment_of
 from blizzard_py.state.state_paths import StatePaths
-from tests.support.blizzard_world import World
+from tests.blizzard_py.replay.test_given_files import IngestWorld
+from tests.blizzard_py.replay.test_replay import ReplayWorld
+from tests.support.blizzard_world import World, overtaking
 from tests.support.memory_store import Died, Dying
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
@@ -213,3 +217,47 @@ def test_what_an_operator_said_counts_in_the_next_rebuild_too() -> None:
     rebuilt(world)
     world.drain()
     assert world.rows() == []
+
+
+@pytest.mark.parametrize("moment", ["since it was looked at", "while it is written"])
+def test_a_late_file_that_a_replay_takes_beside_a_rebuild_comes_once(moment: str) -> None:
+    world = IngestWorld(late_sweep_interval_secs=0)
+    world.put(f"{DAY}/3.json", "3")  # late, and nobody has noticed
+    given = world.given()
+    job = Rebuild(world.live())
+    made = job.plan(None)
+    if moment == "since it was looked at":
+        assert [told.state for told in given.run([f"{DAY}/3.json"]).files] == ["ingested"]
+        with pytest.raises(RebuildRefused, match="has saved since it was looked at"):
+            job.write(made)
+    else:
+        with (
+            overtaking(world.replays, lambda: job.write(job.plan(None))),
+            pytest.raises(FencedError),
+        ):
+            given.run([f"{DAY}/3.json"])
+        assert [told.state for told in given.run([f"{DAY}/3.json"]).files] == ["ingested"]
+    rebuilt(world)
+    world.drain()
+    assert world.rows() == ["1", "3", "5", "52"]
+
+
+def test_what_a_replay_brought_long_ago_makes_no_checkpoint_an_older_one() -> None:
+    world = ReplayWorld(grace_period_secs=1)
+    world.put(f"{DAY}/1.json", "1")
+    world.put(f"{DAY}/2.json", "bad")
+    world.drain()
+    world.put(f"{DAY}/2.json", "2")
+    assert world.run().rows == 1
+    [entry] = [
+        p for p in world.sink.objects if p.startswith("_blizzard/journal/events_main~replay/")
+    ]
+    batch = entry.rpartition("/")[2].removesuffix(".json")
+    commit = {"commitInfo": {"penguin": {"output_ids": [f"events/main/{batch}/1/0"]}}}
+    world.sink.put_atomic(f"_delta_log/{0:020d}.json", json.dumps(commit).encode())
+    world.now = moment_of(batch) + 40 * 86_400
+    Taken(file_parts(world.live(), world.replays)).settle()
+    assert entry not in world.sink.objects
+    world.put(f"{DAY}/3.json", "3")
+    world.drain()
+    assert world.rows() == ["1", "2", "3"]

@@ -123,10 +123,14 @@ def _table(world: World, found: Found) -> list[str]:
 
 
 def _is_unfit(sink: Bucket) -> bool:
-    """Whether the schema was changed while a redo was under way: it says so, and what to do."""
+    """Whether the schema was changed while a redo was under way, or what it replaces was compacted.
+
+    Penguin says so, and what to do.
+    """
     held = sink.objects.get(adaptor.MIRROR)
     blocked = {} if held is None else json.loads(held.data).get("blocked", {})
-    return any("does not fit" in why for why in blocked.values())
+    told = ("does not fit", "lie in no file of its own")
+    return any(why in text for text in blocked.values() for why in told)
 
 
 def open_letters(world: World) -> Counter[str]:

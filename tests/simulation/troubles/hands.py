@@ -92,10 +92,12 @@ RANGES = {
 def _ranges(chance: random.Random, plan: Plan, others: Sequence[Event]) -> list[Event]:
     """Ranges are replayed, beside everything else that takes files of them.
 
-    Not where somebody sleeps for longer than journals are kept, which tell what came meanwhile.
+    Not where somebody sleeps for longer than journals are kept, which tell what came meanwhile, nor
+    where the name becomes another one.
     """
     sleeps = max((each.get("secs", 0.0) for each in plan.events), default=0.0)
-    if max(sleeps, plan.settings.store_skew) > _JOURNAL_SECS:
+    moved = any(each.kind == "moved" for each in plan.events)
+    if moved or max(sleeps, plan.settings.store_skew) > _JOURNAL_SECS:
         return []
     layout = "region" if plan.settings.layout.startswith("region") else "date"
     at = plan.length * (0.2 + 0.6 * chance.random())

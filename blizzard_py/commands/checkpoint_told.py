@@ -114,7 +114,8 @@ def print_rebuilt(rebuilt: Rebuilt) -> None:
     progress = rebuilt.state.progress
     click.echo(f"{rebuilt.listed:,} files are listed, {rebuilt.done:,} of them are done")
     if rebuilt.said:
-        click.echo(f"{rebuilt.said:,} of these are done only because you say so")
+        who = "you, or the checkpoint that was there, say so"
+        click.echo(f"{rebuilt.said:,} of these are done only because {who}")
     click.echo(printable(f"watermark: {progress.value or '-'}, floor: {progress.floor or '-'}"))
     for each in rebuilt.batches:
         if each.judgement != "done":

@@ -183,10 +183,9 @@ class Journal:
         """The ids of all batches that are there, a page in memory at a time."""
         return (batch for batch, _ in self.written())
 
-    def after(self, batch: str) -> list[str]:
-        """The ids above this one, in their order; costs what is there above it."""
-        # Behind every name of the batch's own: those end with .json, also after a ~.
-        return [found for found, _ in latest(self._entries(f"{batch}\x7f" if batch else ""))]
+    def since(self, batch: str) -> list[str]:
+        """The ids from this one on, in their order; costs what is there from it on."""
+        return [found for found, _ in latest(self._entries(batch))]
 
     def written(self) -> Iterator[tuple[str, float]]:
         """The batches that are there, each with the store's time of its object."""

@@ -2,14 +2,15 @@
 
 To go on from it would ingest these files again. Each batch is written down in the checkpoint before
 it begins, in the journal before anything of it is published, and by its outputs' ids in the table's
-log: so one above the last that the checkpoint has seen tells that it is an older one. (Sources of
-tables and APIs know by the numbers of their groups, and what they read again replaces what was
-published.)
+log: so one above the last that the checkpoint has seen tells that it is an older one, and so does
+one that is still to be read, as it says. (Sources of tables and APIs know by the numbers of their
+groups, and what they read again replaces what was published.)
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from blizzard_core.delta_json import commits, listed, read_each
@@ -31,6 +32,10 @@ class _Unknown:
 
     batch: str
     what: str
+
+    def is_to(self, state: SourceState) -> bool:
+        """Whether the batch is one of which this state does not know that it was committed."""
+        return self.batch > state.last_batch or self.batch in _to_read(state)
 
 
 def not_overtaken(state: SourceState, parts: Parts, where: str) -> SourceState:
@@ -58,7 +63,7 @@ def current_state(parts: Parts) -> SourceState | None:
         return state
     # Its owner writes a batch down before anything tells of it: by now it is there, if ever.
     state = read_state(sink, parts.id)
-    if state is not None and unknown.batch > state.last_batch:
+    if state is not None and unknown.is_to(state):
         raise StateError(
             f"{sink.uri}/{checkpoint_path(parts.id)}: {unknown.what}. {_remedy(parts)}"
         )
@@ -68,14 +73,16 @@ def current_state(parts: Parts) -> SourceState | None:
 def _unknown_to(state: SourceState, parts: Parts) -> _Unknown | None:
     if not (state.last_batch or _is_of_an_original(state)):
         return None  # an older release did not write down which batch was the last
-    since = Journal(parts.stores.sink, parts.id).after(state.last_batch)
-    if since:
+    to_read, last = _to_read(state), state.last_batch
+    journal = Journal(parts.stores.sink, parts.id)
+    told = [b for b in journal.since(min(to_read, default=last)) if b > last or b in to_read]
+    if told:
         return _Unknown(
-            since[-1],
-            f"is older than what was published since: the journal goes on to batch {since[-1]}, and"
+            told[-1],
+            f"is older than what was published since: the journal goes on to batch {told[-1]}, and"
             " files would come again",
         )
-    unknown = max(_committed_since(parts, state.last_batch), default=None)
+    unknown = max(_committed_since(parts, last, to_read), default=None)
     if unknown is None:
         return None
     return _Unknown(
@@ -83,6 +90,11 @@ def _unknown_to(state: SourceState, parts: Parts) -> _Unknown | None:
         "it and the journal are older than the table, whose log commits batch"
         f" {unknown} of it, and files would come again",
     )
+
+
+def _to_read(state: SourceState) -> frozenset[str]:
+    """Batches of which nothing was committed, by what the state says."""
+    return frozenset(batch.batch for batch in state.in_flight if batch.phase == "running")
 
 
 def _is_of_an_original(state: SourceState) -> bool:
@@ -102,8 +114,11 @@ def last_known(state: SourceState, parts: Parts) -> str:
     return max(begun, default=NO_BATCH)
 
 
-def _committed_since(parts: Parts, last: str) -> set[str]:
-    """Batches in the table's newest commits above the last one, which no journal has."""
+def _committed_since(parts: Parts, last: str, to_read: Collection[str] = frozenset()) -> set[str]:
+    """Batches in the table's newest commits above the last one or still to be read.
+
+    Without those that any journal has.
+    """
     sink = parts.stores.sink
     ours = re.compile(rf'"{re.escape(parts.name)}/([0-9a-f-]{{36}})/\d+/'.encode())
     newest = iter(commits(sink)[-COMMITS:])
@@ -111,7 +126,7 @@ def _committed_since(parts: Parts, last: str) -> set[str]:
         batch.decode()
         for _, raw in read_each(sink, newest, COMMITS)
         for batch in ours.findall(raw)
-        if batch.decode() > last
+        if batch.decode() > last or batch.decode() in to_read
     }
     if found:
         # Replays and backfills have journals of their own, and their outputs this source's name.

@@ -148,6 +148,22 @@ def test_a_copy_of_a_checkpoint_that_nobody_has_run_on_yet_is_noticed(made_by: s
     assert world.rows() == rows
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["its first batch", "a later one"])
+def test_a_copy_made_while_the_last_batch_was_read_is_noticed_and_rebuilt(first: bool) -> None:
+    world = World(grace_period_secs=1) if first else begun()
+    world.put(f"{DAY}/2.json", "2")
+    copies = []
+    with overtaking(world.engine, lambda: copies.append(world.sink.objects[CHECKPOINT])):
+        world.drain()
+    rows = world.rows()
+    [world.sink.objects[CHECKPOINT]] = copies
+    with pytest.raises(StateError, match="is older than what was published since"):
+        world.drain()
+    rebuilt(world)
+    world.drain()
+    assert world.rows() == rows
+
+
 def test_a_fenced_daemon_takes_no_segment_of_a_rebuilt_checkpoint_away() -> None:
     world = World(grace_period_secs=1, late_sweep_interval_secs=600)
     world.put(f"{DAY}/1.json", "1")

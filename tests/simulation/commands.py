@@ -90,7 +90,10 @@ def replay(_director: Director, found: Event, process: Process) -> None:
         record_parts(live, live.engine, records),
         partial(drained, process),
     )
-    job.run(chosen)
+    for outcome in job.run(chosen).outcomes:
+        if outcome.state == "left":
+            uri = live.stores.source.uri
+            process.world.left.update((uri, path) for path, _ in outcome.left_to_others)
 
 
 def rewound(director: Director, found: Event, process: Process) -> None:

@@ -125,6 +125,9 @@ class World:
         # Files whose letters people have closed, or were about to; those that `blizzard redo` said
         # are in.
         self.closing: set[str] = set()
+        # Files that a replay has left to somebody, by source and path: their letters stay open
+        # until they are replayed again.
+        self.left: set[tuple[str, str]] = set()
         self.redone: set[tuple[str, str]] = set()
         # How often more a file may come, since its range was replayed; what was replayed.
         self.again: Counter[tuple[str, str]] = Counter()

@@ -207,8 +207,13 @@ def test_more_connections_than_there_may_be_cut_off_who_was_heard_of_least_latel
             first.settimeout(60)
             with contextlib.suppress(ConnectionResetError):
                 assert first.recv(1) == b""
-            assert Answer(server.port, "/health").status == 200
-            assert open_connections(server.port) <= CONNECTIONS
+
+            def asked() -> int:
+                assert Answer(server.port, "/health").status == 200
+                return open_connections(server.port)
+
+            # The system may still count one that is being closed, not time and again.
+            assert any(asked() <= CONNECTIONS for _ in range(50))
         finally:
             for connection in (first, *others):
                 connection.close()

@@ -29,6 +29,7 @@ from benchmarks.ingest_contenders import (
     Contender,
     bare_pool,
     contenders,
+    engine_process,
     table_pool,
 )
 from benchmarks.ingest_report import Measured, Turn, csv_of, report
@@ -51,10 +52,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         engine = SparkEngine(f"local[{cores}]", {"spark.local.dir": str(folder / "spark")})
-        with bare_pool(cores) as bare, table_pool(cores) as tables:
+        with (
+            bare_pool(cores) as bare,
+            table_pool(cores) as tables,
+            engine_process(cores, folder / "ours") as ours,
+        ):
             measured = []
             for shape in shapes:
-                everyone = contenders(engine, bare, tables, cores, shape.fields)
+                everyone = contenders(engine, ours, bare, tables, cores, shape.fields)
                 chosen = {
                     name: run
                     for name, run in everyone.items()

@@ -395,6 +395,14 @@ SHOWN_STATE_BYTES = _bound(
     "test_written.py::test_a_state_file_that_is_too_large_is_not_read",
     unit="bytes",
 )
+SHOWN_BATCH_BYTES = _bound(
+    _SERVED,
+    "An object of the journal that the page shows",
+    16 << 20,
+    "its age and its size are shown",
+    "test_source_page.py::test_what_is_no_batch_costs_the_history_itself_alone",
+    unit="bytes",
+)
 SHOWN_COMMIT_BYTES = _bound(
     _SERVED,
     "A commit of which the page tells",

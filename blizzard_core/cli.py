@@ -42,7 +42,7 @@ from rich.table import Table
 from rich.text import Text
 
 from blizzard_core import log
-from blizzard_core.errors import BlizzardError, StorageError
+from blizzard_core.errors import BlizzardError, ConfigError, StorageError
 from blizzard_core.redact import redacted
 from blizzard_core.signals import INTERRUPTED
 from blizzard_core.storage.opening import open_storage
@@ -156,6 +156,7 @@ def command(function: Callable[P, int]) -> Callable[P, None]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         verbose = click.get_current_context().meta.get(_VERBOSE, False)
         try:
+            _check_locale(sys.getfilesystemencoding())
             code = function(*args, **kwargs)
         except BlizzardError as error:
             print_error(str(error))
@@ -176,6 +177,15 @@ def command(function: Callable[P, int]) -> Callable[P, None]:
         sys.exit(code)
 
     return verbose_option(wrapped)
+
+
+def _check_locale(encoding: str) -> None:
+    """Refuse a locale in which a file has another name than in UTF-8: it would come as new."""
+    if encoding.lower().replace("-", "") != "utf8":
+        raise ConfigError(
+            "environment",
+            [f"names of files would be read as {encoding}; set PYTHONUTF8=1 or LC_ALL=C.UTF-8"],
+        )
 
 
 # What the machine refuses, or has none of left.

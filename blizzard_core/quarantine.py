@@ -25,6 +25,9 @@ from blizzard_core.storage.protocol import Entry, Storage
 # Stands for the stage of a line that takes a file off the record.
 RELEASED = "released"
 
+# No store has a file of so many bytes.
+_LARGEST = 2**63
+
 _SHORT = "_quarantine.ndjson"
 
 
@@ -110,13 +113,20 @@ def _same(one: Record, other: Record) -> bool:
     return (one.size, one.modified, one.error) == (other.size, other.modified, other.error)
 
 
+def _can_be(path: Any) -> bool:
+    """Whether a file of the table can be called that, as `spelled` writes it."""
+    if not isinstance(path, str) or "\0" in path or path != spelled(path):
+        return False
+    return not path.startswith("/") and ".." not in path.split("/")
+
+
 def record_of(line: bytes) -> Record | None:
     """What a line is about. A damaged line is about nothing."""
     try:
         found: Any = json_value(line)
     except ValueError:
         return None
-    if not isinstance(found, Mapping) or not isinstance(found.get("path"), str):
+    if not isinstance(found, Mapping) or not _can_be(found.get("path")):
         return None
     modified = found.get("modified")
     count = found.get("retry_count")
@@ -126,7 +136,7 @@ def record_of(line: bytes) -> Record | None:
         str(found.get("error")),
         RELEASED if found.get("released") is True else str(found.get("stage")),
         str(found.get("timestamp")),
-        size if isinstance(size, int) else -1,
+        size if isinstance(size, int) and size < _LARGEST else -1,
         modified if isinstance(modified, int | float) else None,
         count if isinstance(count, int) else 0,
     )

@@ -21,8 +21,9 @@ MASK = "***"
 
 # Names whose values are secret, as keys of logged facts and as storage options.
 SECRET_NAME = re.compile(
-    r"secret|token|password|passwd|pwd|passphrase|account[._-]?key|access[._-]?key|api[._-]?key"
-    r"|sas|credential|private[._-]?key|authorization|signature",
+    r"secret|token|password|passwd|pwd|passphrase|sas|credential"
+    r"|(?:account|access|api|private|master|storage|sse[._-]?customer)[._-]?key"
+    r"|authorization|signature",
     re.IGNORECASE,
 )
 # Names that say where credentials are, not what.
@@ -35,7 +36,7 @@ _MIN_LINE = 24
 _NAMES = ("secret", "pass", "pwd", "key", "token")
 _TELLING = (
     r"(?<![A-Za-z])[\w.-]{0,40}(?:secret|password|passwd|(?<![A-Za-z])pwd|passphrase"
-    r"|account[._-]?key|access[._-]?key|api[._-]?key|private[._-]?key|sas[._-]?token"
+    r"|(?:account|access|api|private|master|storage|sse[._-]?customer)[._-]?key|sas[._-]?token"
     r"|session[._-]?token|security[._-]?token|auth[._-]?token)[\w.-]{0,40}"
 )
 

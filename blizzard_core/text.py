@@ -82,5 +82,20 @@ def _ansi_c(character: str) -> str:
 
 
 def iso(moment: float) -> str:
-    """Epoch seconds as the log and the page write them, to the second: ``2026-01-31T23:59:59Z``."""
-    return f"{dt.datetime.fromtimestamp(moment, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+    """Epoch seconds as the log and the page write them, to the second: ``2026-01-31T23:59:59Z``.
+
+    Others may have written the moment: one that no calendar has is said to be that.
+    """
+    return _dated(moment, "%Y-%m-%dT%H:%M:%SZ")
+
+
+def in_utc(moment: float) -> str:
+    """As `iso`, for a table whose heading says UTC: ``2026-01-31 23:59:59``."""
+    return _dated(moment, "%Y-%m-%d %H:%M:%S")
+
+
+def _dated(moment: float, form: str) -> str:
+    try:
+        return dt.datetime.fromtimestamp(moment, dt.UTC).strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return "a time that no calendar has"

@@ -6,7 +6,6 @@ from blizzard_core.startup import started
 
 started()  # what follows takes a second
 
-import datetime as dt
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from blizzard_core.cli import (
     verbose_option,
 )
 from blizzard_core.settings.load import load_config
-from blizzard_core.text import counted, printable
+from blizzard_core.text import counted, in_utc, printable
 from penguin_py import app
 from penguin_py.settings import tables_of
 
@@ -266,7 +265,7 @@ def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
         name,
         found["state"],
         found["watermark"],
-        None if updated is None else f"{dt.datetime.fromtimestamp(updated, dt.UTC):%F %T}",
+        None if updated is None else in_utc(updated),
         _shown(found["delta_version"]),
         _shown(found["txn_version"]),
         f"{found['quarantine']['count']:,}",

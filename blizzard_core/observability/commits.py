@@ -16,10 +16,13 @@ from blizzard_core.bounds import SHOWN_COMMIT_BYTES
 from blizzard_core.delta_json import COMMIT, LOG, relative
 from blizzard_core.errors import NotFound
 from blizzard_core.json_text import json_value
+from blizzard_core.observability.written import moment_of, number_of, text_of
 from blizzard_core.storage.protocol import Entry, Storage
 
 # How many are told.
 TOLD = 60
+# A version's name has twenty digits.
+_MOST_VERSIONS = 10**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,10 @@ class CommitTail:
 
     def look(self) -> list[Commit]:
         """The newest `TOLD`, the latest first. Raises `StorageError`."""
-        entries = deque(_listed(self._storage), maxlen=TOLD)
+        hint = _hint(self._storage)
+        entries = deque(_listed(self._storage, hint), maxlen=TOLD)
+        if hint and not entries:  # it was of a log that was replaced, or is no hint of anybody's
+            entries = deque(_listed(self._storage, 0), maxlen=TOLD)
         known = {}
         for entry in entries:
             key = (entry.path, entry.modified)
@@ -88,9 +94,9 @@ class CommitTail:
         return commit_of(raw, entry, self._storage.uri)
 
 
-def _listed(storage: Storage) -> Iterator[Entry]:
-    """The commits from a little before the newest checkpoint on: most of a long log is older."""
-    after = f"{LOG}/{max(0, _hint(storage) - TOLD):020d}"
+def _listed(storage: Storage, checkpoint: int) -> Iterator[Entry]:
+    """The commits from a little before this checkpoint on: most of a long log is older."""
+    after = f"{LOG}/{max(0, checkpoint - TOLD):020d}"
     try:
         for page in storage.list_range(after, f"{LOG}/:"):  # ":" follows "9"
             yield from (entry for entry in page.entries if COMMIT.fullmatch(entry.path))
@@ -104,7 +110,7 @@ def _hint(storage: Storage) -> int:
     except (NotFound, ValueError):
         return 0
     version = document.get("version") if isinstance(document, dict) else None
-    return version if isinstance(version, int) else 0
+    return version if isinstance(version, int) and 0 <= version < _MOST_VERSIONS else 0
 
 
 def commit_of(raw: bytes, entry: Entry, root: str) -> Commit:
@@ -122,19 +128,20 @@ def commit_of(raw: bytes, entry: Entry, root: str) -> Commit:
         if found.add is not None:
             path = relative(found.add.path, root)
             paths.append(path or found.add.path)
-            size += found.add.size
+            size += max(0, found.add.size)
             rows += _rows(found.add.stats)
         elif found.remove is not None:
             removed += 1
         elif found.commitInfo is not None:
             info = found.commitInfo
     ours = info.get("penguin")
-    moment = info.get("timestamp")
+    millis = number_of(info.get("timestamp"))
+    moment = None if millis is None else moment_of(millis / 1000)
     return Commit(
         int(named[1]) if named else -1,
-        moment / 1000 if isinstance(moment, int | float) else entry.modified,
-        str(info.get("operation", "")),
-        str(ours.get("app_id")) if isinstance(ours, dict) else None,
+        entry.modified if moment is None else moment,
+        text_of(info.get("operation")) or "",
+        (text_of(ours.get("app_id")) or "?") if isinstance(ours, dict) else None,
         len(paths),
         rows,
         size,
@@ -146,7 +153,7 @@ def commit_of(raw: bytes, entry: Entry, root: str) -> Commit:
 
 def _rows(stats: str | None) -> int:
     try:
-        return 0 if stats is None else _STATS.decode(stats).numRecords
+        return 0 if stats is None else max(0, _STATS.decode(stats).numRecords)
     except msgspec.MsgspecError:
         return 0
 

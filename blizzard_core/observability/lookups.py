@@ -1,8 +1,9 @@
 """What a page shows besides what the daemon knows: read when somebody looks, and never waited for.
 
-Whoever looks gets what was read last, at once, and the first time nothing; a thread reads it,
-one thing at a time, as long as somebody goes on asking. So no request waits for a store, no poll
-waits for a request, and a page that nobody looks at costs nothing.
+Whoever looks gets what was read last, at once, and the first time nothing; a few threads read it,
+as long as somebody goes on asking. So no request waits for a store, no poll waits for a request,
+a page that nobody looks at costs nothing, and a store that hangs holds up what is in it. What could
+not be read for long says so: old is not shown as new.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from blizzard_core.errors import BlizzardError
@@ -22,13 +23,20 @@ FRESH_SECS = 60.0
 # Who has not asked for so long is gone; what was read for nobody is let go of later.
 WANTED_SECS = 20.0
 KEPT_SECS = 600.0
+# What is due for so long, and asked for all the while, is late.
+LATE_SECS = 30.0
+# How many things are read at the same time.
+READERS = 4
+# How long the end waits for what is being read.
+STOP_SECS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """What was read, and ``at`` which moment (epoch seconds); None if nothing was yet.
 
-    ``error`` is why it could not be read; ``document`` is then what was read before.
+    ``error`` is why it could not be read; ``document`` is then what was read before, if anything
+    was, and ``at`` is when that was.
     """
 
     at: float | None = None
@@ -47,15 +55,19 @@ class Busy(BlizzardError):
 @dataclass(slots=True)
 class _Entry:
     asked: float
+    # Since when somebody goes on asking.
+    wanted: float
     read: float | None = None
+    reading: bool = False
     found: Found = Found()
 
 
 class Lookups:
-    """Reads things by their key, in a thread of its own. Thread-safe.
+    """Reads things by their key, in threads of its own. Thread-safe.
 
-    ``read`` gives the document of a key, and may raise `BlizzardError`. At most ``waiting``
-    keys wait for their first answer. ``clock`` is shown, ``elapsed`` decides.
+    ``read`` gives the document of a key, and may raise `BlizzardError`; several threads call it,
+    though never two at a time for the same key. At most ``waiting`` keys wait for their first
+    answer. ``clock`` is shown, ``elapsed`` decides.
     """
 
     def __init__(
@@ -84,27 +96,33 @@ class Lookups:
                 self._forget(now)
                 if sum(each.read is None for each in self._entries.values()) >= self._most:
                     raise Busy("others are being answered; ask again in a moment")
-                entry = self._entries[key] = _Entry(now)
+                entry = self._entries[key] = _Entry(now, now)
+            if now - entry.asked > WANTED_SECS:
+                entry.wanted = now
             entry.asked = now
             if entry.read is None or now - entry.read >= FRESH_SECS:
                 self._asked.notify()
-            return entry.found
+            return _said(entry, now)
 
     def look(self) -> bool:
         """Read what is due next, if anything is. Only the thread and tests call it."""
         with self._asked:
             key = next_of(
-                {k: (each.asked, each.read) for k, each in self._entries.items()}, self._elapsed()
+                {k: (e.asked, e.read) for k, e in self._entries.items() if not e.reading},
+                self._elapsed(),
             )
-        if key is None:
-            return False
+            if key is None:
+                return False
+            self._entries[key].reading = True
         document, error = self._answer(key)
         with self._asked:
             entry = self._entries.get(key)
             if entry is not None:
-                entry.read = self._elapsed()
-                last = entry.found.document if error else document
-                entry.found = Found(self._clock(), last, error)
+                entry.read, entry.reading = self._elapsed(), False
+                if error and entry.found.document is not None:
+                    entry.found = replace(entry.found, error=error)
+                else:
+                    entry.found = Found(self._clock(), document, error)
         return True
 
     def _answer(self, key: str) -> tuple[Any, str]:
@@ -120,7 +138,8 @@ class Lookups:
         gone = [
             key
             for key, each in self._entries.items()
-            if now - each.asked > (WANTED_SECS if each.read is None else KEPT_SECS)
+            if not each.reading
+            and now - each.asked > (WANTED_SECS if each.read is None else KEPT_SECS)
         ]
         for key in gone:
             del self._entries[key]
@@ -128,15 +147,21 @@ class Lookups:
     @contextmanager
     def working(self) -> Iterator[None]:
         """Read while the block runs."""
-        thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-        thread.start()
+        threads = [
+            threading.Thread(target=self._work, name=f"{self._name}-{n}", daemon=True)
+            for n in range(READERS)
+        ]
+        for thread in threads:
+            thread.start()
         try:
             yield
         finally:
             with self._asked:
                 self._over = True
-                self._asked.notify()
-            thread.join(1.0)
+                self._asked.notify_all()
+            until = self._elapsed() + STOP_SECS
+            for thread in threads:
+                thread.join(max(0.0, until - self._elapsed()))
 
     def _work(self) -> None:
         while True:
@@ -148,6 +173,15 @@ class Lookups:
                     self._asked.wait(FRESH_SECS)
                 if self._over:
                     return
+
+
+def _said(entry: _Entry, now: float) -> Found:
+    """What was read, and whether it is older than it should be."""
+    due = entry.wanted if entry.read is None else max(entry.wanted, entry.read + FRESH_SECS)
+    if entry.found.error or now - due <= LATE_SECS:
+        return entry.found
+    told = f"could not be read for {now - due:.0f} s: a store does not answer, or is slow"
+    return replace(entry.found, error=told)
 
 
 def next_of(entries: Mapping[str, tuple[float, float | None]], now: float) -> str | None:

@@ -43,6 +43,11 @@ def page() -> tuple[bytes, str]:
     return text.encode(), policy
 
 
+def page_id() -> str:
+    """What tells this page from another release's: one that is open is loaded again."""
+    return hashlib.sha256(page()[0]).hexdigest()[:16]
+
+
 def _hash_of(element: str, text: str) -> str:
     found = re.findall(rf"<{element}>(.*?)</{element}>", text, re.DOTALL)
     if len(found) != 1:

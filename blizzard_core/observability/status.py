@@ -19,12 +19,13 @@ from blizzard_core.observability.desk import NO_DESK, Desk
 from blizzard_core.observability.health import Verdict, alive, ready
 from blizzard_core.observability.metrics import BUILD
 from blizzard_core.observability.notices import Notice, worst
+from blizzard_core.observability.page_file import page_id
 from blizzard_core.text import printable
 
 DISTRIBUTION = "blizzard-penguin"
 
 # What an overview says of what the other daemon has saved.
-_BRIEF_BESIDE = ("name", "version", "updated", "saved", "blocked")
+_BRIEF_BESIDE = ("name", "version", "updated", "saved", "blocked_groups", "odd")
 
 
 class Panel:
@@ -45,6 +46,7 @@ class Panel:
             "version": version(DISTRIBUTION),
             "python": platform.python_version(),
         }
+        self._page = page_id()
         self.desk = desk
         BUILD.info(self._build)
 
@@ -107,6 +109,7 @@ class Panel:
         document: dict[str, Any] = escaped(
             {
                 **self._build,
+                "page": self._page,
                 "now": self._clock(),
                 "started": self._started,
                 "health": self.alive().to_json(),

@@ -29,8 +29,9 @@ from ipaddress import ip_address
 from typing import Any
 
 from aiohttp import web
-from prometheus_client import REGISTRY
-from prometheus_client.exposition import choose_encoder
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
 
 from blizzard_core.bounds import STORY_CHARACTERS
 from blizzard_core.observability.connections import SERVER
@@ -86,10 +87,10 @@ class Answers:
         )
 
     async def status(self, _request: web.Request) -> web.StreamResponse:
-        return _sent(self._prepared.get("status", self._panel.to_json))
+        return _sent(self._prepared.get("status", lambda: _json(self._panel.to_json())))
 
     async def overview(self, _request: web.Request) -> web.StreamResponse:
-        return _sent(self._prepared.get("overview", self._panel.overview))
+        return _sent(self._prepared.get("overview", lambda: _json(self._panel.overview())))
 
     async def target(self, request: web.Request) -> web.StreamResponse:
         return _found(self._panel.target(request.match_info["name"]))
@@ -109,8 +110,9 @@ class Answers:
             return _refused(429, str(error))
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(REGISTRY), headers={"Content-Type": content_type})
+        encode, content_type = _format(request.headers.get("Accept", ""))
+        body = self._prepared.get(content_type, lambda: encode(REGISTRY))
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def health(self, _request: web.Request) -> web.StreamResponse:
         return _judged(self._panel.alive())
@@ -157,6 +159,16 @@ def _named(host: str, hosts: frozenset[str]) -> bool:
     return True
 
 
+def _format(accept: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
+    """How metrics are written for somebody who accepts this: as OpenMetrics or plainly.
+
+    In no more than these forms, since each that was made is kept for a second.
+    """
+    if "application/openmetrics-text" in accept:
+        return openmetrics.generate_latest, openmetrics.CONTENT_TYPE_LATEST
+    return generate_latest, CONTENT_TYPE_PLAIN_0_0_4
+
+
 def _judged(verdict: Verdict) -> web.Response:
     return _sent(_json(verdict.to_json()), 200 if verdict.ok else 503)
 
@@ -188,11 +200,11 @@ class Prepared:
         self._elapsed = elapsed
         self._made: dict[str, tuple[float, bytes]] = {}
 
-    def get(self, key: str, make: Callable[[], Any]) -> bytes:
+    def get(self, key: str, make: Callable[[], bytes]) -> bytes:
         """The answer, no older than a second."""
         now = self._elapsed()
         at, body = self._made.get(key, (-math.inf, b""))
         if now - at >= PREPARED_SECS:
-            body = _json(make())
+            body = make()
             self._made[key] = (self._elapsed(), body)
         return body

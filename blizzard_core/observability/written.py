@@ -2,18 +2,28 @@
 
 It is read from the table's own directory, which each daemon may read anyway. So neither needs the
 other's address, a way through the network to it, or trust in whoever answers there; and what
-is shown is what a restart would go on from. Nothing is decided by it: what is odd is left out.
+is shown is what a restart would go on from. Nothing is decided by it: what is odd is left out, and
+whatever stands there, what is told of it is short and has the same keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from blizzard_core.bounds import SHOWN_STATE_BYTES
 from blizzard_core.errors import NotFound
 from blizzard_core.json_text import json_value
+from blizzard_core.observability.activity import told_text
 from blizzard_core.storage.protocol import Entry, Storage
+
+# How many blocked groups are told with the reason; the others are counted.
+BLOCKED_TOLD = 50
+# Beyond it whoever draws the page has no whole numbers.
+_LARGEST = 2**53
+# The last second of the last year that a calendar has.
+_LAST_MOMENT = 253_402_300_799
 
 
 def source_state_path(source_id: str) -> str:
@@ -29,7 +39,7 @@ class StateFiles:
         self._read: dict[Entry, dict[str, Any]] = {}
 
     def look(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, dict[str, Any]]]:
-        """Each with its document, empty where that is none. Raises `StorageError`."""
+        """Each with what is told of it, ``odd`` where that is nothing. Raises `StorageError`."""
         known = {}
         for entry in entries:
             document = self._read.get(entry)
@@ -39,34 +49,42 @@ class StateFiles:
 
     def _document(self, entry: Entry) -> dict[str, Any]:
         if entry.size > SHOWN_STATE_BYTES:
-            return {}
+            return told_of({}, f"has {entry.size:,} bytes, too many to look into")
         try:
             document = json_value(self._storage.read(entry.path))
-        except (NotFound, ValueError):
-            return {}
-        return told_of(document) if isinstance(document, dict) else {}
+        except NotFound:
+            return told_of({}, "is gone")
+        except ValueError:
+            return told_of({}, "is no JSON")
+        return told_of(document) if isinstance(document, dict) else told_of({}, "is no state")
 
 
-def told_of(document: dict[str, Any]) -> dict[str, Any]:
-    """What is shown of a state file of either daemon. Pure."""
+def told_of(document: dict[str, Any], odd: str = "") -> dict[str, Any]:
+    """What is shown of a state file of either daemon; ``odd`` says why nothing can be. Pure."""
     watermark = _block(document, "watermark")
     totals = _block(document, "totals")
     log = _block(document, "log")
     process = _block(_block(document, "writer"), "process")
     in_flight = document.get("in_flight")
+    blocked = _block(document, "blocked")
     return {
-        "state": _text(watermark.get("state")),
-        "watermark": _text(watermark.get("value")),
-        "updated": _number(document.get("last_update_ts")),
+        "odd": odd,
+        "state": text_of(watermark.get("state")),
+        "watermark": text_of(watermark.get("value")),
+        "updated": moment_of(document.get("last_update_ts")),
         "version": _version(log),
-        "commits": _number(document.get("txn_version")),
-        "blocked": {str(source): str(why) for source, why in _block(document, "blocked").items()},
-        "files": _number(totals.get("files")),
-        "rows": _number(totals.get("rows")),
-        "quarantined": _number(totals.get("quarantined")),
+        "commits": number_of(document.get("txn_version")),
+        "blocked": {
+            told_text(source): text_of(why) or "?"
+            for source, why in islice(blocked.items(), BLOCKED_TOLD)
+        },
+        "blocked_groups": len(blocked),
+        "files": number_of(totals.get("files")),
+        "rows": number_of(totals.get("rows")),
+        "quarantined": number_of(totals.get("quarantined")),
         "in_flight": len(in_flight) if isinstance(in_flight, list) else 0,
-        "host": _text(process.get("host")),
-        "pid": _number(process.get("pid")),
+        "host": text_of(process.get("host")),
+        "pid": number_of(process.get("pid")),
     }
 
 
@@ -75,16 +93,25 @@ def _block(document: dict[str, Any], key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+def text_of(value: Any) -> str | None:
+    """What stands there, if it is text: without credentials, on one line, not too long."""
+    return told_text(value) if isinstance(value, str) else None
 
 
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) else None
+def number_of(value: Any) -> float | None:
+    """What stands there, if it is a number that whoever draws the page has, too."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if number and abs(value) <= _LARGEST else None
+
+
+def moment_of(value: Any) -> float | None:
+    """What stands there, if it is the epoch seconds of a date."""
+    moment = number_of(value)
+    return moment if moment is not None and 0 <= moment <= _LAST_MOMENT else None
 
 
 def _version(log: dict[str, Any]) -> float | None:
     """The newest version that a committer knows of; -1 says that there is none."""
-    known = [n for key in ("version", "own_version") if (n := _number(log.get(key))) is not None]
+    known = [n for key in ("version", "own_version") if (n := number_of(log.get(key))) is not None]
     newest = max(known, default=-1)
     return None if newest < 0 else newest

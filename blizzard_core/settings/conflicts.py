@@ -19,7 +19,9 @@ Local paths are compared with their symbolic links resolved.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,6 +108,29 @@ def _same(one: _Place | None, other: _Place | None) -> bool:
     return one.area.holds(other.area) and other.area.holds(one.area)
 
 
+class _Map:
+    """Places by where they lie: whoever overlaps is found without looking at all the others."""
+
+    def __init__(self, places: Sequence[_Place]) -> None:
+        self._at: defaultdict[str, list[tuple[int, _Place]]] = defaultdict(list)
+        for number, place in enumerate(places):
+            self._at[place.area.root].append((number, place))
+        self._roots = sorted(self._at)
+
+    def overlapping(self, area: Area) -> list[tuple[int, _Place]]:
+        """The places that overlap, with their numbers, in the order given."""
+        ends = (end for end, character in enumerate(area.root, 1) if character == "/")
+        roots = {area.root[:end] for end in ends}
+        first = bisect_left(self._roots, area.root)
+        while first < len(self._roots) and self._roots[first].startswith(area.root):
+            roots.add(self._roots[first])
+            first += 1
+        near = [each for root in roots & self._at.keys() for each in self._at[root]]
+        return sorted(
+            (each for each in near if each[1].area.overlaps(area)), key=lambda each: each[0]
+        )
+
+
 def conflicts(document: Document) -> list[str]:
     """Every bad URI and every conflict, each with the key that has it and a remedy."""
     found = _Found(document)
@@ -188,37 +213,39 @@ def _overlaps(found: _Found) -> Iterator[str]:
     yield from _shared(sources, "is read by {other} as well")
     yield from _shared(sinks, "is written by {other} as well")
     yield from _shared(tables, "is the table of {other} as well")
+    near_sinks, near_sources = _Map(sinks), _Map(sources)
     for table in tables:
-        for sink in sinks:
-            if table.area.overlaps(sink.area) and table.uri != sink.uri:
+        for _, sink in near_sinks.overlapping(table.area):
+            if table.uri != sink.uri:
                 yield (
                     f"{table.where}: overlaps with the table of {sink.where}; write the same URI"
                     " for the same table, and keep others apart"
                 )
+    near_tables = _Map([*sinks, *tables])
     for source in sources:
-        for table in (*sinks, *tables):
-            if source.area.overlaps(table.area):
-                yield f"{source.where}: overlaps with the table of {table.where}; keep them apart"
+        for _, table in near_tables.overlapping(source.area):
+            yield f"{source.where}: overlaps with the table of {table.where}; keep them apart"
     for letters in found.letters:
-        for source in sources:
-            if letters.area.overlaps(source.area):
-                yield (
-                    f"{letters.where}: overlaps with {source.where}, where letters would be read"
-                    " as data; choose a place apart from it, or leave it out"
-                )
+        for _, source in near_sources.overlapping(letters.area):
+            yield (
+                f"{letters.where}: overlaps with {source.where}, where letters would be read"
+                " as data; choose a place apart from it, or leave it out"
+            )
 
 
 def _shared(places: list[_Place], text: str) -> Iterator[str]:
+    near = _Map(places)
     for number, place in enumerate(places):
-        for other in places[:number]:
-            if place.area.overlaps(other.area):
+        for earlier, other in near.overlapping(place.area):
+            if earlier < number:
                 yield f"{place.where}: {text.format(other=other.where)}"
 
 
 def _unsafe_letters(found: _Found) -> Iterator[str]:
     """VACUUM deletes what a table's log does not name, but for hidden folders at its root."""
+    near = _Map([*found.sinks, *found.tables])
     for letters in found.letters:
-        for table in (*found.sinks, *found.tables):
+        for _, table in near.overlapping(letters.area):
             if not table.area.holds(letters.area):
                 continue
             inside = letters.area.root.removeprefix(table.area.root)
@@ -233,13 +260,15 @@ def _unsafe_letters(found: _Found) -> Iterator[str]:
 
 
 def _one_state(states: list[_State]) -> Iterator[str]:
-    for number, state in enumerate(states):
-        for other in states[:number]:
+    named: defaultdict[str, list[_State]] = defaultdict(list)
+    for state in states:
+        for other in named[state.name]:
             if state.meets(other):
                 yield (
                     f"{state.where}: its state is named {state.name!r}, and so is that of"
                     f" {other.where}; give the newer one an `id` of its own"
                 )
+        named[state.name].append(state)
 
 
 def _like_backfills(states: list[_State]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, get_args, get_origin
 from urllib.parse import unquote
@@ -28,10 +28,16 @@ from blizzard_core.settings.event_time_checks import event_time_problems, said_o
 from blizzard_core.settings.query_checks import query_problems
 from blizzard_core.settings.schema_checks import schema_problems
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.wording import said, together, tried
 from blizzard_core.settings.yaml_file import Key, load_yaml
 
 # Further checks of a configuration whose parts are right by themselves.
 Checks: TypeAlias = Callable[[Config], Iterator[tuple[Key, str]]]
+
+_KEY_FILE_OPTIONS = frozenset(
+    ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH", "GOOGLE_APPLICATION_CREDENTIALS")
+)
+_KEY_FILE_VARIABLES = ("GOOGLE_APPLICATION_CREDENTIALS", "AWS_SHARED_CREDENTIALS_FILE")
 
 
 def load_config(
@@ -41,16 +47,19 @@ def load_config(
 
     ``checks`` are those that need more than the core knows; what they find is told with its line.
     """
-    document = load_yaml(path, os.environ if environment is None else environment)
+    variables = os.environ if environment is None else environment
+    document = load_yaml(path, variables)
     problems = list(document.problems)
     config: Config | None = None
     try:
         config = Config.model_validate(document.data)
     except ValidationError as error:
-        problems += [
-            f"{document.locate(_place_of(item))}: {_message(item)}"
-            for item in error.errors(include_url=False, include_input=False)
-        ]
+        problems += together(
+            [
+                (document.locate(_place_of(item, document.lines)), _message(item))
+                for item in error.errors(include_url=False, include_input=False)
+            ]
+        )
         if document.problems:
             # A missing variable leaves an empty string behind, which is reported once.
             unset = {line.partition(": ")[0] for line in document.problems}
@@ -72,17 +81,36 @@ def load_config(
         raise ConfigError(document.source, [document.as_written(told) for told in problems])
     _learn_secrets(config)
     redact.learn_values(document.secrets.texts())
+    for name in _key_files(config, variables):
+        document.secrets.watch(name)
     return config.filled_from(document.secrets.files())
+
+
+def _key_files(config: Config, variables: Mapping[str, str]) -> Iterator[str]:
+    """Names of files with keys, which the stores' clients read once."""
+    yield from filter(None, map(variables.get, _KEY_FILE_VARIABLES))
+    for options in _storage_options(config):
+        yield from (value for name, value in options.items() if name.upper() in _KEY_FILE_OPTIONS)
+
+
+def _storage_options(config: Config) -> Iterator[Mapping[str, str]]:
+    for pipeline in config.pipelines.values():
+        yield pipeline.sink.storage_options
+        for source in pipeline.sources.values():
+            if isinstance(source, SourceSettings):
+                yield source.storage_options
+    for connection in config.connections.values():
+        if isinstance(connection, LakeConnection):
+            yield connection.storage_options
+    for table in config.tables.values():
+        yield table.storage_options
 
 
 def _learn_secrets(config: Config) -> None:
     """Have every message masked from now on, whoever writes it."""
     redact.learn(config.spark.conf)
-    for pipeline in config.pipelines.values():
-        redact.learn(pipeline.sink.storage_options)
-        for source in pipeline.sources.values():
-            if isinstance(source, SourceSettings):
-                redact.learn(source.storage_options)
+    for options in _storage_options(config):
+        redact.learn(options)
     for connection in config.connections.values():
         if isinstance(connection, HttpConnection):
             auth = connection.auth
@@ -90,13 +118,10 @@ def _learn_secrets(config: Config) -> None:
                 redact.learn_values([auth.token, auth.password, auth.value, auth.client_secret])
             redact.learn_values(connection.headers.values())
         elif isinstance(connection, LakeConnection):
-            redact.learn(connection.storage_options)
             redact.learn(connection.options)
         else:
             redact.learn_values([connection.password, *_secrets_of(connection.uri)])
             redact.learn(connection.options)
-    for table in config.tables.values():
-        redact.learn(table.storage_options)
 
 
 def _secrets_of(uri: str) -> list[str]:
@@ -112,8 +137,11 @@ def _secrets_of(uri: str) -> list[str]:
 _KINDS = frozenset({"files", "table", "http", "database", "lake"})
 
 
-def _place_of(item: Any) -> Key:
-    place = _place(item["loc"])
+def _place_of(item: Any, lines: Container[Key]) -> Key:
+    place: Key = ()
+    for part in _place(item["loc"]):
+        if not tried(part) or (*place, part) in lines:
+            place = (*place, part)
     return (*place, "kind") if item["type"] == "union_tag_invalid" else place
 
 
@@ -128,17 +156,10 @@ def _place(location: tuple[str | int, ...]) -> Key:
 
 
 def _message(item: Any) -> str:
-    kind = item["type"]
-    if kind == "union_tag_invalid":
-        return f"must be one of {item['ctx']['expected_tags']}"
-    if kind == "extra_forbidden":
+    if item["type"] == "extra_forbidden":
         later = said_of_later(_place(item["loc"]))
-        return later or f"unknown key{_near(item['loc'])}"
-    if kind == "missing":
-        return "is required"
-    if kind == "string_pattern_mismatch" and "[key]" in item["loc"]:
-        return "names consist of letters, digits, `_`, `.` and `-`"
-    return str(item["msg"]).removeprefix("Value error, ")
+        return later or f"{said(item)}{_near(item['loc'])}"
+    return said(item)
 
 
 def _near(location: tuple[str | int, ...]) -> str:

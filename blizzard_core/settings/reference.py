@@ -45,7 +45,9 @@ the docstrings of `blizzard_core/settings/document.py` and of what it imports.
 - `${VAR}` and `${VAR:-default}` are filled in from the environment, `$${` is a literal `${`.
   Inside `{ }` and `[ ]` such a value needs quotes.
 - `${file:/run/secrets/NAME}` is filled in from that file, without the line break at its end. When
-  it is renewed a daemon ends its batch and exits with 4, to be started again with the new one.
+  it is renewed a daemon ends its batch and exits with 4, to be started again with the new one. So
+  it does for a key file that storage options, `GOOGLE_APPLICATION_CREDENTIALS` or
+  `AWS_SHARED_CREDENTIALS_FILE` name.
 - `blizzard validate FILE` reports every problem at once, with its line. Unknown keys are errors.
 - `blizzard init` writes a first file, `configs/example.yaml` shows every key.
 - Names of pipelines, sources and tables consist of letters, digits, `_`, `.` and `-`.

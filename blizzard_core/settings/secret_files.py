@@ -1,11 +1,13 @@
 """Secrets that lie in files: ``${file:/path}`` in a configuration, and whether they changed.
 
 A file can be renewed while a daemon runs, and is in no process's environment. What was read is
-kept as a digest, so that whoever asks later can tell that it is another one now.
+kept as a digest, so that whoever asks later can tell that it is another one now. Key files that
+options or the environment name are read by the stores' clients, once; they are kept in view, too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,6 +48,7 @@ class SecretReader:
 
     def __init__(self) -> None:
         self._texts: dict[Path, str] = {}
+        self._watched: dict[Path, bytes] = {}
 
     def text(self, name: str) -> str:
         """What the file holds. Raises `SecretUnreadable`."""
@@ -54,13 +57,20 @@ class SecretReader:
             self._texts[path] = secret_in(path)
         return self._texts[path]
 
+    def watch(self, name: str) -> None:
+        """Keep a file in view that somebody else reads; what is none, or not there, changes not."""
+        with contextlib.suppress(SecretUnreadable, ValueError):  # the latter: no path
+            path = Path(name).absolute()
+            self._watched[path] = _digest(secret_in(path))
+
     def texts(self) -> list[str]:
         """All that was read."""
         return list(self._texts.values())
 
     def files(self) -> SecretFiles:
-        """What was read, to ask later whether it changed."""
-        return SecretFiles({path: _digest(text) for path, text in self._texts.items()})
+        """What was read or watched, to ask later whether it changed."""
+        read = {path: _digest(text) for path, text in self._texts.items()}
+        return SecretFiles(self._watched | read)
 
 
 def secret_in(path: Path) -> str:

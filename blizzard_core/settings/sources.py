@@ -56,7 +56,8 @@ class PartitionFilter(Settings):
 class CheckpointSettings(Settings):
     """How much work may lie between two saves; a batch never exceeds any of the three.
 
-    ``interval_secs`` bounds a batch by the throughput of the one before it.
+    ``interval_secs`` bounds a batch by the throughput of the one before it; not of the first one
+    of a process, for which Spark is started.
     """
 
     interval_files: int = Field(default=100, ge=1)

@@ -103,9 +103,11 @@ def parse_yaml(path: Path) -> Document:
     """Read and parse, as it is written. Raises `ConfigError` as `load_yaml`."""
     source = str(path)
     try:
-        if path.stat().st_size > CONFIG_BYTES:
+        with path.open("rb") as file:  # devices and pipes say nothing of their size
+            data_read = file.read(CONFIG_BYTES + 1)
+        if len(data_read) > CONFIG_BYTES:
             raise ConfigError(source, [f"is larger than {CONFIG_BYTES >> 20} MiB; split it"])
-        text = path.read_text(encoding="utf-8")
+        text = data_read.decode("utf-8").replace("\r\n", "\n")
     except FileNotFoundError:
         raise ConfigError(source, ["no such file; `blizzard init` writes a first one"]) from None
     except (OSError, UnicodeDecodeError) as error:

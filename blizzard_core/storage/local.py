@@ -23,6 +23,7 @@ from typing import BinaryIO
 from blizzard_core.errors import AccessDenied, Conflict, NotFound
 from blizzard_core.log import get_logger
 from blizzard_core.storage.local_entries import (
+    can_be_called,
     listed_name,
     regular,
     status_of,
@@ -184,11 +185,12 @@ class LocalStorage:
     def stat(self, path: str) -> Entry | None:
         """Size and modification time, or None; only regular files are objects."""
         try:
+            place = self._at(path)
             if not self._follow and (self._behind_link(path) or not self._is_inside(path)):
                 return None
-            status = status_of(self._at(path))
+            status = status_of(place)
         except OSError as error:
-            if error.errno == ENAMETOOLONG:
+            if error.errno in (ENAMETOOLONG, ENOENT):
                 return None
             raise wrapped(self.uri, path, error) from error
         return regular(path, status)
@@ -200,10 +202,13 @@ class LocalStorage:
     def _at(self, path: str) -> Path:
         """Where a path lies. Raises `AccessDenied` for one that leads out by its own text.
 
-        Paths stand in letters, manifests and tables, which others may write.
+        Paths stand in letters, manifests and tables, which others may write. As what no file can
+        be called is not there, it raises `FileNotFoundError` for that.
         """
         if path.startswith("/") or ".." in path.split("/"):
             raise AccessDenied(f"{self.uri}/{path}: leads out of {self.uri}, and is not followed")
+        if not can_be_called(path):
+            raise FileNotFoundError(ENOENT, "no file can be called that")
         return self._root / path
 
     def _is_inside(self, path: str, status: os.stat_result | None = None) -> bool:

@@ -26,6 +26,17 @@ def status_of(place: os.DirEntry[str] | Path) -> os.stat_result | None:
         raise
 
 
+def can_be_called(path: str) -> bool:
+    """Whether a file can have this name anywhere: others may have written what none has.
+
+    Not asked of this machine's locale: what that cannot spell may be there all the same.
+    """
+    try:
+        return b"\0" not in path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+
+
 def regular(path: str, status: os.stat_result | None) -> Entry | None:
     """The entry of a file. To open a pipe would block for ever, and devices have no end."""
     if status is None or not S_ISREG(status.st_mode):

@@ -43,6 +43,7 @@ from blizzard_py.planning.ranges import (
 from blizzard_py.replay.ownership import backfill_ranges
 from blizzard_py.sources.files.discovery import Scope, accepts
 from blizzard_py.sources.files.opening import open_files
+from blizzard_py.sources.files.overtaken import current_state
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.siblings import BACKFILL
 
@@ -121,7 +122,7 @@ def backfill(
             raise RangeRefused(f"{prefix!r} is a file; --from and --to are partitions")
     parts = parts_of(config, where, NoEngine())
     live = source_pipeline(parts)
-    state = read_state(live.sink, parts.id)
+    state = current_state(parts)
     check_range(chosen, state, backfill_ranges(parts), replay=replay)
     if state is None:
         raise StateError(f"{live.name}: its checkpoint is gone")

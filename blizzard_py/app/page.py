@@ -163,7 +163,8 @@ def behind(brief: Mapping[str, Any], beside: Found) -> list[Notice]:
     Nothing of a daemon that has just started: what was published before, its history tells.
     """
     last, read = brief["last"], beside.at
-    if read is None or beside.document is None or last is None or not last["rows"]:
+    unknown = read is None or beside.document is None or beside.error
+    if unknown or last is None or not last["rows"]:
         return []
     said = [each["updated"] or each["saved"] for each in beside.document]
     committed = max(said, default=None)

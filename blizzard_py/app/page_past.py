@@ -1,7 +1,7 @@
 """A source's history as the page shows it: from its journal and its table's log. Writes nothing.
 
 Both outlive the daemon. What it costs is bounded: some LISTs, and a read for each batch and commit
-that is shown, once.
+that is shown, once. A batch whose object is damaged is one that says so, beside the others.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from blizzard_core.bounds import SHOWN_BATCH_BYTES
 from blizzard_core.delta_json import listed
-from blizzard_core.observability.activity import told_text
-from blizzard_core.observability.commits import Commit, CommitTail, told
-from blizzard_core.storage.protocol import join
+from blizzard_core.errors import StateError
+from blizzard_core.observability.activity import told, told_text
+from blizzard_core.observability.commits import Commit, CommitTail
+from blizzard_core.observability.commits import told as told_commit
+from blizzard_core.storage.protocol import Entry, join
 from blizzard_core.text import printable
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.journal import BatchDocument, Journal, first_name, latest
@@ -26,9 +29,6 @@ BATCHES = 60
 FAILED = 30
 # Where the newest batches are looked for: names tell the time, and a listing goes forward only.
 _SPANS_SECS = (6 * 3600.0, 3 * 86_400.0, None)
-
-# A batch by its id, and by when its object was written.
-_Key = tuple[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class SourcePast:
         self._parts = parts
         self._clock = clock
         self._commits = CommitTail(parts.stores.sink)
-        self._read: dict[_Key, _Batch] = {}
+        self._read: dict[Entry, _Batch] = {}
 
     def look(self) -> dict[str, Any]:
         """The history as plain data. Raises `StateError`, `StorageError`."""
@@ -60,38 +60,48 @@ class SourcePast:
                 for each in batches
             ],
             "failed": failed[:FAILED],
-            "commits": [told(commit) for commit in commits],
+            "commits": [told_commit(commit) for commit in commits],
         }
 
     def _batches(self) -> list[_Batch]:
         """The newest, the latest first; each is read once."""
-        keys = self._newest()
-        new = [batch for batch, at in keys if (batch, at) not in self._read]
+        entries = self._newest()
+        new = [entry for entry in entries if entry not in self._read]
         journal = Journal(self._parts.stores.sink, self._parts.id, self._parts.concurrency)
         place = self._parts.stores.source.uri
-        fresh = {each.batch: _kept(each, place) for each in journal.documents(new)}
-        known = {key: self._read.get(key) or fresh.get(key[0]) for key in keys}
-        self._read = {key: each for key, each in known.items() if each is not None}
-        return [self._read[key] for key in reversed(keys) if key in self._read]
+        fresh = {
+            entry: _odd(entry, f"has {entry.size:,} bytes, too many to look into")
+            for entry in new
+            if entry.size > SHOWN_BATCH_BYTES
+        }
+        for entry, found in journal.told(entry for entry in new if entry not in fresh):
+            if isinstance(found, StateError):
+                fresh[entry] = _odd(entry, f"is damaged: {told(found)}")
+            else:
+                fresh[entry] = _kept(found, place)
+        known = {entry: self._read.get(entry) or fresh.get(entry) for entry in entries}
+        self._read = {entry: each for entry, each in known.items() if each is not None}
+        return [self._read[entry] for entry in reversed(entries) if entry in self._read]
 
-    def _newest(self) -> Sequence[_Key]:
-        found: deque[_Key] = deque()
+    def _newest(self) -> Sequence[Entry]:
+        found: deque[Entry] = deque()
         for span in _SPANS_SECS:
             found = deque(self._listed(span), maxlen=BATCHES)
             if len(found) == BATCHES:
                 break
         return found
 
-    def _listed(self, span: float | None) -> Iterator[_Key]:
+    def _listed(self, span: float | None) -> Iterator[Entry]:
         folder = StatePaths(self._parts.id).journal
         after = f"{folder}/" if span is None else join(folder, first_name(self._clock() - span))
-        for batch, entry in latest(listed(self._parts.stores.sink, after, f"{folder}0")):
-            yield batch, entry.modified
+        for _, entry in latest(listed(self._parts.stores.sink, after, f"{folder}0")):
+            yield entry
 
 
 def _kept(batch: BatchDocument, place: str) -> _Batch:
     outcomes = [file.outcome for file in batch.files]
     shown = {
+        "odd": "",
         "batch": batch.batch,
         "at": batch.finished_ts,
         "secs": max(0.0, batch.finished_ts - batch.started_ts),
@@ -119,6 +129,25 @@ def _kept(batch: BatchDocument, place: str) -> _Batch:
     )
     outputs = tuple(frozenset((each.final, *each.earlier)) for each in batch.outputs)
     return _Batch(shown, outputs, failed[:FAILED])
+
+
+def _odd(entry: Entry, why: str) -> _Batch:
+    """A batch of which nothing is known but when its object was written, and why."""
+    shown = {
+        "odd": f"its object of the journal {why}",
+        "batch": entry.path.rpartition("/")[2].removesuffix(".json"),
+        "at": entry.modified,
+        "secs": None,
+        "attempt": None,
+        "files": None,
+        "failed": None,
+        "bytes": None,
+        "rows": None,
+        "bad_rows": None,
+        "outputs": None,
+        "event_time": None,
+    }
+    return _Batch(shown, (), ())
 
 
 def _course(settled: SettledBatch) -> dict[str, Any]:

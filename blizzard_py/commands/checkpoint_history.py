@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -21,7 +20,7 @@ from blizzard_core.cli import (
     print_table,
 )
 from blizzard_core.redact import redacted
-from blizzard_core.text import printable
+from blizzard_core.text import in_utc, printable
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_edit
 from blizzard_py.app.operations import is_asked, owner_of, pipeline_of
@@ -75,7 +74,7 @@ def _line(found: Version | Unreadable) -> list[str | None]:
 
 
 def _moment(seconds: float | None) -> str | None:
-    return None if seconds is None else f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%F %T}"
+    return None if seconds is None else in_utc(seconds)
 
 
 def _version_json(found: Version | Unreadable) -> dict[str, object]:

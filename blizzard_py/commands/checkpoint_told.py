@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import Any
 
 import click
@@ -10,7 +9,7 @@ import click
 from blizzard_core.cli import (
     print_table,
 )
-from blizzard_core.text import printable
+from blizzard_core.text import in_utc, printable
 from blizzard_py.commands.options import compact
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_edit import Effect, Stored
@@ -79,7 +78,7 @@ def print_state(where: str, seen: Stored, copies: list[str]) -> None:
 
 
 def _moment(seconds: float | None) -> str | None:
-    return None if seconds is None else f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%F %T} UTC"
+    return None if seconds is None else f"{in_utc(seconds)} UTC"
 
 
 def rebuilt_document(rebuilt: Rebuilt) -> dict[str, Any]:
@@ -118,7 +117,8 @@ def print_rebuilt(rebuilt: Rebuilt) -> None:
     progress = rebuilt.state.progress
     click.echo(f"{rebuilt.listed:,} files are listed, {rebuilt.done:,} of them are done")
     if rebuilt.said:
-        click.echo(f"{rebuilt.said:,} of these are done only because you say so")
+        who = "you, or the checkpoint that was there, say so"
+        click.echo(f"{rebuilt.said:,} of these are done only because {who}")
     click.echo(printable(f"watermark: {progress.value or '-'}, floor: {progress.floor or '-'}"))
     for each in rebuilt.batches:
         if each.judgement != "done":

@@ -280,3 +280,5 @@ def _print_report(report: Report) -> None:
     )
     if any(outcome.state == "taken" for outcome in report.outcomes):
         click.echo("Some are taken and not finished: run the same command again.")
+    if any(outcome.state == "left" for outcome in report.outcomes):
+        click.echo("What another run has still to do stays open: run it again after that.")

@@ -14,7 +14,7 @@ import click
 import yaml
 
 from blizzard_core.cli import Trouble, print_error, print_table
-from blizzard_core.text import printable
+from blizzard_core.text import in_utc, printable
 from blizzard_py.commands.options import compact
 from blizzard_py.state.stream_state import moment
 
@@ -214,7 +214,7 @@ def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
         _trouble(
             f"{dead['letters']:,}{'' if dead['complete'] else '+'}", bad=bool(dead["letters"])
         ),
-        f"{dt.datetime.fromtimestamp(updated, dt.UTC):%F %T}" if updated else None,
+        in_utc(updated) if updated else None,
         ", ".join(batch["phase"] for batch in found["in_flight"]),
         f"{totals['files']:,}"
         + (f" (+{totals['quarantined']:,} quarantined)" if totals["quarantined"] else ""),

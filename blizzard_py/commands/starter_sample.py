@@ -62,7 +62,8 @@ def sample(storage: Storage) -> Sample:
 
 
 def _and_others(files: int) -> str:
-    return f" and {files - 1} others" if files > 1 else ""
+    more = files - 1
+    return f" and {more:,} {'other' if more == 1 else 'others'}" if more else ""
 
 
 def _entries(storage: Storage) -> list[Entry]:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from blizzard_core.cli import GuidedCommand, command, config_argument, log_level_option
-from blizzard_core.text import printable
+from blizzard_core.text import in_utc, printable
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.watching import Committing, Sight, Watch
 from blizzard_py.commands.options import compact
@@ -54,8 +54,10 @@ def watch(config: Path, every: float) -> int:
     2 bad configuration or usage.
     """
     console = Console()
-    if not console.is_terminal:
-        raise click.UsageError("this is for a terminal; elsewhere use `blizzard status --json`")
+    if not console.is_terminal or console.is_dumb_terminal:
+        raise click.UsageError(
+            "this is for a terminal that can be drawn on; elsewhere use `blizzard status --json`"
+        )
     watching = Watch(load_config(config))
     first = Text("looking at the stores; Ctrl-C ends", "dim")
     with (
@@ -82,7 +84,7 @@ def picture(sight: Sight, now: float, height: int) -> Group:
     shown_tables = _worst(tables, max(1, room // 3))
     shown = _worst(sources, max(1, room - len(shown_tables)))
     left_out = len(sources) - len(shown) + len(tables) - len(shown_tables)
-    clock = f"{dt.datetime.fromtimestamp(now, dt.UTC):%F %T} UTC"
+    clock = f"{in_utc(now)} UTC"
     more = f"; {left_out:,} more are not shown" if left_out else ""
     return Group(
         _table(_SOURCES, shown),
@@ -146,16 +148,17 @@ def _source_row(name: str, found: dict[str, Any]) -> _Row:
 
 def _table_row(found: Committing, now: float) -> _Row:
     told = found.told
-    blocked = bool(told.get("blocked"))
-    version = told.get("version")
+    blocked = bool(told["blocked_groups"])
+    version = told["version"]
+    state = "blocked" if blocked else told["odd"] or told["state"] or "-"
     cells = (
         Text(printable(found.name)),
-        Text("blocked" if blocked else printable(told.get("state") or "-"), "red" * blocked),
+        Text(printable(state), "red" if blocked or told["odd"] else ""),
         Text("-" if version is None else f"{version:.0f}"),
         Text(f"{_span(max(0.0, now - found.saved))} ago"),
-        Text(printable(told.get("watermark") or "-")),
+        Text(printable(told["watermark"] or "-")),
     )
-    return blocked, cells
+    return blocked or bool(told["odd"]), cells
 
 
 def _watermark(found: dict[str, Any] | str | None) -> str:

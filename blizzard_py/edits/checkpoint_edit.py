@@ -29,6 +29,7 @@ from blizzard_py.sources.files.overtaken import last_known
 from blizzard_py.sources.tables.overtaken import published_since
 from blizzard_py.sources.tables.progress import progress_of_text
 from blizzard_py.sources.tables.windows import is_below, text_of
+from blizzard_py.state.beginning import begins_at
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.column_state import ColumnState
@@ -285,7 +286,8 @@ def change(
         # It starts over: also what replays have ingested comes again, and what is late then
         # is not to look like what was settled before.
         ledger = Ledger(source.sink, source.id)
-        at = file.now()
+        width = source.parts.concurrency
+        at = begins_at(source.sink, source.parts.letters_id, file.now(), width)
         ledger.load((), file.epoch)
         after = replace(after, anew_ts=at, ledger=ledger.begin_anew())
         if source.parts.has_files:

@@ -77,6 +77,7 @@ class BatchRunner:
         self._wanted = True
         self._thread = ThreadPoolExecutor(1, f"ingest {parts.name}")
         self.bytes_per_sec: float | None = None
+        self._is_first = True  # its time is that of Spark's start, not of its bytes
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
     def cancel(self) -> None:
@@ -186,8 +187,9 @@ class BatchRunner:
         log = self._log.bind(batch=batch.batch, attempt=batch.attempt)
         result = ingested.result
         secs = self._parts.clock() - ingesting.started
-        if secs > 0 and batch.files:
+        if secs > 0 and batch.files and not self._is_first:
             self.bytes_per_sec = sum(f.size for f in batch.files) / secs
+        self._is_first = False
         finished = judge_outcomes(result, state.retries, self._parts.errors.max_retries)
         self._tolerance.check(finished)
         bad = [file for file in finished if file.bad_rows]

@@ -45,6 +45,7 @@ from blizzard_py.job import FinishedFile
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Opener, Upkeep, Work
+from blizzard_py.state.beginning import begins_at
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.retries import waiting
@@ -266,7 +267,7 @@ class SourcePipeline(SourceView):
             state = replace(cold, last_batch=state.last_batch)
         again = self._begins_anew(state)
         if (found is None and self._fresh) or again:
-            state = replace(state, anew_ts=self._clock())
+            state = replace(state, anew_ts=self._begins_at())
         ledger = state.ledger
         if again or self._starts_over(state):
             # What was settled before is not to hide what is late from now on, or comes again.
@@ -277,6 +278,12 @@ class SourcePipeline(SourceView):
             # The original's, or an older release's.
             state = replace(state, progress=observed(state.progress, self._clock()))
         return state, state != kept or state.ledger != ledger or over
+
+    def _begins_at(self) -> float:
+        if self.parts.suffix:
+            return self._clock()  # what was done before a range began over its batches tell
+        width = self.parts.concurrency
+        return begins_at(self.sink, self.parts.letters_id, self._clock(), width)
 
     def _live_anew_ts(self) -> float:
         """When the live source was last started over, for a replay or a backfill of it."""

@@ -40,7 +40,8 @@ class Candidate:
 class Chosen:
     """A file of a letter object and what a replay does with it.
 
-    ``reason`` is empty for one that is ingested, else it says whose it is.
+    ``reason`` is empty for one that is ingested, else it says whose it is; that run ``waits`` if
+    it has still to do it.
     ``records`` counts the records in a file that the replay writes, ``letters`` what stands for it.
     """
 
@@ -49,6 +50,7 @@ class Chosen:
     records: int = 0
     entry: Entry | None = None
     letters: int = 1
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,9 @@ class DeadLetterFiles:
         path = candidate.path
         source = parts.stores.source
         entry = None if candidate.records else source.stat(path)
-        reason = claims.whose(path, live=parts is self.files, kept=candidate.kept)
-        if reason:
-            return Chosen(path, reason, letters=candidate.letters)
+        claim = claims.whose(path, live=parts is self.files, kept=candidate.kept)
+        if claim.reason:
+            return Chosen(path, claim.reason, letters=candidate.letters, waits=claim.open)
         if candidate.records:
             if write:
                 source.put_atomic(path, candidate.data)

@@ -27,6 +27,7 @@ from blizzard_py.ingest.cold_start import check_cold_start
 from blizzard_py.planning.ranges import Range
 from blizzard_py.sources.files.discovery import accepts, check_tracking, starting_point
 from blizzard_py.sources.files.opening import known_of
+from blizzard_py.sources.files.overtaken import current_state
 from blizzard_py.sources.files.replaced_since import ReplacedSince
 from blizzard_py.sources.files.sweep import sweeps
 from blizzard_py.sources.parts import Parts
@@ -50,12 +51,14 @@ class BatchInFlight(BlizzardError):
 class Claim:
     """Whose a file of the source is, and why.
 
-    ``free``: nobody's. ``waits``: a run has still to do it. ``rows``: its rows are in.
+    ``free``: nobody's. ``waits``: a run has still to do it, and if that is ``open`` people may
+    have it not do it. ``rows``: its rows are in.
     ``unknown``: it was passed before there was a ledger, and only the operator can know.
     """
 
     standing: Literal["free", "waits", "rows", "unknown"]
     reason: str = ""
+    open: bool = False
 
 
 _FREE = Claim("free")
@@ -94,10 +97,10 @@ class Claims:
         self._backfills = {
             source_id: read_state(sink, source_id) or SourceState() for source_id in backfills
         }
-        self._others = [
-            *self._backfills.values(),
-            *(read_state(sink, source_id) or SourceState() for source_id in replays_of(live.id)),
+        self._taken = [
+            read_state(sink, source_id) or SourceState() for source_id in replays_of(live.id)
         ]
+        self._others = [*self._backfills.values(), *self._taken]
         # What the live daemon would refuse to run on tells nothing of what it has to do.
         where = f"{sink.uri}/{checkpoint_path(live.id)}"
         check_identity(self._state, live.identity, live.source.id, where)
@@ -128,19 +131,20 @@ class Claims:
                 " then replay"
             )
 
-    def whose(self, path: str, *, live: bool, kept: bool = False) -> str:
-        """Why the file of a dead letter is not the replay's; empty if it is.
+    def whose(self, path: str, *, live: bool, kept: bool = False) -> Claim:
+        """Whose the file of a dead letter is; with a reason it is not the replay's.
 
         ``live`` says whether it is a file of the source (and not one of records), ``kept``
         whether the letter is of a reading that was to replace rows.
         """
         if not live:
-            return self._replay_of(path) or self._replaced.of([path]).get(path, "")
+            reason = self._replay_of(path) or self._replaced.of([path]).get(path, "")
+            return Claim("rows", reason) if reason else _FREE
         found = self.claim(path)
         if found.standing == "unknown":
             # The letter itself says that no rows came of it, unless it was to replace them.
-            return _KEPT if kept else ""
-        return found.reason
+            return Claim("unknown", _KEPT) if kept else _FREE
+        return found
 
     def claim(self, path: str) -> Claim:
         """Whose a file of the source is."""
@@ -149,7 +153,9 @@ class Claims:
             return Claim("rows", replayed)
         waits = self._waits(path)
         if waits:
-            return Claim("waits", waits)
+            # What a replay has taken it does: nobody moves its watermark.
+            taken = any(path in under_way(state) for state in self._taken)
+            return Claim("waits", waits, open=not taken)
         if self._ledger.settled_as(path) == "rows":
             return Claim("rows", "the live daemon has ingested it")
         for source_id, ledger in self._ledgers.items():
@@ -244,7 +250,7 @@ def check_live(live: Parts) -> None:
 
     A replay's own checkpoint would else be of files that the right configuration does not name.
     """
-    state = read_state(live.stores.sink, live.id)
+    state = _current(live)
     if state is not None:
         where = f"{live.stores.sink.uri}/{checkpoint_path(live.id)}"
         check_identity(state, live.identity, live.source.id, where)
@@ -259,12 +265,17 @@ def _latest_known(live: Parts) -> float:
 
 
 def _live_state(live: Parts) -> SourceState:
-    state = read_state(live.stores.sink, live.id)
+    state = _current(live)
     if state is None:
         check_cold_start(live)
         # A first start may have come between.
-        state = read_state(live.stores.sink, live.id)
+        state = _current(live)
     return state or SourceState()
+
+
+def _current(live: Parts) -> SourceState | None:
+    """The live state. What tables and APIs read again replaces what was published."""
+    return current_state(live) if live.has_files else read_state(live.stores.sink, live.id)
 
 
 def backfill_ranges(live: Parts) -> list[Range]:

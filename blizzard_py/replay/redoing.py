@@ -11,7 +11,8 @@ The steps, and what a death after each means:
 2. the committer gives the refused outputs up, in the table's log: whatever happens to their
    files and to the table, they are never committed. Before that step none is taken, since a
    group waits until each output whose rows it replaces is there or given up; after it the next
-   run begins again, and giving up what is given up changes nothing;
+   run begins again, and giving up what is given up changes nothing. What it refuses while it
+   does so is given up, too, and what it refuses only later by the next run;
 3. the files are taken, ingested and published as one that replaces, with all that is said there
    of deaths, of two at once and of the daemon beside. From the batch's commit on the refused
    outputs count no more (`blizzard_py.replay.refused`), so nothing is redone twice.
@@ -26,7 +27,7 @@ from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_py.planning.replacing import earlier_of
 from blizzard_py.replay.choosing import FILES_AT_MOST
-from blizzard_py.replay.refused import RefusedOutput, refused_outputs
+from blizzard_py.replay.refused import RefusedOutput, refused_outputs, replaced_outputs
 from blizzard_py.replay.replacing import Replacement, Replacing
 from blizzard_py.replay.taken import Taken
 from blizzard_py.sources.files.earlier import EarlierBatches
@@ -78,15 +79,30 @@ class Redoing:
         Raises `FencedError` if another replay takes over, and as `preview`; after all but a
         refusal run it again.
         """
+        # Refused only after the batch that replaces it was committed, whose group waits for it.
+        late = replaced_outputs(self.live)
+        if late:
+            self.give_up([output.output_id for output in late])
         told = self.preview()
         if told is None:
             left = Taken(self.replacing.files).peek()
             if not (left.replacing or any(batch.group for batch in left.in_flight)):
                 return None  # what is there may be a replay's that runs
             return Redone(self.live.name, (), self.replacing.run({}))
-        self.give_up([output.output_id for output in told.outputs])
+        told = self._given_up(told)
         done = self.replacing.run(self._wanted(told.outputs))
         return Redone(self.live.name, told.outputs, done)
+
+    def _given_up(self, told: Redone) -> Redone:
+        """All that is refused is given up, also what the committer refuses while it does that."""
+        given: set[str] = set()
+        while True:
+            fresh = [o.output_id for o in told.outputs if o.output_id not in given]
+            if not fresh:
+                return told
+            self.give_up(fresh)
+            given.update(fresh)
+            told = self.preview() or told
 
     def _wanted(self, outputs: Sequence[RefusedOutput]) -> dict[str, Entry]:
         """The files to ingest again, as they are now. Raises `RedoRefused`."""

@@ -57,18 +57,36 @@ def refused_outputs(
 
     Without anything on record it costs a LIST. Raises `StateError`, `StorageError`.
     """
+    return _refused(parts, records)[0]
+
+
+def replaced_outputs(parts: Parts) -> list[RefusedOutput]:
+    """Those that were refused, and whose rows another batch replaces.
+
+    One that was refused after that batch had been committed nobody has given up, and the batch's
+    group waits for it. Raises `StateError`, `StorageError`.
+    """
+    return _refused(parts, None)[1]
+
+
+def _refused(
+    parts: Parts, records: Mapping[str, Record] | None
+) -> tuple[list[RefusedOutput], list[RefusedOutput]]:
+    """Those that count, and those that were replaced since."""
     sink = parts.stores.sink
     on_record = quarantined(sink) if records is None else records
     names = [named[1] for path in on_record if (named := _NAME.fullmatch(path))]
     if not names:
-        return []
+        return [], []
     since = first_name(min(map(moment_of, names)) - _LONGEST_BATCH_SECS)
     found = list(_found(parts, on_record, since))
     if not found:
-        return []
+        return [], []
     batches = EarlierBatches(parts, {path for each in found for path in each.files})
     open_ = {batch.batch for known in current(batches.look()).values() for batch in known}
-    return [each for each in found if each.batch in open_ and _lies(parts, each, on_record)]
+    there = [each for each in found if _lies(parts, each, on_record)]
+    counting = [each for each in there if each.batch in open_]
+    return counting, [each for each in there if each.batch not in open_]
 
 
 def _found(parts: Parts, records: Mapping[str, Record], since: str) -> Iterator[RefusedOutput]:

@@ -39,9 +39,10 @@ _REFUSALS = (ReplayRefused, UnreadableDeadLetter, BatchInFlight, NotFound)
 class Outcome:
     """What a replay did with one letter object, or would do.
 
-    ``state`` is ``replayed``, ``taken`` (work is left: run it again), ``would
-    replay``, or ``refused``, and then ``error`` has the reason. Of its ``letters`` so many are
-    ``letters_left`` to others.
+    ``state`` is ``replayed``, ``taken`` (work is left: run it again), ``left`` (another run has
+    still to do a file of it, and nobody knows what becomes of that: it stays open), ``would
+    replay`` or ``would leave``, or ``refused``, and then ``error`` has the reason. Of its
+    ``letters`` so many are ``letters_left`` to others.
     """
 
     id: str
@@ -107,7 +108,8 @@ class Replay:
             except _REFUSALS as error:
                 yield self._whole(found, "refused", str(error))
             else:
-                yield _told(found, files, "would replay")
+                left = any(file.waits for file in files)
+                yield _told(found, files, "would leave" if left else "would replay")
 
     def run(self, chosen: Iterable[DeadLetterObject]) -> Report:
         """Replay the objects in their order, and finish what an earlier run left.
@@ -158,7 +160,7 @@ class Replay:
         """
         parts = self._letter_files.parts_for(found)
         candidates = self._letter_files.of(found)
-        whole = False
+        whole = waits = False
         while not whole:
             ledger = Taken(parts)
             # Ours first: what another replay took until now is seen below.
@@ -179,9 +181,11 @@ class Replay:
             ]
             whole = len(files) < FILES_AT_ONCE
             entries = [file.entry for file in files if file.entry is not None]
-            ledger.add(state, entries, letters_taken=[found.id] if whole else [])
+            waits = waits or any(file.waits for file in files)
+            ledger.add(state, entries, letters_taken=[found.id] if whole and not waits else [])
             self._log.info("letters_taken", letter=found.id, files=len(files))
-            yield _told(found, files, "replayed" if whole else "taken")
+            ended = "left" if waits else "replayed"
+            yield _told(found, files, ended if whole else "taken")
 
     def _closed(self, found: DeadLetterObject) -> Outcome | None:
         """An object that was closed, and that its writer has brought back when it woke up."""

@@ -42,7 +42,7 @@ from typing import Any
 
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
-from blizzard_core.errors import NotFound
+from blizzard_core.errors import NotFound, StateError
 from blizzard_core.storage.protocol import Entry, Storage, join
 from blizzard_py.job import FinishedFile, Outcome, StagedBadRecords
 from blizzard_py.state.source_state import Batch, PlannedGroup, PlannedOutput
@@ -53,6 +53,8 @@ KEPT_SECS = 30 * 86_400
 
 # Objects that are read and held at the same time.
 _READ_TOGETHER = 64
+# And of those for people, whoever wrote them.
+_TOLD_TOGETHER = 8
 
 REMEDY = "restore it as it was written: without it nobody knows what became of its files"
 
@@ -236,6 +238,18 @@ class Journal:
         for document, where in self._documents(map(self._path, batches)):
             yield decoded(BatchDocument, document, where, REMEDY, open_=True)
 
+    def told(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, BatchDocument | StateError]]:
+        """Each of these objects that is still there, or why it is none. For people."""
+        places = {entry.path: entry for entry in entries}
+        for path, raw in self._raws(places, _TOLD_TOGETHER):
+            where = f"{self._storage.uri}/{path}"
+            try:
+                found = decoded(BatchDocument, parsed(raw, where), where, REMEDY, open_=True)
+            except StateError as error:
+                yield places[path], error
+            else:
+                yield places[path], found
+
     def prune(self, now: float, folded: Iterable[str]) -> int:
         """Remove those of ``folded`` that are older than thirty days; returns how many."""
         limit = first_name(now - KEPT_SECS)
@@ -248,13 +262,17 @@ class Journal:
 
     def _documents(self, paths: Iterable[str]) -> Iterator[tuple[Any, str]]:
         """The objects of batches, and where each is."""
+        for path, raw in self._raws(paths, _READ_TOGETHER):
+            where = f"{self._storage.uri}/{path}"
+            yield parsed(raw, where), where
+
+    def _raws(self, paths: Iterable[str], together: int) -> Iterator[tuple[str, bytes]]:
         left = iter(paths)
         with ThreadPoolExecutor(max_workers=self._concurrency) as pool:
-            while some := list(islice(left, _READ_TOGETHER)):
+            while some := list(islice(left, together)):
                 for path, raw in zip(some, pool.map(self._raw, some), strict=True):
                     if raw is not None:
-                        where = f"{self._storage.uri}/{path}"
-                        yield parsed(raw, where), where
+                        yield path, raw
 
     def _raw(self, path: str) -> bytes | None:
         try:

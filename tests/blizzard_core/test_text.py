@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from blizzard_core.text import iso, shell_word
+from blizzard_core.text import in_utc, iso, shell_word
 from tests.blizzard_core.test_redact import HOSTILE
 
 ODD = [
@@ -41,3 +41,9 @@ def test_a_word_of_a_command_line_is_one_word_and_nothing_that_a_terminal_obeys(
 
 def test_times_are_written_as_in_the_log_to_the_second() -> None:
     assert iso(1_800_000_000.9) == "2027-01-15T08:00:00Z"
+    assert in_utc(1_800_000_000.9) == "2027-01-15 08:00:00"
+
+
+@pytest.mark.parametrize("moment", [1e300, -1e300, 10**400, float("nan"), float("inf")])
+def test_times_that_no_calendar_has_are_said_to_be_that(moment: float) -> None:
+    assert iso(moment) == in_utc(moment) == "a time that no calendar has"

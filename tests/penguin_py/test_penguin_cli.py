@@ -156,6 +156,16 @@ def test_one_broken_table_fails_the_command_and_spares_the_other(
     assert json.loads(result.stdout)["tables"]["two"]["txn_version"] == 1
 
 
+def test_a_state_of_a_time_that_no_calendar_has_is_shown(config: Path, tmp_path: Path) -> None:
+    put(tmp_path / "one", "date=2024-01-01/a.parquet", parquet({"id": [1]}))
+    assert call("run", config, "--once").exit_code == 0
+    mirror = tmp_path / "one/_penguin/one_checkpoint.json"
+    mirror.write_text(json.dumps({**json.loads(mirror.read_text()), "last_update_ts": 10**30}))
+    result = call("status", config)
+    assert result.exit_code == 0, result.output
+    assert "no calendar" in result.output
+
+
 def test_validate_says_all_that_is_wrong(tmp_path: Path, config: Path) -> None:
     assert call("validate", config).exit_code == 0
     bad = tmp_path / "bad.yaml"

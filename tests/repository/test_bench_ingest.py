@@ -114,7 +114,7 @@ def test_contenders_that_need_no_spark_write_the_same_rows(tmp_path: Path) -> No
     shape = Shape("small", 4, 500)
     with ThreadPoolExecutor(1) as pool, table_pool(1) as tables:
         write_shape(shape, tmp_path / "source", pool)
-        everyone = contenders(SparkEngine("local[1]"), pool, tables, 1, shape.fields)
+        everyone = contenders(SparkEngine("local[1]"), pool, pool, tables, 1, shape.fields)
         found = {}
         for name in (BARE, DUCKDB, POLARS):
             sink = tmp_path / name.replace(" ", "-")

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from errno import ENOSPC
 from pathlib import Path
 
 import duckdb
@@ -17,6 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from blizzard_core.settings.load import load_config
 from blizzard_py.demo.edits import configuration
 from blizzard_py.demo.report import measure, table_size
+from blizzard_py.demo.stage import staged
 from tests.support.scenario import ROOT
 
 # From the attribution beside the data: rows, sum of added, sum of delta, users, robots.
@@ -84,3 +86,22 @@ def test_any_folder_will_do(tmp_path: Path) -> None:
     write_deltalake(table, pa.table(edits), partition_by=["day"])
     assert table_size(table) == (2, 2)
     assert measure(table) == {"rows": 2, "sum(added)": 3, "sum(delta)": 7}
+
+
+@pytest.mark.parametrize("place", ["/proc/x", "/dev/full"])
+def test_a_folder_that_cannot_be_made_is_named(
+    place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert staged(Path(place), lambda *_: True, "table", "Done") == 1
+    assert f"demo: {place}: " in capsys.readouterr().out
+
+
+def test_a_full_disk_is_told_with_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def scenes(*_: object) -> bool:
+        raise OSError(ENOSPC, "No space left on device")
+
+    assert staged(tmp_path, scenes, "table", "Done") == 1
+    told = capsys.readouterr().out
+    assert f"{tmp_path}: No space left on device; give another folder" in told

@@ -16,15 +16,8 @@ from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rebuild.run import RebuildRefused
 from blizzard_py.edits.rename import Rename
-from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.planning.ranges import Range, check_range, is_ours
 from blizzard_py.replay import GivenFiles, Replay, file_parts, record_parts, records_uri
-from blizzard_py.replay.ownership import backfill_ranges
-from blizzard_py.sources.files.discovery import Scope
-from blizzard_py.sources.files.opening import open_files
-from blizzard_py.state.checkpoint_file import read_ledger, read_state
-from blizzard_py.state.siblings import BACKFILL
-from tests.simulation import adaptor, check, hands
+from tests.simulation import adaptor, check, hands, ranges
 from tests.simulation.faults import Shot
 from tests.simulation.plan import Event, source_uri
 from tests.simulation.processes import Process, drained
@@ -98,32 +91,6 @@ def replay(_director: Director, found: Event, process: Process) -> None:
         partial(drained, process),
     )
     job.run(chosen)
-
-
-def backfill(_director: Director, found: Event, process: Process) -> None:
-    """What lies below the origin of the cold start is ingested."""
-    live = process.parts(found.get("source", 0))
-    state = read_state(live.stores.sink, live.id)
-    if state is None or not state.origin:
-        return
-    source_pipeline(live).check(state)
-    day, _, hour = state.origin.partition("/")
-    # The day before the one that the live daemon began with.
-    last = f"{day[:-1]}{chr(ord(day[-1]) - 1)}" if day[-1] != "0" else f"{day[:5]}2023-12-31"
-    chosen = Range("date=2023-01-01", f"{last}/hour=23" if hour else last)
-    check_range(chosen, state, backfill_ranges(live), replay=False)
-    ledger = read_ledger(live.stores.sink, live.id)
-    scope = Scope(chosen.gap, partial(is_ours, state, ledger, replay=False))
-    bounded = live.source.model_copy(
-        update={
-            "partition_filter": live.source.partition_filter
-            and live.source.partition_filter.model_copy(update={"lookback": None}),
-            "partition_depth": state.progress.depth,
-            "late_sweep_interval_secs": 0,
-        }
-    )
-    parts = replace(live, source=bounded, suffix=f"{BACKFILL}{chosen.slug}")
-    drained(process, SourcePipeline(parts, partial(open_files, scope=scope)))
 
 
 def rewound(director: Director, found: Event, process: Process) -> None:
@@ -221,7 +188,8 @@ def moved(director: Director, found: Event, process: Process) -> None:
 
 _COMMANDS = {
     "replay": replay,
-    "backfill": backfill,
+    "backfill": ranges.backfill,
+    "replayed": ranges.replayed,
     "rewound": rewound,
     "ingest": ingest,
     "rebuild": rebuild,

@@ -33,6 +33,8 @@ class Cover:
     promised: bool = False
     must_be_told: bool = False
     may_repeat: bool = False
+    # How often more than once it may come.
+    again: int = 0
     may_have_letter: bool = False
     # Never data: hidden, or of another ending.
     excluded: bool = False
@@ -78,13 +80,18 @@ class Covers:
         edits = world.edits[file.source]
         again = any(file.path in edit.again for edit in edits)
         cover = Cover(may_repeat=again or bool(world.deeds["fresh"]))
-        cover.may_have_letter = name in world.given or cover.may_repeat or len(file.versions) > 1
+        replayed = sum(uri == file.source and held.holds(file.path) for uri, held in world.ranges)
+        # Ranges that overlap know nothing of each other.
+        cover.again = world.again[name] + max(0, replayed - 1)
+        cover.may_have_letter = (
+            name in world.given or cover.may_repeat or len(file.versions) > 1 or replayed > 0
+        )
         if is_hidden(file.path) or not file.path.endswith(".ndjson"):
             cover.excluded = name not in world.given
             return cover
         if name in world.inherited:
             # Its rows are the original's.
-            cover.excluded = not cover.may_repeat
+            cover.excluded = not (cover.may_repeat or cover.again)
             return cover
         if not settings.watermark:
             cover.promised, cover.why = True, "every name is compared"
@@ -169,7 +176,10 @@ class Covers:
             return None
         if self._world.deeds["rebuilt"] and uri == source_uri(0):
             # Where the start began was in the checkpoint that was lost.
-            return _final(self._world, "origin") or None
+            origin = _final(self._world, "origin")
+            if origin or not self._world.deeds["original"]:
+                return origin or None
+            # What goes on from an original has none, and passes what lies below its first floor.
         filter_ = adaptor.source_settings(self._world.settings, 0).partition_filter
         return lookback_floor(filter_, scans[0].ended + scans[0].skew)
 

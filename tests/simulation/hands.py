@@ -67,12 +67,10 @@ def discarded(_director: Director, found: Event, process: Process) -> None:
         some = sorted(there)
         world.chosen[found.at] = world.chance.sample(some, min(len(some), found["count"]))
     chosen = [there[name] for name in world.chosen[found.at] if name in there]
-    files = {each.id: _files_of(world, each.path) for each in chosen}
-    world.closing.update(uri for paths in files.values() for uri in paths)
+    world.closing.update(uri for each in chosen for uri in _files_of(world, each.path))
     replays = (file_parts(live, live.engine), record_parts(live, live.engine, records))
     reason = Closing("test data", "ann@ops-3", "2024-01-28T14:00:00+00:00")
     for each in discard(live, replays, chosen, reason):
-        world.closed[each.id] = files[each.id]
         world.counts["letters closed"] += each.letters
         world.tell(f"{process.name}: {each.id} is closed")
 

@@ -207,6 +207,7 @@ _DEEDS: dict[str, Callable[[Director, Event], None]] = {
     "mended": mended,
     "replay": commands.run,
     "backfill": commands.run,
+    "replayed": commands.run,
     "rewound": commands.run,
     "ingest": commands.run,
     "rolled_back": commands.run,

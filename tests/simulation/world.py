@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from blizzard_py.planning.ranges import Range
 from tests.simulation.plan import START, Plan, moment, source_uri
 from tests.simulation.scheduler import Owner, Scheduler
 from tests.simulation.store import Bucket
@@ -121,11 +122,13 @@ class World:
         self.edits: defaultdict[str, tuple[Edit, ...]] = defaultdict(tuple)
         self.held: dict[tuple[str, int], tuple[Edit, ...]] = {}
         self.copies: list[tuple[str, bytes]] = []
-        # Letters that people have closed with the files that they tell of, and those that they
-        # were about to; files that `blizzard redo` said are in.
-        self.closed: dict[str, frozenset[str]] = {}
+        # Files whose letters people have closed, or were about to; those that `blizzard redo` said
+        # are in.
         self.closing: set[str] = set()
         self.redone: set[tuple[str, str]] = set()
+        # How often more a file may come, since its range was replayed; what was replayed.
+        self.again: Counter[tuple[str, str]] = Counter()
+        self.ranges: list[tuple[str, Range]] = []
         # So many outputs to come are of a type that the table does not take.
         self.spoiling = 0
         # What commands were given files, by the second at which they were given.

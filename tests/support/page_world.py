@@ -154,6 +154,7 @@ def past(name: str, clock: Clock) -> dict[str, Any]:
         size = rows * 41
         batches.append(
             {
+                "odd": "",
                 "batch": f"019f{n:04x}-0000-7000-8000-000000000000",
                 "at": at,
                 "secs": 7 + n % 5,
@@ -205,7 +206,9 @@ def beside(clock: Clock) -> list[Mapping[str, Any]]:
             "watermark": "date=2027-01-15/0190.parquet",
             "version": 4_710,
             "commits": 4_700,
+            "odd": "",
             "blocked": {},
+            "blocked_groups": 0,
             "files": None,
             "rows": None,
             "quarantined": None,

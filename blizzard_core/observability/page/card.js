@@ -57,13 +57,13 @@ function lag(target) {
 // What the other daemon has saved of the same table.
 function besideFact(beside, now, unit) {
   const name = unit === "commit" ? "Sources" : "Penguin";
-  if (beside.error) return [name, el("span", {class: "soft"}, `not known: ${beside.error}`)];
-  if (beside.at === null) return [name, el("span", {class: "soft"}, "looking …")];
+  const old = beside.error ? [el("div", {class: "soft"}, `${beside.document ? `as of ${iso(beside.at)}` : "not known"}: ${beside.error}`)] : [];
+  if (!beside.document) return [name, ...(old.length ? old : [el("span", {class: "soft"}, "looking …")])];
   if (!beside.document.length) return [name, el("span", {class: "soft"}, unit === "commit" ? "none has saved anything" : "has committed nothing yet")];
-  return [name, ...beside.document.slice(0, 5).map(it => el("div", {}, unit === "commit" || beside.document.length > 1 ? `${it.name}: ` : "",
-    unit === "commit" ? "" : it.version === null ? "no table yet · " : `version ${number(it.version)} · `,
+  return [name, ...old, ...beside.document.slice(0, 5).map(it => el("div", {}, unit === "commit" || beside.document.length > 1 ? `${it.name}: ` : "",
+    it.odd ? `its state ${it.odd} · ` : unit === "commit" ? "" : it.version === null ? "no table yet · " : `version ${number(it.version)} · `,
     unit === "commit" ? "saved " : "committed ", ago(now, it.updated || it.saved),
-    Object.keys(it.blocked).length ? ` · ${plural(Object.keys(it.blocked).length, "group")} blocked` : "")),
+    it.blocked_groups ? ` · ${plural(it.blocked_groups, "group")} blocked` : "")),
     beside.document.length > 5 ? `and ${number(beside.document.length - 5)} more` : ""];
 }
 function facts(target, now, unit) {

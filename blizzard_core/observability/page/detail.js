@@ -21,7 +21,7 @@ function landing(batch) {
 }
 function batchSheet(batches) {
   return sheet([["settled", "left"], ["files"], ["failed", "roomy"], ["rows"], ["size", "roomy"], ["took", "roomy"], ["version"]],
-    batches.map(it => [when(it.at), number(it.files), it.failed ? el("b", {class: "warn"}, number(it.failed)) : "", number(it.rows), bytes(it.bytes), span(it.secs), landing(it)]), "Batches");
+    batches.map(it => it.odd ? [when(it.at), "", "", "", "", "", el("span", {class: "warn"}, it.odd)] : [when(it.at), number(it.files), it.failed ? el("b", {class: "warn"}, number(it.failed)) : "", number(it.rows), bytes(it.bytes), span(it.secs), landing(it)]), "Batches");
 }
 function commitSheet(commits) {
   return sheet([["committed", "left"], ["version"], ["by", "left roomy"], ["files"], ["rows"], ["removed", "roomy"], ["size", "roomy"]],
@@ -38,15 +38,20 @@ function pastNodes(past) {
   if (past.at === null) return [soft(past.error || "Reading the journal and the log …")];
   const nodes = past.error ? [el("p", {class: "warn"}, `Not read again: ${past.error}`)] : [];
   if (!past.document) return nodes;
-  const {batches, commits, failed} = past.document, charts = [];
+  const {batches: all, commits, failed} = past.document, charts = [];
+  const batches = all && all.filter(it => !it.odd);
   if (batches && batches.length) charts.push(bars(`rows in ${plural(batches.length, "batch").replace("batchs", "batches")}`, batches));
   if (commits.length) charts.push(bars(`rows in ${plural(commits.length, "commit")}`, commits));
   nodes.push(el("div", {class: "charts"}, ...charts, ...courses(batches || [])));
   if (failed && failed.length) nodes.push(el("h3", {}, "Files that were not ingested"), failures(failed));
   const sheets = [];
-  if (batches) sheets.push(el("div", {}, el("h3", {}, "Batches, from the journal"), batches.length ? batchSheet(batches) : soft("None in the last thirty days.")));
+  if (batches) sheets.push(el("div", {}, el("h3", {}, "Batches, from the journal"), all.length ? batchSheet(all) : soft("None in the last thirty days.")));
   sheets.push(el("div", {}, el("h3", {}, "Commits, from the table’s log"), commits.length ? commitSheet(commits) : soft("There is no table yet.")));
   return [...nodes, el("div", {class: "sheets"}, ...sheets), soft(`Read from the store at ${iso(past.at)}; a restart loses nothing of it.`)];
+}
+function blockedGroups(it) {
+  const known = Object.entries(it.blocked), more = it.blocked_groups - known.length;
+  return known.length ? known.map(([source, why]) => `${source}: ${why}`).join("; ") + (more ? `; and ${number(more)} more` : "") : "none";
 }
 function besideNodes(target, now, unit) {
   const beside = target.beside;
@@ -54,9 +59,9 @@ function besideNodes(target, now, unit) {
   const mine = unit === "commit";
   const heads = mine ? [["source", "left"], ["state", "left roomy"], ["saved"], ["watermark", "left roomy"], ["batches under way", "roomy"], ["rows in all"], ["writer", "left roomy"]]
     : [["Penguin", "left"], ["state", "left roomy"], ["committed"], ["watermark", "left roomy"], ["version"], ["commits", "roomy"], ["blocked groups"]];
-  const rows = beside.document.map(it => [it.name, it.state || "?", ago(now, it.updated || it.saved), el("span", {class: "mono"}, it.watermark || "none"),
+  const rows = beside.document.map(it => [it.name, it.odd ? el("span", {class: "warn"}, it.odd) : it.state || "?", ago(now, it.updated || it.saved), el("span", {class: "mono"}, it.watermark || "none"),
     ...(mine ? [number(it.in_flight), it.rows === null ? "?" : number(it.rows), it.host ? `${it.host}, pid ${it.pid}` : "?"]
-      : [it.version === null ? "–" : number(it.version), it.commits === null ? "?" : number(it.commits), Object.entries(it.blocked).map(([source, why]) => `${source}: ${why}`).join("; ") || "none"])]);
+      : [it.version === null ? "–" : number(it.version), it.commits === null ? "?" : number(it.commits), blockedGroups(it)])]);
   return [el("h3", {}, mine ? "Sources that feed it, as they saved it" : "Penguin, as it saved it"), sheet(heads, rows, mine ? "Sources" : "Penguin")];
 }
 function detail(status, past) {

@@ -10,7 +10,7 @@ function el(tag, options, ...children) {
   node.append(...children.filter(child => child !== null && child !== undefined));
   return node;
 }
-const number = value => new Intl.NumberFormat("en").format(value);
+const number = value => typeof value === "number" ? new Intl.NumberFormat("en").format(value) : "?";
 const compact = value => value < 10000 ? number(Math.round(value))
   : new Intl.NumberFormat("en", {notation: "compact", maximumFractionDigits: 1}).format(value);
 function bytes(value) {
@@ -28,7 +28,11 @@ function span(secs) {
   return `${Math.round(secs / 86400)} days`;
 }
 // Times are written as in the log, to the second, so that they can be looked for there.
-const iso = secs => new Date(secs * 1000).toISOString().replace(/\.\d+Z/, "Z");
+// Others may have written them: one that no calendar has is said to be that, and ends nothing.
+function iso(secs) {
+  const at = new Date(typeof secs === "number" ? secs * 1000 : NaN);
+  return Number.isNaN(at.getTime()) ? "no date" : at.toISOString().replace(/\.\d+Z/, "Z");
+}
 function when(at) {
   return el("time", {class: "mono", datetime: iso(at)}, iso(at));
 }

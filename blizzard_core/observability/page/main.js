@@ -1,6 +1,6 @@
 // Where one is stands behind the # of the address, so it can be sent to somebody else.
-const REFRESH_MS = 5000, STORY_MS = 700;
-let answered = null, turn = 0, timer = null, status = null, stories = false;
+const REFRESH_MS = 5000, STORY_MS = 700, RELOAD_MS = 60000;
+let made = null, answered = null, turn = 0, timer = null, status = null, stories = false;
 
 function place() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
@@ -18,13 +18,32 @@ function go(change) {
   turn += 1;  // an answer under way was asked for another place: it must neither draw nor put off the next
   again(0);
 }
+// That nobody answers, that somebody answers something else, and that an answer cannot be drawn, are three things.
+class Silence extends Error {}
+class Refusal extends Error {}
 async function asked(path) {
-  const response = await fetch(path, {cache: "no-store", signal: AbortSignal.timeout(10000)});
-  const document_ = await response.json();
-  if (!response.ok) return {failed: response.status, error: document_.error || `answer ${response.status}`};
-  return document_;
+  let response, text;
+  try {
+    response = await fetch(path, {cache: "no-store", signal: AbortSignal.timeout(10000)});
+    text = await response.text();
+  } catch {
+    throw new Silence();
+  }
+  let found = null;
+  try { found = JSON.parse(text); } catch { /* somebody else's answer, or an error's */ }
+  if (response.ok && found) return found;
+  return {failed: response.status, error: found && found.error || (response.ok ? "no answer of a daemon" : `answer ${response.status}`)};
+}
+function answeredWell(found) {
+  if (found.failed) throw new Refusal(found.error);
+  if (!Array.isArray(found.targets)) throw new Refusal("no answer of a daemon");
+  return found;
 }
 function titled(found) {
+  // Another release draws its own page; not twice a minute, should two releases answer in turn.
+  if (made && made !== found.page && performance.now() > RELOAD_MS) location.reload();
+  made = found.page;
+  answered = found.now;
   found.unit = found.daemon === "penguin" ? "table" : "source";
   found.title = found.daemon === "penguin" ? "Penguin" : "Blizzard";
   stories = found.stories;
@@ -33,10 +52,11 @@ function titled(found) {
   return found;
 }
 async function drawOverview(at, mine) {
-  const found = titled(await asked("overview.json"));
+  const found = titled(answeredWell(await asked("overview.json")));
   if (found.targets.length && viewOf(found, at) === "cards") {
-    const whole = new Map((await asked("status.json")).targets.map(target => [target.name, target]));
-    found.targets = found.targets.map(target => ({...whole.get(target.name), ...target}));
+    const whole = new Map(answeredWell(await asked("status.json")).targets.map(target => [target.name, target]));
+    // Between the two a daemon with other targets may have taken its place.
+    found.targets = found.targets.filter(target => whole.has(target.name)).map(target => ({...whole.get(target.name), ...target}));
   }
   if (mine !== turn) return REFRESH_MS;
   status = found;
@@ -47,12 +67,15 @@ async function drawDetail(at, mine) {
   const path = `targets/${at.name.split("/").map(encodeURIComponent).join("/")}`;
   const [found, past] = await Promise.all([asked(`${path}/status.json`), asked(`${path}/past.json`)]);
   if (mine !== turn) return REFRESH_MS;
-  if (found.failed) {
+  if (found.failed === 404) {
+    const box = document.getElementById("one");
     tell("warn", `There is no ${at.name} here`, el("div", {class: "notice"}, el("a", {href: "#/"}, "To the overview")));
-    document.getElementById("one").replaceChildren();
+    document.title = `There is no ${at.name} here`;
+    box.dataset.name = "";
+    box.replaceChildren();
     return REFRESH_MS;
   }
-  detail(titled(found), past.failed ? null : past);
+  detail(titled(answeredWell(found)), past.failed === 404 ? null : past.failed ? {at: null, error: past.error} : past);
   return past.at === null && !past.failed ? STORY_MS : REFRESH_MS;
 }
 async function drawStory(at, mine) {
@@ -60,9 +83,10 @@ async function drawStory(at, mine) {
   if (mine !== turn) return REFRESH_MS;
   stories = true;
   document.getElementById("bar").hidden = false;
-  if (!status) titled(await asked("overview.json"));
+  if (!status) titled(answeredWell(await asked("overview.json")));
+  if (mine !== turn) return REFRESH_MS;
   const waits = found.failed === 429 || found.at === null;
-  storyShown(at.name, waits ? null : found);
+  storyShown(at.name, found.at === null && !found.error ? null : found);
   return waits ? STORY_MS : null;
 }
 function shownFor(at) {
@@ -78,13 +102,20 @@ async function refresh() {
   try {
     shownFor(at);
     next = await (at.kind === "target" ? drawDetail : at.kind === "file" ? drawStory : drawOverview)(at, mine);
-    answered = new Date();
     for (const id of ["targets", "one"]) document.getElementById(id).classList.remove("lost");
   } catch (error) {
     if (mine !== turn) return;
-    const since = answered ? ` since ${iso(answered / 1000)}` : "";
-    tell("bad", `No answer from the daemon${since}. What is below is old. Is it running? Look at its log.`);
-    document.title = "✖ no answer";
+    if (error instanceof Silence) {
+      const since = answered ? ` since ${iso(answered)}` : "";
+      tell("bad", `No answer from the daemon${since}. What is below is old. Is it running? Look at its log.`);
+      document.title = "✖ no answer";
+    } else if (error instanceof Refusal) {
+      tell("bad", `What answers here does not show how things stand: ${error.message}. What is below is old. Look at the daemon’s log.`);
+      document.title = "✖ no status";
+    } else {
+      tell("bad", `The daemon has answered, and this page cannot draw it (${error.message}). What is below may be old; the same facts: `, el("a", {href: "status.json"}, "status.json"));
+      document.title = "✖ not drawn";
+    }
     for (const id of ["targets", "one"]) document.getElementById(id).classList.add("lost");
   }
   if (mine === turn && next !== null) again(next);

@@ -36,7 +36,8 @@ function storyShown(uri, found) {
   const box = document.getElementById("one");
   crumb("All sources", "a file’s story");
   const parts = [], story = found && found.document;
-  if (found && found.error) tell("warn", "No answer", el("div", {class: "notice warn"}, found.error));
+  if (found && found.failed === 429) tell("", `${found.error[0].toUpperCase() + found.error.slice(1)} …`);
+  else if (found && found.error) tell("warn", "No answer", el("div", {class: "notice warn"}, found.error));
   else if (!story) tell("", "Looking through checkpoint, journal and log …");
   else {
     const level = VERDICTS[story.verdict] ?? "";

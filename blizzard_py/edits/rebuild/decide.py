@@ -9,7 +9,7 @@ from typing import Literal
 
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.floor import raised
-from blizzard_core.watermark.paths import depth_of, partition_key, split
+from blizzard_core.watermark.paths import depth_of, joined, partition_key, split
 from blizzard_core.watermark.progress import (
     PartitionProgress,
     Progress,
@@ -19,7 +19,9 @@ from blizzard_core.watermark.progress import (
 )
 from blizzard_core.watermark.scan import FLAT_KEYS
 from blizzard_py.job import FinishedFile
-from blizzard_py.state.source_state import Batch, Replaced
+from blizzard_py.sources.files.sweep import is_passed
+from blizzard_py.state.source_state import Batch, Replaced, SourceState, under_way
+from blizzard_py.state.transitions import is_below_origin
 
 Place = Literal["staged", "placed", "logged", "nowhere"]
 Judgement = Literal["done", "publishing", "again", "letters"]
@@ -78,6 +80,31 @@ def depth_from(listed: Iterable[str]) -> int | None:
 def bound_of(done_before: str, accepts: Callable[[str], bool]) -> bytes:
     """The key below which everything counts as done, for a partition or a file."""
     return order_key(done_before) if accepts(done_before) else partition_key(done_before)
+
+
+def passed_unnoted(state: SourceState, paths: Iterable[str]) -> set[str]:
+    """Those of the paths that a checkpoint says are done, and that nobody has noted yet.
+
+    What an original has done stands there and nowhere else until a sweep has noted it, and so does
+    what an operator said at an earlier rebuild.
+    """
+    if state.sweep.whole or state.processed is not None or state.progress.state == "Initial":
+        return set()
+    waits = set(under_way(state))
+    return {
+        path
+        for path in paths
+        if path not in waits and is_passed(state, path) and not is_below_origin(state, path)
+    }
+
+
+def remembered(state: SourceState) -> dict[str, float]:
+    """The paths that a checkpoint lists as done, with the times at which scans first saw them."""
+    return {
+        joined(partition, name): at
+        for partition, known in state.progress.partitions.items()
+        for name, at in known.done.items()
+    }
 
 
 def origin_of(

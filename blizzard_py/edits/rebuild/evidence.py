@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,7 @@ from dataclasses import dataclass, replace
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.delta_json import added, commits, delta_versions, listed, read_each
 from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.text import in_utc
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.edits.rebuild.decide import Place
 from blizzard_py.ingest.group_publishing import Groups
@@ -55,7 +55,7 @@ class Doubt:
     def __str__(self) -> str:
         if self.since is None:
             return self.what
-        return f"{self.what} ({dt.datetime.fromtimestamp(self.since, dt.UTC):%F %T} UTC)"
+        return f"{self.what} ({in_utc(self.since)} UTC)"
 
 
 class Evidence:
@@ -168,9 +168,11 @@ class Evidence:
         known = {batch.batch for batch in flying if batch.phase == "publishing"}
         told = {batch.batch: batch for batch in self._journal.committed(sorted(known))}
         for batch in flying:
-            if batch.batch in known:
-                yield _latest(batch, told.get(batch.batch)), True
-        for batch in self._journal.committed(sorted(self._suspects() - known)):
+            left = self._left_of(batch) if batch.batch in known else None
+            if left is not None:
+                yield _latest(left, told.get(batch.batch)), True
+        suspects = self._journal.committed(sorted(self._suspects() - known))
+        for batch in filter(None, map(self._left_of, suspects)):
             kept = tuple(one for one in batch.letters if self._is_there(one.staged))
             lacks_letters = any(f.outcome == "quarantined" for f in batch.finished) and not any(
                 self._parts.stores.dlq.stat(path) is not None
@@ -193,6 +195,21 @@ class Evidence:
                 ),
                 bool(kept) or lacks_letters,
             )
+
+    def _left_of(self, batch: Batch) -> Batch | None:
+        """The batch without what failed in it for now and was settled since; None if that is all.
+
+        A checkpoint that was brought back from a copy says of it that it is to be tried again.
+        """
+        again = [file.path for file in batch.finished if file.outcome == "retry"]
+        since = set(again).difference(self.unsettled(again))
+        if not since:
+            return batch
+        if len(since) == len(batch.files):
+            return None
+        files = tuple(entry for entry in batch.files if entry.path not in since)
+        finished = tuple(file for file in batch.finished if file.path not in since)
+        return replace(batch, files=files, finished=finished)
 
     def _suspects(self) -> set[str]:
         """Batches of the journal of which the checkpoint, if there is one, does not say the end.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from blizzard_core.watermark.lookback import lookback_floor
 from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_py.edits.kept import keep, published_by
+from blizzard_py.edits.rebuild.beside import TakenMeanwhile, hold, looked_at
 from blizzard_py.edits.rebuild.decide import (
     Frame,
     Judged,
@@ -21,7 +22,9 @@ from blizzard_py.edits.rebuild.decide import (
     depth_from,
     judged,
     origin_of,
+    passed_unnoted,
     remade,
+    remembered,
 )
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.ingest.cold_start import other_names
@@ -56,7 +59,7 @@ class Rebuilt:
 
     ``listed`` counts the files at the source, ``done`` those of them that are done,
     ``new`` names those that the next polls will find. ``said`` counts those that are
-    done only because the operator says so.
+    done only because the operator, or the checkpoint that is there, says so.
     """
 
     found: Found
@@ -68,11 +71,12 @@ class Rebuilt:
     new: tuple[str, ...]
     batches: tuple[Judged, ...]
     settled: tuple[str, ...]
+    beside: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The listing, divided: ``done`` with times, ``held`` by batches, ``said`` by the operator."""
+    """The listing, divided: ``done`` with times, ``held`` by batches, ``said`` by a person."""
 
     listed: dict[str, Entry]
     done: dict[str, float]
@@ -99,6 +103,7 @@ class Rebuild:
         `StateError`, `StorageError`.
         """
         found = self._found()
+        beside = looked_at(self._sink, self._parts.id)
         evidence = Evidence(self._parts, found.state)
         if found.raw is None and done_before is None and not evidence.is_any:
             self._check_name()
@@ -126,8 +131,7 @@ class Rebuild:
             for places, whole in [evidence.places(batch)]
         )
         flying = tuple(each.batch for each in batches if each.judgement != "done")
-        waiting = () if found.state is None else found.state.retries
-        known = self._known(evidence, flying, waiting, done_before)
+        known = self._known(evidence, flying, found.state or SourceState(), done_before)
         state = self._state(found.state, evidence, known, flying, now)
         writer = None if found.document is None else writer_of(found.document, self._where)
         epoch = max(evidence.epochs(), 0 if writer is None else writer.epoch) + 1
@@ -141,6 +145,7 @@ class Rebuild:
             self._new(state, known),
             batches,
             tuple(known.done),
+            beside,
         )
 
     def _check_name(self) -> None:
@@ -172,6 +177,13 @@ class Rebuild:
                     f"{self._where}: a daemon has saved since it was looked at and is fenced now;"
                     " nothing was changed, so run this again"
                 )
+        try:
+            hold(self._sink, self._parts.id, rebuilt.beside)
+        except TakenMeanwhile as run:
+            raise RebuildRefused(
+                f"{run}: a backfill or a replay has saved since it was looked at and is fenced now;"
+                " nothing was changed, so run this again, and then that"
+            ) from run
         document = state_to_json(self._with_segments(rebuilt), now)
         if found.state is not None:
             file.save(document)
@@ -222,7 +234,7 @@ class Rebuild:
         self,
         evidence: Evidence,
         flying: Iterable[Batch],
-        waiting: Collection[str],
+        old: SourceState,
         done_before: str | None,
     ) -> _Known:
         # What was settled counts, whatever endings count today; what is new has one of them.
@@ -245,15 +257,18 @@ class Rebuild:
         own = frozenset(journaled).union(set(paths).difference(evidence.unsettled(paths)))
         history = frozenset(evidence.ledger.in_history(paths)) - own
         done = dict.fromkeys(own | history | evidence.elsewhere(paths), 0.0) | journaled
-        said: frozenset[str] = frozenset()
+        told = passed_unnoted(old, filter(self._accepts, paths))
         if done_before is not None:
             bound = bound_of(done_before, _can_count)
-            said = frozenset(p for p in paths if order_key(p) < bound and p not in done) - held
-            done |= dict.fromkeys(said, 0.0)
+            told |= {p for p in paths if order_key(p) < bound}
+        said = frozenset(told.difference(done, held))
+        done |= dict.fromkeys(said, 0.0)
+        # What began its grace by a scan of before goes on with it.
+        done |= {path: at for path, at in remembered(old).items() if done.get(path) == 0.0}
         for path in held:
             done.pop(path, None)
         # What waits for another try is not to be passed either, whatever its ending.
-        kept = held.union(done, waiting)
+        kept = held.union(done, old.retries)
         listed = {p: e for p, e in there.items() if self._accepts(p) or p in kept}
         return _Known(listed, done, held, history, own, said)
 
@@ -283,7 +298,8 @@ class Rebuild:
             lateness=before.lateness,
             window=window if source.use_watermark else (),
             processed=None if source.use_watermark else evidence.set_segments,
-            source=self._parts.identity,
+            # What an original did none of our scans has seen, until the next start.
+            source=self._parts.identity if old is None or old.source is not None else None,
             anew_ts=before.anew_ts,
             group_seq=max(
                 [before.group_seq, *(batch.group.seq for batch in flying if batch.group)]
@@ -295,7 +311,11 @@ class Rebuild:
             return state
         return replace(
             state,
-            retries={p: r for p, r in before.retries.items() if p in known.listed},
+            retries={
+                path: retry
+                for path, retry in before.retries.items()
+                if path in known.listed and path not in known.done
+            },
             queue=tuple(
                 entry
                 for entry in before.queue

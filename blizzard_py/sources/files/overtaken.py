@@ -10,17 +10,27 @@ published.)
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from blizzard_core.delta_json import commits, listed, read_each
 from blizzard_core.errors import StateError
 from blizzard_py.sources.parts import Parts
+from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.journal import Journal
-from blizzard_py.state.source_state import NO_BATCH, SourceState
+from blizzard_py.state.siblings import siblings_of
+from blizzard_py.state.source_state import NO_BATCH, SourceState, checkpoint_path
 from blizzard_py.state.state_paths import JOURNAL_FOLDER
 
 # So many of the table's newest commits are looked at, at each start.
 COMMITS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Unknown:
+    """The last of the batches that a checkpoint does not know of, and what tells of it."""
+
+    batch: str
+    what: str
 
 
 def not_overtaken(state: SourceState, parts: Parts, where: str) -> SourceState:
@@ -29,21 +39,56 @@ def not_overtaken(state: SourceState, parts: Parts, where: str) -> SourceState:
     Costs two LISTs and a few GETs, once a start. Raises `StateError` if batches were committed
     that the state does not know of.
     """
-    if not state.last_batch:
-        return replace(state, last_batch=last_known(state, parts))
-    since = Journal(parts.stores.sink, parts.id).after(state.last_batch)
-    if since:
+    unknown = _unknown_to(state, parts)
+    if unknown is not None:
+        raise StateError(f"{where}: {unknown.what}. {_remedy(parts)}")
+    return state if state.last_batch else replace(state, last_batch=last_known(state, parts))
+
+
+def current_state(parts: Parts) -> SourceState | None:
+    """The state in storage, for who decides by it and does not own it; None if there is none.
+
+    A daemon may go on meanwhile. Raises `StateError` for one that the daemon would refuse, since
+    it says of files that they are still to be done that were done long ago; `StorageError`.
+    """
+    sink = parts.stores.sink
+    state = read_state(sink, parts.id)
+    unknown = None if state is None else _unknown_to(state, parts)
+    if unknown is None:
+        return state
+    # Its owner writes a batch down before anything tells of it: by now it is there, if ever.
+    state = read_state(sink, parts.id)
+    if state is not None and unknown.batch > state.last_batch:
         raise StateError(
-            f"{where}: is older than what was published since: the journal goes on to batch"
-            f" {since[-1]}, and files would come again. {_remedy(parts)}"
-        )
-    unknown = _committed_since(parts, state.last_batch)
-    if unknown:
-        raise StateError(
-            f"{where}: it and the journal are older than the table, whose log commits batch"
-            f" {max(unknown)} of it, and files would come again. {_remedy(parts)}"
+            f"{sink.uri}/{checkpoint_path(parts.id)}: {unknown.what}. {_remedy(parts)}"
         )
     return state
+
+
+def _unknown_to(state: SourceState, parts: Parts) -> _Unknown | None:
+    if not (state.last_batch or _is_of_an_original(state)):
+        return None  # an older release did not write down which batch was the last
+    since = Journal(parts.stores.sink, parts.id).after(state.last_batch)
+    if since:
+        return _Unknown(
+            since[-1],
+            f"is older than what was published since: the journal goes on to batch {since[-1]}, and"
+            " files would come again",
+        )
+    unknown = max(_committed_since(parts, state.last_batch), default=None)
+    if unknown is None:
+        return None
+    return _Unknown(
+        unknown,
+        "it and the journal are older than the table, whose log commits batch"
+        f" {unknown} of it, and files would come again",
+    )
+
+
+def _is_of_an_original(state: SourceState) -> bool:
+    """Whether no batch of ours was ever begun on it, although files are done."""
+    begun = state.totals.batches or state.in_flight or state.ledger or state.anew_ts
+    return state.progress.state != "Initial" and not begun
 
 
 def last_known(state: SourceState, parts: Parts) -> str:
@@ -72,6 +117,10 @@ def _committed_since(parts: Parts, last: str) -> set[str]:
         # Replays and backfills have journals of their own, and their outputs this source's name.
         entries = listed(sink, f"{JOURNAL_FOLDER}/", f"{JOURNAL_FOLDER}0")
         found -= {entry.path.rpartition("/")[2].removesuffix(".json") for entry in entries}
+    if found:
+        # They are kept for thirty days, and folded before.
+        for source_id in siblings_of(sink, parts.letters_id):
+            found = set(read_ledger(sink, source_id).not_folded(sorted(found)))
     return found
 
 

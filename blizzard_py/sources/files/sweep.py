@@ -164,7 +164,7 @@ class LateSweep:
         passed = {
             entry.path: entry
             for entry in wanted
-            if entry.path not in queued and _is_passed(state, entry.path)
+            if entry.path not in queued and is_passed(state, entry.path)
         }
         unsettled = self._ledger.not_settled(list(passed))
         below = [path for path in unsettled if is_below_origin(state, path)]
@@ -180,7 +180,7 @@ class LateSweep:
         return Slice(tuple(passed[path] for path in late), known, history, cursor)
 
 
-def _is_passed(state: SourceState, path: str) -> bool:
+def is_passed(state: SourceState, path: str) -> bool:
     """Whether no scan would find the file, and nothing that is known waits for it."""
     if is_new(state.progress, path) or path in state.retries:
         return False

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from blizzard_core.bounds import SHOWN_COMMIT_BYTES
 from blizzard_core.delta_json import commit_path
 from blizzard_core.observability.commits import TOLD, CommitTail, commit_of
@@ -51,6 +53,14 @@ def test_odd_commits_are_told_as_far_as_they_can_be() -> None:
     assert (found.at, found.ours, found.files, found.rows) == (5.0, None, 1, 0)
 
 
+@pytest.mark.parametrize("timestamp", [10**400, 1e300, -1, True, None])
+def test_times_that_are_none_and_long_words_do_not_end_the_history(timestamp: Any) -> None:
+    raw = commit("a.parquet", rows=-5, timestamp=timestamp, operation="x" * 1_000_000)
+    found = commit_of(raw, Entry(commit_path(0), len(raw), 5.0), "mem://lake")
+    assert (found.at, found.rows) == (5.0, 0)
+    assert len(found.operation) < 5_000
+
+
 def test_the_newest_are_told_first_and_each_is_read_once() -> None:
     store = Counting()
     assert CommitTail(store).look() == []
@@ -67,7 +77,8 @@ def test_the_newest_are_told_first_and_each_is_read_once() -> None:
 
 
 def test_a_hint_that_is_none_is_left_out() -> None:
-    for hint in (b"{damaged", b"[]", b'{"version": "x"}'):
+    beyond = json.dumps({"version": 10**30}).encode()
+    for hint in (b"{damaged", b"[]", b'{"version": "x"}', b'{"version": 4711}', beyond):
         store = Counting()
         store.put_atomic("_delta_log/_last_checkpoint", hint)
         store.put_atomic(commit_path(0), commit("a.parquet"))

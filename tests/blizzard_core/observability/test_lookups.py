@@ -19,9 +19,9 @@ class Reader:
         self.now = 1000.0
         self.read: list[str] = []
         self.fails: Exception | None = None
-        self.lookups = Lookups("test", self._read, self._clock, self._clock, waiting)
+        self.lookups = Lookups("test", self._read, self.clock, self.clock, waiting)
 
-    def _clock(self) -> float:
+    def clock(self) -> float:
         return self.now
 
     def _read(self, key: str) -> Any:
@@ -66,6 +66,7 @@ def test_an_error_is_told_and_what_was_known_stays() -> None:
     assert found.document == "a 1"
     assert "503" in found.error
     assert "geheim" not in found.error
+    assert found.at == 1000.0  # when that was, and not when it failed
 
 
 def test_a_bug_ends_neither_the_thread_nor_the_page() -> None:
@@ -118,7 +119,58 @@ def test_a_thread_reads_while_it_is_open_and_ends() -> None:
     with lookups.working():
         lookups.ask("a")
         assert done.wait(60)
-    assert not any(thread.name == "test" for thread in threading.enumerate())
+    assert not any(thread.name.startswith("test-") for thread in threading.enumerate())
+
+
+def test_a_store_that_hangs_holds_up_itself_alone_and_says_so() -> None:
+    reader = Reader()
+    begun, freed = threading.Event(), threading.Event()
+    reads = []
+
+    def read(key: str) -> str:
+        reads.append(key)
+        if key == "hangs":
+            begun.set()
+            freed.wait(60)
+        return key
+
+    lookups = Lookups("test", read, reader.clock, reader.clock, 10)
+    lookups.ask("hangs")
+    hanging = threading.Thread(target=lookups.look)
+    hanging.start()
+    assert begun.wait(60)
+    lookups.ask("well")
+    assert lookups.look()
+    assert lookups.ask("well").document == "well"
+    assert lookups.ask("hangs") == Found()
+    for _ in range(10):
+        reader.now += 10
+        late = lookups.ask("hangs")
+    assert "could not be read for 100 s" in late.error
+    assert not lookups.look()  # nobody else goes and hangs there, too
+    reader.now += 10 * KEPT_SECS
+    lookups.ask("third")
+    lookups.ask("hangs")
+    assert lookups.look()
+    assert not lookups.look()
+    assert reads == ["hangs", "well", "third"]
+    freed.set()
+    hanging.join()
+    found = lookups.ask("hangs")
+    assert (found.document, found.error) == ("hangs", "")
+
+
+def test_old_is_not_shown_as_new_and_is_not_late_when_nobody_asked() -> None:
+    reader = Reader()
+    reader.lookups.ask("a")
+    reader.lookups.look()
+    reader.now += 500  # nobody asked meanwhile
+    assert reader.lookups.ask("a").error == ""
+    for _ in range(4):
+        reader.now += 10
+        found = reader.lookups.ask("a")
+    assert "could not be read for 40 s" in found.error
+    assert (found.at, found.document) == (1000.0, "a 1")
 
 
 def test_an_allowance_is_spent_at_once_and_comes_back_slowly() -> None:

@@ -169,7 +169,7 @@ def test_an_answer_that_comes_after_a_search_does_not_undo_it(
               refresh();
               go({q: "prices europe"});
               window.fetch = asks;
-              answer({ok: true, json: async () => all});
+              answer({ok: true, text: async () => JSON.stringify(all)});
               await new Promise(next => setTimeout(next));
               return document.querySelectorAll(".tile").length;
             }"""

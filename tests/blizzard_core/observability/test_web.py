@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from blizzard_core.bounds import CONNECTIONS
 from blizzard_core.daemon import Loop, run_worker
 from blizzard_core.errors import ConfigError, FencedError, Unavailable
+from blizzard_core.observability import status_page
 from blizzard_core.observability.page_file import page as page_and_policy
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import Server, served
@@ -143,6 +144,39 @@ def test_metrics_are_what_prometheus_reads(world: World) -> None:
         modern = Answer(server.port, "/metrics", Accept="application/openmetrics-text")
         assert modern.headers["Content-Type"].startswith("application/openmetrics-text")
         assert modern.body.rstrip().endswith("# EOF")
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "application/openmetrics-text; version=x.y; escaping=allow-utf-8",
+        "application/openmetrics-text; version=",
+        "text/plain; version=;;=",
+        ",;,;",
+        "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.3",
+    ],
+)
+def test_whatever_a_scraper_accepts_it_gets_metrics(world: World, accept: str) -> None:
+    with serving(world) as (server, _):
+        answer = Answer(server.port, "/metrics", Accept=accept)
+    assert answer.status == 200
+    openmetrics = "openmetrics" in accept
+    assert ("openmetrics" in answer.headers["Content-Type"]) == openmetrics
+    assert answer.body.endswith("# EOF\n") == openmetrics
+
+
+def test_metrics_are_made_once_a_second_however_many_ask(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    monkeypatch.setattr(
+        status_page, "generate_latest", lambda _registry: str(made.append(1)).encode()
+    )
+    monkeypatch.setattr(status_page, "PREPARED_SECS", 1e9)
+    with serving(world) as (server, _):
+        for _ in range(5):
+            assert Answer(server.port, "/metrics").status == 200
+    assert made == [1]
 
 
 def test_a_client_that_says_nothing_keeps_nobody_waiting(world: World) -> None:

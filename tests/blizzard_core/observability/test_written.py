@@ -20,7 +20,7 @@ def test_a_state_file_is_read_again_only_once_it_has_changed() -> None:
     assert (told["commits"], told["version"]) == (4, 9)
     store.delete("a")
     assert [said for _, said in files.look([entry])] == [told]
-    assert [said for _, said in files.look([Entry("a", 10, 2.0)])] == [{}]
+    assert [said for _, said in files.look([Entry("a", 10, 2.0)])] == [told_of({}, "is gone")]
 
 
 def test_a_state_file_that_is_too_large_is_not_read() -> None:
@@ -29,7 +29,9 @@ def test_a_state_file_that_is_too_large_is_not_read() -> None:
             raise AssertionError(path)
 
     large = Entry("a", SHOWN_STATE_BYTES + 1, 1.0)
-    assert list(StateFiles(Closed()).look([large])) == [(large, {})]
+    assert list(StateFiles(Closed()).look([large])) == [
+        (large, told_of({}, f"has {large.size:,} bytes, too many to look into"))
+    ]
 
 
 def test_whatever_stands_in_a_state_file_is_told_or_left_out() -> None:
@@ -41,7 +43,7 @@ def test_whatever_stands_in_a_state_file_is_told_or_left_out() -> None:
         "in_flight": {},
     }
     told = told_of({**odd, "blocked": {"s": 3}, "writer": {"process": {"host": 7}}})
-    assert told["blocked"] == {"s": "3"}
+    assert told["blocked"] == {"s": "?"}
     assert (told["host"], told["version"], told["in_flight"]) == (None, None, 0)
 
 

@@ -81,3 +81,25 @@ def test_a_default_stands_in_for_a_file_that_only_the_other_daemon_has(tmp_path:
     assert config.secrets.changed() == []
     with pytest.raises(ConfigError, match="must begin with /"):
         configured(tmp_path, "${file:at/all}")
+
+
+@pytest.mark.parametrize("named", ["option", "variable"])
+def test_a_key_file_that_a_client_reads_is_noticed_when_it_is_renewed(
+    secret: Path, named: str
+) -> None:
+    path = secret.parent / "config.yaml"
+    options = f"{{google_service_account_path: '{secret}'}}" if named == "option" else "{}"
+    path.write_text(f"tables: {{t: {{table_uri: 'gs://lake/t', storage_options: {options}}}}}")
+    variables = {"GOOGLE_APPLICATION_CREDENTIALS": str(secret)} if named == "variable" else {}
+    config = load_config(path, variables)
+    assert config.secrets.changed() == []
+    exchange(secret)
+    assert config.secrets.changed() == [str(secret)]
+
+
+def test_a_key_that_is_no_file_is_nobody_elses_business(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    options = '{GOOGLE_SERVICE_ACCOUNT: \'{"type": "service_account"}\'}'
+    path.write_text(f"tables: {{t: {{table_uri: 'gs://lake/t', storage_options: {options}}}}}")
+    gone = {"AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "nowhere")}
+    assert load_config(path, gone).secrets.changed() == []

@@ -51,6 +51,8 @@ def test_deep_nesting_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_a_large_file_is_not_read(tmp_path: Path) -> None:
     assert problem(tmp_path, "#" * (yaml_file.CONFIG_BYTES + 1)) == "is larger than 4 MiB; split it"
+    with pytest.raises(ConfigError, match="is larger than 4 MiB"):
+        load_yaml(Path("/dev/zero"), {})  # which says of itself that it is empty
 
 
 @pytest.mark.parametrize(

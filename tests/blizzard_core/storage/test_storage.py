@@ -681,6 +681,18 @@ def test_paths_that_lead_out_of_a_local_root_by_their_text_are_refused(
     assert listed(storage) == ["a/b"]
 
 
+@pytest.mark.parametrize("path", ["a\0b", "a/\0", "\ud800"])
+@pytest.mark.parametrize("follow", [True, False])
+def test_what_no_file_can_be_called_is_not_there(
+    tmp_path: Path, path: str, *, follow: bool
+) -> None:
+    storage = LocalStorage(str(tmp_path), follow=follow)
+    assert storage.stat(path) is None
+    for read in (storage.read, storage.open_input, lambda path: storage.read_range(path, 0, 1)):
+        with pytest.raises(NotFound):
+            read(path)
+
+
 def test_a_tables_directories_on_a_local_disk_may_be_links(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "table").mkdir()

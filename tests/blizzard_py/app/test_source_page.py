@@ -12,6 +12,7 @@ from typing import Any
 import click
 import pytest
 
+from blizzard_core.bounds import SHOWN_BATCH_BYTES
 from blizzard_core.delta_json import commit_path
 from blizzard_core.errors import StateError
 from blizzard_core.observability import allowance
@@ -30,6 +31,8 @@ from blizzard_py.explain import Explanation
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FinishedFile, Place
 from blizzard_py.sources.parts import Parts, Stores
+from blizzard_py.state.journal import Journal
+from blizzard_py.state.state_paths import StatePaths
 from tests.blizzard_core.observability.test_commits import commit
 from tests.blizzard_core.test_redact import HOSTILE
 from tests.support.blizzard_world import LineEngine, World
@@ -183,6 +186,88 @@ def test_rows_that_nobody_commits_are_told(
     assert all("nothing was committed" in notice.text for notice in found)
     assert behind(brief(0.0), Found()) == []
     assert behind({"last": None}, Found(1e9, [])) == []
+    assert behind(brief(0.0), Found(BEHIND_SECS + 1, [], "503")) == []  # nobody knows any more
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"{torn",
+        b"[]",
+        b'"x"',
+        b"[" * 100_000,
+        b'{"last_update_ts": -1e300}',
+        b'{"last_update_ts": 1e300}',
+        b'{"last_update_ts": ' + b"9" * 400 + b"}",
+        b'{"last_update_ts": true, "log": {"version": 1e308}, "blocked": {"x": {"y": []}}}',
+        b'{"blocked": [], "watermark": "x", "log": 3, "totals": "x", "writer": {"process": 1}}',
+    ],
+)
+def test_whatever_penguins_state_is_the_page_goes_on(world: LocalWorld, raw: bytes) -> None:
+    world.put("a.json", "1")
+    worker = world.drain()
+    world.lake.put_atomic("_penguin/events_checkpoint.json", raw)
+    panel = Panel("blizzard", [worker.activity], lambda: world.now, desk_of([worker], CONFIG))
+    answer(panel.desk.beside, worker.name)
+    [brief] = panel.overview()["targets"]
+    [whole] = (panel.target(worker.name) or {})["targets"]
+    for document in (brief, whole):
+        [said] = document["beside"]["document"]
+        assert said["name"] == "events"
+        assert isinstance(said["odd"], str)
+    assert len(json.dumps(brief)) < 10_000
+
+
+def test_an_overview_does_not_repeat_why_hundreds_of_groups_are_blocked(world: LocalWorld) -> None:
+    worker = world.drain()
+    blocked = {f"source_{n}": "waits " * 1_000 for n in range(300)}
+    mirror = {"blocked": blocked}
+    world.lake.put_atomic("_penguin/events_checkpoint.json", json.dumps(mirror).encode())
+    panel = Panel("blizzard", [worker.activity], lambda: world.now, desk_of([worker], CONFIG))
+    answer(panel.desk.beside, worker.name)
+    [brief] = panel.overview()["targets"]
+    assert brief["beside"]["document"][0]["blocked_groups"] == 300
+    assert len(json.dumps(brief)) < 10_000
+    assert len(json.dumps(panel.target(worker.name))) < 200_000
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (b"{torn", "is damaged"),
+        (b'{"batch": 3}', "is damaged"),
+        (b" " * (SHOWN_BATCH_BYTES + 1), "too many to look into"),
+    ],
+)
+def test_what_is_no_batch_costs_the_history_itself_alone(
+    world: LocalWorld, raw: bytes, told: str
+) -> None:
+    world.put("a.json", "1")
+    world.drain()
+    world.put("b.json", "2")
+    worker = world.drain()
+    newest = max(Journal(world.lake, worker.parts.id).batches())
+    folder = StatePaths(worker.parts.id).journal
+    world.lake.put_atomic(f"{folder}/{newest}.json", raw)
+    odd, well = SourcePast(worker.parts, lambda: world.now).look()["batches"]
+    assert odd["batch"] == newest
+    assert told in odd["odd"]
+    assert (well["odd"], well["rows"]) == ("", 1)
+
+
+def test_of_a_batch_that_was_taken_over_the_last_ones_object_counts(world: LocalWorld) -> None:
+    world.put("a.json", "1")
+    worker = world.drain()
+    [batch] = Journal(world.lake, worker.parts.id).batches()
+    folder = StatePaths(worker.parts.id).journal
+    document = json.loads(world.lake.read(f"{folder}/{batch}.json"))
+    [output] = document["outputs"]
+    document["outputs"] = [{**output, "final": "new.parquet", "earlier": [output["final"]]}]
+    world.lake.put_atomic(f"{folder}/{batch}~0001.json", json.dumps(document).encode())
+    put_commit(world.lake, 0, "new.parquet")
+    [shown] = SourcePast(worker.parts, lambda: world.now).look()["batches"]
+    assert (shown["versions"], shown["missing"]) == ([0], 0)
 
 
 def story(desk: Desk, uri: str) -> dict[str, Any]:
@@ -364,6 +449,9 @@ def test_names_that_are_no_text_do_not_end_the_history(world: LocalWorld) -> Non
 def test_the_desk_opens_its_threads_and_closes_them(world: LocalWorld) -> None:
     worker = world.drain()
     with desk_of([worker], CONFIG).open():
-        running = {thread.name for thread in threading.enumerate()}
-        assert {"beside", "past", "story"} <= running
-    assert not {"beside", "past", "story"} & {t.name for t in threading.enumerate()}
+        assert {"beside", "past", "story"} <= lookups_that_run()
+    assert not {"beside", "past", "story"} & lookups_that_run()
+
+
+def lookups_that_run() -> set[str]:
+    return {thread.name.partition("-")[0] for thread in threading.enumerate()}

@@ -566,7 +566,7 @@ pipelines:
                 "name (line 6): is required",
             ],
         ),
-        (GOOD.replace("./raw", "./raw, poll_interval_secs: often"), ["a valid number"]),
+        (GOOD.replace("./raw", "./raw, poll_interval_secs: often"), ["must be a number"]),
         (
             GOOD.replace("int64", "integer"),
             ["fields[0].type (line 6): there is no type 'integer'", "int32, int64"],

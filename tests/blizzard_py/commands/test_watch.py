@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from blizzard_core.observability.written import told_of
 from blizzard_py.__main__ import main
 from blizzard_py.app.watching import Committing, Sight
 from blizzard_py.commands.watch import picture
@@ -52,8 +53,12 @@ def sight_of(
 
 
 def penguin(name: str, **told: Any) -> Committing:
-    found = {"state": "Idle", "version": 12.0, "watermark": "a.parquet", "blocked": {}, **told}
-    return Committing("/lake", name, NOW - 90, found)
+    document = {
+        "watermark": {"state": "Idle", "value": "a.parquet"},
+        "log": {"version": 12},
+        **told,
+    }
+    return Committing("/lake", name, NOW - 90, told_of(document))
 
 
 def test_both_daemons_are_told_of_and_what_is_wrong_is_red() -> None:
@@ -72,6 +77,9 @@ def test_both_daemons_are_told_of_and_what_is_wrong_is_red() -> None:
     [late] = [line for line in lines if "events/late" in line]
     assert "\x1b[31m" in late
     [red] = [line for line in lines if "blocked" in line]
+    assert "\x1b[31m" in red
+    torn = Committing("/lake", "torn", NOW, told_of({}, "is no JSON"))
+    [red] = [line for line in shown(sight_of({}, torn)) if "is no JSON" in line]
     assert "\x1b[31m" in red
     [fine] = [line for line in lines if "events/main" in line]
     assert "\x1b[31m" not in fine
@@ -99,6 +107,24 @@ def test_elsewhere_than_on_a_terminal_it_says_what_to_use(scenario: Scenario) ->
     done = CliRunner().invoke(main, ["watch", str(scenario.config)])
     assert done.exit_code == 2
     assert "blizzard status --json" in done.stderr
+
+
+def test_on_a_terminal_that_cannot_be_drawn_on_it_says_so(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # takes any stream for a terminal
+    done = CliRunner().invoke(main, ["watch", str(scenario.config)])
+    assert done.exit_code == 2
+    assert "can be drawn on" in done.stderr
+
+
+def test_a_locale_that_is_not_utf8_is_refused_in_words(scenario: Scenario) -> None:
+    command = [sys.executable, "-m", "blizzard_py", "status", str(scenario.config)]
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "set PYTHONUTF8=1 or LC_ALL=C.UTF-8" in done.stderr
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from blizzard_core.checkpoint.fence import FencedFile
 from blizzard_core.errors import FencedError
 from blizzard_core.watermark.progress import Progress
+from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_edit import EditRefused, Effect
 from blizzard_py.edits.kept import keep, kept
@@ -20,8 +21,10 @@ from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay import GivenFiles
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
+from tests.blizzard_py.replay.test_given_files import IngestWorld
 from tests.blizzard_py.replay.test_replay import ReplayWorld, ask
 from tests.support.blizzard_world import World
+from tests.support.memory_store import Died
 from tests.support.promise_world import letter_paths, polls, sweeps
 
 DAY = "date=2024-01-01"
@@ -380,3 +383,31 @@ def test_what_is_taken_after_a_reset_comes_once_whatever_the_clocks_say() -> Non
     world.now += month
     polls(world)
     assert world.rows() == sorted(["1", "1", *paths])
+
+
+@pytest.mark.parametrize("how", ["reset", "fresh"])
+@pytest.mark.parametrize("back", [0.9, 86_400.0], ids=["whole seconds", "a clock put right"])
+def test_what_a_replay_took_just_before_a_source_is_started_over_comes_again(
+    how: str, back: float
+) -> None:
+    world = IngestWorld()
+    world.put(f"{DAY}/3.json", "3")  # late
+    world.now += 0.9
+    given = world.given()
+
+    def dies_behind(worker: SourcePipeline) -> int:
+        world.drain(worker)
+        raise Died  # its journal is not folded yet
+
+    with pytest.raises(Died):
+        GivenFiles(given.live, given.files, dies_behind).run([f"{DAY}/3.json"])
+    world.now -= back  # what the store says of the time in the same second, or from now on
+    if how == "reset":
+        source = world.pipeline()
+        seen = checkpoint_edit.stored(source)
+        checkpoint_edit.change(source, seen, checkpoint_edit.over, world.now)
+        polls(world)
+    else:
+        world.sink.delete(checkpoint_path("events_main"))
+        world.drain(source_pipeline(world.parts(), fresh=True))
+    assert world.rows() == sorted(["1", "3", "5", "52"] * 2)

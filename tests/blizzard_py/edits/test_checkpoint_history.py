@@ -64,6 +64,23 @@ def test_each_change_is_told_with_who_and_when() -> None:
         history.version(world.pipeline(), "epoch-99")
 
 
+def test_a_letter_that_a_replay_left_to_the_daemon_is_open_after_a_rollback() -> None:
+    world = ReplayWorld(grace_period_secs=1)
+    for name, row in (("1", "a"), ("2", "bad")):
+        world.put(f"{DAY}/{name}.json", row)
+    world.drain()
+    world.now += 100
+    world.drain()
+    set_to(world, "1.json")  # by mistake
+    world.put(f"{DAY}/2.json", "b")
+    world.run()
+    rolled_back(world, names(world)[1])
+    world.drain()
+    assert world.rows() == ["a"]
+    assert [outcome.state for outcome in world.run().outcomes] == ["replayed"]
+    assert world.rows() == ["a", "b"]
+
+
 def test_what_was_passed_over_by_mistake_comes_once_after_a_rollback() -> None:
     world, daemon = changed()
     rows = world.rows()

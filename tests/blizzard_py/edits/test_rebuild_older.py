@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import nullcontext
+
 import pytest
 
 from blizzard_core.checkpoint import document as checkpoint_document
-from blizzard_core.errors import StateError
+from blizzard_core.errors import FencedError, StateError, Unavailable
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rebuild.run import RebuildRefused
+from blizzard_py.replay import Taken, file_parts
 from blizzard_py.state import processed_set
+from blizzard_py.state.journal import moment_of
 from blizzard_py.state.state_paths import StatePaths
-from tests.support.blizzard_world import World
+from tests.blizzard_py.replay.test_given_files import IngestWorld
+from tests.blizzard_py.replay.test_replay import ReplayWorld
+from tests.support.blizzard_world import World, overtaking
 from tests.support.memory_store import Died, Dying
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
@@ -87,6 +94,36 @@ def test_outputs_that_were_published_under_later_names_are_known() -> None:
     assert world.rows() == ["1", "2"]
 
 
+@pytest.mark.parametrize("beside", [(), ("2",)], ids=["alone", "beside one that was read"])
+def test_what_failed_for_now_when_the_copy_was_made_and_was_ingested_since_comes_once(
+    beside: tuple[str, ...],
+) -> None:
+    world = begun()
+    world.put(f"{DAY}/3.json", "3")
+    for row in beside:
+        world.put(f"{DAY}/{row}.json", row)
+    world.engine.flaky[f"{DAY}/3.json"] = 1
+    copies = []
+
+    def keeps(_op: str, _path: str) -> None:
+        batches = world.checkpoint().get("in_flight", [])
+        if any(batch["phase"] == "publishing" for batch in batches) and not copies:
+            copies.append(world.sink.objects[CHECKPOINT])
+
+    world.sink.before_mutation = keeps
+    with pytest.raises(Unavailable) if not beside else nullcontext():
+        world.drain()
+    world.now += 100
+    world.drain()
+    world.sink.before_mutation = lambda _op, _path: None
+    world.sink.objects[CHECKPOINT] = copies[0]
+    rebuilt(world)
+    world.drain()
+    world.now += 1000
+    world.drain()
+    assert world.rows() == sorted(["1", "3", *beside])
+
+
 @pytest.mark.parametrize("made_by", ["rebuild", "reset", "a start"])
 def test_a_copy_of_a_checkpoint_that_nobody_has_run_on_yet_is_noticed(made_by: str) -> None:
     world = begun()
@@ -135,3 +172,92 @@ def test_nothing_is_made_up_under_another_name() -> None:
     with pytest.raises(RebuildRefused, match="is of the same files"):
         rebuilt(world)
     assert world.rows() == ["1"]
+
+
+def original(world: World) -> None:
+    """One was at work before, and has done the first two files."""
+    for name in ("1", "2"):
+        world.put(f"{DAY}/{name}.json", f"theirs {name}")
+    said = {"state": "Active", "value": f"{DAY}/2.json"}
+    document = {"schema_version": 1, "watermark": said, "partition_watermarks": {DAY: "2.json"}}
+    world.sink.put_atomic(CHECKPOINT, json.dumps({**document, "last_update_ts": 1}).encode())
+
+
+@pytest.mark.parametrize("sweeps", [0, 600], ids=["no sweep has noted it", "a sweep has noted it"])
+@pytest.mark.parametrize("copied", ["before our start", "since"])
+def test_an_originals_checkpoint_that_is_brought_back_is_noticed_and_rebuilt(
+    sweeps: int, copied: str
+) -> None:
+    world = World(grace_period_secs=100, late_sweep_interval_secs=sweeps)
+    original(world)
+    copy = world.sink.objects[CHECKPOINT]
+    world.drain()
+    copy = copy if copied == "before our start" else world.sink.objects[CHECKPOINT]
+    world.put(f"{DAY}/3.json", "3")
+    world.drain()
+    world.sink.objects[CHECKPOINT] = copy
+    with pytest.raises(StateError, match="is older than what was published since"):
+        world.drain()
+    rebuilt(world)
+    assert world.rows() == ["3"]
+    world.now += 50
+    world.put(f"{DAY}/25.json", "in time")
+    world.drain()
+    world.now += 1000
+    world.drain()
+    assert world.rows() == ["3", "in time"]
+    assert world.letters() == []
+
+
+def test_what_an_operator_said_counts_in_the_next_rebuild_too() -> None:
+    world = World(grace_period_secs=1)
+    world.put(f"{DAY}/1.json", "theirs")
+    job = Rebuild(world.parts())
+    job.write(job.plan(f"{DAY}/2.json"))
+    rebuilt(world)
+    world.drain()
+    assert world.rows() == []
+
+
+@pytest.mark.parametrize("moment", ["since it was looked at", "while it is written"])
+def test_a_late_file_that_a_replay_takes_beside_a_rebuild_comes_once(moment: str) -> None:
+    world = IngestWorld(late_sweep_interval_secs=0)
+    world.put(f"{DAY}/3.json", "3")  # late, and nobody has noticed
+    given = world.given()
+    job = Rebuild(world.live())
+    made = job.plan(None)
+    if moment == "since it was looked at":
+        assert [told.state for told in given.run([f"{DAY}/3.json"]).files] == ["ingested"]
+        with pytest.raises(RebuildRefused, match="has saved since it was looked at"):
+            job.write(made)
+    else:
+        with (
+            overtaking(world.replays, lambda: job.write(job.plan(None))),
+            pytest.raises(FencedError),
+        ):
+            given.run([f"{DAY}/3.json"])
+        assert [told.state for told in given.run([f"{DAY}/3.json"]).files] == ["ingested"]
+    rebuilt(world)
+    world.drain()
+    assert world.rows() == ["1", "3", "5", "52"]
+
+
+def test_what_a_replay_brought_long_ago_makes_no_checkpoint_an_older_one() -> None:
+    world = ReplayWorld(grace_period_secs=1)
+    world.put(f"{DAY}/1.json", "1")
+    world.put(f"{DAY}/2.json", "bad")
+    world.drain()
+    world.put(f"{DAY}/2.json", "2")
+    assert world.run().rows == 1
+    [entry] = [
+        p for p in world.sink.objects if p.startswith("_blizzard/journal/events_main~replay/")
+    ]
+    batch = entry.rpartition("/")[2].removesuffix(".json")
+    commit = {"commitInfo": {"penguin": {"output_ids": [f"events/main/{batch}/1/0"]}}}
+    world.sink.put_atomic(f"_delta_log/{0:020d}.json", json.dumps(commit).encode())
+    world.now = moment_of(batch) + 40 * 86_400
+    Taken(file_parts(world.live(), world.replays)).settle()
+    assert entry not in world.sink.objects
+    world.put(f"{DAY}/3.json", "3")
+    world.drain()
+    assert world.rows() == ["1", "2", "3"]

@@ -27,7 +27,7 @@ from blizzard_core.errors import (
     Unfinished,
 )
 from blizzard_core.log import configure
-from blizzard_core.settings.sources import PartitionFilter
+from blizzard_core.settings.sources import CheckpointSettings, PartitionFilter
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Page
 from blizzard_py.job import IngestJob, IngestResult
@@ -771,3 +771,21 @@ def test_every_batch_leaves_an_explanation_that_is_kept_for_a_month() -> None:
     assert list(journal.batches()) == folded[1:]
     assert journal.prune(made + 31 * 86_400, folded[1:]) == len(found) - 1
     assert not any(path.startswith(folder) for path in world.sink.objects)
+
+
+def test_the_start_of_spark_makes_no_batch_small() -> None:
+    world = World(checkpoint=CheckpointSettings(interval_files=4, interval_secs=10))
+    for number in range(16):
+        world.put(f"{number:02}.ndjson", "a")
+    secs, sizes = iter([60.0, 20.0, 1.0, 1.0, 1.0]), []
+    ingest = world.engine.ingest
+
+    def slow(job: IngestJob) -> IngestResult:
+        world.now += next(secs)
+        sizes.append(len(job.files))
+        return ingest(job)
+
+    world.engine.ingest = slow  # type: ignore[method-assign]  # nothing else takes time
+    world.drain()
+    # The first took a minute, which says nothing of files; four took 20 s, so two take 10.
+    assert sizes == [4, 4, 2, 4, 2]

@@ -256,6 +256,50 @@ def test_a_redo_that_dies_goes_on(scenario: Scenario, monkeypatch: pytest.Monkey
     assert scenario.ids() == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("moment", ["before the redo", "while it is redone"])
+def test_what_a_backfill_brought_and_is_refused_as_well_holds_no_redo_up(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    give_up_here(monkeypatch)
+    other = "date=2024-01-02"
+
+    def broken(*command: str) -> None:
+        before = set(everything(scenario))
+        assert asked(scenario, *command).exit_code == 0
+        [path] = {p for p in everything(scenario) if p.endswith(".parquet")} - before
+        scenario.table.put_atomic(path, b"this is no Parquet")
+
+    backfill = (
+        "backfill",
+        "--pipeline=events",
+        "--source=main",
+        f"--from={other}",
+        f"--to={other}",
+    )
+    scenario.put_rows(f"{other}/3.json.gz", 3)
+    broken("run", "--once")
+    committed(scenario)
+    run = Replacing.run
+
+    def beside(self: Replacing, *given: object) -> object:
+        broken(*backfill, "--replay")
+        return run(self, *given)  # type: ignore[arg-type]  # as it was called
+
+    if moment == "before the redo":
+        broken(*backfill, "--replay")  # and Penguin has not looked at it yet
+        assert redone(scenario).exit_code == 0
+    else:
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(Replacing, "run", beside)
+            assert redone(scenario).exit_code == 0
+        committed(scenario)
+        assert scenario.ids() == [1, 2]
+        assert redone(scenario).exit_code == 0
+    committed(scenario)
+    assert scenario.ids() == [1, 2, 3]
+    assert asked(scenario, "status").exit_code == 0
+
+
 def test_files_that_are_gone_are_named_and_nothing_is_done(scenario: Scenario) -> None:
     refused(scenario)
     mended(scenario)

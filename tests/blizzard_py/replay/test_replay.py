@@ -7,16 +7,18 @@ import contextlib
 import json
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from blizzard_core.errors import ColdStartRefused, FencedError
+from blizzard_core.errors import ColdStartRefused, FencedError, StateError
 from blizzard_core.settings.sources import ErrorSettings, SourceSettings
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetterObject
+from blizzard_py.edits import checkpoint_edit
 from blizzard_py.explain import Explanation, explain
 from blizzard_py.explain.evidence import records_replayed
 from blizzard_py.explain.location import Located
@@ -38,6 +40,7 @@ from blizzard_py.state.state_paths import StatePaths
 from tests.support.blizzard_world import LineEngine, World, overtaking
 from tests.support.memory_store import Died, Dying, MemoryStorage
 
+CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 BATCH = "019aa000-0000-7000-8000-000000000001"
 
 
@@ -167,6 +170,63 @@ def test_mended_files_are_ingested_once_into_their_own_partitions() -> None:
     assert (again.outcomes, again.rows) == ((), 0)
     world.drain()
     assert world.rows() == ["a", "b", "c", "d"]
+
+
+def test_a_letter_stays_open_until_what_it_is_left_to_has_done_it() -> None:
+    world = quarantined(grace_period_secs=1)
+    world.now += 100
+    world.drain()
+    source = world.pipeline()
+    seen = checkpoint_edit.stored(source)
+    again = partial(checkpoint_edit.moved, partition="date=2024-01-02", name="1.json")
+    checkpoint_edit.change(source, seen, again, world.now)
+    mend(world)
+    assert [o.state for o in world.replay().preview(world.open_letters())] == [
+        "would replay",
+        "would leave",
+    ]
+    assert [o.state for o in world.run().outcomes] == ["replayed", "left"]
+    assert world.rows() == ["a", "b", "c"]
+    world.drain()
+    assert world.rows() == ["a", "b", "c", "d"]
+    assert [o.state for o in world.run().outcomes] == ["replayed"]
+    assert (world.rows(), world.open_letters()) == (["a", "b", "c", "d"], [])
+
+
+def test_a_replay_goes_by_no_checkpoint_that_the_daemon_would_refuse() -> None:
+    world = ReplayWorld()
+    world.put("date=2024-01-01/1.json", "a")
+    world.drain()
+    copy = world.sink.objects[CHECKPOINT]
+    world.put("date=2024-01-01/2.json", "bad")
+    world.drain()
+    world.sink.objects[CHECKPOINT] = copy
+    for replays in (world.run, lambda: list(world.replay().preview(world.open_letters()))):
+        with pytest.raises(StateError, match="is older than what was published since"):
+            replays()
+    assert len(world.open_letters()) == 1
+    given = GivenFiles(world.live(), world.replay().files, world.drained)
+    with pytest.raises(StateError, match="is older than what was published since"):
+        given.run(["date=2024-01-01/2.json"])
+
+
+def test_a_replay_beside_a_daemon_that_goes_on_meanwhile_is_not_refused() -> None:
+    world = quarantined()
+    mend(world)
+    world.put("date=2024-01-03/1.json", "e")
+    read = world.sink.read
+    left = [1]
+
+    def goes_on(path: str) -> bytes:
+        found = read(path)
+        if path == CHECKPOINT and left:
+            left.clear()
+            world.drain()  # between the read of its checkpoint and the look at its journal
+        return found
+
+    world.sink.read = goes_on  # type: ignore[method-assign]  # the race
+    assert [o.state for o in world.run().outcomes] == ["replayed", "replayed"]
+    assert world.rows() == ["a", "b", "c", "d", "e"]
 
 
 def ask(world: World, path: str) -> Explanation:

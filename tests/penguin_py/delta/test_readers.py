@@ -160,7 +160,7 @@ def test_filters_find_what_they_find_in_memory(world: World, seed: int) -> None:
 
 
 ASK = """
-import json, sys
+import json, os, sys
 import duckdb, polars as pl, pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 table = DeltaTable(sys.argv[1])
@@ -178,7 +178,8 @@ print(json.dumps([
     [row[0] for row in db.sql(asked).fetchall()],
     by_sql["id"].to_pylist(),
     pl.scan_delta(sys.argv[1]).filter(pl.col("moment") >= at).sort("id").collect()["id"].to_list(),
-]))
+]), flush=True)
+os._exit(0)  # Arrow's threads may still want the interpreter, which would end the process with 134
 """
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from blizzard_core.bounds import QUARANTINE_BYTES
+from blizzard_core.quarantine import record_of
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Entry, Storage
 from penguin_py.intake.quarantine import Quarantine
@@ -101,3 +102,18 @@ def test_lines_in_both_places_count_once(storage: Storage) -> None:
     found = Quarantine(storage, "events").records()
     assert [record.retry_count for record in found.values()] == [0, 0]
     assert json.loads(storage.read(SHORT).splitlines()[0])["path"] == bad(1).entry.path
+
+
+@pytest.mark.parametrize(
+    "path", ["a\0b.parquet", "\ud800.parquet", "/etc/passwd", "../x.parquet", "a/../../x.parquet"]
+)
+def test_a_line_about_what_can_be_no_file_of_the_table_is_about_nothing(path: str) -> None:
+    line = {"path": path, "error": "x", "stage": "read", "timestamp": "x", "size": 1}
+    assert record_of(json.dumps(line).encode()) is None
+
+
+def test_a_size_that_no_file_has_is_no_size() -> None:
+    line = {"path": "a.parquet", "error": "x", "stage": "read", "timestamp": "x", "size": 10**30}
+    record = record_of(json.dumps(line).encode())
+    assert record is not None
+    assert record.size == -1

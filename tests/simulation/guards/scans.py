@@ -237,7 +237,7 @@ def sweep_looks(_world: World) -> Iterator[None]:
 
 @guard("the sweep takes files for late that wait for another try or in a queue")
 def sweep_leaves_known_files(_world: World) -> Iterator[None]:
-    with mock.patch.object(sweep, "_is_passed", always):
+    with mock.patch.object(sweep, "is_passed", always):
         yield
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.simulation.plan import DAY, Event, Plan, event
+from tests.simulation.plan import DAY, START, Event, Plan, directory, event
 
 
 def by_hand(plan: Plan) -> Plan:
@@ -16,6 +17,10 @@ def by_hand(plan: Plan) -> Plan:
         at = plan.length * (0.2 + 0.7 * chance.random())
         kind = chance.choices((_undone, _closed, _refused, _copied), (4, 3, 4, 2))[0]
         events += kind(chance, plan, at)
+    if plan.seed % 5 > 2 and plan.settings.watermark and plan.settings.layout != "flat":
+        events += _ranges(random.Random(plan.seed * 3 + 5), plan, events)
+        # Who pauses publishes late, and only sweeps find that.
+        plan = replace(plan, settings=replace(plan.settings, reconcile=400.0))
     ordered = tuple(sorted(events, key=lambda found: found.at))
     return replace(plan, events=ordered, length=max(plan.length, ordered[-1].at + 30.0))
 
@@ -64,10 +69,9 @@ def _refused(chance: random.Random, plan: Plan, at: float) -> list[Event]:
 def _copied(chance: random.Random, plan: Plan, at: float) -> list[Event]:
     """An older copy of the checkpoint is brought back, where no clock is years ahead.
 
-    Nor where an original was, since what it did stands in its checkpoint and nowhere else, or where
-    the name becomes another one meanwhile.
+    Nor where the name becomes another one meanwhile.
     """
-    without = {"clock", "original", "moved"}
+    without = {"clock", "moved"}
     if plan.settings.store_skew > DAY or any(e.kind in without for e in plan.events):
         return []
     secs = chance.choice((5.0, 40.0))
@@ -75,6 +79,58 @@ def _copied(chance: random.Random, plan: Plan, at: float) -> list[Event]:
         event(at * chance.random(), "copied"),
         event(at, "brought_back", secs=secs),
     ]
+
+
+_JOURNAL_SECS = 20 * DAY
+# Partitions from one to another that people have ingested again.
+RANGES = {
+    "date": (("date=2023-01-01", "date=2025-01-01"), ("date=2024-01-28", "date=2024-01-28")),
+    "region": (("region=a", "region=z"), ("region=eu", "region=eu")),
+}
+
+
+def _ranges(chance: random.Random, plan: Plan, others: Sequence[Event]) -> list[Event]:
+    """Ranges are replayed, beside everything else that takes files of them.
+
+    Not where somebody sleeps for longer than journals are kept, which tell what came meanwhile, nor
+    where the name becomes another one.
+    """
+    sleeps = max((each.get("secs", 0.0) for each in plan.events), default=0.0)
+    moved = any(each.kind == "moved" for each in plan.events)
+    if moved or max(sleeps, plan.settings.store_skew) > _JOURNAL_SECS:
+        return []
+    layout = "region" if plan.settings.layout.startswith("region") else "date"
+    at = plan.length * (0.2 + 0.6 * chance.random())
+    found: list[Event] = []
+    source = chance.randrange(plan.settings.sources) or None
+    for count in range(chance.choice((1, 1, 2))):
+        first, last = chance.choice(RANGES[layout])
+        anew = bool(count) or None
+        where = {"first": first, "last": last, "anew": anew, "source": source}
+        found.append(_command(chance, at, "replayed", **where))
+        match chance.choice(("late", "ingest", "letters", "refused", "nothing")):
+            case "late":
+                folder = directory(plan.settings.layout, START + at)
+                path = f"{folder}{int(START + at) - 5000}-late.ndjson"
+                found.append(event(at + 5 * (chance.random() - 0.5), "write", path=path))
+                later = at + 10 * (chance.random() - 0.3)
+                found.append(_command(chance, later, "ingest", source=source, count=3))
+            case "ingest":
+                later = at + 10 * (chance.random() - 0.5)
+                found.append(_command(chance, later, "ingest", source=source, count=3))
+            case "letters":
+                found.append(event(at - 20 * chance.random(), "mended"))
+                later = at + 10 * (chance.random() - 0.5)
+                found.append(_command(chance, later, "replay", source=source))
+            case "refused" if not any(each.kind == "spoiled" for each in (*others, *found)):
+                # Another schema while a redo is under way is the redo's: it waits and says so.
+                found.append(event(at - 1, "spoiled", count=chance.choice((1, 3))))
+                later = at + 20 + 40 * chance.random()
+                found.append(_command(chance, later, "redone", source=source))
+            case _:
+                pass
+        at += 100 * chance.random()
+    return found
 
 
 def _command(chance: random.Random, at: float, kind: str, **what: object) -> Event:

@@ -1,0 +1,62 @@
+"""Places that overlap are found without comparing each with each, and they are the same."""
+
+from __future__ import annotations
+
+import random
+
+from blizzard_core.settings import conflicts
+from blizzard_core.settings.conflicts import Area
+from blizzard_core.settings.yaml_file import Document
+
+_PARTS = ("a", "b", "ab", "a-b", "ä")
+
+
+def test_what_overlaps_is_what_a_comparison_of_each_with_each_finds() -> None:
+    chance = random.Random(18)
+    for _ in range(200):
+        areas = [
+            Area(
+                "s3://" + "".join(f"{chance.choice(_PARTS)}/" for _ in range(chance.randint(1, 4))),
+                chance.choice((None, None, "one", "two")),
+            )
+            for _ in range(30)
+        ]
+        places = [conflicts._Place(f"{n}", area.root, area) for n, area in enumerate(areas)]  # noqa: SLF001  # what the module decides by
+        near = conflicts._Map(places)  # noqa: SLF001  # the same
+        for area in areas:
+            found = [number for number, _ in near.overlapping(area)]
+            assert found == [n for n, other in enumerate(areas) if area.overlaps(other)]
+
+
+def test_many_places_are_not_compared_each_with_each() -> None:
+    class Compared(Area):
+        """Counts how often it is held against another."""
+
+        times = 0
+
+        def overlaps(self, other: Area) -> bool:
+            Compared.times += 1
+            return super().overlaps(other)
+
+    places = [
+        conflicts._Place(f"{n}", f"s3://b/{n}", Compared(f"s3://b/{n}/"))  # noqa: SLF001  # as above
+        for n in range(2000)
+    ]
+    assert list(conflicts._shared(places, "{other}")) == []  # noqa: SLF001  # as above
+    assert Compared.times <= 2000
+
+
+def test_the_same_is_told_in_the_same_order() -> None:
+    pipelines = {
+        name: {
+            "sources": {"m": {"source_uri": "s3://raw/x"}},
+            "sink": {"table_uri": "s3://lake/t"},
+        }
+        for name in "abc"
+    }
+    told = conflicts.conflicts(Document("c.yaml", {"pipelines": pipelines}, ()))
+    assert [line.partition(".sources")[0] for line in told[:3]] == [
+        "pipelines.b",
+        "pipelines.c",
+        "pipelines.c",
+    ]

@@ -1,0 +1,84 @@
+"""Whatever stands where in a configuration, what is wrong is said in words of the file."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.load import load_config
+
+CONFIGS = Path(__file__).parents[3] / "configs"
+# The validator's own words, and names of our classes.
+THEIRS = re.compile(
+    r"Input should|valid |instance of|[a-z]Settings|Watermark\b|Field required|Extra inputs"
+    r"|literal\[|list\[|constrained|Value error|_parsing|String should|should have|should match"
+)
+VALUES: tuple[Any, ...] = (None, True, 10**30, float("nan"), "", "x", [], {}, [1], {"a": 1})
+
+
+def places(document: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every key of a document, and the first entry of each list."""
+    if place:
+        yield place
+    if isinstance(document, dict):
+        for key, value in document.items():
+            yield from places(value, (*place, key))
+    elif isinstance(document, list) and document:
+        yield from places(document[0], (*place, 0))
+
+
+def with_value(document: Any, place: tuple[Any, ...], value: Any) -> Any:
+    changed = found = copy.deepcopy(document)
+    for part in place[:-1]:
+        found = found[part]
+    found[place[-1]] = value
+    return changed
+
+
+def problems(path: Path, document: Any) -> list[str]:
+    path.write_text(yaml.safe_dump(document))
+    try:
+        load_config(path)
+    except ConfigError as error:
+        return str(error).splitlines()
+    return []
+
+
+@pytest.mark.parametrize("name", ["example.yaml", "event-time.yaml", "demo-units.yaml"])
+def test_wrong_values_are_told_in_words_of_the_file(name: str, tmp_path: Path) -> None:
+    document = yaml.safe_load((CONFIGS / name).read_text())
+    told = {
+        line
+        for number, place in enumerate(places(document))
+        for line in problems(
+            tmp_path / "c.yaml", with_value(document, place, VALUES[number % len(VALUES)])
+        )
+    }
+    assert len(told) > 10
+    assert [line for line in told if THEIRS.search(line)] == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("grace_period_secs", "soon", "grace_period_secs (line N): must be a number or 'auto'"),
+        ("grace_period_secs", -1, "grace_period_secs (line N): must be at least 0 or 'auto'"),
+        ("use_watermark", "perhaps", "use_watermark (line N): must be true or false"),
+        ("checkpoint", 3, "checkpoint (line N): must be a block of keys"),
+        ("max_tracked_partitions", 1.5, "max_tracked_partitions (line N): must be a whole number"),
+    ],
+)
+def test_what_may_be_one_thing_or_another_is_one_problem(
+    key: str, value: Any, message: str, tmp_path: Path
+) -> None:
+    document = yaml.safe_load((CONFIGS / "example.yaml").read_text())
+    place = ("pipelines", "events", "sources", "main", key)
+    [_, told] = problems(tmp_path / "c.yaml", with_value(document, place, value))
+    assert re.sub(r"line \d+", "line N", told).strip() == f"pipelines.events.sources.main.{message}"

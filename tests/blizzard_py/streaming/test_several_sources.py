@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from blizzard_core.errors import ColdStartRefused, StateError
@@ -254,6 +256,7 @@ def test_a_policy_stays_what_the_first_batch_had(tmp_path: Path, spark_engine: S
     world, oracle = world_of(tmp_path, spark_engine, "max")
     step(world, oracle, web=[row(100)], app=[row(130)])
     world.event_time["policy"] = "min"
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     with capture_logs() as lines:
         step(world, oracle, web=[row(150)], app=[row(131)])
     [line] = [one for one in lines if one["event"] == "policy_kept"]

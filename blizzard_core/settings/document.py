@@ -13,7 +13,12 @@ from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
 from blizzard_core.settings.base import Name, Settings
 from blizzard_core.settings.connections import ConnectionSettings
 from blizzard_core.settings.event_time import EXAMPLE as EVENT_TIME
-from blizzard_core.settings.event_time import EventTimeSettings
+from blizzard_core.settings.event_time import (
+    Branch,
+    EventTimeSettings,
+    SourceEventTime,
+    micros,
+)
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.schema import COLUMNS, SchemaSettings
 from blizzard_core.settings.secret_files import SecretFiles
@@ -138,6 +143,30 @@ class PipelineSettings(Settings):
                 raise ValueError(f"sink.sort_by names {key.column!r} twice")
             seen.add(key.column)
         return self
+
+    @property
+    def branches(self) -> tuple[Branch, ...]:
+        """What of a query over event time is each source's, by their names; none without one.
+
+        A source's own ``event_time`` replaces the pipeline's column and delay.
+        """
+        given = self.event_time
+        if given is None:
+            return ()
+        found = []
+        for name, source in sorted(self.sources.items()):
+            own = source.event_time if isinstance(source, SourceSettings) else None
+            own = own or SourceEventTime()
+            idle = own.idle_after
+            found.append(
+                Branch(
+                    name,
+                    own.column or given.column,
+                    micros(own.delay or given.delay),
+                    None if idle is None else micros(idle),
+                )
+            )
+        return tuple(found)
 
     @property
     def field_types(self) -> dict[str, str]:

@@ -7,6 +7,7 @@ What one key may be is checked here; what it makes of the rest of a configuratio
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
@@ -116,6 +117,32 @@ class WindowSettings(Settings):
             if micros(self.offset) >= slide:
                 raise ValueError(f"offset must be shorter than {self.slide or self.size}")
         return self
+
+
+class SourceEventTime(Settings):
+    """What is a source's own, where a pipeline with ``event_time`` has several.
+
+    ``column`` and ``delay`` replace the pipeline's for rows of this source. A source that has
+    brought no file for ``idle_after`` holds nobody back: it follows the newest time of the others
+    until it brings one again.
+    """
+
+    column: str | None = Field(default=None, min_length=1, examples=["seen_at"])
+    """The field that says when something happened, if it is another one here."""
+    delay: Delay | None = Field(default=None, examples=["5 minutes"])
+    """How much later than the source's newest a row of it may come."""
+    idle_after: Length | None = Field(default=None, examples=["1 hour"])
+    """So long without a file, and the watermark waits for this source no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """What of a query over event time is one source's; ``idle_us`` is None if it is never idle."""
+
+    source: str
+    column: str
+    delay_us: int
+    idle_us: int | None = None
 
 
 # What the example configuration shows.

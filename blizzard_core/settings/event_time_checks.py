@@ -13,9 +13,10 @@ from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.event_time import (
     EMITTED_BATCH,
     WINDOW_COLUMNS,
+    Branch,
     EventTimeSettings,
-    micros,
 )
+from blizzard_core.settings.schema import FieldSettings
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.yaml_file import Key
 
@@ -29,6 +30,7 @@ def event_time_problems(config: Config) -> Iterator[Finding]:
     """Every finding, in the order of the file."""
     for name, pipeline in config.pipelines.items():
         here: Key = ("pipelines", name)
+        yield from _of_own_blocks(pipeline, here)
         if pipeline.event_time is None:
             if EMITTED_BATCH in pipeline.sink.metadata_columns:
                 text = f"{EMITTED_BATCH} is for pipelines with event_time; leave it out"
@@ -52,20 +54,38 @@ _MASTER = (
 def event_time_notes(config: Config) -> Iterator[str]:
     """What people should know of a configuration that is right."""
     for name, pipeline in config.pipelines.items():
-        given = pipeline.event_time
-        if given is not None and not micros(given.delay):
+        for branch in pipeline.branches:
+            if not branch.delay_us:
+                own = f".sources.{branch.source}" if _has_own_delay(pipeline, branch) else ""
+                yield (
+                    f"pipelines.{name}{own}.event_time.delay: with 0 a row as old as the newest of"
+                    " an earlier batch is late"
+                )
+                break
+
+
+def _has_own_delay(pipeline: PipelineSettings, branch: Branch) -> bool:
+    source = pipeline.sources[branch.source]
+    own = source.event_time if isinstance(source, SourceSettings) else None
+    return own is not None and own.delay is not None
+
+
+def _of_own_blocks(pipeline: PipelineSettings, here: Key) -> Iterator[Finding]:
+    """What sources say of event time, held against their pipeline."""
+    for name, source in pipeline.sources.items():
+        if not isinstance(source, SourceSettings) or source.event_time is None:
+            continue
+        where: Key = (*here, "sources", name, "event_time")
+        if pipeline.event_time is None:
+            yield where, "is for a source of a pipeline with event_time, and this one has none"
+        elif source.event_time.idle_after is not None and len(pipeline.sources) == 1:
             yield (
-                f"pipelines.{name}.event_time.delay: with 0 a row as old as the newest of an"
-                " earlier batch is late"
+                (*where, "idle_after"),
+                "goes with several sources: an idle one follows the newest time of the others",
             )
 
 
 def _of_sources(pipeline: PipelineSettings, here: Key) -> Iterator[Finding]:
-    if len(pipeline.sources) > 1:
-        yield (
-            (*here, "sources"),
-            "event_time over several sources is not available yet; give each a pipeline and table",
-        )
     for source_name, source in pipeline.sources.items():
         where: Key = (*here, "sources", source_name)
         if not isinstance(source, SourceSettings):
@@ -104,19 +124,14 @@ def _of_fields(
     pipeline: PipelineSettings, given: EventTimeSettings, block: Key
 ) -> Iterator[Finding]:
     fields = {field.name: field for field in pipeline.schema_.fields}
-    column = fields.get(given.column)
-    if column is None:
-        yield (*block, "column"), f"{given.column!r} is not a field of the schema"
-    elif column.type != "timestamp":
-        yield (*block, "column"), f"{given.column!r} is {column.type}; it must be a timestamp"
-    elif column.nullable:
-        yield (
-            (*block, "column"),
-            (
-                f"{given.column!r} may be null, and a row without a time belongs nowhere; declare"
-                " it nullable: false, so that such a row is a dead letter"
-            ),
-        )
+    places: dict[str, Key] = {given.column: (*block, "column")}
+    for name, source in pipeline.sources.items():
+        own = source.event_time if isinstance(source, SourceSettings) else None
+        if own is not None and own.column is not None:
+            place: Key = (*block[:-1], "sources", name, "event_time", "column")
+            places.setdefault(own.column, place)
+    for column, place in places.items():
+        yield from _of_time(fields.get(column), column, place)
     types = pipeline.field_types
     for key, names in (("deduplicate", given.deduplicate), ("group_by", given.group_by)):
         for name in names:
@@ -124,6 +139,22 @@ def _of_fields(
                 yield (*block, key), f"{name!r} is not a field of the schema"
             elif types[name] in _NO_KEY:
                 yield (*block, key), f"{name!r} is a {types[name]}, which cannot be compared"
+
+
+def _of_time(field: FieldSettings | None, name: str, place: Key) -> Iterator[Finding]:
+    """Whether a field may say when something happened."""
+    if field is None:
+        yield place, f"{name!r} is not a field of the schema"
+    elif field.type != "timestamp":
+        yield place, f"{name!r} is {field.type}; it must be a timestamp"
+    elif field.nullable:
+        yield (
+            place,
+            (
+                f"{name!r} may be null, and a row without a time belongs nowhere; declare"
+                " it nullable: false, so that such a row is a dead letter"
+            ),
+        )
 
 
 def _of_operators(given: EventTimeSettings, block: Key) -> Iterator[Finding]:
@@ -225,18 +256,17 @@ def _of_output(
             )
 
 
-# Keys that later releases have, by the last names of their place: what to say of them today.
+# Keys that later releases have, or that stand elsewhere, by the last names of their place.
 LATER: Mapping[tuple[str, ...], str] = {
     ("event_time", "join"): "joins are not available yet",
     ("event_time", "state_path"): (
         "is for state that executors of a cluster share, which is not available yet; with local[N]"
         " leave it out"
     ),
-    ("event_time", "idle_after"): "goes with several sources, which are not available yet",
-    ("sources", "*", "event_time"): (
-        "a column and delay of its own go with several sources, which are not available yet; give"
-        " them in the pipeline's event_time"
+    ("event_time", "idle_after"): (
+        "is a source's: give it in the event_time of the source that may be idle"
     ),
+    ("sources", "*", "event_time"): "goes with files for now",
 }
 
 

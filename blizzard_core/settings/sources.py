@@ -9,6 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from blizzard_core.bounds import DIRECTORIES, EXPANSION, LETTERS
 from blizzard_core.settings.base import Name, Options, Settings
+from blizzard_core.settings.event_time import SourceEventTime
 
 SourceCompression = Literal["auto", "gzip", "zstd", "none"]
 OnBadRecord = Literal["quarantine_record", "quarantine_file", "fail"]
@@ -137,6 +138,8 @@ class SourceSettings(CommonSource):
     """What to do about names that do not sort in time."""
     units: FileUnits | None = Field(default=None, examples=[{"abstinent_days": 7}])
     """Files that are put there again under their names take the place of what they had."""
+    event_time: SourceEventTime | None = Field(default=None, examples=[{"delay": "5 minutes"}])
+    """Of a pipeline with `event_time`: what is this source's own."""
     checkpoint: CheckpointSettings = CheckpointSettings()
     """No batch exceeds any of these."""
     storage_options: Options = Field(

@@ -77,11 +77,12 @@ def run_daemon(
     )
     workers = build(config, engine, fresh=fresh, admission=admission)
     desk = desk_of(workers, where, partial(with_untaken, config))
-    panel = Panel("blizzard", [w.activity for w in workers], time.time, desk)
+    views = [each.activity or w.activity for w in workers for each in w.each]
+    panel = Panel("blizzard", views, time.time, desk)
     address = None if config.metrics is None else config.metrics.address
     watch = RefusedWatch(workers)
     with stop_on_signals(stop, loop.grace_secs), served(address, panel), watch.looking():
-        log.info("started", sources=[w.name for w in workers], once=once)
+        log.info("started", sources=[p.name for w in workers for p in w.each], once=once)
         try:
             with shown({w.name: w.meter for w in workers}, _terminal() if once else None):
                 code = run(workers, loop, stop)

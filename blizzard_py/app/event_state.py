@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from blizzard_core.errors import ConfigError, StateError
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.event_time import EventTimeSettings, micros
-from blizzard_py.app.wiring import NoEngine, parts_of, spark_engine
+from blizzard_py.app.wiring import NoEngine, owner_parts, spark_engine
 from blizzard_py.engines.lazy import StoppableEngine
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_file import read_state
@@ -29,7 +28,6 @@ _TRIES = 5
 @dataclass(frozen=True, slots=True)
 class _Query:
     parts: Parts
-    given: EventTimeSettings
 
 
 def event_state(config: Config, pipeline: str | None, most: int) -> dict[str, Any]:
@@ -56,7 +54,7 @@ def ending_by(config: Config, where: tuple[str, str], until_ms: int) -> tuple[Op
     """
     engine = spark_engine(config, "blizzard-state")
     try:
-        _, found = _operators(parts_of(config, where, NoEngine()), engine, 1, until_ms)
+        _, found = _operators(owner_parts(config, where, NoEngine()), engine, 1, until_ms)
         return found
     finally:
         engine.stop()
@@ -65,15 +63,16 @@ def ending_by(config: Config, where: tuple[str, str], until_ms: int) -> tuple[Op
 def _queries(config: Config, pipeline: str | None) -> Iterator[_Query]:
     for name, block in config.pipelines.items():
         if block.event_time is not None and pipeline in {None, name}:
-            for source in block.sources:
-                yield _Query(parts_of(config, (name, source), NoEngine()), block.event_time)
+            yield _Query(owner_parts(config, (name, min(block.sources)), NoEngine()))
 
 
 def _told(query: _Query, engine: StoppableEngine, most: int) -> dict[str, Any]:
     stream, operators = _operators(query.parts, engine, most)
-    delay = micros(query.given.delay) // 1000
+    # Of several sources nobody knows which one the watermark will follow: the longest is safe.
+    delay = max(branch.delay_us for branch in query.parts.branches) // 1000
+    sources = [branch.source for branch in query.parts.branches]
     return {
-        "source": query.parts.source_name,
+        "source": ", ".join(sources),
         "batch": stream.batch,
         "watermark": moment(stream.watermark_ms),
         "operators": [

@@ -7,22 +7,23 @@ from typing import Any
 import msgspec
 
 from blizzard_core.errors import ConfigError
-from blizzard_core.settings.document import Config
-from blizzard_core.settings.event_time import EventTimeSettings
-from blizzard_py.state.source_state import SourceState
-from blizzard_py.state.stream_state import StreamState, moment
+from blizzard_core.settings.document import Config, PipelineSettings
+from blizzard_core.settings.event_time import Branch
+from blizzard_py.state.stream_state import SourceStream, StreamState, moment
 
 
-def shown_stream(given: EventTimeSettings, state: SourceState, source: str) -> dict[str, Any]:
+def shown_stream(pipeline: PipelineSettings, stream: StreamState | None) -> dict[str, Any]:
     """The block ``event_time`` of ``status --json``; before the first batch all counts are 0.
 
     ``policy`` is the checkpoint's, which is in force whatever the configuration says;
     ``advance_to`` is what an operator wants of the next batch.
     """
-    stream = state.stream or StreamState(query={"policy": given.policy})
+    given = pipeline.event_time
+    assert given is not None  # noqa: S101  # the caller has looked
+    stream = stream or StreamState(query={"policy": given.policy})
     told = msgspec.to_builtins(stream)
     return {
-        "columns": [given.column],
+        "columns": list(dict.fromkeys(branch.column for branch in pipeline.branches)),
         "policy": stream.query.get("policy", given.policy),
         "mode": given.mode,
         "batch": stream.batch,
@@ -37,8 +38,30 @@ def shown_stream(given: EventTimeSettings, state: SourceState, source: str) -> d
         "state_rows": stream.state_rows,
         "state_bytes": stream.state_bytes,
         "operators": told["operators"],
-        "sources": {source: {"max_event_time_ms": stream.max_event_time_ms, "idle": False}},
+        "sources": {
+            branch.source: _shown_source(branch, stream, alone=len(pipeline.branches) == 1)
+            for branch in pipeline.branches
+        },
         "history": told["history"],
+    }
+
+
+def _shown_source(branch: Branch, stream: StreamState, *, alone: bool) -> dict[str, Any]:
+    """What is told of one source; of one that is alone the numbers are the query's."""
+    own = stream.sources.get(branch.source, SourceStream())
+    if alone:
+        own = SourceStream(
+            max_event_time_ms=stream.max_event_time_ms,
+            late_rows=stream.late_rows,
+            partly_late_rows=stream.partly_late_rows,
+            ahead_rows=stream.ahead_rows,
+        )
+    return {
+        "max_event_time_ms": own.max_event_time_ms,
+        "idle": own.idle,
+        "late_rows": own.late_rows,
+        "partly_late_rows": own.partly_late_rows,
+        "ahead_rows": own.ahead_rows,
     }
 
 

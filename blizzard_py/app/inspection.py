@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from blizzard_core.errors import BlizzardError, StorageError
@@ -26,11 +27,11 @@ from blizzard_py.app.unit_plan import unit_plan_of
 from blizzard_py.app.validation import table_problems
 from blizzard_py.app.wiring import (
     NoEngine,
-    build,
     inferred_schema,
     opener_of,
     parts_of,
     source_pipeline,
+    views,
 )
 from blizzard_py.dead_letters.counting import counted
 from blizzard_py.explain import Explanation, Located, Task, located, unmatched
@@ -181,7 +182,7 @@ def plan(
 
 def status(config: Config) -> tuple[dict[str, Any], list[str]]:
     """The state of every source, from storage alone, and the errors of unreadable ones."""
-    found, errors = _collect(config, _status_of)
+    found, errors = _collect(config, partial(_status_of, config))
     for name, pipeline in config.pipelines.items():
         if pipeline.event_time is not None and name in found["pipelines"]:
             block = found["pipelines"][name]
@@ -203,7 +204,7 @@ def _collect(
 ) -> tuple[dict[str, Any], list[str]]:
     pipelines: dict[str, Any] = {}
     errors: list[str] = []
-    for source in build(config, NoEngine()):
+    for source in views(config):
         sources = pipelines.setdefault(source.pipeline, {"sources": {}})["sources"]
         try:
             sources[source.source_name] = describe(source)
@@ -245,11 +246,11 @@ def _plan_source(
         "list_requests": 0 if on_disk else found.requests,
         "directories_read": found.requests if on_disk else None,
         "keys_listed": found.keys,
-        **_event_time_of(source, state),
+        **_event_time_of(config, source, state),
     }
 
 
-def _status_of(source: SourcePipeline) -> dict[str, Any]:
+def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
     state = source.load()
     return {
         "state": state.progress.state,
@@ -272,14 +273,20 @@ def _status_of(source: SourcePipeline) -> dict[str, Any]:
         ],
         "totals": asdict(state.totals),
         "unexpected": list(state.unexpected),
-        **_event_time_of(source, state),
+        **_event_time_of(config, source, state),
     }
 
 
-def _event_time_of(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
+def _event_time_of(config: Config, source: SourcePipeline, state: SourceState) -> dict[str, Any]:
     """Where the query of a pipeline over event time is; its block is the pipeline's."""
-    given = source.parts.event_time
-    return {} if given is None else {"event_time": shown_stream(given, state, source.source_name)}
+    parts = source.parts
+    if parts.event_time is None:
+        return {}
+    stream = state.stream
+    if parts.home_id != parts.id:
+        shared = read_state(source.sink, parts.home_id)
+        stream = None if shared is None else shared.stream
+    return {"event_time": shown_stream(config.pipelines[parts.pipeline], stream)}
 
 
 _LAG_UNKNOWN = {"secs": None, "files": None, "complete": False, "apart": None, "error": None}

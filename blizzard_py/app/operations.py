@@ -14,7 +14,14 @@ from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.signals import stop_on_signals
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.app.event_time import refuse_rows
-from blizzard_py.app.wiring import NoEngine, parts_of, source_of, source_pipeline, spark_engine
+from blizzard_py.app.wiring import (
+    NoEngine,
+    owner_parts,
+    parts_of,
+    source_of,
+    source_pipeline,
+    spark_engine,
+)
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
 from blizzard_py.edits.rebuild import Rebuild
@@ -257,3 +264,12 @@ def asked_columns(config: Config, where: tuple[str, str]) -> tuple[str, ...]:
 def pipeline_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
     """One source, to look at or to change its state. Raises `ConfigError`."""
     return source_pipeline(live_parts(config, where))
+
+
+def owner_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
+    """Who owns the checkpoint that has a source's state: itself, or the one of several sources.
+
+    Raises `ConfigError`.
+    """
+    source_of(config, where)
+    return source_pipeline(owner_parts(config, where, NoEngine()))

@@ -52,7 +52,7 @@ def desk_of(workers: Sequence[SourcePipeline], config: str, fields: Fields | Non
 
     ``fields`` adds to what became of a file which of its fields no column took.
     """
-    parts = {worker.name: worker.parts for worker in workers}
+    parts = {each.name: each for worker in workers for each in worker.each}
     many = len(parts) + 1
     stories = _Stories(workers, config, fields)
     return Desk(
@@ -107,7 +107,7 @@ class _Stories:
     def __init__(
         self, workers: Sequence[SourcePipeline], config: str, fields: Fields | None
     ) -> None:
-        self._parts = {worker.name: worker.parts for worker in workers}
+        self._parts = {each.name: each for worker in workers for each in worker.each}
         self._config = config
         self._fields = fields
         self._allowance = Allowance(elapsed)

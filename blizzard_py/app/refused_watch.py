@@ -36,7 +36,11 @@ class RefusedWatch:
     """Tells the activities of sources what was refused of them."""
 
     def __init__(self, workers: Sequence[SourcePipeline]) -> None:
-        self._workers = [(worker, _apart(worker.parts)) for worker in workers]
+        self._sources = [
+            (each.activity or worker.activity, _apart(each))
+            for worker in workers
+            for each in worker.each
+        ]
         self._causes: dict[str, _Cause] = {}
         self._rows: dict[str, int] = {}
         # Who runs once looks at the end, and the thread may still be at its beginning.
@@ -49,7 +53,7 @@ class RefusedWatch:
 
     def _look(self) -> bool:
         tables: dict[str, dict[str, Record]] = {}
-        for worker, parts in self._workers:
+        for activity, parts in self._sources:
             log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
             try:
                 sink = parts.stores.sink
@@ -57,20 +61,20 @@ class RefusedWatch:
                     tables[sink.uri] = quarantined(sink)
                 hour = int(parts.monotonic() // _OLD_SECS)
                 cause = (tables[sink.uri], _replayed(sink, parts), hour)
-                if cause == self._causes.get(worker.name):
+                if cause == self._causes.get(parts.name):
                     continue
                 found = refused_outputs(parts, tables[sink.uri])
             except BlizzardError as error:
                 log.warning("refused_unknown", error=str(error))
                 continue
-            self._causes[worker.name] = cause
+            self._causes[parts.name] = cause
             rows = sum(each.rows for each in found)
             newest = max(found, key=lambda each: each.timestamp, default=None)
             why = "" if newest is None else f"{newest.path}: {newest.error}"
-            worker.activity.refused(len(found), rows, why, way_out(parts))
-            if rows and rows != self._rows.get(worker.name):
+            activity.refused(len(found), rows, why, way_out(parts))
+            if rows and rows != self._rows.get(parts.name):
                 log.warning("outputs_refused", outputs=len(found), rows=rows, newest=why)
-            self._rows[worker.name] = rows
+            self._rows[parts.name] = rows
         return any(self._rows.values())
 
     @contextmanager

@@ -142,7 +142,7 @@ def _made_by_queries(
                 if name in unknown:
                     engine.check_written(name, settings)
                     continue
-                columns = query_columns(engine, config.pipelines[name].event_time)
+                columns = query_columns(engine, config.pipelines[name])
                 made[name] = columns(name, settings)
             except ConfigError as error:
                 problems += [f"{error.source}: {problem}" for problem in error.problems]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -41,12 +42,15 @@ from blizzard_py.job import (
 from blizzard_py.kernels.fast.sandbox import compiled
 from blizzard_py.schema.types import field_spec
 from blizzard_py.sources.activity import SourceActivity
+from blizzard_py.sources.files.lead_activity import LeadActivity
 from blizzard_py.sources.files.opening import open_files
+from blizzard_py.sources.files.several import SeveralFiles
 from blizzard_py.sources.parts import Parts, Stores
 from blizzard_py.sources.protocol import Opener
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.state_paths import STATE_FOLDER
+from blizzard_py.state.stream_query import fingerprint
 
 DLQ_FOLDER = join(STATE_FOLDER, "dlq")
 
@@ -100,18 +104,50 @@ def _partition_rules(by: PartitionBy) -> tuple[PartitionRule, ...]:
 def build(
     config: Config, engine: Engine, *, fresh: bool = False, admission: Admission = anybody
 ) -> list[SourcePipeline]:
-    """Every source of every pipeline, wired. Opens no connection.
+    """A worker for every source of every pipeline, wired. Opens no connection.
 
-    ``fresh`` insists on a cold start where the checkpoint is missing, whatever else is there;
-    ``admission`` may leave sources to whoever works on them.
+    Sources of one query over event time share one. ``fresh`` insists on a cold start where the
+    checkpoint is missing, whatever else is there; ``admission`` may leave sources to whoever works
+    on them.
     """
     return [
-        source_pipeline(
-            parts_of(config, (name, source_name), engine), fresh=fresh, admission=admission
-        )
+        source_pipeline(parts, fresh=fresh, admission=admission)
         for name, pipeline in config.pipelines.items()
-        for source_name in pipeline.sources
+        for parts in (
+            [shared_parts(config, name, engine)]
+            if len(pipeline.branches) > 1
+            else [parts_of(config, (name, source), engine) for source in pipeline.sources]
+        )
     ]
+
+
+def views(config: Config) -> list[SourcePipeline]:
+    """Every source of every pipeline by itself, to look at. Opens no connection."""
+    return [
+        source_pipeline(parts_of(config, (name, source), NoEngine()))
+        for name, pipeline in config.pipelines.items()
+        for source in pipeline.sources
+    ]
+
+
+def shared_parts(config: Config, name: str, engine: Engine) -> Parts:
+    """What the one worker is made of for all sources of a query over event time.
+
+    They are the first one's by name, with all of them as members.
+    """
+    first, *others = (branch.source for branch in config.pipelines[name].branches)
+    beside = {other: parts_of(config, (name, other), engine) for other in others}
+    views = {other: each.activity for other, each in beside.items() if each.activity is not None}
+    lead = partial(LeadActivity, first=first, others=views)
+    parts = parts_of(config, (name, first), engine, activity_of=lead)
+    return replace(parts, members=(parts, *beside.values()))
+
+
+def owner_parts(config: Config, where: tuple[str, str], engine: Engine) -> Parts:
+    """The parts of the one that owns the checkpoint that has the source's state."""
+    if len(config.pipelines[where[0]].branches) > 1:
+        return shared_parts(config, where[0], engine)
+    return parts_of(config, where, engine)
 
 
 def source_pipeline(
@@ -144,6 +180,8 @@ def session_of(engine: Engine) -> Callable[[], Any]:
 def opener_of(parts: Parts) -> Opener:
     """What makes a source of its parts. Connects to nothing."""
     asking = parts.asked
+    if parts.members:
+        return partial(SeveralFiles, opens=open_files)
     if asking is None:
         return open_files
     if asking.units is not None:
@@ -157,15 +195,22 @@ def parts_of(
     engine: Engine,
     source: AnySource | None = None,
     suffix: str = "",
+    activity_of: Callable[[tuple[str, str], Callable[[], float]], SourceActivity] | None = None,
 ) -> Parts:
-    """What a source is made of. Opens no connection."""
+    """What a source is made of. Opens no connection.
+
+    ``activity_of`` makes its live view, of its name with its place, and the clock.
+    """
     name, source_name = where
     pipeline = config.pipelines[name]
     source = pipeline.sources[source_name] if source is None else source
     sink = pipeline.sink
     uri = uri_of(source)
     files = source if isinstance(source, SourceSettings) else None
-    activity = SourceActivity(f"{name}/{source_name}", uri, time.time)
+    place = (f"{name}/{source_name}", uri)
+    activity = (
+        SourceActivity(*place, time.time) if activity_of is None else activity_of(place, time.time)
+    )
     dlq_uri = pipeline.error_handling.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
     stores = Stores(
         Nowhere(uri)
@@ -179,13 +224,15 @@ def parts_of(
         if files is not None and pipeline.schema_.is_found_out
         else None
     )
+    settings = ingest_settings(pipeline, source)
+    given, branches = pipeline.event_time, pipeline.branches
     evolves = inferred is not None and pipeline.schema_.evolve == "add"
     return Parts(
         name,
         source_name,
         source,
         pipeline.error_handling,
-        ingest_settings(pipeline, source),
+        settings,
         stores,
         engine,
         config.global_.total_concurrency,
@@ -200,7 +247,9 @@ def parts_of(
         asked=None
         if isinstance(source, SourceSettings)
         else asking_of(config, pipeline, source, asks_of(config, engine)),
-        event_time=pipeline.event_time,
+        event_time=given,
+        branches=branches,
+        query=None if given is None else fingerprint(given, branches, settings),
     )
 
 
@@ -210,9 +259,9 @@ def _check_table(
     # A daemon whose sources are idle never needs what reads a table's log.
     from blizzard_py.app.table_check import check_table  # noqa: PLC0415  # see above
 
-    given = config.pipelines[pipeline].event_time
-    has_query = settings.transform or given is not None
-    check_table(config, pipeline, query_columns(engine, given) if has_query else None, settings)
+    found = config.pipelines[pipeline]
+    has_query = settings.transform or found.event_time is not None
+    check_table(config, pipeline, query_columns(engine, found) if has_query else None, settings)
 
 
 def _evolve(
@@ -228,16 +277,17 @@ def _evolve(
 
 
 def query_columns(
-    engine: StoppableEngine | LazyEngine, given: EventTimeSettings | None
+    engine: StoppableEngine | LazyEngine, settings: PipelineSettings
 ) -> Callable[[str, IngestSettings], pa.Schema]:
     """What gives the columns of a pipeline's transform, or of its query over event time."""
+    given, branches = settings.event_time, settings.branches
     if given is None:
         return engine.columns
 
     def columns(pipeline: str, settings: IngestSettings) -> pa.Schema:
         from blizzard_py.streaming.check import check_query  # noqa: PLC0415  # see `LazyEngine`
 
-        return check_query(engine.session(), pipeline, given, settings)
+        return check_query(engine.session(), pipeline, (given, branches), settings)
 
     return columns
 

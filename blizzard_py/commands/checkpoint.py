@@ -23,7 +23,7 @@ from blizzard_core.cli import (
 from blizzard_py.app import unit_operations
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_edit
-from blizzard_py.app.operations import asked_columns, pipeline_of, rebuild_of
+from blizzard_py.app.operations import asked_columns, owner_of, pipeline_of, rebuild_of
 from blizzard_py.commands.checkpoint_history import diff, log, rollback
 from blizzard_py.commands.checkpoint_told import (
     print_effect,
@@ -79,7 +79,7 @@ for _command in (log, diff, rollback):
 @command
 def show(config: Path, pipeline: str, source: str, as_json: bool) -> int:
     """Show everything that is known of one source. Writes nothing."""
-    found = pipeline_of(load_config(config), (pipeline, source))
+    found = owner_of(load_config(config), (pipeline, source))
     seen = checkpoint_edit.stored(found)
     copies = [each.entry.path for each in kept(found.sink, found.checkpoint_path)]
     where = f"{found.sink.uri}/{found.checkpoint_path}"

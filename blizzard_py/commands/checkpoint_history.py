@@ -23,7 +23,7 @@ from blizzard_core.redact import redacted
 from blizzard_core.text import in_utc, printable
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_edit
-from blizzard_py.app.operations import is_asked, pipeline_of
+from blizzard_py.app.operations import is_asked, owner_of, pipeline_of
 from blizzard_py.commands.options import confirmed, source_options
 from blizzard_py.edits import checkpoint_edit, history
 from blizzard_py.edits.checkpoint_edit import Effect
@@ -47,7 +47,7 @@ def log(config: Path, pipeline: str, source: str, as_json: bool) -> int:
 
     The newest first, 50 at most: older copies are removed by the next change.
     """
-    found = list(history.versions(pipeline_of(load_config(config), (pipeline, source))))
+    found = list(history.versions(owner_of(load_config(config), (pipeline, source))))
     if as_json:
         print_json({"versions": [_version_json(each) for each in found]})
         return 0
@@ -119,7 +119,7 @@ def diff(config: Path, pipeline: str, source: str, before: str, after: str, as_j
     would not. Writes nothing.
     """
     loaded, where = load_config(config), (pipeline, source)
-    with closing(pipeline_of(loaded, where)) as found:
+    with closing(owner_of(loaded, where)) as found:
         old, new = history.version(found, before), history.version(found, after)
         told = history.differences(old.state, new.state)
         effect = None

@@ -62,6 +62,9 @@ def print_state(where: str, seen: Stored, copies: list[str]) -> None:
         ]
     if state.processed is not None:
         lines.append(("done", f"{sum(s.count for s in state.processed):,} names in a set"))
+    for name, member in state.members.items():
+        done = f"{member.totals.files:,} files done, {len(member.queue):,} queued"
+        lines.append(("source", f"{name}: {member.progress.value or '-'}, {done}"))
     for name, value in lines:
         click.echo(printable(f"{name:<12}{value or '-'}"))
     if progress.partitions:

@@ -14,7 +14,7 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.text import counted
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_state import ending_by
-from blizzard_py.app.operations import pipeline_of
+from blizzard_py.app.operations import owner_of
 from blizzard_py.commands.options import confirmed, source_options
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.state.stream_state import moment
@@ -54,7 +54,7 @@ def advance(
 
     loaded = load_config(config)
     to_ms = _milliseconds(to)
-    with closing(pipeline_of(loaded, (pipeline, source))) as found:
+    with closing(owner_of(loaded, (pipeline, source))) as found:
         given = found.parts.event_time
         if given is None:
             raise ConfigError(f"pipelines.{pipeline}", ["has no event_time, so no watermark of it"])

@@ -281,7 +281,8 @@ def change(
             " again and repeat"
         )
     after = edit(state)
-    if after.progress.state == "Initial":
+    # What of several sources is done stands with each of them, and none of it at the top.
+    if after.progress.state == "Initial" and not after.members:
         # It starts over: also what replays have ingested comes again, and what is late then
         # is not to look like what was settled before.
         ledger = Ledger(source.sink, source.id)
@@ -306,7 +307,7 @@ def _kept(source: SourcePipeline, found: Stored, now: float, why: str) -> str | 
 
 def _what(before: SourceState, after: SourceState) -> str:
     """What a change does, for whoever gave no reason."""
-    if after.progress.state == "Initial":
+    if after.progress.state == "Initial" and not after.members:
         return "started over"
     old, new = before.progress.partitions, after.progress.partitions
     for partition in old.keys() | new.keys():

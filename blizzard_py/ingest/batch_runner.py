@@ -18,7 +18,7 @@ from blizzard_core.errors import BlizzardError, Cancelled, StateError
 from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_FILE_PREFIX
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, join
-from blizzard_py.dead_letters.writer import DeadLetterWriter
+from blizzard_py.ingest.batch_records import BatchRecords
 from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.ingest.jobs import Ingested, Jobs
 from blizzard_py.ingest.publish import OutputNames, clear_older, publish, staging_of, unpublished
@@ -27,7 +27,6 @@ from blizzard_py.ingest.unexpected import told_now
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source, Upkeep, Withheld, Work
-from blizzard_py.state.journal import Journal
 from blizzard_py.state.retries import judge_outcomes
 from blizzard_py.state.source_state import Batch, PlannedOutput, Replaced, SourceState
 from blizzard_py.state.transitions import (
@@ -69,10 +68,7 @@ class BatchRunner:
         self.anew_ts = 0.0
         self._epoch = upkeep.epoch
         self._sink = parts.stores.sink
-        self._journal = Journal(self._sink, parts.id, parts.concurrency)
-        self._letters = DeadLetterWriter(
-            parts.stores.dlq, parts.letters_id, parts.stores.source.uri
-        )
+        self._records = BatchRecords(parts)
         self._settings: IngestSettings | None = None
         self._names = OutputNames()
         self._groups = Groups(self._sink, parts.letters_id)
@@ -122,10 +118,10 @@ class BatchRunner:
             self._save(state)
             state, ready, started = self.prepare(state, self.start(state, again))
             self._save(state)
-            self._letters.drop_earlier(ready)
+            self._records.drop_earlier(ready)
             return self.finish(state, ready, started, None)
         # Who committed it may have died before that.
-        self._letters.drop_earlier(batch)
+        self._records.drop_earlier(batch)
         found = unpublished(self._sink, batch.outputs, self._parts.concurrency)
         self._check_published(batch, found.nowhere)
         names = self._names.fresh(len(found.staged), self._now())
@@ -133,12 +129,12 @@ class BatchRunner:
         state, ready = rename_outputs(state, batch, missing)
         if missing:
             self._save(state)
-        self._tell(state, ready)
+        self._records.tell(state, ready)
         left = [output for output in ready.outputs if output.staged in missing]
         publish(self._sink, left, self._parts.concurrency)
         state, ready = self._grouped(state, ready)
         state = self._advance(state, ready, None)
-        self._letters.tidy(ready)
+        self._records.tidy(ready)
         return state
 
     def _check_published(self, batch: Batch, nowhere: Sequence[PlannedOutput]) -> None:
@@ -202,7 +198,7 @@ class BatchRunner:
                 "records_quarantined",
                 records=sum(file.bad_rows for file in bad),
                 files=len(bad),
-                dead_letters=self._letters.records_uri(batch.batch),
+                dead_letters=self._records.records_uri(batch.batch),
                 examples=[f"{file.path}: {file.error}" for file in bad[:_EXAMPLES]],
             )
         for file in finished:
@@ -287,7 +283,7 @@ class BatchRunner:
         ``work`` is what waits beside it, None where nobody knows.
         """
         self._activity.batch_enters(ready, "publish")
-        self._tell(state, ready)
+        self._records.tell(state, ready)
         publish(self._sink, ready.outputs, self._parts.concurrency)
         state, ready = self._grouped(state, ready)
         state = self._advance(state, ready, work)
@@ -316,14 +312,6 @@ class BatchRunner:
             ingesting.result.result()
         self._job = None
 
-    def _tell(self, state: SourceState, batch: Batch) -> None:
-        """Journal and dead letters of a committed batch; the same whoever writes them."""
-        self._journal.write(batch)
-        letters = self._letters.keep(batch, state.retries)
-        records = self._letters.keep_records(batch, self._sink)
-        if letters or records:
-            self._log.info("dead_letters", batch=batch.batch, files=letters, records=records)
-
     def _grouped(self, state: SourceState, batch: Batch) -> tuple[SourceState, Batch]:
         """The batch's manifest is put; the state is saved again if its number was taken."""
         while batch.group is not None:
@@ -338,7 +326,9 @@ class BatchRunner:
         """See `Batch`: what a statement makes of rows need not be of one file each."""
         parts = self._parts
         ingest = parts.ingest
-        named = parts.has_files and SOURCE_FILE_COLUMN in ingest.metadata_columns
+        named = (
+            parts.has_files and not parts.members and SOURCE_FILE_COLUMN in ingest.metadata_columns
+        )
         as_read = not (ingest.transform or ingest.deduplicate_by)
         return parts.stores.source.uri if named and as_read else ""
 

@@ -18,7 +18,8 @@ from blizzard_core.delta_json import commits, listed, read_each
 from blizzard_core.errors import ColdStartRefused
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.sources.parts import Parts
-from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json
+from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO
+from blizzard_py.state.checkpoint_file import load_state
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.siblings import checkpoints, is_backfill
 from blizzard_py.state.source_state import checkpoint_path
@@ -49,7 +50,8 @@ def check_cold_start(parts: Parts) -> None:
     sink = parts.stores.sink
     if sink.stat(checkpoint_path(parts.id)) is not None:
         return
-    trace = next(_traces(parts, sink), None)
+    traces = (trace for each in parts.members or (parts,) for trace in _traces(each, sink))
+    trace = next(traces, None)
     # Another daemon may have begun since, and left its checkpoint before any trace.
     if trace is not None and sink.stat(checkpoint_path(parts.id)) is None:
         raise ColdStartRefused(
@@ -66,6 +68,8 @@ def _harm_and_remedy(parts: Parts) -> str:
 
 def _traces(parts: Parts, sink: Storage) -> Iterator[str]:
     """What earlier work has left, the surest first."""
+    if parts.home_id != parts.id and sink.stat(checkpoint_path(parts.id)) is not None:
+        yield f"{checkpoint_path(parts.id)} names it, or is of the source alone"
     for batch in Journal(sink, parts.id).batches():
         yield f"the journal has batch {batch} of it"
     paths = StatePaths(parts.id)
@@ -92,8 +96,8 @@ def other_names(parts: Parts, sink: Storage) -> Iterator[str]:
             if document[MOVED_TO] == parts.id and MOVED_DOCUMENT in document:
                 yield f"{path} is being renamed to it, which `blizzard rename` has to finish"
             continue
-        state = state_from_json(document, f"{sink.uri}/{path}")
-        if state.source and state.source.uri == parts.stores.source.uri:
+        state = load_state(sink, source_id)
+        if state and state.source and state.source.uri == parts.stores.source.uri:
             yield f"{path} is of the same files"
 
 

@@ -36,7 +36,7 @@ from blizzard_core.daemon import StopEvent
 from blizzard_core.errors import NotFound, StateError, Unavailable, Unfinished
 from blizzard_core.log import get_logger
 from blizzard_core.storage.clock import StoreClock
-from blizzard_core.watermark.progress import mark_idle, observed
+from blizzard_core.watermark.progress import observed
 from blizzard_py.ingest.batch_runner import BatchRunner, Ingesting
 from blizzard_py.ingest.cold_start import check_cold_start
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
@@ -50,7 +50,7 @@ from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import NO_BATCH, Batch, SourceState, checkpoint_path
-from blizzard_py.state.transitions import begin_batch, clamp_times
+from blizzard_py.state.transitions import begin_batch, clamp_times, rested
 
 
 class SourcePipeline(SourceView):
@@ -132,7 +132,8 @@ class SourcePipeline(SourceView):
         scanned = found.scanned
         cost = (found.requests, found.keys)
         took = scanned.ended - scanned.began
-        self.activity.polled(took, work.files, found.young, cost, found.apart)
+        if not self.parts.members:  # each of several has told what its own look has found
+            self.activity.polled(took, work.files, found.young, cost, found.apart)
         if not work and not self._jobs.has_due(state):
             state = self._rest(state)
             self._complain(state, waiting(state, scanned.ended))
@@ -153,8 +154,8 @@ class SourcePipeline(SourceView):
 
     def _rest(self, state: SourceState) -> SourceState:
         """Nothing to do: say so."""
-        idle = replace(state, progress=mark_idle(state.progress))
-        if idle.progress.state != state.progress.state:
+        idle = rested(state)
+        if idle != state:
             self._save(idle)
             self._log.info("idle", watermark=idle.progress.value)
         self._state = idle

@@ -16,7 +16,7 @@ from blizzard_py.sources.protocol import Backlog, Found, Source
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.identity import check_identity
 from blizzard_py.state.source_state import SourceState, checkpoint_path
-from blizzard_py.state.stream_query import check_query, fingerprint
+from blizzard_py.state.stream_query import check_query
 from blizzard_py.state.transitions import ended
 
 
@@ -30,6 +30,11 @@ class SourceView:
         self.source = source
         self.parts = parts
         self._where = f"{parts.stores.sink.uri}/{self.checkpoint_path}"
+
+    @property
+    def each(self) -> tuple[Parts, ...]:
+        """The parts of every source that it is made of: itself, or several that share batches."""
+        return self.parts.members or (self.parts,)
 
     @property
     def name(self) -> str:
@@ -87,6 +92,4 @@ class SourceView:
         """Raise `StateError` if the state is not this source's or was kept in another way."""
         check_identity(state, self.parts.identity, self.parts.source.id, self._where)
         self.source.check(state)
-        given = self.parts.event_time
-        asked = None if given is None else fingerprint(given, self.parts.ingest)
-        check_query(state, asked, self._where)
+        check_query(state, self.parts.query, self._where)

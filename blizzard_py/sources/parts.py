@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from blizzard_core.errors import BlizzardError
-from blizzard_core.settings.event_time import EventTimeSettings
+from blizzard_core.settings.event_time import Branch, EventTimeSettings
 from blizzard_core.settings.sources import CommonSource, ErrorSettings, SourceSettings
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry, Storage
@@ -40,7 +41,10 @@ class Parts:
     the first batch with what its job is told, and raises what speaks against its rows ever
     coming into the table. ``clock`` is for what people read; what decides
     goes by the store's clock and ``monotonic`` (`blizzard_core.storage.clock`). ``asked`` is what a
-    source is asked that has no files. ``event_time`` are the settings of a query that remembers.
+    source is asked that has no files. ``event_time`` are the settings of a query that remembers,
+    ``branches`` what of it is each source's of the pipeline, and ``query`` its fingerprint.
+    ``members`` are the parts of all, where these are of the one worker of several sources
+    (`blizzard_py.state.members`).
     """
 
     pipeline: str
@@ -61,6 +65,9 @@ class Parts:
     check_table: Callable[[IngestSettings], None] | None = None
     asked: Asking | None = None
     event_time: EventTimeSettings | None = None
+    branches: tuple[Branch, ...] = ()
+    query: Mapping[str, Any] | None = None
+    members: tuple[Parts, ...] = ()
 
     @property
     def name(self) -> str:
@@ -90,7 +97,18 @@ class Parts:
     @property
     def id(self) -> str:
         """``{pipeline}_{source}`` or the source's own ``id``, for files and folders."""
-        return f"{self.letters_id}{self.suffix}"
+        return self.home_id if self.members else f"{self.letters_id}{self.suffix}"
+
+    @property
+    def home_id(self) -> str:
+        """Whose the checkpoint is that has the source's state: its own, or that of several."""
+        shares = len(self.branches) > 1 and not self.suffix
+        return f"{self.pipeline}~sources" if shares else f"{self.letters_id}{self.suffix}"
+
+    @property
+    def branch(self) -> Branch:
+        """What of a query over event time is this source's."""
+        return next(each for each in self.branches if each.source == self.source_name)
 
     @property
     def letters_id(self) -> str:

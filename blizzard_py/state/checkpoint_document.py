@@ -23,6 +23,8 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``replacing``: of the ``queue`` those files that take the place of what they had before;
 * ``stream``: of a pipeline over event time, where its query is (`stream_state`);
 * ``unexpected``: fields without a column that were told, so that each is told once;
+* ``sources``: of a pipeline whose sources share batches, the state of each by its name
+  (`blizzard_py.state.members`);
 * ``former``: the places that files of the source had before, which rows may name;
 * ``totals``: counts since the pipeline's first batch.
 
@@ -79,6 +81,9 @@ MOVED_TO = "moved_to"
 MOVED_DOCUMENT = "moving"
 MOVED_EPOCH = "moved_epoch"
 
+# What stands instead of a source's own state where it shares one with others: whose checkpoint.
+SHARED = "shared_checkpoint"
+
 _REMEDY = "restore it as it was saved, or make it again with `blizzard checkpoint rebuild`"
 
 
@@ -120,6 +125,7 @@ class CheckpointDocument(ProgressDocument):
     last_batch: str | None = None
     unexpected: tuple[str, ...] | None = None
     closing: dict[str, Closing] | None = None
+    sources: dict[str, Any] | None = None
     passed: dict[str, Any] | None = None
 
 
@@ -147,6 +153,7 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "units": None if state.units is None else units_to_json(state.units),
         "readings": msgspec.to_builtins(state.readings) or None,
         "stream": None if state.stream is None else stream_to_json(state.stream),
+        "sources": {n: state_to_json(each, now) for n, each in state.members.items()} or None,
         "former": list(state.former) or None,
         "last_batch": state.last_batch or None,
         "unexpected": list(state.unexpected) or None,
@@ -179,6 +186,8 @@ def state_from_json(document: Any, where: str) -> SourceState:
     """
     if isinstance(document, Mapping) and MOVED_TO in document:
         raise StateError(f"{where}: {_moved(document)}")
+    if isinstance(document, Mapping) and SHARED in document:
+        raise StateError(f"{where}: {_shared(document)}")
     check_version(document, where, (*PROGRESS_VERSIONS, _WINDOW_VERSION))
     found = decoded(CheckpointDocument, _completed(document), where, _REMEDY)
     # What the timelines of an older release say is no longer asked; what was beside them is.
@@ -212,6 +221,16 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.last_batch or "",
         found.unexpected or (),
         found.closing or {},
+        {n: state_from_json(d, f"{where}: sources.{n}") for n, d in (found.sources or {}).items()},
+    )
+
+
+def _shared(document: Mapping[str, Any]) -> str:
+    home = checkpoint_path(str(document[SHARED]))
+    return (
+        f"its state is in {home}, with that of the other sources of its pipeline over event time,"
+        " and neither their number nor their names may change; set the sources back, or give the"
+        " source another `id:`, and the pipeline another table"
     )
 
 

@@ -14,9 +14,10 @@ from blizzard_core.errors import StateError, Unavailable
 from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by
-from blizzard_py.state.checkpoint_document import state_from_json
+from blizzard_py.state.checkpoint_document import SHARED, state_from_json
 from blizzard_py.state.journal import Journal, Record
 from blizzard_py.state.ledger import Ledger
+from blizzard_py.state.members import of_source
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.source_state import SourceState, checkpoint_path
@@ -28,8 +29,28 @@ _LOOKS = 5
 
 def read_state(sink: Storage, source_id: str) -> SourceState | None:
     """The state in storage, None if there is none. Raises `StateError`, `StorageError`."""
-    state = checkpoint.load(sink, checkpoint_path(source_id), state_from_json)
+    state = load_state(sink, source_id)
     return None if state is None else whole(sink, source_id, state)
+
+
+def load_state(sink: Storage, source_id: str) -> SourceState | None:
+    """As `read_state`, without names in grace that only the journal has.
+
+    Of a source that shares a checkpoint it is its part of that one.
+    """
+    where = f"{sink.uri}/{checkpoint_path(source_id)}"
+    document = checkpoint.load(sink, checkpoint_path(source_id), lambda found, _where: found)
+    if document is None:
+        return None
+    if not isinstance(document, Mapping) or SHARED not in document:
+        return state_from_json(document, where)
+    home = checkpoint.load(sink, checkpoint_path(str(document[SHARED])), state_from_json)
+    if home is None:
+        raise StateError(
+            f"{where}: its state is in {checkpoint_path(str(document[SHARED]))}, which is gone;"
+            " restore it as it was saved"
+        )
+    return of_source(home, str(document["source"]))
 
 
 def read_ledger(sink: Storage, source_id: str, since: float = 0.0) -> Ledger:
@@ -83,7 +104,7 @@ def read_names(sink: Storage, source_id: str) -> ProcessedTracker:
 
 
 def _processed(sink: Storage, source_id: str) -> tuple[Segment, ...]:
-    state = checkpoint.load(sink, checkpoint_path(source_id), state_from_json)
+    state = load_state(sink, source_id)
     return () if state is None else state.processed or ()
 
 
@@ -94,7 +115,7 @@ def _too_fast(sink: Storage, source_id: str) -> Unavailable:
 
 
 def _segments(sink: Storage, source_id: str) -> tuple[Segment, ...]:
-    state = checkpoint.load(sink, checkpoint_path(source_id), state_from_json)
+    state = load_state(sink, source_id)
     return () if state is None else state.ledger
 
 

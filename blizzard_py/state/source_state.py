@@ -182,7 +182,8 @@ class SourceState:
 
     ``window`` are the batches whose files are in grace, with their ``seen_ts``; ``last_batch`` is
     the highest id of any that was begun, ``NO_BATCH`` before the first, and empty where nobody
-    wrote it down: by that a checkpoint that was brought back from a copy is known.
+    wrote it down: by that a checkpoint that was brought back from a copy is known. ``members`` are
+    the states of several sources that share batches (`blizzard_py.state.members`).
     """
 
     progress: Progress = field(default_factory=Progress)
@@ -210,6 +211,7 @@ class SourceState:
     last_batch: str = ""
     unexpected: tuple[str, ...] = ()
     closing: Mapping[str, Closing] = field(default_factory=dict)
+    members: Mapping[str, SourceState] = field(default_factory=dict)
 
 
 def under_way(state: SourceState) -> Iterable[str]:

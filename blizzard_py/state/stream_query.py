@@ -7,19 +7,27 @@ with the state, and compared key by key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blizzard_core.errors import StateError
-from blizzard_core.settings.event_time import EventTimeSettings, micros
+from blizzard_core.settings.event_time import Branch, EventTimeSettings, micros
 from blizzard_py.job import FieldSpec, IngestSettings
 from blizzard_py.state.source_state import SourceState
 
 _REMEDY = "set it back, or give the new query a pipeline and a table of its own"
 
 
-def fingerprint(given: EventTimeSettings, ingest: IngestSettings) -> dict[str, Any]:
-    """What the state depends on. Of the other settings any may change."""
+def fingerprint(
+    given: EventTimeSettings, branches: Sequence[Branch], ingest: IngestSettings
+) -> dict[str, Any]:
+    """What the state depends on. Of the other settings any may change.
+
+    Of several sources each one's column stands by its name.
+    """
+    times: dict[str, Any] = {"column": branches[0].column}
+    if len(branches) > 1:
+        times = {"sources": {each.source: each.column for each in branches}}
     window = given.window
     kind: dict[str, int] | None = None
     if window is not None and window.gap is not None:
@@ -31,7 +39,7 @@ def fingerprint(given: EventTimeSettings, ingest: IngestSettings) -> dict[str, A
             "offset_us": micros(window.offset),
         }
     return {
-        "column": given.column,
+        **times,
         "policy": given.policy,
         "deduplicate": list(given.deduplicate),
         "window": kind,
@@ -57,6 +65,8 @@ def changes(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
     Fields may come and go, as long as the query does not use them; the type of none may change.
     """
     found = []
+    if "sources" in asked and "sources" not in kept:
+        found.append(f"sources: there was one, and there are {len(asked['sources'])}")
     for key, before in kept.items():
         now = asked.get(key)
         if key == "fields":
@@ -67,10 +77,25 @@ def changes(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
             ]
         elif key == "policy":
             continue  # the checkpoint's is in force, and status shows it
+        elif key == "sources":
+            found += _moved(before, now or {})
+        elif key == "column" and "sources" in asked:
+            continue  # told already
         elif now != before:
             place = "transform" if key == "transform" else f"event_time.{key}"
             found.append(f"{place} was {_shown(before)} and is {_shown(now)}")
     return found
+
+
+def _moved(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What has changed of several sources, or of their columns."""
+    if before.keys() != now.keys():
+        return [f"sources: were {', '.join(before)}" + (f" and are {', '.join(now)}" * bool(now))]
+    return [
+        f"the time of sources.{name} was {column!r} and is {now[name]!r}"
+        for name, column in before.items()
+        if now[name] != column
+    ]
 
 
 def check_query(state: SourceState, asked: Mapping[str, Any] | None, where: str) -> None:

@@ -9,6 +9,7 @@ output, state and watermark have one commit point.
 * ``watermark_ms``: what the next micro-batch runs with, 0 for none yet;
 * ``judged_ms``: what the last one ran with, by which Spark tells late rows of the next;
 * ``advance_to_ms``: how far an operator wants the watermark with the next batch, 0 if nobody does;
+* ``sources``: of several sources, what is known of each by its name;
 * the rest is told: counts since the first batch, and ``history``, the newest batches.
 """
 
@@ -39,6 +40,22 @@ class OperatorState:
 
     name: str
     state_rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceStream:
+    """What is known of one of several sources, and counts of its rows since the first batch.
+
+    ``files_ts`` is when the last batch with files of it began, or the first batch of all;
+    ``idle`` whether it held nobody back in the last batch, since that was long ago.
+    """
+
+    max_event_time_ms: int | None = None
+    files_ts: float = 0.0
+    idle: bool = False
+    late_rows: int = 0
+    partly_late_rows: int = 0
+    ahead_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +101,7 @@ class StreamState:
     state_bytes: int = 0
     operators: tuple[OperatorState, ...] = ()
     history: tuple[SettledBatch, ...] = ()
+    sources: Mapping[str, SourceStream] = field(default_factory=dict)
 
     @property
     def is_to_advance(self) -> bool:
@@ -114,6 +132,8 @@ def moment(ms: int | None) -> str | None:
 def stream_to_json(state: StreamState) -> dict[str, Any]:
     """The part of a checkpoint document; `decoded` reads it back."""
     document: dict[str, Any] = msgspec.to_builtins(state)
+    if not state.sources:
+        del document["sources"]
     return document
 
 
@@ -126,6 +146,7 @@ def settled(
     max_event_time_ms: int | None,
     state_bytes: int,
     operators: Sequence[OperatorState],
+    sources: Mapping[str, SourceStream] | None = None,
 ) -> StreamState:
     """The state with one more batch, to be saved with its outputs.
 
@@ -152,4 +173,5 @@ def settled(
         state_bytes=state_bytes,
         operators=tuple(operators),
         history=(*state.history, line)[-HISTORY:],
+        sources=sources or {},
     )

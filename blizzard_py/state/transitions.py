@@ -16,7 +16,7 @@ from dataclasses import replace
 from blizzard_core.groups import UNIT_FILE_PREFIX
 from blizzard_core.storage.protocol import Entry, join, order_key
 from blizzard_core.watermark.paths import partition_key
-from blizzard_core.watermark.progress import cut, retimed, times_of
+from blizzard_core.watermark.progress import cut, mark_idle, retimed, times_of
 from blizzard_py.job import FinishedFile, StagedBadRecords, StagedOutput
 from blizzard_py.reading import ReadMarks
 from blizzard_py.state.retries import RETRY_SECS, retried
@@ -175,6 +175,12 @@ def _replaced(state: SourceState, old: Batch, new: Batch) -> SourceState:
     return replace(
         state, in_flight=tuple(new if b.batch == old.batch else b for b in state.in_flight)
     )
+
+
+def rested(state: SourceState) -> SourceState:
+    """The state after a look that found nothing to do."""
+    members = {name: rested(each) for name, each in state.members.items()}
+    return replace(state, progress=mark_idle(state.progress), members=members)
 
 
 def clamp_times(state: SourceState, now: float) -> SourceState:

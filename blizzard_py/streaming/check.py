@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,7 +11,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from blizzard_core.errors import ConfigError
-from blizzard_core.settings.event_time import EventTimeSettings
+from blizzard_core.settings.event_time import Branch, EventTimeSettings
 from blizzard_py.engines.spark.transform import check, record_schema, schema_refusal
 from blizzard_py.engines.spark.transform_guard import spark_said
 from blizzard_py.job import IngestSettings
@@ -22,24 +23,30 @@ from blizzard_py.streaming.source import StagedRows
 def definition_of(
     root: SparkSession,
     pipeline: str,
-    given: EventTimeSettings,
+    asked: tuple[EventTimeSettings, tuple[Branch, ...]],
     settings: IngestSettings,
 ) -> Definition:
-    """The query, after what its input really has. Raises `ConfigError` with the key."""
+    """The query ``asked`` for, after what its input really has. Raises `ConfigError` with the key.
+
+    It is what is computed, and what of it is each source's.
+    """
+    given, branches = asked
     accept = accepting(settings)
     if found := refusal(root, given):
         raise ConfigError(f"pipelines.{pipeline}.event_time.aggregates.{found[0]}", [found[1]])
     schema = check(root, pipeline, accept) if accept.transform else record_schema(accept)
     where = f"pipelines.{pipeline}"
-    problems = list(_input_problems(given, schema, transformed=bool(accept.transform)))
+    problems = list(_input_problems(given, branches, schema, transformed=bool(accept.transform)))
     if problems:
         raise ConfigError(f"{where}.event_time", problems)
     wanted = [name for name in PLACE if name in settings.metadata_columns]
     passing = tuple(n for n in schema.names if n not in PLACE or n in wanted)
-    return Definition(given, schema, passing, settings.emitted_batch)
+    return Definition(given, branches, schema, passing, settings.emitted_batch)
 
 
-def _input_problems(given: EventTimeSettings, schema: pa.Schema, *, transformed: bool) -> list[str]:
+def _input_problems(
+    given: EventTimeSettings, branches: Sequence[Branch], schema: pa.Schema, *, transformed: bool
+) -> list[str]:
     if not transformed:
         return []  # the configuration was checked without Spark
     found = [
@@ -47,29 +54,35 @@ def _input_problems(given: EventTimeSettings, schema: pa.Schema, *, transformed:
         for name in PLACE
         if name not in schema.names
     ]
-    asked = {"column": [given.column], "deduplicate": given.deduplicate, "group_by": given.group_by}
-    for key, names in asked.items():
+    times = list(dict.fromkeys(branch.column for branch in branches))
+    named = {"column": times, "deduplicate": given.deduplicate, "group_by": given.group_by}
+    for key, names in named.items():
         found += [
             f"{key}: {name!r} is no column that the transform gives"
             for name in names
             if name not in schema.names
         ]
-    if given.column in schema.names:
-        field = schema.field(given.column)
-        if not pa.types.is_timestamp(field.type):
-            found.append(f"column: {given.column!r} is {field.type}; it must be a timestamp")
-        elif field.nullable:
-            found.append(
-                f"column: {given.column!r} may be null in what the transform gives, and a row"
-                " without a time belongs nowhere; hand on a field that is declared nullable: false"
-            )
-    return found
+    return found + [
+        text for name in times if name in schema.names for text in _of_time(schema.field(name))
+    ]
+
+
+def _of_time(field: pa.Field) -> list[str]:
+    if not pa.types.is_timestamp(field.type):
+        return [f"column: {field.name!r} is {field.type}; it must be a timestamp"]
+    if not field.nullable:
+        return []
+    text = (
+        f"column: {field.name!r} may be null in what the transform gives, and a row"
+        " without a time belongs nowhere; hand on a field that is declared nullable: false"
+    )
+    return [text]
 
 
 def check_query(
     root: SparkSession,
     pipeline: str,
-    given: EventTimeSettings,
+    asked: tuple[EventTimeSettings, tuple[Branch, ...]],
     settings: IngestSettings,
 ) -> pa.Schema:
     """The columns of the query's output. Raises `ConfigError` for one that cannot be used.
@@ -79,7 +92,7 @@ def check_query(
     from blizzard_py.streaming.query import StreamQuery  # noqa: PLC0415  # it imports what we do
 
     where = f"pipelines.{pipeline}.event_time"
-    definition = definition_of(root, pipeline, given, settings)
+    definition = definition_of(root, pipeline, asked, settings)
     session = root.newSession()
     session.dataSource.register(StagedRows)
     try:

@@ -1,8 +1,9 @@
 """A batch of a pipeline over event time, from its files to what the commit point saves.
 
 1. *accept*: the engine's job as always, into staging that nobody publishes, each row with its
-   file and line;
-2. *judge*: rows that are late or ahead of time are counted and lettered, if there may be any;
+   file and line; of several sources a job for each that has files;
+2. *judge*: rows that are late or ahead of time are counted and lettered, if there may be any, of
+   each source by its own column;
 3. *settle*: the running query is offered the batch, and its callbacks stage the outputs;
 4. *pack*: what is new in the query's checkpoint directory becomes objects that the new state
    names. The caller saves it with the outputs: the one commit point.
@@ -19,7 +20,7 @@ import dataclasses
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,18 +30,36 @@ from blizzard_core.log import get_logger
 from blizzard_core.settings.event_time import EventTimeSettings, micros
 from blizzard_core.storage.protocol import join
 from blizzard_py.ingest.jobs import Ingested
-from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile, Place, StagedOutput
+from blizzard_py.job import (
+    IngestJob,
+    IngestResult,
+    IngestSettings,
+    JobFile,
+    Place,
+    StagedBadRecords,
+    StagedOutput,
+)
 from blizzard_py.kernels.late_letters import Judged, JudgeTask
-from blizzard_py.kernels.lateness import Limits, may_split, rule_of
+from blizzard_py.kernels.lateness import Limits, Rule, may_split, rule_of
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.report import merged
 from blizzard_py.sources.parts import Parts
+from blizzard_py.state.members import lifted_letters
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_query import fingerprint
 from blizzard_py.state.stream_state import SettledBatch, StreamState, moment, settled
 from blizzard_py.streaming.accepting import accepting
+from blizzard_py.streaming.offers import Offer, Share
 from blizzard_py.streaming.packs import Packs, WorkingCopy
+from blizzard_py.streaming.sharing import (
+    idle_in,
+    jobs_of,
+    newest_of,
+    sources_after,
+    ticks_of,
+    together,
+)
 
 if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
     from blizzard_py.engines.spark.scratch import Scratch
@@ -60,17 +79,33 @@ class _Running:
     at: StreamState
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Taken:
+    """What came of a batch's files, by source: the rows, and what was found of their times.
+
+    ``present`` are the sources with files in it, ``idle`` those that nobody waits for.
+    """
+
+    accepted: Mapping[str, IngestResult]
+    found: Mapping[str, Sequence[Judged]]
+    limits: Limits
+    present: frozenset[str]
+    idle: frozenset[str]
+
+
 class StreamJobs:
-    """The `Jobs` of a source whose pipeline is over event time."""
+    """The `Jobs` of a source whose pipeline is over event time, or of all its sources."""
 
     def __init__(self, parts: Parts, given: EventTimeSettings, session: Callable[[], Any]) -> None:
         """``session`` gives the Spark session that the engine has by then."""
         self._parts = parts
         self._session = session
         self._given = given
-        self._rule = rule_of(given)
-        self._packs = Packs(parts.stores.sink, StatePaths(parts.id).stream)
-        self._fingerprint = fingerprint(given, parts.ingest)
+        self._members = parts.members or (parts,)
+        rule = rule_of(given)
+        self._rules = {b.source: replace(rule, column=b.column) for b in parts.branches}
+        self._packs = Packs(parts.stores.sink, StatePaths(parts.home_id).stream)
+        self._fingerprint = fingerprint(given, parts.branches, parts.ingest)
         self._running: _Running | None = None
         self._definition: Definition | None = None
         self._scratch: Scratch | None = None
@@ -118,7 +153,7 @@ class StreamJobs:
                 "windows_open",
                 state_rows=running.at.state_rows,
                 watermark=moment(running.at.watermark_ms),
-                closed_by=f"a row more than {self._given.delay} after their end",
+                closed_by="a row later than their end by more than the delay",
             )
         self._drop()
         scratch, self._scratch = self._scratch, None
@@ -126,27 +161,25 @@ class StreamJobs:
             scratch.close()
 
     def _run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
-        accepted = self._parts.engine.ingest(_accepting(job))
+        jobs = jobs_of(job, self._members)
+        accepted = {name: self._accepted(each, alone=len(jobs) == 1) for name, each in jobs.items()}
         known = state.stream or StreamState(query=self._fingerprint)
         running = self._at(known, job.settings, epoch)
-        number = known.batch + 1
-        ahead = round(job.started_ts * _MICRO) + micros(self._given.max_ahead)
-        limits = Limits(known.judged_ms, ahead)
-        found = self._judged(running, job, accepted, limits)
+        taken = self._taken(running, known, jobs, accepted)
         self._check_wanted()
         began = time.monotonic()
-        done = self._settled(running, job, accepted, limits, known)
+        done = self._settled(running, known, job, taken)
         secs = time.monotonic() - began
         outputs = merged(done.reports)
-        rows = sum(file.rows for file in accepted.files)
-        batch = _batch_of(number, job, rows, found, done, outputs)
+        told = together(accepted)
+        batch = _batch_of(known.batch + 1, told, taken, done, outputs)
         self._check_wanted()
-        packs = self._packs.pack(running.copy, known.packs, epoch, f"{number:08d}")
-        newest = [one.newest_us for one in found if one.newest_us is not None]
-        last = done.micro_batches[-1]
+        packs = self._packs.pack(running.copy, known.packs, epoch, f"{batch.batch:08d}")
         if self._parts.activity is not None:
             for place, one in enumerate(done.micro_batches):
                 self._parts.activity.micro_batch("empty" if place else "rows", one.secs)
+        newest = newest_of(taken.found).values()
+        last = done.micro_batches[-1]
         after = settled(
             known,
             batch,
@@ -155,22 +188,52 @@ class StreamJobs:
             max_event_time_ms=max(newest) // _MILLI if newest else None,
             state_bytes=last.state_bytes,
             operators=last.operators,
+            sources=sources_after(known, taken.found, taken.present, taken.idle, job.started_ts),
         )
         running.at = after
         self._log.info(
             "batch_settled", settle_secs=round(secs, 3), **dataclasses.asdict(after.history[-1])
         )
-        late = tuple(one.letters for one in found if one.letters is not None)
         result = replace(
-            accepted,
+            told,
             outputs=outputs.outputs,
-            tasks=accepted.tasks + outputs.tasks,
-            letters=(*accepted.letters, *late),
+            tasks=told.tasks + outputs.tasks,
+            letters=(*told.letters, *_late_letters(taken.found)),
         )
         return Ingested(result, after)
 
+    def _taken(
+        self,
+        running: _Running,
+        known: StreamState,
+        jobs: Mapping[str, IngestJob],
+        accepted: Mapping[str, IngestResult],
+    ) -> _Taken:
+        """The second step, of each source."""
+        started_ts = next(iter(jobs.values())).started_ts
+        ahead = round(started_ts * _MICRO) + micros(self._given.max_ahead)
+        limits = Limits(known.judged_ms, ahead)
+        found = {
+            name: self._judged(running, each, accepted[name], limits, self._rules[name])
+            for name, each in jobs.items()
+        }
+        present = frozenset(name for name, each in jobs.items() if each.files)
+        idle = idle_in(known, self._parts.branches, present, started_ts)
+        return _Taken(accepted, found, limits, present, idle)
+
+    def _accepted(self, job: IngestJob, *, alone: bool) -> IngestResult:
+        """A source's rows; of several, one without files costs nothing."""
+        if not job.files and not alone:
+            return IngestResult((), (), 0)
+        return self._parts.engine.ingest(_accepting(job))
+
     def _judged(
-        self, running: _Running, job: IngestJob, accepted: IngestResult, limits: Limits
+        self,
+        running: _Running,
+        job: IngestJob,
+        accepted: IngestResult,
+        limits: Limits,
+        rule: Rule,
     ) -> list[Judged]:
         """Counts and letters of rows that Spark will not be given; without a job if there are none.
 
@@ -180,8 +243,8 @@ class StreamJobs:
 
         if not accepted.outputs:
             return []
-        span = bounds(self._parts.stores.sink, accepted.outputs, self._rule.column)
-        if span is not None and not may_split(self._rule, limits, *span):
+        span = bounds(self._parts.stores.sink, accepted.outputs, rule.column)
+        if span is not None and not may_split(rule, limits, *span):
             return [Judged(newest_us=span[1])]
         packed = self._packed(running, accepted.outputs)
 
@@ -193,7 +256,7 @@ class StreamJobs:
                     job.staging,
                     files,
                     job.files,
-                    self._rule,
+                    rule,
                     limits,
                     job.started_ts,
                     keep=self._given.late_rows == "quarantine",
@@ -204,27 +267,20 @@ class StreamJobs:
         return judged(running.query.root, job, tasks)
 
     def _settled(
-        self,
-        running: _Running,
-        job: IngestJob,
-        accepted: IngestResult,
-        limits: Limits,
-        known: StreamState,
+        self, running: _Running, known: StreamState, job: IngestJob, taken: _Taken
     ) -> Settled:
-        from blizzard_py.streaming.offers import Offer  # noqa: PLC0415  # see above
-
-        number = known.batch + 1
-        tick_us = known.advance_to_ms * _MILLI + micros(self._given.delay)
-        definition = self._defined(running.query.root, job.settings)
-        offer = Offer(
-            Place(job.settings.sink.uri),
-            definition.read,
-            tuple(self._packed(running, accepted.outputs)),
-            self._rule,
-            limits,
-            tick_us if known.is_to_advance else None,
+        branches = self._parts.branches
+        ticks = ticks_of(known, branches, taken.idle, newest_of(taken.found))
+        shares = (
+            Share(
+                name, tuple(self._packed(running, one.outputs)), self._rules[name], ticks.get(name)
+            )
+            for name, one in taken.accepted.items()
         )
-        return running.query.settle(number, offer, job)
+        definition = self._defined(running.query.root, job.settings)
+        place = Place(job.settings.sink.uri)
+        offer = Offer(place, definition.read, taken.limits, tuple(shares))
+        return running.query.settle(known.batch + 1, offer, job)
 
     def _packed(
         self, running: _Running, outputs: Sequence[StagedOutput]
@@ -247,6 +303,8 @@ class StreamJobs:
         ):
             return running
         self._drop()
+        if (kept := known.query.get("policy", self._given.policy)) != self._given.policy:
+            self._log.warning("policy_kept", policy=kept, asked=self._given.policy)
         began = time.monotonic()
         self._packs.sweep(known.objects, epoch)
         folder = self._scratch_folder()
@@ -269,7 +327,9 @@ class StreamJobs:
         from blizzard_py.streaming.check import definition_of  # noqa: PLC0415  # see above
 
         if self._definition is None:
-            self._definition = definition_of(root, self._parts.pipeline, self._given, settings)
+            self._definition = definition_of(
+                root, self._parts.pipeline, (self._given, self._parts.branches), settings
+            )
         return self._definition
 
     def _scratch_folder(self) -> Path:
@@ -301,18 +361,25 @@ def _accepting(job: IngestJob) -> IngestJob:
     )
 
 
+def _late_letters(found: Mapping[str, Sequence[Judged]]) -> list[StagedBadRecords]:
+    letters = {n: [o.letters for o in each if o.letters is not None] for n, each in found.items()}
+    if len(letters) == 1:
+        return next(iter(letters.values()))
+    return [one for name, each in letters.items() for one in lifted_letters(each, name)]
+
+
 def _batch_of(
     number: int,
-    job: IngestJob,
-    rows: int,
-    found: Sequence[Judged],
+    accepted: IngestResult,
+    taken: _Taken,
     done: Settled,
     outputs: IngestResult,
 ) -> SettledBatch:
+    found = [one for each in taken.found.values() for one in each]
     return SettledBatch(
         batch=number,
-        files=len(job.files),
-        rows=rows,
+        files=len(accepted.files),
+        rows=sum(file.rows for file in accepted.files),
         used_watermark_ms=done.used_ms,
         watermark_ms=done.watermark_ms,
         late_rows=sum(one.late for one in found),

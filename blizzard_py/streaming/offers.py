@@ -20,19 +20,29 @@ _LATEST = "latest"
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """One batch's accepted rows: staged files by task, what is read of them, and the rule.
+class Share:
+    """What a batch has of one source: staged files by task, and the rule for their rows.
 
     ``tick_us`` is the time of a row that moves the watermark and is no row, if there is one.
+    """
+
+    source: str
+    tasks: tuple[tuple[JobFile, ...], ...]
+    rule: Rule
+    tick_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One batch's accepted rows: what is read of them, by what they are judged, each source's.
+
     ``sink`` is where they are, without its options: tasks are handed these as they begin.
     """
 
     sink: Place
     schema: pa.Schema
-    tasks: tuple[tuple[JobFile, ...], ...]
-    rule: Rule
     limits: Limits
-    tick_us: int | None = None
+    shares: tuple[Share, ...]
 
 
 def make_known(folder: Path, number: int, offer: Offer | None) -> None:

@@ -2,10 +2,16 @@
 
 Duplicates are removed first, then rows are put into windows and aggregated, as the rule of
 lateness takes it (`blizzard_py.kernels.lateness.rule_of`).
+
+Of several sources each has a watermark of its own, over its own column, before their rows come
+together; which of them the query follows is Spark's to choose, by the policy. Duplicates are
+remembered for the delay of the first branch, whatever Spark is told of the others, so the one
+with the longest delay is the first.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +26,7 @@ from pyspark.sql.types import StructType
 from blizzard_core.settings.event_time import (
     EMITTED_BATCH,
     WINDOW_COLUMNS,
+    Branch,
     EventTimeSettings,
     WindowSettings,
     micros,
@@ -27,9 +34,11 @@ from blizzard_core.settings.event_time import (
 from blizzard_py.engines.spark.plan_tree import TooDeep, parsed
 from blizzard_py.engines.spark.transform_guard import spark_said
 from blizzard_py.engines.spark.transform_rules import SOURCE, aggregate_refusal
-from blizzard_py.streaming.source import FORMAT, OFFERS, TICK
+from blizzard_py.streaming.source import FORMAT, OFFERS, TICK, WHOSE, marks
 
 _WINDOW = "_blizzard_window"
+# Of several sources, the column that has each row's time.
+_TIME = "_blizzard_time"
 _MILLI = 1000
 # A star that is not that of `count(*)` stands for columns, or multiplies.
 _COUNT_STAR = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
@@ -39,10 +48,12 @@ _COUNT_STAR = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 class Definition:
     """A query: its settings, the columns of its input and those of a row that only pass through.
 
-    ``output`` are the columns that rows keep where nothing is aggregated.
+    ``branches`` are what of it is each source's, ``output`` the columns that rows keep where
+    nothing is aggregated.
     """
 
     given: EventTimeSettings
+    branches: tuple[Branch, ...]
     input: pa.Schema
     output: tuple[str, ...]
     emitted_batch: bool
@@ -50,12 +61,13 @@ class Definition:
     @property
     def read(self) -> pa.Schema:
         """The columns of the input that the query needs."""
-        used = _used(self.given, self.input.names, self.output)
+        used = {branch.column for branch in self.branches}
+        used |= _used(self.given, self.input.names, self.output)
         return pa.schema([field for field in self.input if field.name in used])
 
 
 def _used(given: EventTimeSettings, names: Sequence[str], output: Iterable[str]) -> set[str]:
-    used = {given.column, *given.deduplicate, *given.group_by}
+    used = {*given.deduplicate, *given.group_by}
     if not given.aggregates:
         return used | set(output)
     for text in (_COUNT_STAR.sub("", expression) for expression in given.aggregates.values()):
@@ -84,13 +96,15 @@ def refusal(spark: SparkSession, given: EventTimeSettings) -> tuple[str, str] | 
 def frame_of(spark: SparkSession, definition: Definition, offers: str) -> DataFrame:
     """What the query computes, to be written in the mode given; raises `PySparkException`."""
     given = definition.given
-    marked = definition.read.append(pa.field(TICK, pa.bool_(), nullable=False))
+    several = len(definition.branches) > 1
+    marked = marks(definition.read, several=several)
     schema: StructType = from_arrow_schema(marked, prefer_timestamp_ntz=False)
     staged = spark.readStream.format(FORMAT).schema(schema).option(OFFERS, offers).load()
-    watched = staged.withWatermark(given.column, f"{micros(given.delay) // _MILLI} milliseconds")
-    # It names the time, or Spark would put it below the watermark, and ticks would move nothing.
-    is_tick = F.col(TICK) & (_column(given.column) > F.timestamp_seconds(F.lit(0)))
-    frame = watched.where(~is_tick).drop(TICK)
+    time = _TIME if several else definition.branches[0].column
+    if several:
+        frame = _watched(staged, definition.branches)
+    else:
+        frame = _behind(staged, time, definition.branches[0])
     if given.deduplicate:
         frame = frame.dropDuplicatesWithinWatermark(list(given.deduplicate))
     if not given.aggregates:
@@ -99,7 +113,7 @@ def frame_of(spark: SparkSession, definition: Definition, offers: str) -> DataFr
     if given.window is None:
         rows = frame.groupBy(*map(_column, given.group_by)).agg(*values)
         return rows.toDF(*given.group_by, *given.aggregates)
-    groups = [_window(given, given.window), *map(_column, given.group_by)]
+    groups = [_window(time, given.window), *map(_column, given.group_by)]
     rows = frame.groupBy(*groups).agg(*values).toDF(_WINDOW, *given.group_by, *given.aggregates)
     start, end = WINDOW_COLUMNS
     return rows.select(
@@ -109,6 +123,28 @@ def frame_of(spark: SparkSession, definition: Definition, offers: str) -> DataFr
     )
 
 
+def _watched(staged: DataFrame, branches: Iterable[Branch]) -> DataFrame:
+    """The rows of several sources, each behind the watermark of its own, with their times."""
+    longest_first = sorted(branches, key=lambda branch: (-branch.delay_us, branch.source))
+    parts = [
+        _behind(
+            staged.where(F.col(WHOSE) == branch.source).withColumn(_TIME, _column(branch.column)),
+            _TIME,
+            branch,
+        )
+        for branch in longest_first
+    ]
+    return functools.reduce(DataFrame.unionByName, parts).drop(WHOSE)
+
+
+def _behind(rows: DataFrame, time: str, branch: Branch) -> DataFrame:
+    """The rows behind their watermark, which ticks have moved and do not pass."""
+    watched = rows.withWatermark(time, f"{branch.delay_us // _MILLI} milliseconds")
+    # It names the time, or Spark would put it below the watermark, and ticks would move nothing.
+    is_tick = F.col(TICK) & (_column(time) > F.timestamp_seconds(F.lit(0)))
+    return watched.where(~is_tick).drop(TICK)
+
+
 def with_batch(frame: DataFrame, definition: Definition, number: int) -> DataFrame:
     """The rows as they are written: with the number of their batch, if that is wanted."""
     if not definition.emitted_batch:
@@ -116,13 +152,13 @@ def with_batch(frame: DataFrame, definition: Definition, number: int) -> DataFra
     return frame.withColumn(EMITTED_BATCH, F.lit(number).cast("bigint"))
 
 
-def _window(given: EventTimeSettings, window: WindowSettings) -> Column:
+def _window(time: str, window: WindowSettings) -> Column:
     if window.gap is not None:
-        return F.session_window(given.column, f"{micros(window.gap)} microseconds")
+        return F.session_window(time, f"{micros(window.gap)} microseconds")
     size = micros(window.size or "")
     slide = micros(window.slide) if window.slide else size
     return F.window(
-        _column(given.column),
+        _column(time),
         f"{size} microseconds",
         f"{slide} microseconds",
         f"{micros(window.offset)} microseconds",

@@ -3,6 +3,10 @@
 An offset is the number of a batch. A *tick* is a row that moves the watermark and that the query
 drops behind it (`TICK`); it has a time, and of all else what is nothing. The classes travel to
 Spark's Python processes by name, so importing this module does nothing.
+
+Rows of several sources come together in one stream, each with the name of its source (`WHOSE`):
+Spark asks streams one after the other how far they are, so two of them might bring one batch in
+two micro-batches.
 """
 
 from __future__ import annotations
@@ -23,21 +27,24 @@ from blizzard_py.job import JobFile
 from blizzard_py.kernels.lateness import split, times_of
 from blizzard_py.kernels.sql_stage import read_records
 from blizzard_py.streaming.blank import blank
-from blizzard_py.streaming.offers import Offer, newest, offered
+from blizzard_py.streaming.offers import Offer, Share, newest, offered
 
 FORMAT = "blizzard_staged"
 # The option that says where offers are.
 OFFERS = "offers"
 # The column that says which rows are ticks.
 TICK = "_blizzard_tick"
+# Of several sources, the column that says whose row it is.
+WHOSE = "_blizzard_source"
 _BATCH = "batch"
 
 
 @dataclass
 class OfferedFiles(InputPartition):
-    """What one task reads: files, or nothing but the tick."""
+    """What one task reads of a source: files, or nothing but the tick."""
 
     offer: Offer
+    share: Share
     files: tuple[JobFile, ...]
     is_tick: bool = False
 
@@ -71,26 +78,38 @@ class StagedReader(DataSourceStreamReader):
         found: list[InputPartition] = []
         for number in range(start[_BATCH] + 1, end[_BATCH] + 1):
             offer = offered(self._folder, number)
-            found += [OfferedFiles(offer, files) for files in offer.tasks or ((),)]
-            if offer.tick_us is not None:
-                found.append(OfferedFiles(offer, (), is_tick=True))
+            for share in offer.shares:
+                found += [OfferedFiles(offer, share, files) for files in share.tasks or ((),)]
+                if share.tick_us is not None:
+                    found.append(OfferedFiles(offer, share, (), is_tick=True))
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OfferedFiles)  # noqa: S101  # the ones that it was given
         prepare_worker()
-        offer = partition.offer
-        if partition.is_tick and offer.tick_us is not None:
-            yield _marked(blank(offer.schema, {offer.rule.column: offer.tick_us}), is_tick=True)
+        offer, share = partition.offer, partition.share
+        whose = share.source if len(offer.shares) > 1 else None
+        if partition.is_tick and share.tick_us is not None:
+            tick = blank(offer.schema, {share.rule.column: share.tick_us})
+            yield _marked(tick, whose, is_tick=True)
             return
         storage = storage_of(whole_sink(offer.sink))
         for batch in read_records(storage, partition.files, offer.schema):
-            times = times_of(batch.column(offer.rule.column))
-            kept = split(offer.rule, offer.limits, times).kept
+            times = times_of(batch.column(share.rule.column))
+            kept = split(share.rule, offer.limits, times).kept
             some = batch if kept.all() else batch.filter(pa.array(kept))
-            yield _marked(some, is_tick=False)
+            yield _marked(some, whose, is_tick=False)
 
 
-def _marked(batch: pa.RecordBatch, *, is_tick: bool) -> pa.RecordBatch:
-    flags = pa.repeat(pa.scalar(is_tick), batch.num_rows)
-    return batch.append_column(pa.field(TICK, pa.bool_(), nullable=False), flags)
+def marks(schema: pa.Schema, *, several: bool) -> pa.Schema:
+    """The columns of the stream: those of the rows, and what is told of each."""
+    found = schema.append(pa.field(TICK, pa.bool_(), nullable=False))
+    return found.append(pa.field(WHOSE, pa.string(), nullable=False)) if several else found
+
+
+def _marked(batch: pa.RecordBatch, whose: str | None, *, is_tick: bool) -> pa.RecordBatch:
+    told = [pa.repeat(pa.scalar(is_tick), batch.num_rows)]
+    if whose is not None:
+        told.append(pa.repeat(pa.scalar(whose), batch.num_rows))
+    schema = marks(batch.schema, several=whose is not None)
+    return pa.RecordBatch.from_arrays([*batch.columns, *told], schema=schema)

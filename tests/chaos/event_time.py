@@ -55,6 +55,24 @@ def settings_of(draw: random.Random) -> dict[str, Any]:
     return settings if window is not None else {k: v for k, v in settings.items() if v is not None}
 
 
+def sources_of(draw: random.Random) -> dict[str, dict[str, Any]]:
+    """One source, or several, some with a delay or a column of their own, some idle at once."""
+    names = draw.choice([["web"], ["web"], ["app", "web"], ["app", "web"], ["app", "bus", "web"]])
+    if len(names) == 1:
+        return {"web": {}}
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        own: dict[str, Any] = {}
+        if draw.random() < 0.4:
+            own["delay"] = f"{draw.choice([0, 2, 9, 25])} seconds"
+        if draw.random() < 0.3:
+            own["column"] = "seen"
+        if draw.random() < 0.4:
+            own["idle_after"] = "1 millisecond"
+        found[name] = {"event_time": own} if own else {}
+    return found
+
+
 def random_rows(draw: random.Random, now: float) -> tuple[Rows, float]:
     """A file's rows around a time that goes on; some far behind, some on the edges of windows."""
     rows = []
@@ -71,21 +89,29 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int) -> Counter[str]:
     """One stream; raises `AssertionError` where it differs from the oracle."""
     draw = random.Random(seed)
     settings = settings_of(draw)
-    world = EventWorld(folder, engine, settings, files_per_batch=draw.choice([1, 1, 2]))
-    oracle = Oracle(settings)
-    counts: Counter[str] = Counter(streams=1)
+    sources = sources_of(draw)
+    settings["policy"] = draw.choice(["min", "max"])
+    world = EventWorld(
+        folder, engine, settings, files_per_batch=draw.choice([1, 1, 2]), sources=sources
+    )
+    oracle = Oracle(settings, sources)
+    counts: Counter[str] = Counter({"streams": 1, "of several": len(sources) > 1})
+    planned: list[tuple[dict[str, Rows], int]] = []  # batches of files, and what is advanced to
     now = 0.0
     for life in range(draw.randint(2, 4)):
         tick = _advanced(world, oracle, draw, now) if life else 0
         counts["advances"] += bool(tick)
-        files: list[tuple[str, Rows]] = []
-        for _ in range(draw.randint(1, 4)):
-            rows, now = random_rows(draw, now)
-            files.append((world.put(rows), rows))
-            counts["rows"] += len(rows)
+        files: dict[str, list[tuple[str, Rows]]] = {name: [] for name in sources}
+        for name in draw.sample(sorted(sources), draw.randint(1, len(sources))):
+            for place in range(draw.randint(1, 4)):
+                rows, now = random_rows(draw, now)
+                _apart(rows, sorted(sources), name, place // world.files_per_batch)
+                files[name].append((world.put(rows, name), rows))
+                counts["rows"] += len(rows)
         some = world.files_per_batch
-        for start in range(0, len(files), some):
-            oracle.settle(dict(files[start : start + some]), 0 if start else tick)
+        for start in range(0, max(map(len, files.values())), some):
+            batch = [one for each in files.values() for one in each[start : start + some]]
+            planned.append((dict(batch), 0 if start else tick))
         if draw.random() < 0.7:
             point = draw.choice(sorted(POINTS))
             calls = draw.choice([0, 0, 1, 2])
@@ -93,6 +119,7 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int) -> Counter[str]:
                 counts["deaths"] += drain_and_die(world, point, calls)
         _drained(world)
         counts["processes"] += 1
+        _settled(oracle, world, planned)
     stream = world.stream()
     if "deduplicate" in settings:
         emitted = Counter((one["id"], one["_emitted_batch"]) for one in world.table())
@@ -108,6 +135,25 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int) -> Counter[str]:
     counts["batches"] += stream.batch
     counts["late rows"] += stream.late_rows
     return counts
+
+
+def _apart(rows: Rows, names: list[str], name: str, batch: int) -> None:
+    """Of several sources none has an id that another one has in the same batch.
+
+    Which of two such rows is remembered, and so until when, nobody promises.
+    """
+    turn = (names.index(name) + batch) % len(names)
+    for one in rows:
+        one["id"] = one["id"] * len(names) + turn
+
+
+def _settled(oracle: Oracle, world: EventWorld, planned: list[tuple[dict[str, Rows], int]]) -> None:
+    """The batches that were planned since, each process beginning where one began."""
+    for files, advance in planned:
+        if oracle.number in world.starts:
+            oracle.restart()
+        oracle.settle(files, advance, world.whose)
+    planned.clear()
 
 
 def _advanced(world: EventWorld, oracle: Oracle, draw: random.Random, now: float) -> int:

@@ -23,7 +23,7 @@ from blizzard_core.errors import Unfinished
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.storage.protocol import is_hidden
-from blizzard_py.app.wiring import parts_of, source_pipeline
+from blizzard_py.app.wiring import build
 from blizzard_py.edits.checkpoint_edit import change, stored
 from blizzard_py.edits.event_time import advanced
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -35,6 +35,7 @@ BASE = dt.datetime(2024, 1, 28, 14, 0, tzinfo=dt.UTC)
 SECOND = 1_000_000
 FIELDS = [
     {"name": "ts", "type": "timestamp", "nullable": False},
+    {"name": "seen", "type": "timestamp", "nullable": False},
     {"name": "id", "type": "int64"},
     {"name": "page", "type": "string"},
     {"name": "bytes", "type": "int64"},
@@ -49,9 +50,16 @@ TUMBLING: dict[str, Any] = {
 
 
 def row(second: float, page: str = "a", bytes_: int = 1, id_: int = 0) -> dict[str, Any]:
-    """A source row so many seconds after `BASE`."""
+    """A source row so many seconds after `BASE`, and seen at another time within two of them."""
     at = BASE + dt.timedelta(microseconds=round(second * SECOND))
-    return {"ts": at.isoformat(), "id": id_, "page": page, "bytes": bytes_}
+    seen = at + dt.timedelta(seconds=bytes_ % 5 - 1)  # another time, for who goes by that
+    return {
+        "ts": at.isoformat(),
+        "seen": seen.isoformat(),
+        "id": id_,
+        "page": page,
+        "bytes": bytes_,
+    }
 
 
 @dataclass
@@ -64,21 +72,36 @@ class EventWorld:
     pipeline_settings: dict[str, Any] = field(default_factory=dict)
     files_per_batch: int = 1
     files: int = 0
+    # What is each source's own; one that is called web is alone, by default.
+    sources: dict[str, dict[str, Any]] = field(default_factory=lambda: {"web": {}})
+    # After how many batches a process began.
+    starts: list[int] = field(default_factory=list)
+    whose: dict[str, str] = field(default_factory=dict)
+
+    def raw(self, source: str) -> Path:
+        folder = self.root / ("raw" if source == "web" else f"raw-{source}")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def config(self) -> Config:
-        (self.root / "raw").mkdir(parents=True, exist_ok=True)
         return Config.model_validate(
             {
                 "spark": {"master": "local[2]"},
                 "pipelines": {
                     "pages": {
                         "sources": {
-                            "web": {
-                                "source_uri": str(self.root / "raw"),
+                            name: {
+                                "source_uri": str(self.raw(name)),
                                 "grace_period_secs": 0,
                                 "order_guard": "off",
-                                "checkpoint": {"interval_files": self.files_per_batch},
+                                # A slow machine makes no batch smaller.
+                                "checkpoint": {
+                                    "interval_files": self.files_per_batch,
+                                    "interval_secs": 1e6,
+                                },
+                                **own,
                             }
+                            for name, own in self.sources.items()
                         },
                         "sink": {
                             "table_uri": str(self.root / "table"),
@@ -92,17 +115,21 @@ class EventWorld:
             }
         )
 
-    def put(self, rows: Iterable[Mapping[str, Any] | str]) -> str:
-        """The next file; a text is a line as it is."""
-        (self.root / "raw").mkdir(parents=True, exist_ok=True)
+    def put(self, rows: Iterable[Mapping[str, Any] | str], source: str = "web") -> str:
+        """The next file, of a source; a text is a line as it is."""
         self.files += 1
         name = f"{self.files:04d}.ndjson"
         lines = [one if isinstance(one, str) else json.dumps(one) for one in rows]
-        (self.root / "raw" / name).write_text("".join(f"{line}\n" for line in lines))
+        (self.raw(source) / name).write_text("".join(f"{line}\n" for line in lines))
+        self.whose[name] = source
         return name
 
     def pipeline(self) -> SourcePipeline:
-        return source_pipeline(parts_of(self.config(), ("pages", "web"), self.engine))
+        """A process that begins: the worker of all sources."""
+        [worker] = build(self.config(), self.engine)
+        stream = worker.load().stream
+        self.starts.append(0 if stream is None else stream.batch)
+        return worker
 
     def drain(self, pipeline: SourcePipeline | None = None) -> None:
         """Everything that is there, as ``--once`` does; a given pipeline goes on living."""
@@ -154,10 +181,11 @@ class EventWorld:
 
     def letters(self) -> list[dict[str, Any]]:
         """The dead letters of records, in their order."""
-        folder = self.root / "table" / "_blizzard" / "dlq" / "pages_web"
+        root = self.root / "table" / "_blizzard" / "dlq"
         return [
             json.loads(line)
-            for path in sorted(folder.glob("*.records.ndjson"))
+            for name in self.sources
+            for path in sorted((root / f"pages_{name}").glob("*.records.ndjson"))
             for line in path.read_text().splitlines()
         ]
 
@@ -172,7 +200,8 @@ class EventWorld:
     def packs(self) -> set[str]:
         """The objects that state is packed in."""
         root = self.root / "table"
-        folder = root / "_blizzard" / "state" / "pages_web"
+        name = "pages_web" if len(self.sources) == 1 else "pages~sources"
+        folder = root / "_blizzard" / "state" / name
         return {str(p.relative_to(root)) for p in folder.rglob("*") if p.is_file()}
 
 
@@ -199,10 +228,21 @@ def windows_of(rows: Iterable[Mapping[str, Any]]) -> Counter[tuple[Any, ...]]:
 class Oracle:
     """What should come of batches of files, one after the other."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], sources: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> None:
+        """``sources`` are the settings of several; one that has ``idle_after`` is idle at once."""
         self.given = EventTimeSettings.model_validate(settings)
         self.rule = rule_of(self.given)
-        self.delay = _micros(self.given.delay)
+        own = {name: one.get("event_time", {}) for name, one in (sources or {"web": {}}).items()}
+        self.columns = {name: one.get("column", self.given.column) for name, one in own.items()}
+        self.delays = {
+            name: _micros(one.get("delay", self.given.delay)) for name, one in own.items()
+        }
+        self.idles = {name for name, one in own.items() if "idle_after" in one}
+        self.delay = max(self.delays.values())
+        self.marks: dict[str, int] = {}  # what Spark knows of each source since it was started
+        self.newest: dict[str, int] = {}  # what was ever known
         self.watermark_ms = 0
         self.judged_ms = 0
         self.number = 0
@@ -213,26 +253,36 @@ class Oracle:
         self.watermarks: list[int] = []
         self.late_counts: list[int] = []
 
+    def restart(self) -> None:
+        """Another process: of the sources nothing is known any more."""
+        self.marks.clear()
+
     def settle(
-        self, files: Mapping[str, Sequence[Mapping[str, Any]]], advance_to_ms: int = 0
+        self,
+        files: Mapping[str, Sequence[Mapping[str, Any]]],
+        advance_to_ms: int = 0,
+        whose: Mapping[str, str] | None = None,
     ) -> None:
         """One batch: file names with their rows. An operator may have the watermark advance."""
         self.number += 1
         bound = self.judged_ms * 1000
-        kept = []
+        kept: list[tuple[int, Mapping[str, Any]]] = []
+        newest: dict[str, int] = {}
         late = 0
+        present = set()
         for name, rows in files.items():
+            source = (whose or {}).get(name, "web")
+            present.add(source)
             for line, one in enumerate(rows, 1):
-                time = _time(one)
+                time = _time(one[self.columns[source]])
                 if self._key(time) <= bound:
                     self.late[name, line] += 1
                     late += 1
                 else:
                     kept.append((time, one))
+                    newest[source] = max(time, newest.get(source, time))
         self.late_counts.append(late)
         evicting = self.watermark_ms  # what the micro-batch with the rows evicts by
-        tick = [advance_to_ms * 1000 + self.delay] if advance_to_ms > self.watermark_ms else []
-        newest = max([*tick, *(time for time, _ in kept)], default=None)
         before = {key: len(rows) for key, rows in self.open.items()}
         self._add(kept, bound)
         self._emit_versions(before)
@@ -241,12 +291,35 @@ class Oracle:
         if is_one:
             self.judged_ms = self.watermark_ms
             self._evict(evicting)
-        if newest is not None:
-            self.watermark_ms = max(self.watermark_ms, (newest - self.delay) // 1000)
+        self._move(newest, advance_to_ms, present)
         if not is_one:
             self._evict(self.watermark_ms)
             self.judged_ms = self.watermark_ms
         self.watermarks.append(self.watermark_ms)
+
+    def _move(self, newest: Mapping[str, int], advance_to_ms: int, present: set[str]) -> None:
+        """The watermark, by what each source has brought, and by who is waited for."""
+        for source, delay in self.delays.items():
+            times = [newest[source]] if source in newest else []
+            if advance_to_ms > self.watermark_ms:
+                times.append(advance_to_ms * 1000 + delay)
+            if source in self.idles and source not in present and self.number > 1:
+                others = (other for other in self.delays if other != source)
+                times += [
+                    max(known[other] for known in (newest, self.newest) if other in known)
+                    for other in others
+                    if other in newest or other in self.newest
+                ]
+            if times:
+                mark = (max(times) - delay) // 1000
+                self.marks[source] = max(mark, self.marks.get(source, mark))
+        for source, time in newest.items():
+            # Between batches milliseconds are kept.
+            floor = time // 1000 * 1000
+            self.newest[source] = max(floor, self.newest.get(source, floor))
+        chosen = max if self.given.policy == "max" else min
+        found = chosen(self.marks.get(source, 0) for source in self.delays)
+        self.watermark_ms = max(self.watermark_ms, found)
 
     def _key(self, time: int) -> int:
         """By windows found one by one, and not by the rule that is tested."""
@@ -323,8 +396,8 @@ class Oracle:
         self.emitted[*edges, page, len(rows), total, self.number] += 1
 
 
-def _time(one: Mapping[str, Any]) -> int:
-    return round((dt.datetime.fromisoformat(one["ts"]) - _EPOCH) / dt.timedelta(microseconds=1))
+def _time(text: str) -> int:
+    return round((dt.datetime.fromisoformat(text) - _EPOCH) / dt.timedelta(microseconds=1))
 
 
 def _offset(time: int) -> float:

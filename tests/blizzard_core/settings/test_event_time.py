@@ -165,15 +165,44 @@ def test_duplicates_alone_keep_the_columns_of_the_source(tmp_path: Path) -> None
             "units needs use_watermark: false",
         ),
         (
-            "sources.other",
-            {"source_uri": "/data/other"},
-            "sources",
-            "over several sources is not available yet",
+            "sources.main.event_time",
+            {"idle_after": "1 hour"},
+            "sources.main.event_time.idle_after",
+            "goes with several sources",
         ),
-        ("sources.main.event_time", {"delay": "1 hour"}, "sources.main.event_time", "several"),
+        (
+            "sources.main.event_time",
+            {"column": "maybe"},
+            "sources.main.event_time.column",
+            "may be null",
+        ),
+        (
+            "sources.main.event_time",
+            {"column": "none"},
+            "sources.main.event_time.column",
+            "not a field of the schema",
+        ),
+        (
+            "sources.main.event_time",
+            {"delay": "-1 hour"},
+            "sources.main.event_time.delay",
+            "is negative",
+        ),
+        (
+            "sources.main.event_time",
+            {"idle_after": "0 seconds"},
+            "sources.main.event_time.idle_after",
+            "longer than nothing",
+        ),
+        (
+            "sources.main.event_time",
+            {"policy": "max"},
+            "sources.main.event_time.policy",
+            "unknown key",
+        ),
         ("event_time.join", {"left": "a"}, "event_time.join", "joins are not available yet"),
         ("event_time.state_path", "/mnt/x", "event_time.state_path", "not available yet"),
-        ("event_time.idle_after", "1 hour", "event_time.idle_after", "not available yet"),
+        ("event_time.idle_after", "1 hour", "event_time.idle_after", "is a source's"),
         ("event_time.windows", "1 hour", "event_time.windows", "did you mean window?"),
         (
             "sink.partition_by",
@@ -267,6 +296,28 @@ def test_files_that_come_again_cannot_be_counted_in_windows(tmp_path: Path) -> N
     document = changed("sources.main", source)
     document["pipelines"]["events"]["sink"]["metadata_columns"] = ["_source_file"]
     assert any("would count twice" in text for text in problems(tmp_path, document))
+
+
+def test_a_source_may_have_a_column_and_a_delay_of_its_own(tmp_path: Path) -> None:
+    document = changed("sources.app", {"source_uri": "/data/app"})
+    events = document["pipelines"]["events"]
+    events["schema"]["fields"].append({"name": "seen", "type": "timestamp", "nullable": False})
+    own = {"column": "seen", "delay": "1 hour", "idle_after": "1 day"}
+    events["sources"]["app"]["event_time"] = own
+    assert problems(tmp_path, document) == []
+    path = tmp_path / "config.yaml"
+    app, main = load_config(path, {}).pipelines["events"].branches
+    assert (app.source, app.column, app.delay_us) == ("app", "seen", micros("1 hour"))
+    assert app.idle_us == micros("1 day")
+    assert (main.source, main.column, main.delay_us) == ("main", "ts", micros("10 minutes"))
+    assert main.idle_us is None
+    own["delay"] = "0 seconds"
+    path.write_text(yaml.safe_dump(document))
+    [note] = event_time_notes(load_config(path, {}))
+    assert note.startswith("pipelines.events.sources.app.event_time.delay: with 0")
+    del events["event_time"]
+    found = problems(tmp_path, document)
+    assert any("this one has none" in text for text in found), found
 
 
 def test_emitted_batch_is_of_queries_over_event_time(tmp_path: Path) -> None:

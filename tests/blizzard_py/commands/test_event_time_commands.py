@@ -84,7 +84,8 @@ def test_status_and_plan_tell_where_the_query_is(config: Path, tmp_path: Path) -
     assert f"event time: watermark {told['watermark']}, newest row 2024-01-28T14:10:00Z" in text
     assert "3 rows of state, 2 late rows" in text
     assert told["operators"] == [{"name": "stateStoreSave", "state_rows": 3}]
-    assert told["sources"] == {"web": {"max_event_time_ms": 1_706_451_000_000, "idle": False}}
+    web = {"max_event_time_ms": 1_706_451_000_000, "idle": False, "late_rows": 2}
+    assert told["sources"] == {"web": {**web, "partly_late_rows": 0, "ahead_rows": 0}}
     [line] = told["history"]
     assert line == {
         "batch": 1,

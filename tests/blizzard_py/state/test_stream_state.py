@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import StateError
-from blizzard_core.settings.event_time import EventTimeSettings
+from blizzard_core.settings.event_time import Branch, EventTimeSettings
 from blizzard_py.job import FieldSpec, IngestSettings, Place
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.source_state import SourceState, Totals
@@ -43,7 +43,9 @@ def asked(fields: tuple[FieldSpec, ...] = FIELDS, transform: str = "", **changed
         file_bytes=1,
         transform=transform,
     )
-    return fingerprint(EventTimeSettings.model_validate(GIVEN | changed), ingest)
+    branches = changed.pop("branches", None)
+    given = EventTimeSettings.model_validate(GIVEN | changed)
+    return fingerprint(given, branches or (Branch("web", given.column, 0),), ingest)
 
 
 def batch(number: int, **values: int) -> SettledBatch:
@@ -136,6 +138,31 @@ def test_a_changed_transform_or_type_is_refused_by_name() -> None:
 )
 def test_what_the_state_does_not_depend_on_may_change(changed: dict[str, Any]) -> None:
     check_query(SourceState(stream=StreamState(query=asked())), asked(**changed), "here")
+
+
+SEVERAL = (Branch("app", "ts", 1), Branch("web", "seen", 2))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        (None, SEVERAL, "sources: there was one, and there are 2"),
+        (SEVERAL, None, "sources: were app, web"),
+        (SEVERAL, (*SEVERAL, Branch("bus", "ts", 0)), "were app, web and are app, web, bus"),
+        (SEVERAL, (SEVERAL[0], Branch("www", "seen", 2)), "were app, web and are app, www"),
+        (SEVERAL, (SEVERAL[0], Branch("web", "ts", 2)), "sources.web was 'seen' and is 'ts'"),
+    ],
+)
+def test_the_sources_of_a_query_stay_what_they_were(before: Any, now: Any, said: str) -> None:
+    state = SourceState(stream=StreamState(query=json.loads(json.dumps(asked(branches=before)))))
+    with pytest.raises(StateError, match=said):
+        check_query(state, asked(branches=now), "here")
+
+
+def test_the_delay_of_a_source_may_change() -> None:
+    state = SourceState(stream=StreamState(query=asked(branches=SEVERAL)))
+    later = tuple(replace(each, delay_us=9, idle_us=5) for each in SEVERAL)
+    check_query(state, asked(branches=later), "here")
 
 
 def test_a_field_may_be_added() -> None:

@@ -1,0 +1,71 @@
+"""What is told of a committed batch: its object in the journal, and its dead letters.
+
+Of several sources that share batches each has a journal and letters of its own, and gets its part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from blizzard_core.log import get_logger
+from blizzard_py.dead_letters.writer import DeadLetterWriter
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.journal import Journal
+from blizzard_py.state.members import of_source, part_of
+from blizzard_py.state.source_state import Batch, SourceState
+
+
+class BatchRecords:
+    """Journal and dead letters of a source, or of each of several."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._sink = parts.stores.sink
+        self._members = {each.source_name: _Records(each) for each in parts.members}
+        self._own = _Records(parts)
+        self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+
+    def tell(self, state: SourceState, batch: Batch) -> None:
+        """Write them for a committed batch; the same whoever writes them."""
+        letters, records = [], []
+        for name, each, part in self._each(batch):
+            own = of_source(state, name) if name else state
+            each.journal.write(part)
+            letters.append(each.letters.keep(part, own.retries))
+            records.append(each.letters.keep_records(part, self._sink))
+        for files, lines in zip(letters, records, strict=True):
+            if files or lines:
+                self._log.info("dead_letters", batch=batch.batch, files=files, records=lines)
+
+    def records_uri(self, batch: str) -> str:
+        """Where bad records of a batch are kept; of several sources, where the first one's are."""
+        each = self._members[min(self._members)] if self._members else self._own
+        return each.letters.records_uri(batch)
+
+    def drop_earlier(self, batch: Batch) -> None:
+        """Remove letters that an earlier attempt wrote, where none were committed."""
+        for _, each, part in self._each(batch):
+            each.letters.drop_earlier(part)
+
+    def tidy(self, batch: Batch) -> None:
+        """Remove what a crash left of copying the batch's records."""
+        for _, each, part in self._each(batch):
+            each.letters.tidy(part)
+
+    def _each(self, batch: Batch) -> Iterator[tuple[str, _Records, Batch]]:
+        """Whose a part of the batch is, with it; one source alone has no name here."""
+        if not self._members:
+            yield "", self._own, batch
+            return
+        first = min(self._members)
+        for name, each in self._members.items():
+            part = part_of(batch, name, is_first=name == first)
+            if part is not None:
+                yield name, each, part
+
+
+class _Records:
+    """Where one source's are written."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
+        self.letters = DeadLetterWriter(parts.stores.dlq, parts.letters_id, parts.stores.source.uri)

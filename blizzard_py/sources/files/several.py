@@ -1,0 +1,314 @@
+"""Several sources of files that share batches, as one source. A `Source`.
+
+Each member is a source of files like any other, over its own part of the state
+(`blizzard_py.state.members`), and decides about its own files as if it stood alone. What is done
+here: a look goes to all of them, a batch takes the next files of *each* within that one's limits,
+and what a batch has done is advanced in each. Items are called by qualified paths.
+
+The save of the one who owns the checkpoint is that of all. Where a member saves on its own (where
+it began, what is late) the others go along as they were, or as they have become in this look.
+
+A look fails as a whole: while one source is out of reach nothing of the others is taken either.
+With one watermark for all nothing is lost by that, and rows are not late because of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from blizzard_core.errors import StateError
+from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.watermark.progress import Scanned
+from blizzard_py.job import FinishedFile, JobFile
+from blizzard_py.planning.batches import BatchLimits
+from blizzard_py.sources.activity import NONE_APART, Apart, SourceActivity
+from blizzard_py.sources.files.advance import Work
+from blizzard_py.sources.files.source import FileSource
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
+from blizzard_py.sources.story import Story
+from blizzard_py.state.checkpoint_document import SHARED
+from blizzard_py.state.checkpoint_file import whole
+from blizzard_py.state.identity import check_identity
+from blizzard_py.state.members import (
+    lifted,
+    lifted_entries,
+    lifted_files,
+    of_source,
+    part_of,
+    parted,
+    qualified,
+    with_source,
+)
+from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
+from blizzard_py.state.transitions import clamp_times, ended
+
+
+class SeveralWork:
+    """The work of each source. A batch takes of each what its own limits allow."""
+
+    def __init__(self, works: Mapping[str, Work], limits: Mapping[str, BatchLimits]) -> None:
+        self._works = works
+        self._limits = limits
+
+    def __len__(self) -> int:
+        return sum(map(len, self._works.values()))
+
+    @property
+    def files(self) -> Sequence[Entry]:
+        """All of them, also those that were taken."""
+        return [e for name, work in self._works.items() for e in lifted_entries(work.files, name)]
+
+    @property
+    def size(self) -> int:
+        """Stored bytes of what is left."""
+        return sum(work.size for work in self._works.values())
+
+    def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:  # noqa: ARG002  # each has its own
+        """The next batch's files: the next ones of each source that has any."""
+        return tuple(
+            entry
+            for name, work in self._works.items()
+            if len(work)
+            for entry in lifted_entries(work.take(self._limits[name], bytes_per_sec), name)
+        )
+
+    def of(self, name: str) -> Work:
+        """What is left of one source."""
+        return self._works[name]
+
+
+class SeveralFiles:
+    """The sources of files that ``parts`` has as members. See the module's docstring."""
+
+    items = "file"
+
+    def __init__(
+        self, parts: Parts, upkeep: Upkeep, opens: Callable[[Parts, Upkeep], FileSource]
+    ) -> None:
+        self._upkeep = upkeep
+        self._sink = parts.stores.sink
+        self._home = parts.home_id
+        self._parts = {each.source_name: each for each in parts.members}
+        self._members = {name: opens(each, self._of(name)) for name, each in self._parts.items()}
+        # What the state is by now, while the members are asked one after the other.
+        self._state = SourceState()
+
+    def check(self, state: SourceState) -> None:
+        if state.members and state.members.keys() != self._parts.keys():
+            raise StateError(
+                f"{self._where(self._home)}: is of the sources {', '.join(state.members)}, and the"
+                f" configuration has {', '.join(self._parts)}; set them back, or give the new query"
+                " a pipeline and a table of its own"
+            )
+        for name, member in self._members.items():
+            own, parts = of_source(state, name), self._parts[name]
+            where = f"{self._where(self._home)}: sources.{name}"
+            check_identity(own, parts.identity, parts.source.id, where)
+            member.check(own)
+
+    def discover(self, state: SourceState, *, whole: bool = False) -> Found:
+        return _together(
+            {n: m.discover(of_source(state, n), whole=whole) for n, m in self._members.items()}
+        )
+
+    def outlook(self, state: SourceState, batch: Batch) -> SourceState:
+        for name, part in self._parts_of(batch):
+            after = self._members[name].outlook(of_source(state, name), part)
+            state = _counted(state, name, after, part, part.committed_ts)
+        return state
+
+    def backlog(self, state: SourceState) -> Backlog | None:
+        found = [m.backlog(of_source(state, name)) for name, m in self._members.items()]
+        known = [each for each in found if each is not None]
+        if len(known) < len(found):
+            return None
+        return Backlog(
+            sum(each.files for each in known),
+            min((e.oldest_ts for e in known if e.oldest_ts is not None), default=None),
+            all(each.complete for each in known),
+            _apart([each.apart for each in known]),
+        )
+
+    def shown(self, state: SourceState) -> dict[str, Any]:
+        return {
+            "sources": {n: m.shown(of_source(state, n)) for n, m in self._members.items()},
+        }
+
+    def explain(self, name: str) -> Story:
+        source, path = parted(name)
+        return self._members[source].explain(path)
+
+    def close(self) -> None:
+        for member in self._members.values():
+            member.close()
+
+    def begin_anew(self, state: SourceState, epoch: int) -> SourceState:
+        for name in self._turns(state):
+            self._put(name, self._members[name].begin_anew(self._own(name), epoch))
+        return self._state
+
+    def recover(self, state: SourceState, epoch: int) -> SourceState:
+        # With an origin at the top it has begun, whatever its members have found so far.
+        for name in self._turns(replace(state, origin=state.origin or "")):
+            parts = self._parts[name]
+            _point(self._sink, parts.id, self._home, name)
+            own = replace(self._own(name), source=parts.identity)
+            own = clamp_times(whole(self._sink, parts.id, own), self._upkeep.clock())
+            self._put(name, self._members[name].recover(own, epoch))
+        return self._state
+
+    def plan(self, state: SourceState) -> Plan[SeveralWork]:
+        works: dict[str, Work] = {}
+        found: dict[str, Found] = {}
+        for name in self._turns(state):
+            plan = self._members[name].plan(self._own(name))
+            own, works[name], found[name] = plan.state, plan.work, plan.found
+            self._put(name, own)
+            self._polled(name, plan.found, plan.work)
+        limits = {name: parts.limits for name, parts in self._parts.items()}
+        return Plan(self._state, _together(found), SeveralWork(works, limits))
+
+    def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
+        files: list[JobFile] = []
+        lost: list[FinishedFile] = []
+        for name, part in self._parts_of(batch):
+            placed, gone = self._members[name].placed(of_source(state, name), part)
+            files += [replace(file, path=qualified(name, file.path)) for file in placed]
+            lost += lifted_files(gone, name)
+        return files, lost
+
+    def reading(
+        self,
+        state: SourceState,  # noqa: ARG002  # the seam gives it
+        batch: Batch,  # noqa: ARG002  # the seam gives it
+    ) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def replaced(
+        self,
+        state: SourceState,
+        batch: Batch,
+        finished: Sequence[FinishedFile],
+    ) -> None:
+        """Rows of a query are of no file: nothing takes the place of anything."""
+
+    def is_gone(self, name: str) -> bool:
+        source, path = parted(name)
+        return self._members[source].is_gone(path)
+
+    def advance(
+        self, state: SourceState, batch: Batch, work: SeveralWork | Work | None, now: float
+    ) -> SourceState:
+        for name, part in self._parts_of(batch):
+            left = work.of(name) if isinstance(work, SeveralWork) else work
+            after = self._members[name].advance(of_source(state, name), part, left, now)
+            state = _counted(state, name, after, part, now)
+        return state
+
+    def saved(self) -> None:
+        for member in self._members.values():
+            member.saved()
+
+    def _turns(self, state: SourceState) -> Iterator[str]:
+        """The members one after the other, over a state that each may change, and save."""
+        self._state = state
+        for name, parts in self._parts.items():
+            if name not in self._state.members:
+                cold = SourceState(source=parts.identity)
+                self._state = with_source(self._state, name, cold)
+        yield from self._parts
+
+    def _own(self, name: str) -> SourceState:
+        return of_source(self._state, name)
+
+    def _put(self, name: str, after: SourceState) -> None:
+        self._state = with_source(self._state, name, after)
+
+    def _of(self, name: str) -> Upkeep:
+        """What a member is given to save with, and to end what it commits by itself."""
+
+        def save(after: SourceState) -> SourceState:
+            self._state = self._upkeep.save(with_source(self._state, name, after))
+            return self._own(name)
+
+        def finish(after: SourceState, batch: Batch, started: float, work: Any) -> SourceState:
+            state = with_source(self._state, name, after)
+            self._state = self._upkeep.finish(state, lifted(batch, name), started, work)
+            return self._own(name)
+
+        activity = self._parts[name].activity or self._upkeep.activity
+        return replace(self._upkeep, save=save, finish=finish, activity=activity)
+
+    def _parts_of(self, batch: Batch) -> Iterator[tuple[str, Batch]]:
+        """Those that have a part of a batch, each with it."""
+        first = min(self._parts)
+        for name in self._parts:
+            part = part_of(batch, name, is_first=name == first)
+            if part is not None:
+                yield name, part
+
+    def _polled(self, name: str, found: Found, work: Work) -> None:
+        """Tell a member's own view what its look has found."""
+        activity: SourceActivity | None = self._parts[name].activity
+        if activity is not None:
+            took = found.scanned.ended - found.scanned.began
+            cost = (found.requests, found.keys)
+            activity.polled(took, work.files, found.young, cost, found.apart)
+
+    def _where(self, source_id: str) -> str:
+        return f"{self._sink.uri}/{checkpoint_path(source_id)}"
+
+
+def _counted(
+    state: SourceState, name: str, after: SourceState, part: Batch, now: float
+) -> SourceState:
+    """The state with a member's part of a batch counted; what ends it, and its tries, is of all."""
+    done = ended(after, part, now)
+    kept = replace(done, in_flight=after.in_flight, retries=after.retries)
+    return with_source(state, name, kept)
+
+
+def _together(found: Mapping[str, Found]) -> Found:
+    """One look at all of them. A batch may say that its files were seen later than they were."""
+    scans = [each.scanned for each in found.values()]
+    more = (scan.until for scan in scans if scan.until is not None)
+    return Found(
+        tuple(e for name, each in found.items() for e in lifted_entries(each.files, name)),
+        tuple(e for name, each in found.items() for e in lifted_entries(each.young, name)),
+        sum(each.requests for each in found.values()),
+        sum(each.keys for each in found.values()),
+        Scanned(
+            min(scan.began for scan in scans), max(scan.ended for scan in scans), next(more, None)
+        ),
+        _apart([each.apart for each in found.values()]),
+        again=any(each.again for each in found.values()),
+    )
+
+
+def _apart(found: Sequence[Apart]) -> Apart:
+    first = next((each.first for each in found if each.first is not None), None)
+    return Apart(sum(each.files for each in found), first) if first else NONE_APART
+
+
+def _point(sink: Storage, source_id: str, home: str, name: str) -> None:
+    """Say in the place of a source's own checkpoint where its state is, if nothing says so yet.
+
+    Whoever goes by the source's id finds it by that, and nobody begins it anew beside the others.
+    Raises `StateError` if there is a state of its own.
+    """
+    path = checkpoint_path(source_id)
+    document = {SHARED: home, "source": name}
+    if sink.stat(path) is None:
+        sink.put_atomic(path, json.dumps(document).encode())
+    elif json.loads(sink.read(path)) != document:
+        raise StateError(
+            f"{sink.uri}/{path}: is the checkpoint of a source that ran alone, and what it has done"
+            " is no part of this query; give the source an `id:` of its own, and the pipeline"
+            " another table"
+        )

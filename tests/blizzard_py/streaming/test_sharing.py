@@ -1,0 +1,88 @@
+"""Whose rows a batch has, whom the watermark waits for, and where ticks move it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from blizzard_core.settings.event_time import Branch
+from blizzard_py.job import FinishedFile, IngestResult, StagedBadRecords, UnexpectedField
+from blizzard_py.kernels.late_letters import Judged
+from blizzard_py.state.stream_state import SourceStream, StreamState
+from blizzard_py.streaming.sharing import (
+    idle_in,
+    newest_of,
+    sources_after,
+    ticks_of,
+    together,
+)
+
+HOUR = 3_600_000_000
+WEB, APP, BUS = Branch("web", "ts", 10), Branch("app", "ts", 20, HOUR), Branch("bus", "ts", 0)
+ALL = (APP, BUS, WEB)
+
+
+def known(**files_ts: float) -> StreamState:
+    sources = {name: SourceStream(files_ts=at) for name, at in files_ts.items()}
+    return StreamState(query={}, sources=sources, batch=1)
+
+
+def test_a_source_is_idle_once_it_has_brought_nothing_for_that_long() -> None:
+    state = known(web=0.0, app=1000.0, bus=0.0)
+    assert idle_in(state, ALL, ["web"], 1000.0 + 3599) == set()
+    assert idle_in(state, ALL, ["web"], 1000.0 + 3600) == {"app"}
+    assert idle_in(state, ALL, ["web", "app"], 9000.0) == set()
+    # Before the first batch nobody has waited, and without idle_after it is waited for ever.
+    assert idle_in(StreamState(query={}), ALL, ["web"], 9e9) == set()
+
+
+def test_an_idle_source_follows_the_newest_time_of_the_others() -> None:
+    state = replace(
+        known(),
+        sources={
+            "app": SourceStream(max_event_time_ms=9_000),
+            "bus": SourceStream(max_event_time_ms=4_000),
+            "web": SourceStream(),
+        },
+    )
+    assert ticks_of(state, ALL, {"app"}, {"web": 3_000_500}) == {"app": 4_000_000}
+    assert ticks_of(state, ALL, {"app"}, {"web": 5_000_001}) == {"app": 5_000_001}
+    assert ticks_of(state, ALL, set(), {"web": 5_000_001}) == {}
+    assert ticks_of(StreamState(query={}), ALL, {"app"}, {}) == {}
+
+
+def test_what_an_operator_advances_to_is_of_all_sources() -> None:
+    state = replace(known(), advance_to_ms=7, watermark_ms=3)
+    assert ticks_of(state, ALL, (), {}) == {"app": 7_020, "bus": 7_000, "web": 7_010}
+    assert ticks_of(state, ALL, {"app"}, {"web": 9_000}) == {"app": 9_000, "bus": 7000, "web": 7010}
+    assert ticks_of(replace(state, watermark_ms=7), ALL, (), {}) == {}
+
+
+def test_what_is_known_of_each_source_after_a_batch() -> None:
+    found = {"app": [Judged(late=1, newest_us=5_999)], "web": [Judged(ahead=2, newest_us=None)]}
+    first = sources_after(StreamState(query={}), found, ["app"], (), 50.0)
+    assert first["app"] == SourceStream(max_event_time_ms=5, files_ts=50.0, late_rows=1)
+    assert first["web"] == SourceStream(files_ts=50.0, ahead_rows=2)
+    later = sources_after(
+        replace(known(), sources=first), {"app": [], "web": []}, ["web"], {"app"}, 90.0
+    )
+    assert later["app"] == replace(first["app"], idle=True)
+    assert later["web"] == replace(first["web"], files_ts=90.0)
+    assert newest_of(found) == {"app": 5_999}
+    assert sources_after(StreamState(query={}), {"web": []}, ["web"], (), 1.0) == {}
+
+
+def test_what_the_jobs_of_all_have_told_says_whose_it_is() -> None:
+    one = IngestResult(
+        (),
+        (FinishedFile("a", "ingested"),),
+        2,
+        (StagedBadRecords("s", (("a", 1),)),),
+        1,
+        unexpected=(UnexpectedField("x", "a"),),
+    )
+    assert together({"web": one}) is one
+    found = together({"app": one, "web": IngestResult((), (), 0)})
+    assert found.files == (FinishedFile("app:a", "ingested"),)
+    assert found.letters == (StagedBadRecords("s", (("app:a", 1),)),)
+    assert (found.tasks, found.rows_dropped) == (2, 1)
+    assert found.unexpected == (UnexpectedField("x", "app:a"),)

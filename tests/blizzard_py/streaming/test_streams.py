@@ -149,7 +149,7 @@ def test_of_duplicates_within_the_watermark_one_is_kept(world: EventWorld) -> No
     agree(world, oracle)
     found = Counter((one["id"], one["_emitted_batch"]) for one in world.table())
     assert found == oracle.emitted
-    assert set(world.table()[0]) == {"ts", "id", "page", "bytes", "_emitted_batch"}
+    assert set(world.table()[0]) == {"ts", "seen", "id", "page", "bytes", "_emitted_batch"}
 
 
 def test_duplicates_are_removed_before_windows_count(world: EventWorld) -> None:
@@ -255,7 +255,8 @@ def test_the_watermark_is_advanced_without_a_row(
 ) -> None:
     world.event_time = dict(settings)
     # Also where a column may not be null a tick is no row.
-    world.pipeline_settings = {"schema": {"fields": [*FIELDS[:2], PAGE, FIELDS[3]]}}
+    fields = [PAGE if field["name"] == "page" else field for field in FIELDS]
+    world.pipeline_settings = {"schema": {"fields": fields}}
     oracle = Oracle(settings)
     settle(world, oracle, [[row(107, id_=1), row(101, "b", id_=2)], [row(118, id_=3)]])
     oracle.settle({}, world.advance(130))

@@ -135,11 +135,11 @@ def _is_taken_out(of: TypeSettings) -> bool:
 
 
 def _check_unique(fields: list[FieldSettings]) -> None:
-    seen: dict[str, str] = {}
+    seen: set[str] = set()
     for field in fields:
-        other = seen.setdefault(field.name.lower(), field.name)
-        if other is not field.name:
+        if field.name.lower() in seen:
             raise ValueError(f"field {field.name!r} is given twice or differs only in case")
+        seen.add(field.name.lower())
 
 
 # What the example configuration shows.

@@ -260,6 +260,10 @@ def test_neighbours_with_a_common_beginning_are_no_conflict(tmp_path: Path) -> N
             },
             "field 'A' is given twice or differs only in case",
         ),
+        (
+            {"pipelines__events__schema__fields": [{"name": "a", "type": "string"}] * 2},
+            "field 'a' is given twice or differs only in case",
+        ),
         *(
             (
                 {"pipelines__events__schema": {"fields": [field], "unexpected_fields": others}},

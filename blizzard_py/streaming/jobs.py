@@ -108,7 +108,7 @@ class StreamJobs:
         self._fingerprint = fingerprint(given, parts.branches, parts.ingest)
         self._running: _Running | None = None
         self._definition: Definition | None = None
-        self._scratch: Scratch | None = None
+        self._place: Scratch | None = None
         self._starts = 0
         self._cancelled = threading.Event()
         self._named: frozenset[str] = frozenset()  # objects of the state that was saved last
@@ -156,14 +156,16 @@ class StreamJobs:
                 closed_by="a row later than their end by more than the delay",
             )
         self._drop()
-        scratch, self._scratch = self._scratch, None
-        if scratch is not None:
-            scratch.close()
+        place, self._place = self._place, None
+        if place is not None:
+            place.close()
 
     def _run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
         jobs = jobs_of(job, self._members)
         accepted = {name: self._accepted(each, alone=len(jobs) == 1) for name, each in jobs.items()}
         known = state.stream or StreamState(query=self._fingerprint)
+        if not known.packs:  # a query that an operator had begin anew may be another one
+            known = replace(known, query=self._fingerprint)
         running = self._at(known, job.settings, epoch)
         taken = self._taken(running, known, jobs, accepted)
         self._check_wanted()
@@ -307,11 +309,14 @@ class StreamJobs:
             self._log.warning("policy_kept", policy=kept, asked=self._given.policy)
         began = time.monotonic()
         self._packs.sweep(known.objects, epoch)
-        folder = self._scratch_folder()
+        folder = self._new_folder()
         copy = self._packs.restore(known.packs, folder / "checkpoint")
         definition = self._defined(root, settings)
-        query = StreamQuery(root, definition, folder, known.batch, self._parts.name)
+        query = StreamQuery(
+            root, definition, folder, known.batch - len(known.begins_at), self._parts.name
+        )
         self._running = _Running(query, copy, known)
+        self._bring(query, definition, known)
         secs = time.monotonic() - began
         if self._parts.activity is not None:
             self._parts.activity.query_started(secs)
@@ -323,6 +328,17 @@ class StreamJobs:
         )
         return self._running
 
+    def _bring(self, query: StreamQuery, definition: Definition, known: StreamState) -> None:
+        """Have a query that begins anew know which windows are closed, before any row."""
+        steps = known.begins_at
+        for number, ms in enumerate(steps, known.batch - len(steps) + 1):
+            shares = (
+                Share(each.source, (), self._rules[each.source], ms * _MILLI + each.delay_us)
+                for each in self._parts.branches
+            )
+            place, limits = Place(self._parts.ingest.sink.uri), Limits(known.judged_ms, 0)
+            query.move(number, Offer(place, definition.read, limits, tuple(shares)))
+
     def _defined(self, root: Any, settings: IngestSettings) -> Definition:
         from blizzard_py.streaming.check import definition_of  # noqa: PLC0415  # see above
 
@@ -332,13 +348,13 @@ class StreamJobs:
             )
         return self._definition
 
-    def _scratch_folder(self) -> Path:
+    def _new_folder(self) -> Path:
         from blizzard_py.engines.spark.scratch import Scratch  # noqa: PLC0415  # see above
 
-        if self._scratch is None:
-            self._scratch = Scratch()
+        if self._place is None:
+            self._place = Scratch()
         self._starts += 1
-        return self._scratch.path / f"query-{self._starts}"
+        return self._place.path / f"query-{self._starts}"
 
     def _drop(self) -> None:
         """Stop the query and forget what it knows."""

@@ -195,3 +195,5 @@ class EventTimeSettings(Settings):
     """Whether each is a dead letter, or only their number is told."""
     partitions: int = Field(default=2, ge=1, le=1000)
     """Of the state; fixed with the first batch."""
+    state_path: str | None = Field(default=None, examples=["/mnt/shared/blizzard"])
+    """With `spark://`: a directory that the daemon and all executors share, for state at work."""

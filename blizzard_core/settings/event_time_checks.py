@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import TypeAlias
 
 from blizzard_core.settings.document import Config, PipelineSettings
@@ -40,14 +41,33 @@ def event_time_problems(config: Config) -> Iterator[Finding]:
         yield from _of_columns(pipeline, pipeline.event_time, here)
         yield from _of_operators(pipeline.event_time, (*here, "event_time"))
         yield from _of_output(pipeline, pipeline.event_time, here)
-        if not config.spark.master.startswith("local"):
-            yield ("spark", "master"), _MASTER.format(name)
+        yield from _of_master(config.spark.master, name, pipeline.event_time)
+
+
+def _of_master(master: str, name: str, given: EventTimeSettings) -> Iterator[Finding]:
+    """Where the state can be worked on: in this process, or where all executors see it."""
+    place: Key = ("pipelines", name, "event_time", "state_path")
+    is_shared = master.startswith("spark://")
+    if not is_shared and not master.startswith("local"):
+        yield ("spark", "master"), _MASTER.format(name, master.partition("://")[0])
+    elif not is_shared and given.state_path is not None:
+        yield place, f"is for executors of a cluster (spark://); with {master} leave it out"
+    elif is_shared and given.state_path is None:
+        yield (
+            place,
+            (
+                "is required with spark://: executors keep the state in files, so give a directory"
+                " that this daemon and all of them share, under the same path"
+            ),
+        )
+    elif given.state_path is not None and not PurePosixPath(given.state_path).is_absolute():
+        yield place, f"{given.state_path!r} is no absolute path, such as /mnt/shared/blizzard"
 
 
 _MASTER = (
-    "event_time of {} runs in this process alone for now: state on a cluster needs a directory that"
-    " all executors share, and with sc:// the server would run what must see our checkpoint; use"
-    " local[N]"
+    "event_time of {} runs with local[N], or with spark:// and a shared state_path, and not with"
+    " {}:// (a Connect server would run what must see our checkpoint; pods of Kubernetes come and"
+    " go with what they have mounted, and nobody has proved that yet)"
 )
 
 
@@ -259,10 +279,6 @@ def _of_output(
 # Keys that later releases have, or that stand elsewhere, by the last names of their place.
 LATER: Mapping[tuple[str, ...], str] = {
     ("event_time", "join"): "joins are not available yet",
-    ("event_time", "state_path"): (
-        "is for state that executors of a cluster share, which is not available yet; with local[N]"
-        " leave it out"
-    ),
     ("event_time", "idle_after"): (
         "is a source's: give it in the event_time of the source that may be idle"
     ),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from blizzard_core.errors import ConfigError, StateError
 from blizzard_core.settings.document import Config
-from blizzard_py.app.wiring import NoEngine, owner_parts, spark_engine
+from blizzard_py.app.wiring import NoEngine, owner_parts
 from blizzard_py.engines.lazy import StoppableEngine
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_file import read_state
@@ -40,7 +40,7 @@ def event_state(config: Config, pipeline: str | None, most: int) -> dict[str, An
     if not queries:
         where = "configuration" if pipeline is None else f"pipelines.{pipeline}"
         raise ConfigError(where, ["has no event_time, so there is no state to look into"])
-    engine = spark_engine(config, "blizzard-state")
+    engine = looking_engine(config)
     try:
         return {"pipelines": {each.parts.pipeline: _told(each, engine, most) for each in queries}}
     finally:
@@ -52,12 +52,19 @@ def ending_by(config: Config, where: tuple[str, str], until_ms: int) -> tuple[Op
 
     Starts Spark. Raises as `event_state` does.
     """
-    engine = spark_engine(config, "blizzard-state")
+    engine = looking_engine(config)
     try:
         _, found = _operators(owner_parts(config, where, NoEngine()), engine, 1, until_ms)
         return found
     finally:
         engine.stop()
+
+
+def looking_engine(config: Config) -> StoppableEngine:
+    """A Spark of this machine, where the copy is: executors of a cluster would not find it."""
+    from blizzard_py.engines.spark import checking_engine  # noqa: PLC0415  # see above
+
+    return checking_engine("local", config.spark.conf)
 
 
 def _queries(config: Config, pipeline: str | None) -> Iterator[_Query]:
@@ -110,8 +117,8 @@ def _operators(
         for last in (*[False] * (_TRIES - 1), True):
             state = read_state(parts.stores.sink, parts.id)
             stream = None if state is None else state.stream
-            if stream is None:
-                return StreamState(query={}), ()
+            if stream is None or not stream.packs:
+                return stream or StreamState(query={}), ()
             copy = Path(scratch.path) / "state"
             try:
                 packs.restore(stream.packs, copy)

@@ -80,8 +80,9 @@ def refuse_edit(config: Config, where: tuple[str, str], what: str) -> None:
     _refuse(
         config,
         where,
-        f"{what} is not made for it yet: the open windows hold rows of exactly the files that are"
-        " done; give the query a new pipeline and a table of its own",
+        f"{what} is not made for it: the open windows hold rows of exactly the files that are"
+        " done; give the query a new pipeline and a table of its own, or have it forget its open"
+        " windows and go on: `blizzard checkpoint reset --event-time`",
     )
 
 

@@ -31,6 +31,7 @@ from blizzard_py.commands.checkpoint_told import (
     print_state,
     rebuilt_document,
 )
+from blizzard_py.commands.forgetting import forget
 from blizzard_py.commands.options import confirmed, source_options
 from blizzard_py.edits import checkpoint_edit, unit_edits
 from blizzard_py.edits.kept import kept
@@ -198,12 +199,19 @@ def _column_value(given: str) -> tuple[str, Any]:
     examples=(
         "blizzard checkpoint reset config.yaml --pipeline events --source main --dry-run",
         "blizzard checkpoint reset config.yaml --pipeline events --source main",
+        (
+            "blizzard checkpoint reset config.yaml --pipeline pages --source web --event-time"
+            " --dry-run"
+        ),
     ),
 )
 @config_argument
 @source_options(required=True)
 @click.option("--units", is_flag=True, help="Begin work units anew, cut as they are configured.")
 @click.option("--adopt", is_flag=True, help="With --units: keep rows for ever that are of none.")
+@click.option(
+    "--event-time", "windows", is_flag=True, help="Forget open windows and keys, and nothing else."
+)
 @_why_option
 @_yes_option
 @_dry_run_option
@@ -215,6 +223,7 @@ def reset(
     source: str,
     units: bool,
     adopt: bool,
+    windows: bool,
     why: str,
     yes: bool,
     dry_run: bool,
@@ -226,10 +235,17 @@ def reset(
 
     Of a source of work units the first reading afterwards replaces all that it has published: its
     rows are missing until their units are read again.
+
+    Of a pipeline over event time only what the query remembers can go: its open windows are never
+    published, and it may be another query from then on. Files stay done, and the watermark stays.
     """
     edit: Callable[[SourceState], SourceState] = checkpoint_edit.over
     if adopt and not units:
         raise click.UsageError("--adopt goes with --units")
+    if windows:
+        if units:
+            raise click.UsageError("--event-time goes without --units")
+        return forget(load_config(config), (pipeline, source), why, yes=yes, dry_run=dry_run)
     if units:
         if not unit_operations.is_by_units(load_config(config), (pipeline, source)):
             raise click.UsageError("--units is for sources with `units:`")

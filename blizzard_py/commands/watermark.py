@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from blizzard_core.cli import GuidedGroup, command, config_argument, log_level_option
-from blizzard_core.errors import ConfigError
+from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.text import counted
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_state import ending_by
-from blizzard_py.app.operations import owner_of
-from blizzard_py.commands.options import confirmed, source_options
-from blizzard_py.edits import checkpoint_edit
-from blizzard_py.state.stream_state import moment
+from blizzard_py.commands.options import source_options
+from blizzard_py.commands.query_change import change_query
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.stream_state import StreamState, moment
 
 _EXAMPLE = (
     "blizzard watermark advance config.yaml --pipeline pages --source web "
@@ -52,38 +51,22 @@ def advance(
     # Arrow's functions, which no poll needs.
     from blizzard_py.edits.event_time import advanced  # noqa: PLC0415  # see above
 
-    loaded = load_config(config)
+    loaded, where = load_config(config), (pipeline, source)
     to_ms = _milliseconds(to)
-    with closing(owner_of(loaded, (pipeline, source))) as found:
-        given = found.parts.event_time
-        if given is None:
-            raise ConfigError(f"pipelines.{pipeline}", ["has no event_time, so no watermark of it"])
-        seen = checkpoint_edit.stored(found)
-        after = advanced(seen.state, given, to_ms, time.time())
-        checkpoint_edit.check_settled(found, seen.state, after)
-        stream = after.stream
-        assert stream is not None  # noqa: S101  # there was a watermark to advance
-        was = moment(stream.watermark_ms) or "-"
-        click.echo(f"{found.name}: watermark {was} -> {moment(to_ms)}")
-        for operator in ending_by(loaded, (pipeline, source), to_ms) if stream.state_rows else ():
+
+    def edit(state: SourceState, given: EventTimeSettings) -> SourceState:
+        return advanced(state, given, to_ms, time.time())
+
+    def tell(name: str, before: StreamState, _after: StreamState) -> str:
+        move = f"{moment(before.watermark_ms) or '-'} -> {moment(to_ms)}"
+        click.echo(f"{name}: watermark {move}")
+        for operator in ending_by(loaded, where, to_ms) if before.state_rows else ():
             rows = counted(operator.count, "row")
             click.echo(f"{operator.name}: {operator.ending:,} of {rows} of state end by then")
-        if dry_run:
-            return 0
-        if not confirmed(found.name, yes=yes):
-            click.echo("That is not its name; nothing was changed.", err=True)
-            return 1
+        return f"watermark over event time: {move}"
 
-        reason = why.strip() or f"watermark over event time: {was} -> {moment(to_ms)}"
-        backup = checkpoint_edit.change(
-            found,
-            seen,
-            lambda state: advanced(state, given, to_ms, time.time()),
-            time.time(),
-            reason,
-        )
-        click.echo(f"The next batch does it. The old checkpoint is {found.sink.uri}/{backup}")
-        return 0
+    then = "The next batch does it."
+    return change_query(loaded, where, edit, tell, then, why=why, yes=yes, dry_run=dry_run)
 
 
 def _milliseconds(text: str) -> int:

@@ -8,6 +8,7 @@ from blizzard_core.settings.event_time import EventTimeSettings, micros
 from blizzard_py.edits.checkpoint_edit import EditRefused
 from blizzard_py.kernels.lateness import rule_of
 from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.stream_query import forgotten
 from blizzard_py.state.stream_state import moment
 
 _MILLI = 1000
@@ -37,3 +38,25 @@ def advanced(state: SourceState, given: EventTimeSettings, to_ms: int, now: floa
             " every row up to then would be late"
         )
     return replace(state, stream=replace(stream, advance_to_ms=to_ms))
+
+
+def begun_anew(state: SourceState) -> SourceState:
+    """The state whose next batch begins with nothing remembered, and may be of another query.
+
+    The watermark stays, and with it what is closed: windows that were published come no second
+    time. So do counts, and the number of the batch. Raises `EditRefused`.
+    """
+    stream = state.stream
+    if stream is None or not stream.packs:
+        raise EditRefused("the query remembers nothing, so there is nothing to forget")
+    return replace(
+        state,
+        stream=replace(
+            stream,
+            query=forgotten(stream.query),
+            packs={},
+            state_rows=0,
+            state_bytes=0,
+            operators=(),
+        ),
+    )

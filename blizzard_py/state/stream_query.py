@@ -16,6 +16,11 @@ from blizzard_py.job import FieldSpec, IngestSettings
 from blizzard_py.state.source_state import SourceState
 
 _REMEDY = "set it back, or give the new query a pipeline and a table of its own"
+_FORGETTING = (
+    f"{_REMEDY}; if its open windows may be lost: `blizzard checkpoint reset --event-time`"
+)
+# What the watermark is of. It stays, so that no window is published twice.
+_TIMES = ("column", "sources")
 
 
 def fingerprint(
@@ -87,6 +92,11 @@ def changes(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def forgotten(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """What stays of the query once what it remembers is forgotten; all else may be another."""
+    return {key: kept[key] for key in _TIMES if key in kept}
+
+
 def _moved(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """What has changed of several sources, or of their columns."""
     if before.keys() != now.keys():
@@ -119,8 +129,9 @@ def check_query(state: SourceState, asked: Mapping[str, Any] | None, where: str)
         return
     found = changes(state.stream.query, asked)
     if found:
+        remedy = _REMEDY if changes(forgotten(state.stream.query), asked) else _FORGETTING
         raise StateError(
-            f"{where}: the query has changed under its state ({'; '.join(found)}); {_REMEDY}"
+            f"{where}: the query has changed under its state ({'; '.join(found)}); {remedy}"
         )
 
 

@@ -109,6 +109,17 @@ class StreamState:
         return self.advance_to_ms > self.watermark_ms
 
     @property
+    def begins_at(self) -> tuple[int, ...]:
+        """Watermarks that a query is brought to, one after the other, before its first rows.
+
+        Of one whose state an operator had forgotten, and of no other: what was published
+        before stays closed. The first is the one that it judges by, the last the one it has.
+        """
+        if self.packs:
+            return ()
+        return tuple(ms for ms in (self.judged_ms, self.watermark_ms) if ms)
+
+    @property
     def line(self) -> SettledBatch | None:
         """What is told of the last batch."""
         return self.history[-1] if self.history else None

@@ -25,10 +25,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from blizzard_core.errors import Cancelled
+from blizzard_core.errors import Cancelled, EngineError
 from blizzard_core.log import get_logger
 from blizzard_core.settings.event_time import EventTimeSettings, micros
 from blizzard_core.storage.protocol import join
+from blizzard_core.text import counted
 from blizzard_py.ingest.jobs import Ingested
 from blizzard_py.job import (
     IngestJob,
@@ -52,6 +53,7 @@ from blizzard_py.state.stream_state import SettledBatch, StreamState, moment, se
 from blizzard_py.streaming.accepting import accepting
 from blizzard_py.streaming.offers import Offer, Share
 from blizzard_py.streaming.packs import Packs, WorkingCopy
+from blizzard_py.streaming.shared_place import SharedPlace
 from blizzard_py.streaming.sharing import (
     idle_in,
     jobs_of,
@@ -60,6 +62,7 @@ from blizzard_py.streaming.sharing import (
     ticks_of,
     together,
 )
+from blizzard_py.streaming.state_files import unseen
 
 if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
     from blizzard_py.engines.spark.scratch import Scratch
@@ -68,6 +71,9 @@ if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
 
 _MILLI, _MICRO = 1000, 1_000_000
 _ACCEPTED = "accepted"
+# So long at most a shared file system may keep a list of files; NFS does for a minute.
+_SHOWN_SECS = 90.0
+_LOOK_SECS = 0.2
 
 
 @dataclasses.dataclass(slots=True)
@@ -108,7 +114,7 @@ class StreamJobs:
         self._fingerprint = fingerprint(given, parts.branches, parts.ingest)
         self._running: _Running | None = None
         self._definition: Definition | None = None
-        self._scratch: Scratch | None = None
+        self._place: Scratch | SharedPlace | None = None
         self._starts = 0
         self._cancelled = threading.Event()
         self._named: frozenset[str] = frozenset()  # objects of the state that was saved last
@@ -156,14 +162,16 @@ class StreamJobs:
                 closed_by="a row later than their end by more than the delay",
             )
         self._drop()
-        scratch, self._scratch = self._scratch, None
-        if scratch is not None:
-            scratch.close()
+        place, self._place = self._place, None
+        if place is not None:
+            place.close()
 
     def _run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
         jobs = jobs_of(job, self._members)
         accepted = {name: self._accepted(each, alone=len(jobs) == 1) for name, each in jobs.items()}
         known = state.stream or StreamState(query=self._fingerprint)
+        if not known.packs:  # a query that an operator had begin anew may be another one
+            known = replace(known, query=self._fingerprint)
         running = self._at(known, job.settings, epoch)
         taken = self._taken(running, known, jobs, accepted)
         self._check_wanted()
@@ -174,6 +182,7 @@ class StreamJobs:
         told = together(accepted)
         batch = _batch_of(known.batch + 1, told, taken, done, outputs)
         self._check_wanted()
+        self._see_all(running.copy, done.micro_batches[-1].number)
         packs = self._packs.pack(running.copy, known.packs, epoch, f"{batch.batch:08d}")
         if self._parts.activity is not None:
             for place, one in enumerate(done.micro_batches):
@@ -201,6 +210,18 @@ class StreamJobs:
             letters=(*told.letters, *_late_letters(taken.found)),
         )
         return Ingested(result, after)
+
+    def _see_all(self, copy: WorkingCopy, micro_batch: int) -> None:
+        """Wait for files of state that executors have written elsewhere. Raises `EngineError`."""
+        until = time.monotonic() + (0 if self._given.state_path is None else _SHOWN_SECS)
+        while left := unseen(copy.root, micro_batch):
+            if time.monotonic() >= until:
+                raise EngineError(
+                    f"{self._parts.name}: {counted(len(left), 'file')} of state that executors have"
+                    f" written cannot be seen in {copy.root}; is state_path the same volume there?"
+                )
+            self._cancelled.wait(_LOOK_SECS)
+            self._check_wanted()
 
     def _taken(
         self,
@@ -307,11 +328,14 @@ class StreamJobs:
             self._log.warning("policy_kept", policy=kept, asked=self._given.policy)
         began = time.monotonic()
         self._packs.sweep(known.objects, epoch)
-        folder = self._scratch_folder()
+        folder = self._new_folder()
         copy = self._packs.restore(known.packs, folder / "checkpoint")
         definition = self._defined(root, settings)
-        query = StreamQuery(root, definition, folder, known.batch, self._parts.name)
+        query = StreamQuery(
+            root, definition, folder, known.batch - len(known.begins_at), self._parts.name
+        )
         self._running = _Running(query, copy, known)
+        self._bring(query, definition, known)
         secs = time.monotonic() - began
         if self._parts.activity is not None:
             self._parts.activity.query_started(secs)
@@ -323,6 +347,17 @@ class StreamJobs:
         )
         return self._running
 
+    def _bring(self, query: StreamQuery, definition: Definition, known: StreamState) -> None:
+        """Have a query that begins anew know which windows are closed, before any row."""
+        steps = known.begins_at
+        for number, ms in enumerate(steps, known.batch - len(steps) + 1):
+            shares = (
+                Share(each.source, (), self._rules[each.source], ms * _MILLI + each.delay_us)
+                for each in self._parts.branches
+            )
+            place, limits = Place(self._parts.ingest.sink.uri), Limits(known.judged_ms, 0)
+            query.move(number, Offer(place, definition.read, limits, tuple(shares)))
+
     def _defined(self, root: Any, settings: IngestSettings) -> Definition:
         from blizzard_py.streaming.check import definition_of  # noqa: PLC0415  # see above
 
@@ -332,13 +367,18 @@ class StreamJobs:
             )
         return self._definition
 
-    def _scratch_folder(self) -> Path:
+    def _new_folder(self) -> Path:
         from blizzard_py.engines.spark.scratch import Scratch  # noqa: PLC0415  # see above
 
-        if self._scratch is None:
-            self._scratch = Scratch()
+        if self._place is None:
+            shared = self._given.state_path
+            self._place = (
+                Scratch()
+                if shared is None
+                else SharedPlace(Path(shared), self._parts.stores.sink.uri, self._parts.home_id)
+            )
         self._starts += 1
-        return self._scratch.path / f"query-{self._starts}"
+        return self._place.path / f"query-{self._starts}"
 
     def _drop(self) -> None:
         """Stop the query and forget what it knows."""

@@ -17,6 +17,7 @@ from blizzard_py.job import JobFile, Place
 from blizzard_py.kernels.lateness import Limits, Rule
 
 _LATEST = "latest"
+_SETTLED = "settled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,17 @@ def make_known(folder: Path, number: int, offer: Offer | None) -> None:
         _replace(folder / f"{number}.offer", pickle.dumps(offer))
         (folder / f"{number - 1}.offer").unlink(missing_ok=True)
     _replace(folder / _LATEST, str(number).encode())
+
+
+def begins_after(folder: Path, number: int) -> None:
+    """What a query begins after that is started anew: ``number`` was settled, and all before it."""
+    _replace(folder / _SETTLED, str(number).encode())
+    make_known(folder, number, None)
+
+
+def settled_before(folder: Path) -> int:
+    """The number that was settled when the query was started."""
+    return int((folder / _SETTLED).read_bytes())
 
 
 def newest(folder: Path) -> int:

@@ -141,8 +141,9 @@ class Packs:
     def _lost(self, name: str, path: str) -> StateError:
         return StateError(
             f"{self._storage.uri}/{name}: holds {path} of the state of an event_time query, and is"
-            " missing or not whole; restore it. Without it the open windows are lost: then give the"
-            " query a new pipeline and a new table"
+            " missing or not whole; restore it. Without it the open windows are lost: then either"
+            " have the query go on without them (`blizzard checkpoint reset --event-time`), or give"
+            " it a new pipeline and a new table"
         )
 
 

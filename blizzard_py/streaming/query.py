@@ -36,7 +36,7 @@ from blizzard_py.job import IngestJob
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.sql_stage import SqlStage
 from blizzard_py.state.stream_state import OperatorState
-from blizzard_py.streaming.offers import Offer, make_known
+from blizzard_py.streaming.offers import Offer, begins_after, make_known
 from blizzard_py.streaming.operators import Definition, frame_of, with_batch
 from blizzard_py.streaming.source import StagedRows
 
@@ -104,7 +104,7 @@ class StreamQuery:
         self._error: BaseException | None = None
         self._stopped = threading.Event()
         self._seen = -1  # the last micro-batch that was accounted for
-        make_known(self._offers, settled, None)
+        begins_after(self._offers, settled)
         try:
             self._query = self._started(root)
         except AnalysisException as error:
@@ -121,6 +121,20 @@ class StreamQuery:
         Whatever is raised, what the working copy holds is worth nothing any more: `EngineError`,
         `Cancelled` if `stop` was called, and whatever the callback has met.
         """
+        done = self._done(number, offer, job)
+        used, _ = _watermarks(self.checkpoint, done[0].number)
+        judged, upcoming = _watermarks(self.checkpoint, self._seen)
+        return Settled(tuple(self._reports), done, used, judged, upcoming)
+
+    def move(self, number: int, ticks: Offer) -> None:
+        """Have ticks alone move the watermark, in a query that remembers nothing yet.
+
+        Nothing is written. Raises as `settle` does.
+        """
+        self._done(number, ticks, None)
+
+    def _done(self, number: int, offer: Offer, job: IngestJob | None) -> tuple[MicroBatch, ...]:
+        """Offer it, and wait until nothing is left to do for it: its micro-batches."""
         with self._lock:
             self._job, self._number, self._reports, self._error = job, number, [], None
         try:
@@ -134,9 +148,7 @@ class StreamQuery:
         if not done or all(each.end != number for each in done):
             raise EngineError(f"{self._name}: the query tells nothing of batch {number}")
         self._seen = done[-1].number
-        used, _ = _watermarks(self.checkpoint, done[0].number)
-        judged, upcoming = _watermarks(self.checkpoint, self._seen)
-        return Settled(tuple(self._reports), done, used, judged, upcoming)
+        return done
 
     def stop(self) -> None:
         """End the query; whoever waits for it is told."""
@@ -184,7 +196,7 @@ class StreamQuery:
             with self._lock:
                 job, number = self._job, self._number
             if job is None:
-                frame.mapInArrow(nothing, REPORTS).collect()  # before the first batch
+                frame.mapInArrow(nothing, REPORTS).collect()  # nobody's: a start, or ticks alone
                 return
             rows = with_batch(frame, self._definition, number)
             with handing(self.root.sparkContext, job) as bare:

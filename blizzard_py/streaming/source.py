@@ -27,7 +27,7 @@ from blizzard_py.job import JobFile
 from blizzard_py.kernels.lateness import split, times_of
 from blizzard_py.kernels.sql_stage import read_records
 from blizzard_py.streaming.blank import blank
-from blizzard_py.streaming.offers import Offer, Share, newest, offered
+from blizzard_py.streaming.offers import Offer, Share, newest, offered, settled_before
 
 FORMAT = "blizzard_staged"
 # The option that says where offers are.
@@ -67,9 +67,8 @@ class StagedReader(DataSourceStreamReader):
         self._folder = folder
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        return {
-            _BATCH: 0
-        }  # the first batch has number 1, and a later start asks for no initial one
+        # A start that has a working copy asks for none.
+        return {_BATCH: settled_before(self._folder)}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802  # Spark's
         return {_BATCH: newest(self._folder)}
@@ -93,6 +92,8 @@ class StagedReader(DataSourceStreamReader):
             tick = blank(offer.schema, {share.rule.column: share.tick_us})
             yield _marked(tick, whose, is_tick=True)
             return
+        if not partition.files:
+            return  # of ticks alone there is no job, and nothing is handed to the task
         storage = storage_of(whole_sink(offer.sink))
         for batch in read_records(storage, partition.files, offer.schema):
             times = times_of(batch.column(share.rule.column))

@@ -25,7 +25,7 @@ from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.storage.protocol import is_hidden
 from blizzard_py.app.wiring import build
 from blizzard_py.edits.checkpoint_edit import change, stored
-from blizzard_py.edits.event_time import advanced
+from blizzard_py.edits.event_time import advanced, begun_anew
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine
 from blizzard_py.kernels.lateness import rule_of
@@ -155,6 +155,11 @@ class EventWorld:
         change(pipeline, stored(pipeline), edit, now)
         return to_ms
 
+    def forget(self) -> None:
+        """Have the next batch begin with nothing that the query remembers."""
+        pipeline = self.pipeline()
+        change(pipeline, stored(pipeline), begun_anew, clock.time())
+
     def stream(self) -> StreamState:
         state = self.pipeline().load().stream
         assert state is not None
@@ -256,6 +261,16 @@ class Oracle:
     def restart(self) -> None:
         """Another process: of the sources nothing is known any more."""
         self.marks.clear()
+
+    def forget(self, settings: Mapping[str, Any] | None = None) -> None:
+        """An operator has it forget its state; from then on the query may be another one."""
+        self.open.clear()
+        self.known.clear()
+        # Each source's is brought to where the watermark stays.
+        self.marks = dict.fromkeys(self.delays, self.watermark_ms)
+        if settings is not None:
+            self.given = EventTimeSettings.model_validate(settings)
+            self.rule = rule_of(self.given)
 
     def settle(
         self,

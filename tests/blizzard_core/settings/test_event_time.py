@@ -201,7 +201,7 @@ def test_duplicates_alone_keep_the_columns_of_the_source(tmp_path: Path) -> None
             "unknown key",
         ),
         ("event_time.join", {"left": "a"}, "event_time.join", "joins are not available yet"),
-        ("event_time.state_path", "/mnt/x", "event_time.state_path", "not available yet"),
+        ("event_time.state_path", "/mnt/x", "event_time.state_path", "with local[2] leave it out"),
         ("event_time.idle_after", "1 hour", "event_time.idle_after", "is a source's"),
         ("event_time.windows", "1 hour", "event_time.windows", "did you mean window?"),
         (
@@ -227,11 +227,30 @@ def test_what_is_wrong_is_said_with_its_key_and_line(
     assert all(re.search(r"\(line \d+\):", text) for text in named)
 
 
-@pytest.mark.parametrize("master", ["sc://host", "spark://host:7077", "k8s://https://host"])
-def test_event_time_stays_in_this_process(tmp_path: Path, master: str) -> None:
+@pytest.mark.parametrize("master", ["sc://host", "k8s://https://host"])
+def test_event_time_stays_where_its_state_can_be_seen(tmp_path: Path, master: str) -> None:
     [text] = problems(tmp_path, changed("spark.master", master))
     assert text.startswith("spark.master (line")
-    assert "local[N]" in text
+    assert "local[N], or with spark:// and a shared state_path" in text
+    assert f"not with {master.partition('://')[0]}://" in text
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (None, "is required with spark://"),
+        ("state", "'state' is no absolute path"),
+        ("/mnt/state", None),
+    ],
+)
+def test_a_cluster_shares_a_directory(tmp_path: Path, path: str | None, said: str | None) -> None:
+    document = changed("event_time.partitions", 2)
+    if path is not None:
+        document = changed("event_time.state_path", path)
+    document["spark"] = {"master": "spark://host:7077"}
+    found = problems(tmp_path, document)
+    assert [text.startswith(f"{HERE}.state_path") for text in found] == [True] * (said is not None)
+    assert said is None or said in found[0]
 
 
 PAGES = {"column": "ts", "delay": "1 hour", "group_by": ["page"], "aggregates": {"n": "count(*)"}}

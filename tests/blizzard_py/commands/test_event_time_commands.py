@@ -177,6 +177,33 @@ def test_before_the_first_batch_there_is_no_watermark_to_advance(config: Path) -
     assert "run it once first" in done.stderr
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_where_nothing_is_remembered_there_is_nothing_to_forget(
+    config: Path, tmp_path: Path, known: bool
+) -> None:
+    if known:
+        put_state(tmp_path, 1_706_450_400_000)
+    done = run("checkpoint", "reset", config, *SOURCE, "--event-time", "--yes")
+    assert done.exit_code == 1
+    assert "there is nothing to forget" in done.stderr
+    assert run("checkpoint", "reset", config, *SOURCE, "--event-time", "--units").exit_code == 2
+
+
+def test_a_pipeline_without_event_time_has_no_query_to_change(config: Path) -> None:
+    document = yaml.safe_load(config.read_text())
+    del document["pipelines"]["pages"]["event_time"]
+    document["pipelines"]["pages"]["sink"].pop("metadata_columns")
+    config.write_text(yaml.safe_dump(document))
+    for asked in (
+        ("checkpoint", "reset", config, *SOURCE, "--event-time", "--yes"),
+        ("watermark", "advance", config, *SOURCE, "--to", "2024-01-29", "--yes"),
+    ):
+        done = run(*asked)
+        assert done.exit_code == 2, done.output
+        assert "pipelines.pages" in done.stderr
+        assert "has no event_time" in done.stderr
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ from blizzard_core.errors import EngineError
 from blizzard_py.engines.spark import SparkEngine
 from blizzard_py.engines.spark.gateway import forget_gateway
 from tests.support import engine_scenarios as scenarios
+from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
 from tests.support.ingest_world import IngestWorld, lines
 from tests.support.pipe import Pipe
 from tests.support.spark_servers import standalone_cluster
@@ -60,6 +62,30 @@ def test_both_workers_are_used_and_the_package_reaches_them(
         b.write(lines(2))
         b.__exit__()
         assert world.ids(running.result()) == [1, 2]
+
+
+def test_a_query_over_event_time_with_state_that_executors_share(
+    engine: SparkEngine, tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    settings = TUMBLING | {"state_path": str(shared)}
+    world, oracle = EventWorld(tmp_path, engine, settings), Oracle(settings)
+    draw = random.Random(3)
+    for life in range(2):
+        for number in range(3):
+            rows = [
+                row(100 + 40 * life + 9 * number + draw.uniform(-24, 6), draw.choice("ab"), id_)
+                for id_ in range(12)
+            ]
+            oracle.settle({world.put(rows): rows})
+        world.drain()  # a process's life: the next one restores the state from its packs
+    assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks
+    assert sum(oracle.late_counts) > 0
+    assert world.late() == oracle.late
+    assert windows_of(world.table()) == oracle.emitted
+    assert world.stream().unaccounted_rows == 0
+    assert list(shared.glob("*/*")) == []  # nothing stays of the working copies
 
 
 def test_cancel(engine: SparkEngine, world: IngestWorld) -> None:

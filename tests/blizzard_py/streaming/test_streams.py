@@ -242,7 +242,7 @@ def test_a_changed_query_is_refused_before_anything_runs(world: EventWorld) -> N
     world.drain()
     world.event_time["window"] = "6 seconds"
     world.put([row(102)])
-    with pytest.raises(StateError, match=r"event_time\.window"):
+    with pytest.raises(StateError, match=r"event_time\.window.* checkpoint reset --event-time"):
         world.drain()
     world.event_time |= {"window": "5 seconds", "delay": "20 seconds"}
     world.drain()
@@ -278,10 +278,81 @@ def test_the_watermark_is_advanced_without_a_row(
     assert (sum(oracle.late_counts) > 0) == (settings is not LAZY)
 
 
+@pytest.mark.parametrize(
+    ("settings", "later"),
+    [
+        (TUMBLING, TUMBLING),
+        (SLIDING, SLIDING | {"window": {"size": "20 seconds", "slide": "5 seconds"}}),
+        (SLIDING | {"emit": "next_batch"}, SLIDING | {"emit": "next_batch", "partitions": 1}),
+        (SESSIONS, TUMBLING),
+        (UNIQUE, UNIQUE),
+        (GROUPS | {"mode": "update"}, UPDATES),
+    ],
+    ids=str,
+)
+def test_a_query_that_has_forgotten_its_state_publishes_nothing_a_second_time(
+    world: EventWorld, settings: dict[str, Any], later: dict[str, Any]
+) -> None:
+    draw = random.Random(str(later))
+    world.event_time = dict(settings)
+    oracle = Oracle(settings)
+    settle(world, oracle, [*random_batches(draw, 3), [row(150, id_=1), row(144, "b", id_=2)]])
+    before = world.stream()
+    world.forget()
+    assert world.stream().objects == frozenset()
+    assert (world.stream().watermark_ms, world.stream().state_rows) == (before.watermark_ms, 0)
+    oracle.forget(later)
+    world.event_time = dict(later)
+    # Of each kind: for windows that are published, partly so, and that were open.
+    batch = [
+        row(second, page, 1, id_) for id_, second in enumerate(range(110, 162)) for page in "ab"
+    ]
+    settle(world, oracle, [batch, *random_batches(draw, 2), [row(400, id_=3)]])
+    agree(world, oracle)
+    if "deduplicate" in later:
+        found = Counter((one["id"], one["_emitted_batch"]) for one in world.table())
+        assert found == oracle.emitted
+    else:
+        assert windows_of(world.table()) == oracle.emitted
+    assert world.packs() == world.stream().objects  # what was forgotten is gone
+    stream = world.stream()
+    assert stream.history[4].used_watermark_ms == before.watermark_ms
+
+
+def test_what_a_query_forgets_is_shown_first(
+    world: EventWorld, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blizzard_py.app.event_state.looking_engine", lambda *_: spark_engine)
+    monkeypatch.setattr(spark_engine, "stop", lambda: None)
+    world.put([row(101), row(107), row(118)])
+    world.drain()
+    asked = ["checkpoint", "reset", _written(world), "--pipeline", "pages", "--source", "web"]
+    done = CliRunner().invoke(main, [*asked, "--event-time", "--dry-run"])
+    assert done.exit_code == 0, done.output
+    told = "pages/web: 2 rows of state are forgotten; watermark 2024-01-28T14:01:48Z stays"
+    assert told in done.stdout
+    assert "2024-01-28T14:01:50Z" in done.stdout  # the window of 107
+    assert world.stream().state_rows == 2
+    # Without an object of it the pipeline stops, and this is the way on.
+    (world.root / "table" / min(world.packs())).unlink()
+    world.put([row(108), row(121), row(140)])
+    with pytest.raises(StateError, match="checkpoint reset --event-time"):
+        world.drain()
+    done = CliRunner().invoke(main, [*asked, "--event-time", "--yes"])
+    assert done.exit_code == 0, done.output
+    assert "They cannot be shown: " in done.stderr
+    assert "stateStoreSave: 2 rows of state" in done.stdout
+    world.drain()
+    ends = {(one["window_end"].second, one["n"], one["_emitted_batch"]) for one in world.table()}
+    assert ends == {(45, 1, 1), (50, 1, 2), (5, 1, 2)}  # without 107 and 118, and 101 once
+    done = CliRunner().invoke(main, ["checkpoint", "log", *asked[2:]])
+    assert "event time: 2 rows of state forgotten" in done.stdout
+
+
 def test_what_a_query_remembers_is_told_from_a_copy_beside_it(
     world: EventWorld, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.app.event_state.spark_engine", lambda *_: spark_engine)
+    monkeypatch.setattr("blizzard_py.app.event_state.looking_engine", lambda *_: spark_engine)
     monkeypatch.setattr(spark_engine, "stop", lambda: None)
     world.event_time = TUMBLING | {"deduplicate": ["id"]}
     before = event_state(world.config(), None, 5)["pipelines"]["pages"]

@@ -1,0 +1,64 @@
+"""``blizzard checkpoint reset --event-time``: a query over event time forgets its open windows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import click
+
+from blizzard_core.cli import print_table
+from blizzard_core.errors import StateError
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.event_time import EventTimeSettings
+from blizzard_core.text import counted, printable
+from blizzard_py.app.event_state import event_state
+from blizzard_py.commands.query_change import change_query
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.stream_state import OperatorState, StreamState, moment
+
+# So many windows of each operator are shown.
+_SHOWN = 20
+
+
+def forget(config: Config, where: tuple[str, str], why: str, *, yes: bool, dry_run: bool) -> int:
+    """Show what the query remembers, ask, and have it begin anew where its watermark is."""
+    # Arrow's functions, which no poll needs.
+    from blizzard_py.edits.event_time import begun_anew  # noqa: PLC0415  # see above
+
+    def edit(state: SourceState, _given: EventTimeSettings) -> SourceState:
+        return begun_anew(state)
+
+    def tell(name: str, before: StreamState, _after: StreamState) -> str:
+        at = moment(before.watermark_ms) or "-"
+        rows = counted(before.state_rows, "row")
+        click.echo(f"{printable(name)}: {rows} of state are forgotten; watermark {at} stays")
+        if before.state_rows:
+            _print_windows(config, where[0], before.operators)
+        return f"event time: {rows} of state forgotten"
+
+    then = (
+        "The next batch begins with nothing open. Rows that the windows above had are in no"
+        " result; windows that were published stay closed."
+    )
+    return change_query(config, where, edit, tell, then, why=why, yes=yes, dry_run=dry_run)
+
+
+def _print_windows(config: Config, pipeline: str, known: Sequence[OperatorState]) -> None:
+    """Those that end first. Of state that cannot be read any more, how much there was."""
+    try:
+        operators = event_state(config, pipeline, _SHOWN)["pipelines"][pipeline]["operators"]
+    except StateError as error:
+        click.echo(f"They cannot be shown: {error}", err=True)
+        for each in known:
+            click.echo(f"{each.name}: {counted(each.state_rows, 'row')} of state")
+        return
+    for operator in operators:
+        click.echo(f"{operator['name']}: {counted(operator['rows'], 'row')} of state")
+        texts = (
+            [row["ends"], *(json.dumps(row[each], ensure_ascii=False) for each in ("key", "value"))]
+            for row in operator["first"]
+        )
+        print_table(("ends", "key", "value"), texts)
+        if operator["rows"] > _SHOWN:
+            click.echo(f"… `blizzard state --pipeline {pipeline} --limit N` shows more of them")

@@ -1,0 +1,61 @@
+"""Changing the state of a query over event time: said first, asked about, kept in the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+
+import click
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.event_time import EventTimeSettings
+from blizzard_py.app.operations import owner_of
+from blizzard_py.commands.options import confirmed
+from blizzard_py.edits import checkpoint_edit
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.stream_state import StreamState
+
+# Gives the next state, or raises `EditRefused`.
+QueryEdit = Callable[[SourceState, EventTimeSettings], SourceState]
+# Says what a change from one state to another does; gives it in few words for `checkpoint log`.
+Told = Callable[[str, StreamState, StreamState], str]
+
+
+def change_query(
+    config: Config,
+    where: tuple[str, str],
+    edit: QueryEdit,
+    tell: Told,
+    then: str,
+    *,
+    why: str,
+    yes: bool,
+    dry_run: bool,
+) -> int:
+    """Show what ``edit`` does to the query of a source's pipeline, ask, and save it: the exit code.
+
+    ``then`` is what is said of it when it is done. Raises `ConfigError` for a pipeline without
+    event time, and what reading and changing a checkpoint raise.
+    """
+    with closing(owner_of(config, where)) as found:
+        given = found.parts.event_time
+        if given is None:
+            raise ConfigError(f"pipelines.{where[0]}", ["has no event_time, so no query over it"])
+        seen = checkpoint_edit.stored(found)
+        after = edit(seen.state, given)
+        checkpoint_edit.check_settled(found, seen.state, after)
+        assert seen.state.stream is not None  # noqa: S101  # without one edits are refused
+        assert after.stream is not None  # noqa: S101  # see above
+        reason = tell(found.name, seen.state.stream, after.stream)
+        if dry_run:
+            return 0
+        if not confirmed(found.name, yes=yes):
+            click.echo("That is not its name; nothing was changed.", err=True)
+            return 1
+        backup = checkpoint_edit.change(
+            found, seen, lambda state: edit(state, given), time.time(), why.strip() or reason
+        )
+        click.echo(f"{then} The old checkpoint is {found.sink.uri}/{backup}")
+        return 0

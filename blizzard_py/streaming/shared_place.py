@@ -1,0 +1,49 @@
+"""A query's working copy where executors of a cluster see it, too: below ``state_path``.
+
+Each process has a directory of its own there, in one that is named after the pipeline and its
+table. It is no truth, so nothing in it is ever read by another process; and who comes to start a
+query owns the checkpoint, so whatever else lies there is of somebody who is gone or was
+replaced, and is removed. No lock says so, since locks do not reach from one machine to another on
+every shared file system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from pathlib import Path
+
+from blizzard_core.errors import EngineError
+
+_DIGEST = 12
+
+
+class SharedPlace:
+    """A new directory below ``state_path`` for the query ``home_id`` over the table ``sink_uri``.
+
+    Raises `EngineError` if ``state_path`` is not there, which is not made: a volume that is not
+    mounted would be a directory that only this machine has.
+    """
+
+    def __init__(self, state_path: Path, sink_uri: str, home_id: str) -> None:
+        if not state_path.is_dir():
+            raise EngineError(
+                f"event_time.state_path {str(state_path)!r} is no directory here: mount what the"
+                " executors share, under the same path"
+            )
+        digest = hashlib.sha256(sink_uri.encode()).hexdigest()[:_DIGEST]
+        own = state_path / f"blizzard-{home_id}-{digest}"
+        try:
+            own.mkdir(mode=0o700, exist_ok=True)
+            for left in own.iterdir():
+                shutil.rmtree(left, ignore_errors=True)
+            self.path = Path(tempfile.mkdtemp(prefix="query-", dir=own))
+        except OSError as error:
+            raise EngineError(
+                f"event_time.state_path {str(state_path)!r}: {error.strerror or error}"
+            ) from None
+
+    def close(self) -> None:
+        """Remove the directory with all that is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)

@@ -1,0 +1,39 @@
+"""Where a cluster's executors see a query's working copy: whose it is, and what is not made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from blizzard_core.errors import EngineError
+from blizzard_py.streaming.shared_place import SharedPlace
+
+
+def test_who_starts_a_query_removes_what_others_have_left_of_it(tmp_path: Path) -> None:
+    killed = SharedPlace(tmp_path, "s3://lake/table", "pages_web")
+    (killed.path / "query-1").mkdir()
+    neighbours = [
+        SharedPlace(tmp_path, "s3://lake/table", "pages_app"),
+        SharedPlace(tmp_path, "s3://lake/other", "pages_web"),
+    ]
+    here = SharedPlace(tmp_path, "s3://lake/table", "pages_web")
+    assert not killed.path.exists()
+    assert here.path.exists()
+    assert all(other.path.exists() for other in neighbours)
+    here.close()
+    assert not here.path.exists()
+
+
+def test_a_volume_that_is_not_mounted_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"state_path '.*/mnt' is no directory here: mount"):
+        SharedPlace(tmp_path / "mnt", "s3://lake/table", "pages_web")
+    assert not (tmp_path / "mnt").exists()
+
+
+def test_a_volume_that_takes_nothing_is_named(tmp_path: Path) -> None:
+    own = SharedPlace(tmp_path, "s3://lake/table", "pages_web").path.parent
+    own.rename(tmp_path / "away")
+    own.symlink_to("/proc/nowhere")
+    with pytest.raises(EngineError, match=r"event_time\.state_path"):
+        SharedPlace(tmp_path, "s3://lake/table", "pages_web")

@@ -32,13 +32,13 @@ _MARK = "_blizzard_mark"
 
 def joined(staged: DataFrame, join: JoinSettings, branches: Sequence[Branch]) -> DataFrame:
     """The columns of the join over a stream that has the rows of both sides."""
-    times = {branch.source: branch for branch in branches}
+    own = {branch.source: branch for branch in branches}
     fields = join.fields()
-    sides = {
-        side: _side(staged, side, times[source], fields[source], join.on)
+    left, right = (
+        _side(staged, side, own[source], fields[source], join.on)
         for side, source in ((LEFT, join.left), (RIGHT, join.right))
-    }
-    first, second = (column(side + times[name].column) for side, name in _named(join))
+    )
+    first, second = column(LEFT + own[join.left].column), column(RIGHT + own[join.right].column)
     equal = [column(LEFT + name).eqNullSafe(column(RIGHT + name)) for name in join.on]
     matches = functools.reduce(
         and_,
@@ -49,14 +49,10 @@ def joined(staged: DataFrame, join: JoinSettings, branches: Sequence[Branch]) ->
             second <= first + F.lit(timedelta(microseconds=join.upper_us)),
         ],
     )
-    rows = sides[LEFT].join(sides[RIGHT], matches, join.type)
+    rows = left.join(right, matches, join.type)
     return rows.select(
         *(_published(join, place).alias(name) for name, place in join.columns.items())
     )
-
-
-def _named(join: JoinSettings) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (LEFT, join.left), (RIGHT, join.right)
 
 
 def _side(

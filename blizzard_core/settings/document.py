@@ -12,12 +12,12 @@ from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from blizzard_core.settings.base import Name, Settings
 from blizzard_core.settings.connections import ConnectionSettings
+from blizzard_core.settings.durations import micros
 from blizzard_core.settings.event_time import EXAMPLE as EVENT_TIME
 from blizzard_core.settings.event_time import (
     Branch,
     EventTimeSettings,
     SourceEventTime,
-    micros,
 )
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.schema import COLUMNS, SchemaSettings
@@ -69,7 +69,7 @@ class PipelineSettings(Settings):
     )
     """A query over `source`, row by row; docs/engine.md."""
     event_time: EventTimeSettings | None = Field(default=None, examples=[EVENT_TIME])
-    """Windows and duplicates by the time that rows tell; docs/event-time.md."""
+    """Windows, duplicates and joins by the time that rows tell; docs/event-time.md."""
     error_handling: ErrorSettings = ErrorSettings()
     """What happens to records and files that fail."""
 
@@ -119,9 +119,11 @@ class PipelineSettings(Settings):
 
     @model_validator(mode="after")
     def _output_fits(self) -> Self:
-        aggregated = self.event_time is not None and bool(self.event_time.aggregates)
-        if self.transform is not None or aggregated:
-            # What a transform or an aggregate gives is for Spark to say: `blizzard validate` asks.
+        given = self.event_time
+        has_others = given is not None and (given.aggregates or given.join is not None)
+        if self.transform is not None or has_others:
+            # What a transform, an aggregate or a join gives is for Spark to say: `blizzard
+            # validate` asks.
             return self
         fields = self.field_types
         by = self.sink.partition_by

@@ -6,14 +6,15 @@ What one key may be is checked here; what it makes of the rest of a configuratio
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from blizzard_core.settings.base import Settings
+from blizzard_core.settings.durations import Delay, Duration, Length, micros
+from blizzard_core.settings.event_time_join import EXAMPLE as JOIN
+from blizzard_core.settings.event_time_join import JoinSettings
 
 LateRows = Literal["quarantine", "count"]
 Emit = Literal["each_batch", "next_batch"]
@@ -23,64 +24,6 @@ Mode = Literal["append", "update", "complete"]
 WINDOW_COLUMNS = ("window_start", "window_end")
 # The column that says which batch a row came out with.
 EMITTED_BATCH = "_emitted_batch"
-
-_MILLI = 1000
-_UNITS = {
-    "microsecond": 1,
-    "millisecond": _MILLI,
-    "second": 1_000_000,
-    "minute": 60_000_000,
-    "hour": 3_600_000_000,
-    "day": 86_400_000_000,
-    "week": 604_800_000_000,
-}
-_CALENDAR = re.compile(r"\b(month|quarter|year|decade)s?\b", re.IGNORECASE)
-_PART = re.compile(r"(-?)(\d+(?:\.\d+)?) *([a-zA-Z]+)")
-_WHOLE = re.compile(rf"{_PART.pattern}(?: +{_PART.pattern})*")
-_MOST = 36_525 * _UNITS["day"]
-
-
-def micros(text: str) -> int:
-    """A duration such as ``1 hour 30 minutes`` in microseconds. Raises `ValueError`."""
-    if _CALENDAR.search(text):
-        raise ValueError(f"{text!r} has months or years, which differ in length; give days")
-    if _WHOLE.fullmatch(text.strip()) is None:
-        raise ValueError(f"{text!r} is not a duration such as `10 minutes` or `1 hour 30 minutes`")
-    total = Decimal(0)
-    for sign, number, named in _PART.findall(text):
-        unit = named.lower().removesuffix("s")
-        if sign:
-            raise ValueError(f"{text!r} is negative")
-        if unit not in _UNITS:
-            raise ValueError(f"{text!r}: there is no unit {named!r}; known: {', '.join(_UNITS)}")
-        total += Decimal(number) * _UNITS[unit]
-    if total != int(total):
-        raise ValueError(f"{text!r} is finer than a microsecond")
-    if total > _MOST:
-        raise ValueError(f"{text!r} is more than 100 years")
-    return int(total)
-
-
-def _duration(text: str) -> str:
-    micros(text)
-    return text
-
-
-def _positive(text: str) -> str:
-    if micros(text) == 0:
-        raise ValueError("must be longer than nothing")
-    return text
-
-
-def _whole_millis(text: str) -> str:
-    if micros(text) % _MILLI:
-        raise ValueError(f"{text!r}: a watermark moves by whole milliseconds")
-    return text
-
-
-Duration = Annotated[str, AfterValidator(_duration)]
-Length = Annotated[str, AfterValidator(_positive)]
-Delay = Annotated[str, AfterValidator(_whole_millis)]
 
 
 class WindowSettings(Settings):
@@ -162,7 +105,8 @@ class EventTimeSettings(Settings):
     than now, each of which would make all others late.
 
     ``deduplicate`` comes first, then ``window``, ``group_by`` and ``aggregates``. The table then
-    has the columns ``window_start``, ``window_end``, those of ``group_by`` and ``aggregates``.
+    has the columns ``window_start``, ``window_end``, those of ``group_by`` and ``aggregates``. Or
+    ``join`` puts rows of two sources together.
 
     Modes ``update`` and ``complete`` publish results that may still change, as new rows: the table
     is only ever added to. Of ``update`` the newest row of each key is the answer, of ``complete``
@@ -197,3 +141,5 @@ class EventTimeSettings(Settings):
     """Of the state; fixed with the first batch."""
     state_path: str | None = Field(default=None, examples=["/mnt/shared/blizzard"])
     """With `spark://`: a directory that the daemon and all executors share, for state at work."""
+    join: JoinSettings | None = Field(default=None, examples=[JOIN])
+    """Rows of two sources that belong together; it goes with none of the keys that group rows."""

@@ -17,6 +17,7 @@ from blizzard_core.settings.event_time import (
     Branch,
     EventTimeSettings,
 )
+from blizzard_core.settings.event_time_join_checks import join_problems
 from blizzard_core.settings.schema import FieldSettings
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.yaml_file import Key
@@ -39,7 +40,10 @@ def event_time_problems(config: Config) -> Iterator[Finding]:
             continue
         yield from _of_sources(pipeline, here)
         yield from _of_columns(pipeline, pipeline.event_time, here)
-        yield from _of_operators(pipeline.event_time, (*here, "event_time"))
+        if pipeline.event_time.join is None:
+            yield from _of_operators(pipeline.event_time, (*here, "event_time"))
+        else:
+            yield from join_problems(pipeline, pipeline.event_time, (*here, "event_time"))
         yield from _of_output(pipeline, pipeline.event_time, here)
         yield from _of_master(config.spark.master, name, pipeline.event_time)
 
@@ -203,8 +207,8 @@ def _of_rows(given: EventTimeSettings, block: Key) -> Iterator[Finding]:
         yield (
             block,
             (
-                "computes nothing; give window with aggregates, deduplicate, or both (to only"
-                " watch a watermark is not available yet)"
+                "computes nothing; give window with aggregates, deduplicate, or both, or join (to"
+                " only watch a watermark is not available yet)"
             ),
         )
 
@@ -266,23 +270,27 @@ def _of_output(
                 " sink.metadata_columns, by which the newest are told"
             ),
         )
-    if not given.aggregates:
+    if not given.aggregates and given.join is None:
         return
+    many = "a window has many" if given.join is None else "a pair has two"
     for name in sink.metadata_columns:
         if name != EMITTED_BATCH:
             yield (
                 (*here, "sink", "metadata_columns"),
-                f"{name} is of one row of a file, and a window has many; leave it out",
+                f"{name} is of one row of a file, and {many}; leave it out",
             )
 
 
 # Keys that later releases have, or that stand elsewhere, by the last names of their place.
 LATER: Mapping[tuple[str, ...], str] = {
-    ("event_time", "join"): "joins are not available yet",
     ("event_time", "idle_after"): (
         "is a source's: give it in the event_time of the source that may be idle"
     ),
     ("sources", "*", "event_time"): "goes with files for now",
+    ("sources", "*", "schema"): (
+        "a source has no schema of its own yet: declare the fields of all in the pipeline's schema,"
+        " as nullable what only some have"
+    ),
 }
 
 

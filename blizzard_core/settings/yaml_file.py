@@ -36,6 +36,7 @@ _VARIABLE = re.compile(
 )
 # YAML counts in 60s as well, in a time that grows with the square of their number.
 _NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
+_TRUTH, _TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
 
 Key = tuple[str | int, ...]
 
@@ -147,6 +148,17 @@ class _Loader(yaml.SafeLoader):
         except (ValueError, ArithmeticError, LookupError, AttributeError) as error:
             told = f"there is no such {kind}; put quotes around a text"
             raise yaml.constructor.ConstructorError(None, None, told, node.start_mark) from error
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """The mapping of a node; its keys are words, also `on`, which YAML takes for true."""
+        node.value = [(_as_word(key), value) for key, value in node.value]
+        return super().construct_mapping(node, deep)
+
+
+def _as_word(key: yaml.Node) -> yaml.Node:
+    if key.tag != _TRUTH:
+        return key
+    return yaml.ScalarNode(_TEXT, key.value, key.start_mark, key.end_mark)
 
 
 def _check_size(source: str, root: yaml.Node | None) -> None:

@@ -109,8 +109,10 @@ def _operators(
 ) -> tuple[StreamState, tuple[OperatorMemory, ...]]:
     # Spark is imported for what has state, and for nothing else.
     from blizzard_py.engines.spark.scratch import Scratch  # noqa: PLC0415  # see above
-    from blizzard_py.streaming.remembered import remembered  # noqa: PLC0415  # see above
+    from blizzard_py.streaming.remembered import remembered, sides_of  # noqa: PLC0415  # see above
 
+    join = None if parts.event_time is None else parts.event_time.join
+    sides = () if join is None else sides_of(join, parts.branches)
     packs = Packs(parts.stores.sink, StatePaths(parts.id).stream)
     scratch = Scratch()
     try:
@@ -127,7 +129,7 @@ def _operators(
                 if last:
                     raise
                 continue
-            return stream, remembered(engine.session(), copy, most, until_ms)
+            return stream, remembered(engine.session(), copy, most, until_ms, sides)
         raise AssertionError  # the last try returns or raises
     finally:
         scratch.close()

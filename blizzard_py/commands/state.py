@@ -44,7 +44,7 @@ from blizzard_py.app.event_state import event_state
 @log_level_option
 @command
 def state(config: Path, pipeline: str | None, limit: int, as_json: bool) -> int:
-    """Show what pipelines over event time remember: open windows, and keys that were seen.
+    """Show what pipelines over event time remember: open windows, keys seen, rows that wait.
 
     From a copy of the saved state, beside a daemon that runs; Spark is started to read it. A row
     of state is let go once a row has come whose time is later than its end by more than

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from blizzard_core.settings.event_time import EventTimeSettings, micros
+from blizzard_core.settings.durations import micros
+from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_py.edits.checkpoint_edit import EditRefused
 from blizzard_py.kernels.lateness import rule_of
 from blizzard_py.state.source_state import SourceState

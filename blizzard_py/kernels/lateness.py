@@ -25,7 +25,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blizzard_core.settings.event_time import EventTimeSettings, micros
+from blizzard_core.settings.durations import micros
+from blizzard_core.settings.event_time import EventTimeSettings
 
 Micros = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blizzard_core.errors import StateError
-from blizzard_core.settings.event_time import Branch, EventTimeSettings, micros
+from blizzard_core.settings.durations import micros
+from blizzard_core.settings.event_time import Branch, EventTimeSettings
+from blizzard_core.settings.event_time_join import JoinSettings
 from blizzard_py.job import FieldSpec, IngestSettings
 from blizzard_py.state.source_state import SourceState
 
@@ -45,6 +47,7 @@ def fingerprint(
         }
     return {
         **times,
+        **({} if given.join is None else {"join": _join(given.join)}),
         "policy": given.policy,
         "deduplicate": list(given.deduplicate),
         "window": kind,
@@ -55,6 +58,18 @@ def fingerprint(
         "transform": ingest.transform,
         # As text: what a type has inside is of no concern here, only that it is the same.
         "fields": {each.name: _type(each) for each in ingest.fields},
+    }
+
+
+def _join(join: JoinSettings) -> dict[str, Any]:
+    return {
+        "left": join.left,
+        "right": join.right,
+        "type": join.type,
+        "on": list(join.on),
+        "lower_us": join.lower_us,
+        "upper_us": join.upper_us,
+        "columns": dict(join.columns),
     }
 
 
@@ -84,6 +99,12 @@ def changes(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
             continue  # the checkpoint's is in force, and status shows it
         elif key == "sources":
             found += _moved(before, now or {})
+        elif key == "join" and now is not None:
+            found += [
+                f"event_time.join.{name} was {was!r} and is {now[name]!r}"
+                for name, was in before.items()
+                if now[name] != was
+            ]
         elif key == "column" and "sources" in asked:
             continue  # told already
         elif now != before:

@@ -56,6 +56,9 @@ def _input_problems(
     ]
     times = list(dict.fromkeys(branch.column for branch in branches))
     named = {"column": times, "deduplicate": given.deduplicate, "group_by": given.group_by}
+    if given.join is not None:
+        places = given.join.placed(given.join.columns.values())
+        named |= {"join.on": given.join.on, "join.columns": [field for _, field in places]}
     for key, names in named.items():
         found += [
             f"{key}: {name!r} is no column that the transform gives"

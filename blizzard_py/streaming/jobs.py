@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 from blizzard_core.errors import Cancelled, EngineError
 from blizzard_core.log import get_logger
-from blizzard_core.settings.event_time import EventTimeSettings, micros
+from blizzard_core.settings.durations import micros
+from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.storage.protocol import join
 from blizzard_core.text import counted
 from blizzard_py.ingest.jobs import Ingested
@@ -159,7 +160,9 @@ class StreamJobs:
                 "windows_open",
                 state_rows=running.at.state_rows,
                 watermark=moment(running.at.watermark_ms),
-                closed_by="a row later than their end by more than the delay",
+                closed_by="a row later than their end by more than the delay"
+                if self._given.join is None
+                else "a row later than any match by more than the delay",
             )
         self._drop()
         place, self._place = self._place, None

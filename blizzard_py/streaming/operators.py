@@ -3,10 +3,10 @@
 Duplicates are removed first, then rows are put into windows and aggregated, as the rule of
 lateness takes it (`blizzard_py.kernels.lateness.rule_of`).
 
-Of several sources each has a watermark of its own, over its own column, before their rows come
-together; which of them the query follows is Spark's to choose, by the policy. Duplicates are
-remembered for the delay of the first branch, whatever Spark is told of the others, so the one
-with the longest delay is the first.
+Rows of several sources come together behind their watermarks (`blizzard_py.streaming.branches`).
+Duplicates are remembered for the delay of the first branch, whatever Spark is told of the others,
+so the one with the longest delay is the first. A join (`blizzard_py.streaming.joining`) has one
+on either side.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ from pyspark.sql import functions as F  # noqa: N812  # as everywhere
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from blizzard_core.settings.durations import micros
 from blizzard_core.settings.event_time import (
     EMITTED_BATCH,
     WINDOW_COLUMNS,
     Branch,
     EventTimeSettings,
     WindowSettings,
-    micros,
 )
 from blizzard_py.engines.spark.plan_tree import TooDeep, parsed
 from blizzard_py.engines.spark.transform_guard import spark_said
 from blizzard_py.engines.spark.transform_rules import SOURCE, aggregate_refusal
-from blizzard_py.streaming.source import FORMAT, OFFERS, TICK, WHOSE, marks
+from blizzard_py.streaming.branches import behind, column
+from blizzard_py.streaming.joining import joined
+from blizzard_py.streaming.source import FORMAT, OFFERS, WHOSE, marks
 
 _WINDOW = "_blizzard_window"
 # Of several sources, the column that has each row's time.
 _TIME = "_blizzard_time"
-_MILLI = 1000
 # A star that is not that of `count(*)` stands for columns, or multiplies.
 _COUNT_STAR = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 
@@ -67,6 +68,8 @@ class Definition:
 
 
 def _used(given: EventTimeSettings, names: Sequence[str], output: Iterable[str]) -> set[str]:
+    if given.join is not None:
+        return set().union(*given.join.fields().values())
     used = {*given.deduplicate, *given.group_by}
     if not given.aggregates:
         return used | set(output)
@@ -100,26 +103,28 @@ def frame_of(spark: SparkSession, definition: Definition, offers: str) -> DataFr
     marked = marks(definition.read, several=several)
     schema: StructType = from_arrow_schema(marked, prefer_timestamp_ntz=False)
     staged = spark.readStream.format(FORMAT).schema(schema).option(OFFERS, offers).load()
+    if given.join is not None:
+        return joined(staged, given.join, definition.branches)
     time = _TIME if several else definition.branches[0].column
     if several:
         frame = _watched(staged, definition.branches)
     else:
-        frame = _behind(staged, time, definition.branches[0])
+        frame = behind(staged, time, definition.branches[0])
     if given.deduplicate:
         frame = frame.dropDuplicatesWithinWatermark(list(given.deduplicate))
     if not given.aggregates:
-        return frame.select(*map(_column, definition.output))
+        return frame.select(*map(column, definition.output))
     values = [F.expr(text).alias(name) for name, text in given.aggregates.items()]
     if given.window is None:
-        rows = frame.groupBy(*map(_column, given.group_by)).agg(*values)
+        rows = frame.groupBy(*map(column, given.group_by)).agg(*values)
         return rows.toDF(*given.group_by, *given.aggregates)
-    groups = [_window(time, given.window), *map(_column, given.group_by)]
+    groups = [_window(time, given.window), *map(column, given.group_by)]
     rows = frame.groupBy(*groups).agg(*values).toDF(_WINDOW, *given.group_by, *given.aggregates)
     start, end = WINDOW_COLUMNS
     return rows.select(
         F.col(_WINDOW).start.alias(start),
         F.col(_WINDOW).end.alias(end),
-        *map(_column, (*given.group_by, *given.aggregates)),
+        *map(column, (*given.group_by, *given.aggregates)),
     )
 
 
@@ -127,22 +132,14 @@ def _watched(staged: DataFrame, branches: Iterable[Branch]) -> DataFrame:
     """The rows of several sources, each behind the watermark of its own, with their times."""
     longest_first = sorted(branches, key=lambda branch: (-branch.delay_us, branch.source))
     parts = [
-        _behind(
-            staged.where(F.col(WHOSE) == branch.source).withColumn(_TIME, _column(branch.column)),
+        behind(
+            staged.where(F.col(WHOSE) == branch.source).withColumn(_TIME, column(branch.column)),
             _TIME,
             branch,
         )
         for branch in longest_first
     ]
     return functools.reduce(DataFrame.unionByName, parts).drop(WHOSE)
-
-
-def _behind(rows: DataFrame, time: str, branch: Branch) -> DataFrame:
-    """The rows behind their watermark, which ticks have moved and do not pass."""
-    watched = rows.withWatermark(time, f"{branch.delay_us // _MILLI} milliseconds")
-    # It names the time, or Spark would put it below the watermark, and ticks would move nothing.
-    is_tick = F.col(TICK) & (_column(time) > F.timestamp_seconds(F.lit(0)))
-    return watched.where(~is_tick).drop(TICK)
 
 
 def with_batch(frame: DataFrame, definition: Definition, number: int) -> DataFrame:
@@ -158,13 +155,8 @@ def _window(time: str, window: WindowSettings) -> Column:
     size = micros(window.size or "")
     slide = micros(window.slide) if window.slide else size
     return F.window(
-        _column(time),
+        column(time),
         f"{size} microseconds",
         f"{slide} microseconds",
         f"{micros(window.offset)} microseconds",
     )
-
-
-def _column(name: str) -> Column:
-    escaped = name.replace("`", "``")
-    return F.col(f"`{escaped}`")

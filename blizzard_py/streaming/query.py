@@ -50,6 +50,8 @@ SETTINGS = {
     ),
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
     f"{_STATE}.checkpointFormatVersion": "2",
+    # The next one writes down the place of the directory, and a copy elsewhere cannot be read.
+    "spark.sql.streaming.join.stateFormatVersion": "2",
 }
 
 
@@ -177,6 +179,8 @@ class StreamQuery:
         session.conf.set("spark.sql.streaming.multipleWatermarkPolicy", given.policy)
         empty = "true" if given.emit == "each_batch" else "false"
         session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", empty)
+        if given.join is not None:  # a bound of a day is 24 hours, whatever clocks there do
+            session.conf.set("spark.sql.session.timeZone", "UTC")
         session.dataSource.register(StagedRows)
         frame = frame_of(session, self._definition, str(self._offers))
         written = with_batch(frame, self._definition, 0).schema

@@ -1,22 +1,28 @@
 """What a query over event time remembers, read from a copy of its packed state. For people.
 
 Spark's own readers of a checkpoint directory tell it: the operators, and of each store its keys and
-values. The copy is not the query's, so nothing here can disturb one that runs.
+values. The copy is not the query's, so nothing here can disturb one that runs. A join keeps the
+rows of both sides, which are told as an operator each.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from blizzard_core.errors import EngineError
+from blizzard_core.settings.event_time import Branch
+from blizzard_core.settings.event_time_join import JoinSettings
 from blizzard_py.engines.spark.failures import FAILURES, reason_of
 from blizzard_py.streaming.query import SETTINGS
+
+_MILLI = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +47,46 @@ class OperatorMemory:
     ending: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a join. A row waits for so long after its ``time``, and is let go then."""
+
+    name: Literal["left", "right"]
+    source: str
+    time: str
+    on: tuple[str, ...]
+    waits_ms: int
+
+
+def sides_of(join: JoinSettings, branches: Sequence[Branch]) -> tuple[Side, Side]:
+    """Both sides of a query's join.
+
+    The last time that matches a row of left is `upper` after its own, that of right `lower`
+    before; the watermark has to be behind that.
+    """
+    times = {branch.source: branch.column for branch in branches}
+    on = tuple(join.on)
+    after, before = join.upper_us // _MILLI + 1, -join.lower_us // _MILLI + 1
+    return (
+        Side("left", join.left, times[join.left], on, after),
+        Side("right", join.right, times[join.right], on, before),
+    )
+
+
 def remembered(
-    root: SparkSession, copy: Path, most: int, until_ms: int = 0
+    root: SparkSession, copy: Path, most: int, until_ms: int = 0, sides: Sequence[Side] = ()
 ) -> tuple[OperatorMemory, ...]:
     """The operators over the checkpoint directory ``copy``, with at most ``most`` rows of each.
 
-    Counts rows that end by ``until_ms``. Raises `EngineError`.
+    Counts rows that end by ``until_ms``. ``sides`` are those of the query, if it is a join.
+    Raises `EngineError`.
     """
     session = root.newSession()
     for key, value in SETTINGS.items():
         session.conf.set(key, value)
     try:
+        if sides:
+            return tuple(_of_side(session, copy, side, most, until_ms) for side in sides)
         stores = session.read.format("state-metadata").load(str(copy)).collect()
         found = []
         for store in sorted(stores, key=lambda row: row["operatorId"]):
@@ -61,18 +96,52 @@ def remembered(
                 .option("storeName", store["stateStoreName"])
                 .load(str(copy))
             )
-            ending = frame.where(f"{_ends(frame)} <= {until_ms}").count() if until_ms else 0
-            name, count = store["operatorName"], frame.count()
-            found.append(OperatorMemory(name, count, _first(frame, most), ending))
+            found.append(_memory(store["operatorName"], frame, _ends(frame), most, until_ms))
         return tuple(found)
     except FAILURES as error:
         raise EngineError(f"the state of the query cannot be read: {reason_of(error)}") from None
 
 
-def _first(frame: DataFrame, most: int) -> tuple[Remembered, ...]:
+def _of_side(
+    session: SparkSession, copy: Path, side: Side, most: int, until_ms: int
+) -> OperatorMemory:
+    """What waits on one side of a join, which is the first operator of its query."""
+    reader = session.read.format("statestore").option("operatorId", 0)
+    rows = reader.option("joinSide", side.name).load(str(copy))
+    prefix = f"{side.name}_"
+    places = {
+        name.removeprefix(prefix): f"value.{_quoted(name)}"
+        for name in _fields(rows, "value")
+        if name.startswith(prefix)
+    }
+    others = [name for name in places if name not in side.on]
+    frame = rows.selectExpr(
+        f"{_struct(places, side.on)} AS key",
+        f"{_struct(places, others)} AS value",
+        # An event time between two milliseconds is passed with the later one.
+        f"-floor(-unix_micros({places[side.time]}) / 1000) + {side.waits_ms} AS ends",
+    )
+    return _memory(f"join, {side.source}", frame, "ends", most, until_ms)
+
+
+def _struct(places: Mapping[str, str], names: Sequence[str]) -> str:
+    return f"struct({', '.join(f'{places[name]} AS {_quoted(name)}' for name in names)})"
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
+
+
+def _memory(name: str, frame: DataFrame, ends: str, most: int, until_ms: int) -> OperatorMemory:
+    ending = frame.where(f"{ends} <= {until_ms}").count() if until_ms else 0
+    return OperatorMemory(name, frame.count(), _first(frame, ends, most), ending)
+
+
+def _first(frame: DataFrame, ends: str, most: int) -> tuple[Remembered, ...]:
     """By the time that they end, then by key."""
     rows = (
-        frame.selectExpr("to_json(key) AS k", "to_json(value) AS v", f"{_ends(frame)} AS e")
+        frame.selectExpr("to_json(key) AS k", "to_json(value) AS v", f"{ends} AS e")
         .orderBy("e", "k")
         .limit(most)
         .collect()

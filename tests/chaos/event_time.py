@@ -21,6 +21,7 @@ from typing import Any
 from blizzard_core.errors import EngineError
 from blizzard_py.engines.spark import SparkEngine
 from tests.support.event_world import BASE, TUMBLING, EventWorld, Oracle, row, windows_of
+from tests.support.join_world import JoinOracle, joined_rows, joining
 from tests.support.stream_deaths import POINTS, drain_and_die
 
 Rows = list[dict[str, Any]]
@@ -55,10 +56,25 @@ def settings_of(draw: random.Random) -> dict[str, Any]:
     return settings if window is not None else {k: v for k, v in settings.items() if v is not None}
 
 
-def sources_of(draw: random.Random) -> dict[str, dict[str, Any]]:
+def join_of(draw: random.Random) -> dict[str, Any]:
+    """A join of any type, around the row's own time, before it or after it."""
+    lower = draw.choice([-20, -5, -1, 0, 0, 2])
+    return joining(
+        draw.choice(["inner", "left", "right", "full", "semi"]),
+        lower=f"{lower} seconds",
+        upper=f"{lower + draw.choice([0, 1, 6, 30])} seconds",
+        delay=f"{draw.choice([0, 1, 5, 20])} seconds",
+        emit=draw.choice(["each_batch", "next_batch"]),
+        partitions=draw.choice([1, 2, 3]),
+    )
+
+
+def sources_of(draw: random.Random, *, is_join: bool) -> dict[str, dict[str, Any]]:
     """One source, or several, some with a delay or a column of their own, some idle at once."""
     names = draw.choice([["web"], ["web"], ["app", "web"], ["app", "web"], ["app", "bus", "web"]])
-    if len(names) == 1:
+    if is_join:
+        names = ["app", "web"]
+    elif len(names) == 1:
         return {"web": {}}
     found: dict[str, dict[str, Any]] = {}
     for name in names:
@@ -85,17 +101,21 @@ def random_rows(draw: random.Random, now: float) -> tuple[Rows, float]:
     return rows, now
 
 
-def run_stream(folder: Path, engine: SparkEngine, seed: int) -> Counter[str]:
-    """One stream; raises `AssertionError` where it differs from the oracle."""
+def run_stream(folder: Path, engine: SparkEngine, seed: int, joins: float) -> Counter[str]:
+    """One stream; raises `AssertionError` where it differs from the oracle.
+
+    With a chance of ``joins`` it is one.
+    """
     draw = random.Random(seed)
-    settings = settings_of(draw)
-    sources = sources_of(draw)
+    is_join = draw.random() < joins
+    settings = join_of(draw) if is_join else settings_of(draw)
+    sources = sources_of(draw, is_join=is_join)
     settings["policy"] = draw.choice(["min", "max"])
     world = EventWorld(
         folder, engine, settings, files_per_batch=draw.choice([1, 1, 2]), sources=sources
     )
-    oracle = Oracle(settings, sources)
-    counts: Counter[str] = Counter({"streams": 1, "of several": len(sources) > 1})
+    oracle = (JoinOracle if is_join else Oracle)(settings, sources)
+    counts: Counter[str] = Counter({"streams": 1, "of several": len(sources) > 1, "joins": is_join})
     planned: list[tuple[dict[str, Rows], int]] = []  # batches of files, and what is advanced to
     now = 0.0
     for life in range(draw.randint(2, 4)):
@@ -105,7 +125,10 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int) -> Counter[str]:
         for name in draw.sample(sorted(sources), draw.randint(1, len(sources))):
             for place in range(draw.randint(1, 4)):
                 rows, now = random_rows(draw, now)
-                _apart(rows, sorted(sources), name, place // world.files_per_batch)
+                if is_join:
+                    _some_null(draw, rows)
+                else:
+                    _apart(rows, sorted(sources), name, place // world.files_per_batch)
                 files[name].append((world.put(rows, name), rows))
                 counts["rows"] += len(rows)
         some = world.files_per_batch
@@ -121,7 +144,9 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int) -> Counter[str]:
         counts["processes"] += 1
         _settled(oracle, world, planned)
     stream = world.stream()
-    if "deduplicate" in settings:
+    if is_join:
+        emitted = joined_rows(world.table())
+    elif "deduplicate" in settings:
         emitted = Counter((one["id"], one["_emitted_batch"]) for one in world.table())
     else:
         emitted = windows_of(world.table())
@@ -145,6 +170,12 @@ def _apart(rows: Rows, names: list[str], name: str, batch: int) -> None:
     turn = (names.index(name) + batch) % len(names)
     for one in rows:
         one["id"] = one["id"] * len(names) + turn
+
+
+def _some_null(draw: random.Random, rows: Rows) -> None:
+    """Few ids, so that there are matches, and some rows without."""
+    for one in rows:
+        one["id"] = None if draw.random() < 0.1 else one["id"] % 4
 
 
 def _settled(oracle: Oracle, world: EventWorld, planned: list[tuple[dict[str, Rows], int]]) -> None:
@@ -179,6 +210,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.event_time")
     parser.add_argument("--streams", type=int, default=60)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--joins", type=float, default=0.3, help="their share of the streams")
     options = parser.parse_args()
     engine = SparkEngine("local[2]")
     counts: Counter[str] = Counter()
@@ -187,7 +219,7 @@ def main() -> int:
         for seed in range(options.seed, options.seed + options.streams):
             folder = Path(tempfile.mkdtemp(prefix="blizzard-streams-"))
             try:
-                counts += run_stream(folder, engine, seed)
+                counts += run_stream(folder, engine, seed, options.joins)
             except BaseException as error:
                 _say(f"FAILED, seed {seed}: {error}\nwhat is left is in {folder}")
                 return 1

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow.parquet as pq
 
@@ -33,7 +33,7 @@ from blizzard_py.state.stream_state import StreamState
 
 BASE = dt.datetime(2024, 1, 28, 14, 0, tzinfo=dt.UTC)
 SECOND = 1_000_000
-FIELDS = [
+FIELDS: list[dict[str, Any]] = [
     {"name": "ts", "type": "timestamp", "nullable": False},
     {"name": "seen", "type": "timestamp", "nullable": False},
     {"name": "id", "type": "int64"},
@@ -49,7 +49,7 @@ TUMBLING: dict[str, Any] = {
 }
 
 
-def row(second: float, page: str = "a", bytes_: int = 1, id_: int = 0) -> dict[str, Any]:
+def row(second: float, page: str = "a", bytes_: int = 1, id_: int | None = 0) -> dict[str, Any]:
     """A source row so many seconds after `BASE`, and seen at another time within two of them."""
     at = BASE + dt.timedelta(microseconds=round(second * SECOND))
     seen = at + dt.timedelta(seconds=bytes_ % 5 - 1)  # another time, for who goes by that
@@ -230,6 +230,10 @@ def windows_of(rows: Iterable[Mapping[str, Any]]) -> Counter[tuple[Any, ...]]:
     )
 
 
+# A row that is not late, with its time and its source.
+Kept: TypeAlias = tuple[int, Mapping[str, Any], str]
+
+
 class Oracle:
     """What should come of batches of files, one after the other."""
 
@@ -281,7 +285,7 @@ class Oracle:
         """One batch: file names with their rows. An operator may have the watermark advance."""
         self.number += 1
         bound = self.judged_ms * 1000
-        kept: list[tuple[int, Mapping[str, Any]]] = []
+        kept: list[Kept] = []
         newest: dict[str, int] = {}
         late = 0
         present = set()
@@ -294,7 +298,7 @@ class Oracle:
                     self.late[name, line] += 1
                     late += 1
                 else:
-                    kept.append((time, one))
+                    kept.append((time, one, source))
                     newest[source] = max(time, newest.get(source, time))
         self.late_counts.append(late)
         evicting = self.watermark_ms  # what the micro-batch with the rows evicts by
@@ -357,8 +361,8 @@ class Oracle:
         starts = range(first, time - rule.size, -rule.slide)
         return [(start, start + rule.size) for start in starts]
 
-    def _add(self, kept: list[tuple[int, Mapping[str, Any]]], bound: int) -> None:
-        for time, one in kept:
+    def _add(self, kept: list[Kept], bound: int) -> None:
+        for time, one, _ in kept:
             if self.given.deduplicate:
                 if one["id"] in self.known:
                     continue

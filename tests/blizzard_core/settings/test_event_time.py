@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from blizzard_core.errors import ConfigError
-from blizzard_core.settings.event_time import micros
+from blizzard_core.settings.durations import micros
 from blizzard_core.settings.event_time_checks import event_time_notes
 from blizzard_core.settings.load import load_config
 
@@ -200,7 +200,6 @@ def test_duplicates_alone_keep_the_columns_of_the_source(tmp_path: Path) -> None
             "sources.main.event_time.policy",
             "unknown key",
         ),
-        ("event_time.join", {"left": "a"}, "event_time.join", "joins are not available yet"),
         ("event_time.state_path", "/mnt/x", "event_time.state_path", "with local[2] leave it out"),
         ("event_time.idle_after", "1 hour", "event_time.idle_after", "is a source's"),
         ("event_time.windows", "1 hour", "event_time.windows", "did you mean window?"),

@@ -125,3 +125,11 @@ def test_what_no_name_can_hold_is_a_problem(tmp_path: Path, text: str) -> None:
     [problem] = document.problems
     assert "(line 1): has half of a surrogate pair" in problem
     str(document.data).encode()
+
+
+def test_a_key_is_a_word_also_where_yaml_takes_it_for_true(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("on: [id]\noff: {no: on}\nkept: &kept true\nYes: *kept\n")
+    found = load_yaml(path, {})
+    assert found.data == {"on": ["id"], "off": {"no": True}, "kept": True, "Yes": True}
+    assert found.locate(("off", "no")) == "off.no (line 2)"

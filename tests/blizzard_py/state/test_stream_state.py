@@ -159,6 +159,58 @@ def test_the_sources_of_a_query_stay_what_they_were(before: Any, now: Any, said:
         check_query(state, asked(branches=now), "here")
 
 
+JOIN: dict[str, Any] = {
+    "left": "app",
+    "right": "web",
+    "on": ["page"],
+    "lower": "0 seconds",
+    "upper": "1 minute",
+    "columns": {"page": "app.page"},
+}
+JOINED: dict[str, Any] = {
+    "window": None,
+    "group_by": [],
+    "aggregates": {},
+    "branches": SEVERAL,
+    "join": JOIN,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"left": "web", "right": "app"}, r"event_time\.join\.left was 'app' and is 'web'"),
+        ({"type": "left"}, r"event_time\.join\.type was 'inner' and is 'left_outer'"),
+        ({"on": ["page", "ts"]}, r"event_time\.join\.on was"),
+        ({"upper": "2 minutes"}, r"event_time\.join\.upper_us was 60000000 and is 120000000"),
+        ({"lower": "-1 second"}, r"event_time\.join\.lower_us was 0 and is -1000000"),
+        ({"columns": {"page": "web.page"}}, r"event_time\.join\.columns was"),
+    ],
+)
+def test_a_changed_join_is_refused_by_name(changed: dict[str, Any], said: str) -> None:
+    state = SourceState(stream=StreamState(query=json.loads(json.dumps(asked(**JOINED)))))
+    check_query(state, asked(**JOINED | {"join": JOIN | {"upper": "60 seconds"}}), "here")
+    with pytest.raises(StateError, match=said):
+        check_query(state, asked(**JOINED | {"join": JOIN | changed}), "here")
+
+
+def test_the_order_of_fields_that_are_compared_stays() -> None:
+    two = JOINED | {"join": JOIN | {"on": ["page", "ts"]}}
+    state = SourceState(stream=StreamState(query=json.loads(json.dumps(asked(**two)))))
+    with pytest.raises(StateError, match=r"event_time\.join\.on"):
+        check_query(state, asked(**JOINED | {"join": JOIN | {"on": ["ts", "page"]}}), "here")
+
+
+def test_a_join_neither_comes_nor_goes() -> None:
+    windows = asked(branches=SEVERAL)
+    state = SourceState(stream=StreamState(query=windows))
+    with pytest.raises(StateError, match=r"event_time\.window was"):
+        check_query(state, asked(**JOINED), "here")
+    state = SourceState(stream=StreamState(query=asked(**JOINED)))
+    with pytest.raises(StateError, match=r"event_time\.join was .* and is absent"):
+        check_query(state, windows, "here")
+
+
 def test_the_delay_of_a_source_may_change() -> None:
     state = SourceState(stream=StreamState(query=asked(branches=SEVERAL)))
     later = tuple(replace(each, delay_us=9, idle_us=5) for each in SEVERAL)

@@ -1,0 +1,196 @@
+"""What a join may say: everything else is refused with its key and line."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.event_time_join import JoinSettings
+from blizzard_core.settings.load import load_config
+
+TEXT = """\
+spark: {master: "local[2]"}
+pipelines:
+  sales:
+    sources:
+      web: {source_uri: /data/web}
+      app: {source_uri: /data/app, event_time: {column: seen, delay: 5 minutes}}
+    sink: {table_uri: /data/lake/sales}
+    schema:
+      fields:
+        - {name: ts, type: timestamp, nullable: false}
+        - {name: seen, type: timestamp, nullable: false}
+        - {name: id, type: int64}
+        - {name: tags, type: map, values: string}
+    event_time:
+      column: ts
+      delay: 10 minutes
+      join:
+        left: web
+        right: app
+        on: [id]
+        lower: 0 seconds
+        upper: 5 minutes
+        columns: {id: web.id, seen: web.ts, done: app.ts}
+"""
+GOOD: dict[str, Any] = yaml.safe_load(TEXT.replace("on: [id]", '"on": [id]'))
+
+
+def problems(tmp_path: Path, document: Any) -> list[str]:
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    try:
+        load_config(path, {})
+    except ConfigError as error:
+        return list(error.problems)
+    return []
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    """The good document with other values at places below ``event_time``; None: without the key."""
+    document = copy.deepcopy(GOOD)
+    for place, value in changes.items():
+        block = document["pipelines"]["sales"]["event_time"]
+        *outer, last = place.split("__")
+        for key in outer:
+            block = block[key]
+        if value is None:
+            del block[last]
+        else:
+            block[last] = value
+    return document
+
+
+def test_a_join_is_read_as_it_is_written(tmp_path: Path) -> None:
+    """`on` is a word, although YAML takes it for true."""
+    path = tmp_path / "config.yaml"
+    path.write_text(TEXT)
+    given = load_config(path, {}).pipelines["sales"].event_time
+    assert given is not None
+    join = given.join
+    assert join is not None
+    assert (join.left, join.right, join.type, join.on) == ("web", "app", "inner", ["id"])
+    assert (join.lower_us, join.upper_us) == (0, 300_000_000)
+    assert join.fields() == {"web": {"id", "ts"}, "app": {"id", "ts"}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"join__lower": "-1 hour 30 minutes"},
+        {"join__lower": "-2 minutes", "join__upper": "-1 minute"},
+        {"join__lower": "5 minutes"},
+        {"join__type": "full_outer"},
+        {"join__type": "left_semi", "join__columns": {"id": "web.id"}},
+        {"policy": "max"},
+        {"emit": "next_batch"},
+    ],
+    ids=str,
+)
+def test_what_is_right_passes(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert problems(tmp_path, changed(**changes)) == []
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ("left", "left_outer"),
+        ("right", "right_outer"),
+        ("full", "full_outer"),
+        ("outer", "full_outer"),
+        ("semi", "left_semi"),
+        ("left_outer", "left_outer"),
+    ],
+)
+def test_types_have_short_words(short: str, long: str) -> None:
+    block = GOOD["pipelines"]["sales"]["event_time"]["join"]
+    assert JoinSettings.model_validate(block | {"type": short}).type == long
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "said"),
+    [
+        ({"join__lower": None}, "join.lower", "is required"),
+        ({"join__upper": None}, "join.upper", "is required"),
+        ({"join__lower": "10 minutes"}, "join.upper", "is less than lower"),
+        ({"join__lower": "-1 month"}, "join.lower", "months or years"),
+        ({"join__upper": "soon"}, "join.upper", "not a duration"),
+        ({"join__upper": "1 microsecond"}, "join.upper", "whole milliseconds"),
+        ({"join__type": "cross"}, "join.type", "'inner', 'left_outer', 'right_outer'"),
+        ({"join__left": "bus"}, "join.left", "no source of the pipeline; known: web, app"),
+        ({"join__right": "bus"}, "join.right", "no source of the pipeline; known: web, app"),
+        ({"join__right": "web"}, "join.right", "is left already"),
+        ({"join__on": []}, "join.on", "must not be empty"),
+        ({"join__on": ["id", "id"]}, "join.on", "names 'id' twice"),
+        ({"join__on": ["nobody"]}, "join.on", "'nobody' is not a field"),
+        ({"join__on": ["tags"]}, "join.on", "cannot be compared"),
+        ({"join__columns": None}, "join.columns", "is required"),
+        ({"join__columns": {}}, "join.columns", "must not be empty"),
+        ({"join__columns": {"a": "id"}}, "join.columns.a", "such as web.id or app.id"),
+        ({"join__columns": {"a": "bus.id"}}, "join.columns.a", "no field of left or right"),
+        ({"join__columns": {"a": "web.x"}}, "join.columns.a", "'x' is not a field"),
+        (
+            {"join__columns": {"a": "web.id", "A": "app.id"}},
+            "join.columns.A",
+            "is a column already",
+        ),
+        (
+            {"join__columns": {"_emitted_batch": "web.id"}},
+            "join.columns._emitted_batch",
+            "is a column already",
+        ),
+        ({"join__type": "semi"}, "join.columns.done", "publishes rows of web alone"),
+        ({"mode": "complete"}, "mode", "each pair is published once"),
+        ({"mode": "update", "join__type": "left"}, "mode", "type inner only"),
+        ({"deduplicate": ["id"]}, "deduplicate", "does not go with join"),
+        ({"window": "5 minutes"}, "window", "does not go with join"),
+        ({"group_by": ["id"]}, "group_by", "does not go with join"),
+        ({"aggregates": {"n": "count(*)"}}, "aggregates", "does not go with join"),
+        ({"join__between": "1 day"}, "join.between", "unknown key"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_said_with_its_key_and_line(
+    tmp_path: Path, changes: dict[str, Any], key: str, said: str
+) -> None:
+    found = problems(tmp_path, changed(**changes))
+    here = rf"pipelines\.sales\.event_time\.{re.escape(key)} \(line \d+\): "
+    assert any(re.match(here, text) and said in text for text in found), found
+
+
+def test_a_join_is_of_two_sources(tmp_path: Path) -> None:
+    document = changed()
+    document["pipelines"]["sales"]["sources"]["bus"] = {"source_uri": "/data/bus"}
+    [text] = problems(tmp_path, document)
+    assert text.startswith("pipelines.sales.event_time.join (line")
+    assert "bus is neither" in text
+
+
+def test_both_sources_have_the_schema_of_the_pipeline(tmp_path: Path) -> None:
+    document = changed()
+    document["pipelines"]["sales"]["sources"]["web"]["schema"] = {"fields": []}
+    [text] = problems(tmp_path, document)
+    assert text.startswith("pipelines.sales.sources.web.schema (line")
+    assert "declare the fields of all in the pipeline's schema" in text
+
+
+def test_columns_of_one_file_are_not_those_of_a_pair(tmp_path: Path) -> None:
+    document = changed()
+    document["pipelines"]["sales"]["sink"]["metadata_columns"] = ["_source_file"]
+    [text] = problems(tmp_path, document)
+    assert "a pair has two; leave it out" in text
+
+
+def test_the_names_of_sources_may_have_dots() -> None:
+    block = GOOD["pipelines"]["sales"]["event_time"]["join"]
+    join = JoinSettings.model_validate(block | {"left": "a", "right": "a.b"})
+    assert join.taken("a.b.c") == ("a.b", "c")
+    assert join.taken("a.c") == ("a", "c")
+    assert join.taken("a.") is None
+    assert join.taken("a") is None

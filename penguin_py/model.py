@@ -92,6 +92,7 @@ class TableState:
     ``table_id`` is the one in its metadata, which a table made anew has not.
     ``created`` is when the table was, in epoch seconds, 0 if nobody knows.
     ``removed_kept_secs`` is how long the log remembers a removed path at least.
+    ``anchor`` tells the commit of this version from another one of the same number.
     """
 
     version: int
@@ -101,6 +102,7 @@ class TableState:
     created: float = 0.0
     removed_kept_secs: float = REMOVED_KEPT_SECS
     table_id: str = ""
+    anchor: str = ""
 
     @property
     def partition_types(self) -> dict[str, pa.DataType]:

@@ -13,6 +13,7 @@ from heapq import heappush, heappushpop
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.errors import StateError, Unavailable
+from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import Progress, is_new
 from penguin_py.activity import TableActivity
@@ -76,6 +77,9 @@ class TableView:
         # Quarantined files that the progress has as done; see `memory.stored`.
         self._refused: set[str] = set()
         self._seen: int | None = None
+        self._seen_anchor = ""
+        # How often the log had been replaced by then.
+        self._replaced = 0
         # Those that are not in the memory any more. Made anew whenever that is.
         self._output_ids: OutputIds | None = None
         # The version that our latest commit has, if nobody else's came before it.
@@ -117,11 +121,15 @@ class TableView:
             check_partitioning(self._table, state)
         if state is not None and state.table_id != self._table_id:
             memory = None  # another table, or the first look
+        if self._delta.replaced != self._replaced:
+            memory = None  # what was seen of the log may be no more
+        self._replaced = self._delta.replaced
         if state is None or memory is None or memory.txn_version != state.txn_version:
             memory = self._found(state)
         elif state.version not in (self._seen, self._own):
             memory = self._updated(memory, -1 if self._seen is None else self._seen, state)
         self._seen = None if state is None else state.version
+        self._seen_anchor = "" if state is None else state.anchor
         self._known = {
             path for path in self._known if path in self._late or is_new(memory.progress, path)
         }
@@ -131,14 +139,22 @@ class TableView:
 
     def folded(self, snapshot: Snapshot) -> Snapshot:
         """The same with its output ids in a segment, if they are many or old by now."""
+        if not self._is_due(snapshot):
+            return snapshot
+        snapshot = self.sync()  # before anything is written
         state, memory, segments = snapshot.state, snapshot.memory, self._output_ids
-        if state is None or segments is None or not memory.txn_version:
+        if state is None or segments is None or not self._is_due(snapshot):
             return snapshot
-        if not segments.are_due(memory.output_ids, state.version):
-            return snapshot
-        segments.fold(memory.output_ids, state.version)
+        segments.fold(memory.output_ids, state.version, state.anchor)
         self._memory = replace(memory, output_ids=())
         return Snapshot(state, self._memory)
+
+    def _is_due(self, snapshot: Snapshot) -> bool:
+        """Whether the output ids that are in no segment are to be folded into one."""
+        state, memory, segments = snapshot.state, snapshot.memory, self._output_ids
+        if state is None or segments is None or not memory.txn_version:
+            return False
+        return segments.are_due(memory.output_ids, state.version)
 
     def output_ids(self, memory: Memory) -> Container[str]:
         """Those of all commits, of which the memory has the latest."""
@@ -238,6 +254,7 @@ class TableView:
             -1 if self._seen is None else self._seen,
             self._own,
             self._transactions,
+            self._seen_anchor,
         )
         document = mirror_to_json(replace(memory, progress=slim, seen=seen), now)
         checkpoint.save(self._storage, mirror_path(self._table.state_name), document)
@@ -277,9 +294,12 @@ class TableView:
         segments = OutputIds(self._storage, "" if state is None else state.table_id)
         self._output_ids = segments
         if state is not None:
-            segments.check(state.version)
+            segments.check(state.version, self._delta.anchor)
+            for path in segments.left_out:
+                error = f"{path}: goes up to a commit that the log has lost"
+                get_logger(table=self._table.name).warning("output_ids_ignored", error=error)
         elif first:
-            segments.check(None)
+            segments.check(None, self._delta.anchor)
             check_no_state(self._table, self._storage)
         memory = recover(
             self._table,
@@ -308,7 +328,7 @@ class TableView:
             if entry.path in self._late or is_new(memory.progress, entry.path):
                 fresh.append(entry)
         if state is not None:
-            memory = gathered(self._delta, memory, state, segments.folded, self._transactions)
+            memory = gathered(self._delta, memory, state, segments, self._transactions)
         self._refused = done_paths(memory.progress)
         mine = [e for e in fresh if e.path not in self._late and self._accept(e.path)]
         progress = completed(memory.progress, mine, self._clock())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
-from blizzard_core.signals import stop_on_signals
+from blizzard_core.signals import INTERRUPTED, stop_on_signals
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.wiring import (
@@ -87,14 +88,21 @@ def preview(
 def replay(
     config: Config, where: tuple[str, str], letter_id: str | None, *, from_source: bool
 ) -> Report:
-    """Ingest the files and records of one dead-letter object, or of all. Raises `ConfigError`."""
+    """Ingest the files and records of one dead-letter object, or of all.
+
+    Who is told to stop takes no further object; if some are left, that is `INTERRUPTED`.
+    Raises `ConfigError`.
+    """
     live = live_parts(config, where)
     # Before anything starts: a wrong id is told at once.
     chosen = chosen_letters(live, letter_id)
     with draining(config, "blizzard-replay") as (engine, drain, stop):
-        return _replay(live, engine, drain, from_source=from_source).run(
+        report = _replay(live, engine, drain, from_source=from_source).run(
             found for found in chosen if not stop.is_set()
         )
+    if stop.is_set() and len(report.outcomes) < len(chosen):
+        return replace(report, exit_code=report.exit_code or INTERRUPTED)
+    return report
 
 
 def ingest(
@@ -107,6 +115,7 @@ def ingest(
 ) -> dict[tuple[str, str], Given]:
     """What became of the given files, by source. ``names`` narrow the sources down.
 
+    Of a source that was not looked at before a signal came nothing is told but `INTERRUPTED`.
     Raises `ConfigError` for a URI that lies below no source's root, or below several.
     """
     chosen = _by_source(config, uris, names)
@@ -120,9 +129,11 @@ def ingest(
     found: dict[tuple[str, str], Given] = {}
     with draining(config, "blizzard-ingest") as (engine, drain, stop):
         for where, paths in chosen.items():
-            if not stop.is_set():
-                files = _given_files(config, where, engine, drain, insist=insist)
-                found[where] = files.run(paths)
+            if stop.is_set():
+                found[where] = Given((), 0, INTERRUPTED)
+                continue
+            files = _given_files(config, where, engine, drain, insist=insist)
+            found[where] = files.run(paths)
     return found
 
 

@@ -29,10 +29,14 @@ _IDS_AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Redo:
-    """What was done source by source, and what of sources could not be, with its exit code."""
+    """What was done source by source, and what of sources could not be, with its exit code.
+
+    ``interrupted``: a signal came before all sources were looked at.
+    """
 
     done: tuple[Redone, ...]
     errors: tuple[BlizzardError, ...]
+    interrupted: bool = False
 
 
 def redo(
@@ -45,11 +49,13 @@ def redo(
     """
     done: list[Redone] = []
     errors: list[BlizzardError] = []
+    interrupted = False
     chosen = sources_of(config, *names)
     with ExitStack() as stack:
         running = None if dry_run else stack.enter_context(draining(config, "blizzard-redo"))
         for where in chosen:
             if running is not None and running[2].is_set():
+                interrupted = True
                 break
             engine, drain = (NoEngine(), never) if running is None else running[:2]
             try:
@@ -60,7 +66,7 @@ def redo(
                 errors.append(error)
             else:
                 done += [] if found is None else [found]
-    return Redo(tuple(done), tuple(errors))
+    return Redo(tuple(done), tuple(errors), interrupted)
 
 
 def _check_mended(config: Config, where: tuple[str, str], live: Parts) -> None:
@@ -96,13 +102,21 @@ def _table_of(config: Config, pipeline: str) -> str:
 
 
 def _give_up(path: Path, table: str, outputs: Sequence[str]) -> None:
-    """Have Penguin put it on record in the log, where nobody else writes."""
+    """Have Penguin put it on record in the log, where nobody else writes.
+
+    Ctrl-C is ours alone, which lets it finish: it has a process group of its own.
+    """
     for first in range(0, len(outputs), _IDS_AT_ONCE):
         some = outputs[first : first + _IDS_AT_ONCE]
         options = [f"--output={output}" for output in some]
         command = [sys.executable, "-m", "penguin_py", "discard", str(path), f"--table={table}"]
         done = subprocess.run(  # noqa: S603  # our own module, and no shell
-            [*command, *options], capture_output=True, text=True, check=False
+            [*command, *options],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            process_group=0,
         )
         if done.returncode:
             told = done.stderr.strip() or f"it ended with {done.returncode}"

@@ -22,6 +22,7 @@ from blizzard_core.cli import (
     print_table,
 )
 from blizzard_core.settings.document import Config
+from blizzard_core.signals import INTERRUPTED
 from blizzard_core.text import json_safe, printable
 from blizzard_py.app import operations, unit_operations
 from blizzard_py.app.configuration import load_config
@@ -199,7 +200,7 @@ def replay(
 
     With --replace each file that a letter tells of comes again as a whole, also of a letter
     of single records, and its rows of before go in the same commit. Exit codes: 0 done, 1 some
-    letters were refused or files failed again, 3 another replay has taken over.
+    letters were refused or files failed again, 3 another replay has taken over, 130 interrupted.
     """
     if (letter is None) != everything:
         raise click.UsageError("give either --letter ID or --all")
@@ -273,7 +274,10 @@ def _added_up(told: Sequence[Outcome]) -> str:
 
 
 def _print_report(report: Report) -> None:
-    _print_outcomes(report.outcomes)
+    if report.exit_code == INTERRUPTED:
+        click.echo("Interrupted before all was done: run the same command again.")
+    if report.outcomes or report.exit_code != INTERRUPTED:
+        _print_outcomes(report.outcomes)
     click.echo(
         f"{report.rows:,} rows of {report.ingested:,} files are in; {report.failed_again:,} failed"
         " again and have new letters."

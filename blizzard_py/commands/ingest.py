@@ -18,6 +18,7 @@ from blizzard_core.cli import (
     print_json,
     print_table,
 )
+from blizzard_core.signals import INTERRUPTED
 from blizzard_py.app import operations
 from blizzard_py.app.configuration import load_config
 from blizzard_py.commands.options import source_options
@@ -60,7 +61,7 @@ def ingest(
     lie below a source's root. A file that a daemon has still to do is left to it, one
     whose rows are in is refused. Killed at any moment, the same command goes on where it
     was. Exit codes: 0 all are in or left to the daemon, 1 some are missing, refused or
-    were given up, 2 bad configuration or usage, 3 another replay has taken over.
+    were given up, 2 bad configuration or usage, 3 another replay has taken over, 130 interrupted.
     """
     loaded = load_config(config)
     found = operations.ingest(loaded, uris, (pipeline, source), insist=insist, dry_run=dry_run)
@@ -89,6 +90,8 @@ def _print(found: dict[tuple[str, str], Given], *, dry_run: bool) -> None:
         ("source", "file", "state", "why"),
         ([name, file.path, file.state, file.reason] for name, file in told),
     )
+    if any(given.exit_code == INTERRUPTED for given in found.values()):
+        click.echo("Interrupted before all was done: run the same command again.")
     if not dry_run:
         states = Counter(file.state for _, file in told)
         rows = sum(given.rows for given in found.values())

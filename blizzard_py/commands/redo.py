@@ -17,6 +17,7 @@ from blizzard_core.cli import (
     print_json,
 )
 from blizzard_core.redact import redacted
+from blizzard_core.signals import INTERRUPTED
 from blizzard_core.text import printable
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.redo import redo as redo_refused
@@ -55,18 +56,21 @@ def redo(
     source files they were made of come again; what other Parquet files hold of these is replaced
     in the same commit. It runs beside both daemons; killed at any moment the same command goes
     on. Penguin commits. Exit codes: 0 done or nothing to do, 1 something was refused or failed,
-    2 bad configuration, 3 another replay has taken over.
+    2 bad configuration, 3 another replay has taken over, 130 interrupted.
     """
     if not quarantined:
         raise click.UsageError("give --quarantined: it is all that can be redone")
     found = redo_refused(config, load_config(config), (pipeline, source), dry_run=dry_run)
     codes = [0, *(error.exit_code for error in found.errors)]
+    codes += [INTERRUPTED] if found.interrupted else []
     if as_json:
         sources = [asdict(each) for each in found.done]
         errors = [redacted(str(error)) for error in found.errors]
         print_json({"sources": sources, "errors": errors, "dry_run": dry_run})
         return max((*codes, *(each.replacement.exit_code for each in found.done)))
-    if not found.done and not found.errors:
+    if found.interrupted:
+        click.echo("Interrupted before all was done: run the same command again.")
+    elif not found.done and not found.errors:
         click.echo("Nothing is in quarantine.")
     for each in found.done:
         rows = sum(output.rows for output in each.outputs)

@@ -250,11 +250,16 @@ class Journal:
                 yield places[path], found
 
     def prune(self, now: float, folded: Iterable[str]) -> int:
-        """Remove those of ``folded`` that are older than thirty days; returns how many."""
-        limit = first_name(now - KEPT_SECS)
-        old = {batch for batch in folded if batch < limit}
-        paths = (entry.path for entry in self._entries()) if old else ()
-        doomed = [path for path in paths if _batch_of(path) in old]
+        """Remove those of ``folded`` that are older than thirty days; returns how many.
+
+        By their names and by the store's time of their objects, ``now`` being the store's: names
+        are of a machine's clock, which may have been a month behind.
+        """
+        limit = now - KEPT_SECS
+        old = {batch for batch in folded if batch < first_name(limit)}
+        entries = [e for e in self._entries() if _batch_of(e.path) in old] if old else []
+        old -= {_batch_of(entry.path) for entry in entries if entry.modified >= limit}
+        doomed = [entry.path for entry in entries if _batch_of(entry.path) in old]
         for path in reversed(doomed):  # the one without ~ last: whoever prunes finds batches by it
             self._storage.delete(path)
         return len(old)

@@ -13,6 +13,7 @@ double rows.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
@@ -45,6 +46,8 @@ SEARCHED_AT_ONCE = (1, 15, 48)
 # What tells one commit from another of the same version: its beginning has a time and,
 # in most, an id.
 STAMP_BYTES = 4096
+# Of an anchor: two commits that somebody made of one version agree once in 10¹⁴ times.
+ANCHOR_BYTES = 6
 
 # delta-rs stages `N.json` as `N.json#M` on local disks, other writers beside it.
 _LEFTOVER = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)(?:#\d+|\..*\.tmp)|_commit_.*\.tmp")
@@ -86,6 +89,14 @@ def stamp(storage: Storage, version: int) -> bytes | None:
         return storage.read_range(commit_path(version), 0, STAMP_BYTES)
     except NotFound:
         return None
+
+
+def anchor(stamped: bytes | None) -> str:
+    """A commit's `stamp` in twelve digits, to be kept beside what is known of the log up to it.
+
+    Empty where there is none.
+    """
+    return "" if stamped is None else hashlib.blake2b(stamped, digest_size=ANCHOR_BYTES).hexdigest()
 
 
 def features(storage: Storage) -> list[str]:
@@ -190,12 +201,9 @@ def sweep_leftovers(storage: Storage, older_than: float) -> int:
 def recent_output_ids(storage: Storage, after: int, version: int, pool: Executor) -> list[str]:
     """Output ids of the commits ``after < v <= version``, of all instances, oldest first.
 
-    As far as the log goes; ``after=-1`` says that nothing is known, and looks
-    through the newest `COMMITS_SEARCHED`. The mirror has those of one instance
-    only, and may be lost.
+    As far as the log goes. The mirror has those of one instance only, and may be lost.
     """
-    first = max(0, version + 1 - COMMITS_SEARCHED) if after < 0 else after + 1
-    wanted = range(first, version + 1)
+    wanted = range(after + 1, version + 1)
     groups = pool.map(lambda number: _output_ids_of(storage, number), wanted)
     return [name for group in groups for name in group]
 

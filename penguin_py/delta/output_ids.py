@@ -5,9 +5,11 @@ An id is first in the commitInfo of its commit and in the memory (see
 immutable objects ``_penguin/output_ids/{version}-{uuid}-{table}.digests`` of sorted
 16-byte digests and a checksum. The name says up to which version of the log every id
 is in the segments, so a start reads only the commits after it, and neither log
-clean-up nor a lost mirror can make an old id unknown. It also says of which table,
-and so a log that lost commits, or was made anew, is noticed (`OutputIds.check`): ids
-of commits that are no more would keep honest files out.
+clean-up nor a lost mirror can make an old id unknown. It also says of which table, and
+which commit that version was (its *anchor*, the first digits of the UUID, which is of
+version 8 then). So a log that lost commits, or was made anew, is noticed
+(`OutputIds.check`), also where somebody else's commits have its numbers by now: ids of
+commits that are no more would keep honest files out.
 
 All instances of a table share the segments. Two that fold at the same time leave the
 same ids twice, which is harmless: it is a set. Folding merges a segment into one at
@@ -19,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,7 +38,10 @@ VERSIONS_KEPT = 100
 # A listing is out of date when another instance merges what it names.
 TRIES = 5
 
-_NAME = re.compile(r"(\d{20})-[0-9a-f]{32}(?:-([0-9a-f]{16}))?\.digests")
+_NAME = re.compile(
+    r"(?P<version>\d{20})-(?:(?P<anchor>[0-9a-f]{12})8[0-9a-f]{19}|[0-9a-f]{32})"
+    r"(?:-(?P<table>[0-9a-f]{16}))?\.digests"
+)
 
 
 def digests_of(output_ids: Iterable[str]) -> Digests:
@@ -78,16 +83,24 @@ class OutputIds:
         self._segments: list[Segment] | None = None
         self._paths = _listed(storage)
         self._folded = _version_of(self._paths)
+        self._left_out: tuple[str, ...] = ()
 
     @property
     def folded(self) -> int:
         """The log's version up to which every id is in the segments; -1 if there are none."""
         return self._folded
 
-    def check(self, version: int | None) -> None:
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Where segments lie that do not count, since the log has lost the commit they go up to."""
+        return self._left_out
+
+    def check(self, version: int | None, anchor: Callable[[int], str]) -> None:
         """Refuse segments that a log of this table, up to ``version``, cannot have led to.
 
-        None stands for a table that has no log. Raises `StateError`.
+        None stands for a table that has no log. Those that go up to a commit which is another
+        one by now are left out, so that `folded` is lower; ``anchor`` tells a version's commit
+        from others, and nothing of one that was cleaned up. Raises `StateError`.
         """
         where = f"{self._storage.uri}/{FOLDER}"
         remedy = (
@@ -102,13 +115,15 @@ class OutputIds:
                 f" ends at {version}: it has lost commits; {remedy}"
             )
         for path in self._paths:
-            match = _NAME.fullmatch(path.removeprefix(f"{FOLDER}/"))
-            if match is not None and match[2] and self._mark and f"-{match[2]}" != self._mark:
+            table = _told(path).get("table")
+            if table and self._mark and f"-{table}" != self._mark:
                 raise StateError(
                     f"{self._storage.uri}/{path}: holds output ids of another table that was in"
                     " this place; restore its log, or, if the table was replaced for good,"
                     f" delete {FOLDER}/"
                 )
+        self._left_out = tuple(path for path in self._paths if _is_lost(path, anchor))
+        self._folded = _version_of({*self._paths} - {*self._left_out})
 
     def __contains__(self, output_id: object) -> bool:
         """Whether it is in a segment. Raises `StateError` and `StorageError` when first asked."""
@@ -123,12 +138,14 @@ class OutputIds:
 
     def are_due(self, recent: Sequence[str], version: int) -> bool:
         """Whether ids that are in no segment, of commits up to ``version``, are to be folded."""
-        return len(recent) >= IDS_KEPT or version - self._folded >= VERSIONS_KEPT
+        many = len(recent) >= IDS_KEPT or version - self._folded >= VERSIONS_KEPT
+        return many or bool(self._left_out)
 
-    def fold(self, output_ids: Iterable[str], version: int) -> None:
+    def fold(self, output_ids: Iterable[str], version: int, anchor: str = "") -> None:
         """Add ids, those of all commits up to ``version`` that are in no segment yet.
 
-        Durable on return. Dying in between leaves ids in two segments.
+        ``anchor`` tells that version's commit from others. Durable on return. Dying in
+        between leaves ids in two segments, or some that are left out again.
         """
         digests = np.unique(digests_of(output_ids))
         kept: list[Segment] = []
@@ -140,19 +157,21 @@ class OutputIds:
             else:
                 kept.append(segment)
         data = digests.tobytes()
-        name = f"{FOLDER}/{version:020d}-{uuid.uuid4().hex}{self._mark}.digests"
+        name = f"{FOLDER}/{version:020d}-{_unique(anchor)}{self._mark}.digests"
         segment = Segment(name, digests)
         self._storage.put_atomic(segment.path, data + _checksum(data))
         self._segments = [*kept, segment]
         self._folded = version
-        for old in merged:
-            self._storage.delete(old.path)
+        for old in [*(each.path for each in merged), *self._left_out]:
+            self._storage.delete(old)
+        self._left_out = ()
 
     def _loaded(self) -> list[Segment]:
         if self._segments is None:
             for _ in range(TRIES):
                 try:
-                    self._segments = [_read(self._storage, path) for path in _listed(self._storage)]
+                    paths = [p for p in _listed(self._storage) if p not in self._left_out]
+                    self._segments = [_read(self._storage, path) for path in paths]
                     return self._segments
                 except NotFound:
                     continue
@@ -167,6 +186,24 @@ def _listed(storage: Storage) -> list[str]:
         return []  # a local table whose directory is not there yet
     paths = [entry.path for page in pages for entry in page.entries]
     return [path for path in paths if _NAME.fullmatch(path.removeprefix(f"{FOLDER}/"))]
+
+
+def _told(path: str) -> dict[str, str | None]:
+    """What a segment's name says: its version, and the commit and the table if it is so new."""
+    match = _NAME.fullmatch(path.removeprefix(f"{FOLDER}/"))
+    return {} if match is None else match.groupdict()
+
+
+def _unique(anchor: str) -> str:
+    """Thirty-two digits that no other segment has; a UUID in either case."""
+    drawn = uuid.uuid4().hex
+    return f"{anchor}8{drawn[len(anchor) + 1 :]}" if anchor else drawn
+
+
+def _is_lost(path: str, anchor: Callable[[int], str]) -> bool:
+    """Whether the commit that a segment goes up to is another one by now."""
+    noted = _told(path).get("anchor")
+    return bool(noted) and anchor(_version_of([path])) not in ("", noted)
 
 
 def _version_of(paths: Iterable[str]) -> int:

@@ -17,6 +17,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Executor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -71,6 +72,8 @@ class DeltaLog:
         self._current: TableState | None = None
         # Tells the commit that `_current` is of from another one of the same version.
         self._stamp: bytes | None = None
+        # How often another log was found in the place of the one that was read.
+        self.replaced = 0
         # Bounds that delta-rs does not have, by column.
         self._logged: dict[str, LoggedBounds] = {}
 
@@ -80,8 +83,7 @@ class DeltaLog:
         Raises `StateError` for a log that cannot be understood, `StorageError`
         if the store does not answer.
         """
-        if self._handle is not None and self._is_replaced():
-            self._handle = None
+        self._forget_replaced()
         if self._handle is not None:
             try:
                 self._handle.update_incremental()
@@ -103,14 +105,18 @@ class DeltaLog:
 
     def _became(self, state: TableState | None) -> TableState | None:
         self._stamp = None if state is None else deltalog.stamp(self._storage, state.version)
-        self._current = state
-        return state
+        self._current = (
+            None if state is None else replace(state, anchor=deltalog.anchor(self._stamp))
+        )
+        return self._current
 
-    def _is_replaced(self) -> bool:
-        """Whether the log that was read has gone, and another one may stand in its place."""
-        if self._current is None:
-            return False
-        return deltalog.stamp(self._storage, self._current.version) != self._stamp
+    def _forget_replaced(self) -> None:
+        """Have the log opened anew if the one that was read has gone: another may be there."""
+        if self._handle is None or self._current is None:
+            return
+        if deltalog.stamp(self._storage, self._current.version) != self._stamp:
+            self._handle = None
+            self.replaced += 1
 
     def unchanged(self) -> TableState | None:
         """The table as of the last `refresh` if it has no later version since.
@@ -151,6 +157,10 @@ class DeltaLog:
         return deltalog.last_own_commit(
             self._storage, self._table.app_id, txn_version, version, self._pool, hint
         )
+
+    def anchor(self, version: int) -> str:
+        """What tells this version's commit from another one of the same number, if it is there."""
+        return deltalog.anchor(deltalog.stamp(self._storage, version))
 
     def has_commit(self, version: int) -> bool:
         """Whether the log has the entry of this version as such, and not in a checkpoint only."""

@@ -12,6 +12,8 @@ from blizzard_core.storage.protocol import Storage, is_hidden
 from blizzard_core.watermark.floor import raised
 from blizzard_core.watermark.lookback import lookback_floor
 from blizzard_core.watermark.progress import Progress
+from penguin_py.delta.log import COMMITS_SEARCHED
+from penguin_py.delta.output_ids import OutputIds
 from penguin_py.delta.table import DeltaLog
 from penguin_py.memory.state import (
     SETTLED_SECS,
@@ -70,17 +72,30 @@ def gathered(
     log: DeltaLog,
     memory: Memory,
     state: TableState,
-    folded: int,
+    segments: OutputIds,
     transactions: Mapping[str, int],
 ) -> Memory:
     """The memory with the output ids of all commits that no segment has.
 
     ``transactions`` are the newest of every application in the log. Where they are
-    those that the memory has seen, no Penguin committed since, and nothing is read.
+    those that the memory has seen, no Penguin committed since, and nothing is read. Where
+    segments are left out all commits behind the others are read, or it is a `StateError`.
     """
+    folded = segments.folded
+    if segments.left_out:
+        if folded < state.version and not log.has_commit(folded + 1):
+            raise StateError(
+                f"{segments.left_out[-1]}: holds output ids up to a commit that is another one by"
+                f" now, and the log does not go back to version {folded + 1}, so which output ids"
+                " are committed is not certain; restore the log, or delete the file and accept"
+                " that rows committed long ago are no longer recognised by their output ids"
+            )
+        return replace(memory, output_ids=tuple(log.recent_output_ids(folded, state.version)))
     if memory.seen.version >= 0 and dict(memory.seen.transactions) == dict(transactions):
         return memory
     after = max(folded, memory.seen.version)
+    if after < 0:
+        after = max(after, state.version - COMMITS_SEARCHED)
     ids = merged_ids(memory.output_ids, log.recent_output_ids(after, state.version))
     return replace(memory, output_ids=ids)
 
@@ -155,13 +170,18 @@ def _contradiction(
     mirror: Memory, log: DeltaLog, state: TableState, own: OwnCommit | None
 ) -> str | None:
     """Why the mirror is not of this log, which may have been restored, or be another's."""
-    if mirror.seen.table_id not in ("", state.table_id):
+    seen = mirror.seen
+    if seen.table_id not in ("", state.table_id):
         return "is of another table that was in this place"
     if mirror.txn_version > state.txn_version:
         return f"remembers commit {mirror.txn_version}, the log has {state.txn_version} at most"
     if mirror.txn_version < state.txn_version:
-        hint = mirror.seen.own_version
+        hint = seen.own_version
         own = log.own_commit(mirror.txn_version, hint, hint) if hint >= 0 else None
     if own is not None and own.document.get("commit_id") != mirror.commit_id:
         return f"remembers a commit {mirror.txn_version} that is not the one in the log"
+    if seen.version > state.version:
+        return f"has seen version {seen.version} of the log, which ends at {state.version}"
+    if seen.anchor and log.anchor(seen.version) not in ("", seen.anchor):
+        return f"has seen a commit {seen.version} of the log that is another one by now"
     return None

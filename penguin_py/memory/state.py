@@ -52,13 +52,15 @@ class Seen:
 
     ``version`` is the one up to which all output ids are known (-1: none), and
     ``transactions`` the newest ``txn`` of every application then, our own commit
-    included. ``own_version`` is where that commit is thought to be.
+    included. ``own_version`` is where that commit is thought to be. ``anchor`` tells the commit
+    of ``version`` from another one of the same number; releases before it wrote none.
     """
 
     table_id: str
     version: int
     own_version: int
     transactions: Mapping[str, int]
+    anchor: str = ""
 
 
 NOTHING_SEEN = Seen("", -1, -1, {})

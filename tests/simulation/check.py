@@ -31,6 +31,8 @@ class Found:
     letters: Counter[str] = field(default_factory=Counter)
     # Those of them that say that the file came later than the grace period.
     late: Counter[str] = field(default_factory=Counter)
+    # And those of a reading that was to replace rows: these are still there, and right.
+    kept: Counter[str] = field(default_factory=Counter)
     put_away: Counter[str] = field(default_factory=Counter)
     records: Counter[str] = field(default_factory=Counter)
     # Those in letters that came back after they had been put away; the next replay puts them
@@ -175,6 +177,7 @@ def _letters(world: World, found: Found) -> None:
             else:
                 found.letters[letter["path"]] += 1
                 found.late[letter["path"]] += letter["stage"] == "late"
+                found.kept[letter["path"]] += bool(letter.get("kept"))
 
 
 def _journals(world: World, found: Found) -> None:
@@ -215,7 +218,8 @@ def _file(world: World, file: SourceFile, cover: Cover, found: Found) -> list[st
     wrong = _rows(name, file, came, cover, found)
     # Who slept between a commit and its letters writes them again after a replay of them.
     is_left = (file.source, file.path) in world.left
-    is_open = found.letters[name] and not found.put_away[name] and not is_left
+    says_none = found.letters[name] > found.kept[name]
+    is_open = says_none and not found.put_away[name] and not is_left
     if is_open and came and not cover.may_have_letter:
         wrong.append(f"both: {name} has its rows in the table and a dead letter")
     if cover.excluded:

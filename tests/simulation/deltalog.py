@@ -91,8 +91,7 @@ class SimulatedLog(DeltaLog):
         self._kept_secs = kept_secs
 
     def refresh(self) -> TableState | None:
-        if self._handle is not None and self._is_replaced():
-            self._handle = None
+        self._forget_replaced()
         table = self._handle
         if table is None:
             table = opened(self._storage)

@@ -773,6 +773,19 @@ def test_every_batch_leaves_an_explanation_that_is_kept_for_a_month() -> None:
     assert not any(path.startswith(folder) for path in world.sink.objects)
 
 
+def test_a_batch_that_a_machine_a_month_behind_has_named_is_kept_for_a_month() -> None:
+    """Who asks for what came since would not find it: a range that is replayed took its files."""
+    world = world_with_hours()
+    world.now = time.time() + 31 * 86_400.0  # the store's; batches are named by the real clock
+    world.drain()
+    journal = Journal(world.sink, "events_main")
+    folded = list(journal.batches())
+    assert journal.prune(world.now + 29 * 86_400, folded) == 0
+    assert list(journal.batches()) == folded
+    assert journal.prune(world.now + 31 * 86_400, folded) == len(folded)
+    assert not list(journal.batches())
+
+
 def test_the_start_of_spark_makes_no_batch_small() -> None:
     world = World(checkpoint=CheckpointSettings(interval_files=4, interval_secs=10))
     for number in range(16):

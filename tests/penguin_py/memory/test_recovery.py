@@ -178,6 +178,147 @@ def test_segments_above_the_logs_version_stop_the_daemon(
         world.run()
 
 
+def refill(world: World, first: int, until: int) -> None:
+    """The log is cut back to before ``first``, and another writer makes versions up to ``until``.
+
+    Its rows are minus their version.
+    """
+    for version in range(first, world.delta().version() + 1):
+        entry(world, version).unlink()
+    for version in range(first, until + 1):
+        write_deltalake(world.uri, pa.table({"x": [-version]}), mode="append")
+
+
+@pytest.mark.parametrize("until", [5, 9])
+@pytest.mark.parametrize("first", [1, 3, 5])
+def test_files_of_lost_commits_come_again_where_another_writer_has_their_numbers(
+    world: World, first: int, until: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 2)
+    fill(world, 6)
+    newest = segments(world)[-1].name
+    assert int(newest[:20]) == 5
+    refill(world, first, until)
+    theirs = [-version for version in range(until, first - 1, -1)]
+    world.run()
+    assert numbers(world) == [*theirs, 0, 1, 2, 3, 4, 5]
+    # What is committed stays known, by this start and by the next, and the segment is gone.
+    assert newest not in {path.name for path in segments(world)}
+    for number in range(6):
+        world.put(f"again-{number}.parquet", {"x": [number]}, output_id=f"p/{number}")
+        world.run()
+    assert numbers(world) == [*theirs, 0, 1, 2, 3, 4, 5]
+    assert len(world.quarantined()) == 6
+
+
+def test_a_start_that_dies_before_it_has_folded_anew_is_made_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 2)
+    fill(world, 6)
+    refill(world, 3, 9)
+    penguin = world.penguin()
+
+    def dies(*_arguments: object) -> None:
+        raise InterruptedError
+
+    with monkeypatch.context() as context:
+        context.setattr(output_ids.OutputIds, "fold", dies)
+        with pytest.raises(InterruptedError):
+            world.run(penguin)
+    world.run()
+    assert [n for n in numbers(world) if n >= 0] == [0, 1, 2, 3, 4, 5]
+
+
+def test_who_dies_with_the_lost_segments_still_there_leaves_them_out_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 2)
+    fill(world, 6)
+    lost = segments(world)[-1]
+    content = lost.read_bytes()
+    refill(world, 3, 9)
+    world.run()
+    lost.write_bytes(content)
+    drop(world, 7)
+    world.run()
+    assert [n for n in numbers(world) if n >= 0] == [0, 1, 2, 3, 4, 5, 7]
+    assert not lost.exists()
+
+
+def test_lost_commits_of_a_log_that_was_cleaned_up_stop_the_daemon(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 2)
+    fill(world, 6)
+    refill(world, 4, 9)
+    world.delta().create_checkpoint()
+    entry(world, 0).unlink()
+    # As each refusal says.
+    with pytest.raises(StateError, match=r"events_checkpoint.*remembers commit 6.*not go.*delete"):
+        world.run()
+    Path(world.uri, "_penguin/events_checkpoint.json").unlink()
+    with pytest.raises(StateError, match=r"digests: holds output ids up to.*not go back.*delete"):
+        world.run()
+    [lost] = segments(world)
+    lost.unlink()
+    world.run()
+    assert [n for n in numbers(world) if n >= 0] == [0, 1, 2, 3, 4, 5]
+
+
+def test_segments_of_a_log_that_was_cleaned_up_count(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 2)
+    fill(world, 6)
+    before = segments(world)
+    world.delta().create_checkpoint()
+    for version in range(5):
+        entry(world, version).unlink()
+    world.put("again.parquet", {"x": [0]}, output_id="p/0")
+    world.run()
+    assert numbers(world) == [0, 1, 2, 3, 4, 5]
+    assert set(world.quarantined()) == {"again.parquet"}
+    assert segments(world) == before
+
+
+@pytest.mark.parametrize("until", [2, 3])
+def test_what_another_penguins_lost_commit_brought_is_not_known_by_a_mirror(
+    world: World, until: int
+) -> None:
+    """It is of our own last commit, which the log has; the lost one came behind that."""
+    fill(world, 2)
+    drop(world, 7)
+    world.run(app_id="backfill")
+    world.now += 7200
+    world.run()  # a sweep is noted in the mirror, with what the log has by now
+    assert world.mirror()["log"]["version"] == 2
+    refill(world, 2, until)
+    world.run()
+    assert [n for n in numbers(world) if n >= 0] == [0, 1, 7]
+    assert not world.quarantined()
+
+
+def test_a_running_daemon_looks_again_where_others_have_lost_and_made_commits(world: World) -> None:
+    """At the same version, with more in it: none of it is committed again."""
+    fill(world, 1)
+    penguin = world.penguin()
+    world.run(penguin)
+    drop(world, 7)
+    world.run(app_id="backfill")
+    world.run(penguin)
+    entry(world, 1).unlink()
+    Path(world.uri, "_penguin/backfill_checkpoint.json").unlink()
+    drop(world, 8)
+    world.run(app_id="backfill")
+    drop(world, 9)
+    world.run(penguin)
+    assert numbers(world) == [0, 7, 8, 9]
+    actions = [action for v in range(world.delta().version() + 1) for action in world.actions(v)]
+    added = [action["add"]["path"] for action in actions if "add" in action]
+    assert len(added) == len(set(added))
+
+
 def test_segments_of_another_table_in_this_place_stop_the_daemon(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,136 @@
+"""Commands that a signal reaches between two steps say what is left, and not that all is done."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from blizzard_core.signals import INTERRUPTED
+from blizzard_py.__main__ import main as blizzard
+from blizzard_py.app import operations
+from blizzard_py.replay import run
+from tests.support.direct_engine import DirectEngine
+from tests.support.scenario import Scenario, ndjson
+
+DAY = "date=2024-01-01"
+
+
+class Engine(DirectEngine):
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
+    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    found = Scenario(tmp_path, str(tmp_path))
+    # Batches of one file, so that each has a letter of its own.
+    found.main_source["checkpoint"] = {"interval_files": 1}
+    found.write_config()
+    return found
+
+
+def lettered(scenario: Scenario) -> None:
+    """Three files that were none are mended."""
+    for number in (1, 2, 3):
+        scenario.put(f"{DAY}/{number}.json.gz", b"junk")
+    scenario.ingest()
+    for number in (1, 2, 3):
+        scenario.put_rows(f"{DAY}/{number}.json.gz", number)
+
+
+def signalled(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
+    """A signal comes once so many queues are worked off; 0: as soon as it is heard."""
+    heard: list[threading.Event] = []
+    real = operations.run
+    drained = [0]
+
+    @contextmanager
+    def stop_on_signals(stop: threading.Event, _grace_secs: float) -> Iterator[None]:
+        heard[:] = [stop]
+        if not after:
+            stop.set()
+        yield
+
+    def drain(*arguments: Any) -> int:
+        code = real(*arguments)
+        drained[0] += 1
+        if drained[0] == after:
+            heard[0].set()
+        return code
+
+    monkeypatch.setattr(operations, "stop_on_signals", stop_on_signals)
+    monkeypatch.setattr(operations, "run", drain)
+
+
+def asked(scenario: Scenario, *arguments: str) -> Result:
+    command, *more = arguments
+    words = ["dlq", "replay"] if command == "replay" else [command]
+    return CliRunner().invoke(blizzard, [*words, str(scenario.config), *more])
+
+
+REPLAY = ("replay", "--pipeline", "events", "--source", "main", "--all")
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_a_replay_with_letters_left_is_not_done(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    lettered(scenario)
+    monkeypatch.setattr(run, "LETTERS_AT_ONCE", 1)
+    with monkeypatch.context() as context:
+        signalled(context, after=after)
+        done = asked(scenario, *REPLAY)
+        assert done.exit_code == INTERRUPTED, done.output
+        assert "Interrupted before all was done" in done.stdout
+        assert "No open dead letters" not in done.stdout
+    assert asked(scenario, *REPLAY).exit_code == 0
+    assert published(scenario) == 3
+    assert asked(scenario, *REPLAY).stdout.startswith("No open dead letters")
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_files_of_a_source_that_was_not_looked_at_are_not_in(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    sources = scenario.document["pipelines"]["events"]["sources"]
+    sources["second"] = {**scenario.main_source, "source_uri": f"{scenario.place}/raw2"}
+    scenario.write_config()
+    uris = []
+    for folder in ("raw", "raw2"):
+        path = scenario.folder / folder / DAY / "_1.json.gz"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(ndjson({"id": len(uris)}))
+        uris.append(str(path))
+    scenario.ingest()
+    with monkeypatch.context() as context:
+        signalled(context, after=after)
+        done = asked(scenario, "ingest", *uris)
+        assert done.exit_code == INTERRUPTED, done.output
+        assert "Interrupted before all was done" in done.stdout
+        assert published(scenario) == after
+    assert asked(scenario, "ingest", uris[1]).exit_code == 0
+    assert published(scenario) == after + 1
+
+
+def test_a_redo_that_looked_at_nothing_does_not_say_that_nothing_is_there(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario.put_rows(f"{DAY}/1.json.gz", 1)
+    scenario.ingest()
+    with monkeypatch.context() as context:
+        signalled(context, after=0)
+        done = asked(scenario, "redo", "--quarantined")
+    assert done.exit_code == INTERRUPTED
+    assert "Nothing is in quarantine" not in done.stdout
+
+
+def published(scenario: Scenario) -> int:
+    folder = scenario.folder / "lake/events"
+    return len(list(folder.glob("date=*/*.parquet")))

@@ -244,7 +244,7 @@ def test_rows_without_a_readable_watermark_come_first_and_are_told(
     source = poller(form, tmp_path)
     bound = source.connect().bound("rows", 0)
     assert bound.value == {"at": START + dt.timedelta(seconds=1)}
-    assert "no readable value of at" in bound.warnings[0]
+    assert "without a readable value of at" in bound.warnings[0]
     assert ids(source.poll()) == [1, 2, 3]
 
 

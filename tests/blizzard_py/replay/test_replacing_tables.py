@@ -81,7 +81,7 @@ def test_every_version_has_one_reading_of_each_file(scenario: Scenario, named: b
     scenario.put_rows(f"{DAY}/2.json.gz", 102, 112, 122)
     dry = backfill(scenario, DAY, f"{DAY}/2.json.gz", "--dry-run")
     assert (dry.exit_code, "2 files would replace 4 rows" in dry.stdout) == (0, True), dry.output
-    assert ("1 outputs as a whole" in dry.stdout) is not named
+    assert ("1 output as a whole" in dry.stdout) is not named
     done = backfill(scenario, DAY, f"{DAY}/2.json.gz", "--json")
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)

@@ -369,7 +369,7 @@ CONNECTIONS = _bound(
     _SERVED,
     "Connections to the status page",
     64,
-    "whoever was heard of least lately is cut off",
+    "of whoever has most, the one that was heard of least lately is cut off",
     "test_web.py::test_more_connections_than_there_may_be_cut_off_who_was_heard_of_least_lately",
 )
 

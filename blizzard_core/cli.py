@@ -52,6 +52,7 @@ from blizzard_core.text import json_safe, printable, printable_lines
 P = ParamSpec("P")
 
 _VERBOSE = "blizzard_py.verbose"
+_LOGGING = "blizzard_py.logging"
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 SHELLS = ("bash", "zsh", "fish")
 # The headings of commands, as someone new needs them.
@@ -64,7 +65,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 once_option = click.option("--once", is_flag=True, help="Work off what is there now, then exit.")
 
 
-def _set_level(_context: click.Context, _parameter: click.Parameter, level: str) -> None:
+def _set_level(context: click.Context, _parameter: click.Parameter, level: str) -> None:
+    context.meta[_LOGGING] = True
     log.configure(level)
 
 
@@ -154,7 +156,11 @@ def command(function: Callable[P, int]) -> Callable[P, None]:
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
-        verbose = click.get_current_context().meta.get(_VERBOSE, False)
+        context = click.get_current_context()
+        verbose = context.meta.get(_VERBOSE, False)
+        if not context.meta.get(_LOGGING):
+            # Otherwise libraries print what they warn of by themselves, with traces and secrets.
+            log.configure("warning")
         try:
             _check_locale(sys.getfilesystemencoding())
             code = function(*args, **kwargs)

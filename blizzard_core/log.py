@@ -105,8 +105,12 @@ class _Libraries(logging.Handler):
         # Filters and levels of structlog apply, so what is not wanted is dropped there.
         if record.levelno >= logging.ERROR:
             get_logger().error("library", **facts, exc_info=record.exc_info)
-        else:
-            get_logger().warning("library", **facts, exc_info=record.exc_info)
+            return
+        # What a library only warns of needs no trace: botocore's of a missing token is two pages.
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            facts["error"] = f"{type(error).__name__}: {error}"
+        get_logger().warning("library", **facts)
 
 
 class _Stderr(io.TextIOBase):

@@ -19,11 +19,14 @@ from blizzard_core.text import shell_word
 
 MASK = "***"
 
+_KEYS = (
+    r"(?:account|access|api|private|master|storage|sse[._-]?customer|subscription|functions?"
+    r"|client|shared)[._-]?key"
+)
 # Names whose values are secret, as keys of logged facts and as storage options.
 SECRET_NAME = re.compile(
     r"secret|token|password|passwd|pwd|passphrase|sas|credential"
-    r"|(?:account|access|api|private|master|storage|sse[._-]?customer)[._-]?key"
-    r"|authorization|signature",
+    rf"|{_KEYS}|authorization|signature|(?<![A-Za-z])(?:pass|cookie)(?![A-Za-z])",
     re.IGNORECASE,
 )
 # Names that say where credentials are, not what.
@@ -33,10 +36,11 @@ _MIN_LEARNT = 8
 # A line of a key has 64 characters, one of a document of credentials is hardly a message's.
 _MIN_LINE = 24
 
+# No pattern asks what a name begins with: whatever it is, it stays.
 _NAMES = ("secret", "pass", "pwd", "key", "token")
 _TELLING = (
-    r"(?<![A-Za-z])[\w.-]{0,40}(?:secret|password|passwd|(?<![A-Za-z])pwd|passphrase"
-    r"|(?:account|access|api|private|master|storage|sse[._-]?customer)[._-]?key|sas[._-]?token"
+    r"(?:secret|password|passwd|(?<![A-Za-z])pwd|passphrase"
+    rf"|{_KEYS}|sas[._-]?token"
     r"|session[._-]?token|security[._-]?token|auth[._-]?token)[\w.-]{0,40}"
 )
 
@@ -73,6 +77,38 @@ _PATTERNS = (
             re.IGNORECASE,
         ),
         rf"\1 {MASK}",
+    ),
+    # All cookies of a header: which of them is a credential only their site knows.
+    (
+        ("cookie",),
+        re.compile(
+            r"\b(Cookie[\"']?\s*(?:[:=]|,(?=\s*[\"']))\s*[\"']?)"
+            r"(?=[^\s=;,\"']{1,128}=)(?!\*\*\*)[^\r\n\"']+",
+            re.IGNORECASE,
+        ),
+        rf"\1{MASK}",
+    ),
+    # Keys and codes in a query, where short ones are no credential: a status, a page.
+    (
+        ("key", "code", "auth"),
+        re.compile(
+            r"((?:[?&]|%3F|%26)(?:key|code|auth)(?:=|%3D))(?!\*\*\*)"
+            r"(?:(?!%26)[^&\s\"'<>,;)]){8,}",
+            re.IGNORECASE,
+        ),
+        rf"\1{MASK}",
+    ),
+    # The short name of a password: the last word of a name, and what stands behind "=" or in
+    # quotes.
+    (
+        ("pass",),
+        re.compile(
+            r"((?<![A-Za-z0-9])pass(?:[\"']?\s*(?:=|%3D)\s*[\"']?"
+            r"|[\"']\s*[:,]\s*[\"']))(?!\*\*\*)"
+            r"(?:(?<=\")[^\"]+|(?<=')[^']+|(?:(?!%26)[^\s\"'&,;<>(){}\[\]])+)",
+            re.IGNORECASE,
+        ),
+        rf"\1{MASK}",
     ),
     # Parts of presigned URLs, alone or percent-encoded inside another URL.
     (
@@ -121,12 +157,13 @@ _PATTERNS = (
         ),
         rf"\1{MASK}",
     ),
-    # Tokens that are known by their beginning: JSON web tokens, Google's, GitHub's, GitLab's.
+    # Tokens that are known by their beginning: JSON web tokens, Google's (and its keys of APIs),
+    # GitHub's, GitLab's.
     (
-        ("eyj", "ya29.", "gh", "glpat-"),
+        ("eyj", "ya29.", "aiza", "gh", "glpat-"),
         re.compile(
-            r"\beyJ[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)?|\bya29\.[\w-]{8,}"
-            r"|\bgh[pousr]_\w{20,}|\bglpat-[\w-]{16,}"
+            r"\beyJ[\w-]{5,}\.[\w-]{6,}(?:\.[\w-]*)?|\bya29\.[\w-]{8,}"
+            r"|\bAIza[\w-]{30,}|\bgh[pousr]_\w{20,}|\bglpat-[\w-]{16,}"
         ),
         MASK,
     ),

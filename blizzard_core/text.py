@@ -60,6 +60,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def are(number: int) -> str:
+    """The verb to `counted`."""
+    return "is" if number == 1 else "are"
+
+
 def shell_word(text: str) -> str:
     """The text as one word of a POSIX shell's command line that may be pasted anywhere.
 

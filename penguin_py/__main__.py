@@ -198,7 +198,8 @@ def _print_discarded(document: dict[str, Any]) -> None:
     for output in document["outputs"]:
         click.echo(printable(f"output {output} {verb}"))
     if document["rows"]:
-        click.echo(f"{document['rows']:,} rows that the group was to replace as a whole go with it")
+        rows = counted(document["rows"], "row")
+        click.echo(f"Given up with it: {rows} that the group was to replace as a whole")
 
 
 def _print_plan(document: dict[str, Any]) -> None:
@@ -212,7 +213,8 @@ def _print_plan(document: dict[str, Any]) -> None:
     for name, found in document["tables"].items():
         left_out = found["left_out"]
         if left_out["count"]:
-            text = f"{name}: {left_out['count']:,} files left out, such as {left_out['example']}"
+            files = counted(left_out["count"], "file")
+            text = f"{name}: {files} left out, such as {left_out['example']}"
             click.echo(printable(f"{text}: {left_out['remedy']}"))
         _print_refusals(name, found)
         for source, group in found["groups"].items():
@@ -238,8 +240,8 @@ def _print_refusals(name: str, found: dict[str, Any]) -> None:
     for failed in found["unreadable"]:
         click.echo(printable(f"{name}: cannot be read now: {failed['path']}: {failed['error']}"))
     if found["not_looked_into"]:
-        count = f"{found['not_looked_into']:,}"
-        click.echo(f"{name}: {count} files behind the next commit were not looked into")
+        files = counted(found["not_looked_into"], "file")
+        click.echo(f"{name}: {files} behind the next commit not looked into")
 
 
 def _print_status(document: dict[str, Any]) -> None:

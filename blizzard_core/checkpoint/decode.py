@@ -9,6 +9,7 @@ would miss it, so it is refused wherever ``open_`` does not say that others writ
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import is_dataclass
 from functools import cache, partial
@@ -40,7 +41,7 @@ def decoded(
     ``remedy``. Keys that ``kind`` does not have are wrong, at any depth, unless it is ``open_``.
     """
     try:
-        value = msgspec.convert(document, kind)
+        value = _converted(kind, document)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         place, what = _reason(kind, document, error)
         raise StateError(f"{_joined(where, place)}: {what}; {remedy}") from error
@@ -53,6 +54,22 @@ def decoded(
             " a newer one wrote it, run that one"
         )
     return value
+
+
+# What msgspec knows of a type it finds out at the first conversion, and keeps it with the type
+# before it is whole: two threads that convert to one for the first time end the process.
+_known: set[Any] = set()
+_finding_out = threading.Lock()
+
+
+def _converted(kind: type[T], document: Any) -> T:
+    if kind in _known:
+        return msgspec.convert(document, kind)
+    with _finding_out:
+        try:
+            return msgspec.convert(document, kind)
+        finally:
+            _known.add(kind)
 
 
 def _joined(where: str, place: str) -> str:

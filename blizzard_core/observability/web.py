@@ -2,9 +2,9 @@
 
 A slow client holds a connection and nothing else, of which there are so many at most
 (`blizzard_core.observability.connections`), and work in the pipelines never waits for the server.
- The address is bound before the thread starts, so that one that
-is taken is told at once; aiohttp is imported in the thread, so that the first poll
-does not wait for it. `blizzard_core.observability.status_page` says what is served.
+The address is bound before the thread starts, so that one that is taken is told at once; aiohttp
+is imported in the thread, so that the first poll does not wait for it.
+`blizzard_core.observability.status_page` says what is served.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from blizzard_core.observability.status import Panel
 # Prometheus scrapes every 15 seconds or so; who asks less often opens a new connection.
 KEEPALIVE_SECS = 20.0
 STOP_SECS = 10.0
+# Connections that the system holds for us until we take them. Whoever comes when there are as many
+# waits a second or three until his system tries again; more of them would be longer to wait for.
+QUEUE = 256
 
 
 @contextmanager
@@ -43,7 +46,7 @@ class Server:
         host, _, port = address.rpartition(":")
         self._hosts = frozenset({"localhost", host.lower()})
         try:
-            self._socket = socket.create_server((host, int(port)), backlog=128)
+            self._socket = socket.create_server((host, int(port)), backlog=QUEUE)
         except (OSError, OverflowError) as error:
             raise ConfigError(
                 "metrics", [f"cannot listen on {address}: {error}; give another address"]
@@ -70,7 +73,11 @@ class Server:
     async def _serve(self) -> None:
         from aiohttp import web  # noqa: PLC0415  # see the module's docstring
 
-        from blizzard_core.observability.connections import Connection, Crowd  # noqa: PLC0415  # it imports aiohttp, too
+        from blizzard_core.observability.connections import (  # noqa: PLC0415  # it imports aiohttp, too
+            TAKEN_AT_ONCE,
+            Connection,
+            Crowd,
+        )
         from blizzard_core.observability.status_page import application  # noqa: PLC0415  # the same
 
         own = ip_address(self._socket.getsockname()[0]).is_loopback
@@ -86,8 +93,27 @@ class Server:
             return Connection(runner.server, crowd, self._loop, **options)
 
         try:
-            async with await self._loop.create_server(connected, sock=self._socket, backlog=128):
+            taken = await self._loop.create_server(
+                connected, sock=self._socket, backlog=TAKEN_AT_ONCE
+            )
+            self._socket.listen(QUEUE)  # asyncio takes as many at once as may wait
+            if hasattr(socket, "TCP_DEFER_ACCEPT"):  # who says nothing is no work of ours on Linux
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 1)
+            async with taken:
                 await self._stop.wait()
+                # asyncio drops a connection unclosed that it took just before it closes the server.
+                self._loop.remove_reader(self._socket)
+                await _turns()
         finally:
             await runner.cleanup()
             self._socket.close()
+            await _turns()
+
+
+async def _turns() -> None:
+    """Let the loop end what it has begun.
+
+    A connection is there four turns after it was taken, and closed in the turn after it is cut off.
+    """
+    for _ in range(5):
+        await asyncio.sleep(0)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from blizzard_core.errors import (
     AccessDenied,
@@ -14,6 +17,10 @@ from blizzard_core.errors import (
     Unavailable,
 )
 from blizzard_core.redact import redacted
+from blizzard_core.text import shortened
+
+# An answer may be a page of HTML.
+_TEXT_CHARACTERS = 1000
 
 # Error codes of S3 and Azure that mean "not allowed", whatever the HTTP status around them.
 _DENIED = frozenset(
@@ -25,7 +32,10 @@ _DENIED = frozenset(
         "InvalidAccessKeyId",
         "SignatureDoesNotMatch",
         "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidIdentityToken",
         "InvalidToken",
+        "UnrecognizedClientException",
         "TokenRefreshRequired",
         "401",
         "403",
@@ -37,12 +47,51 @@ _NO_CREDENTIALS = frozenset(
     {
         "NoCredentialsError",
         "PartialCredentialsError",
-        "TokenRetrievalError",
         "CredentialUnavailableError",
-        "ClientAuthenticationError",
         "DefaultCredentialsError",
     }
 )
+# What clients raise that have credentials, or know who gives them, and get no further.
+_STALE_CREDENTIALS = frozenset(
+    {
+        "ClientAuthenticationError",
+        "CredentialRetrievalError",
+        "MalformedError",
+        "MetadataRetrievalError",
+        "RefreshError",
+        "SSOTokenLoadError",
+        "TokenRetrievalError",
+        "UnauthorizedSSOTokenError",
+    }
+)
+# What they say of the reason, of all that a text with secrets in it may hold.
+_REASON = re.compile(r"\b(?:AADSTS\d+|invalid_grant|invalid_client|unauthorized_client)\b")
+_CLIENT_SETTINGS = frozenset(
+    {
+        "ConfigNotFound",
+        "ConfigParseError",
+        "InvalidRegionError",
+        "NoRegionError",
+        "ProfileNotFound",
+    }
+)
+_ARCHIVED = "the file lies in an archive; restore it at the store, and it is tried again"
+_REGION = "the bucket is in another region; set AWS_REGION to that one"
+_FULL = "the store is full, or a quota is used up; make room, or raise the quota"
+# Codes that come with a status which says something else, or with a text that names no remedy.
+_MEANINGS = {
+    "RequestTimeTooSkewed": "the clocks here and at the store differ too much; set this one right",
+    "InvalidObjectState": _ARCHIVED,
+    "BlobArchived": _ARCHIVED,
+    "BlobBeingRehydrated": _ARCHIVED,
+    "301": _REGION,
+    "AuthorizationHeaderMalformed": _REGION,
+    "IllegalLocationConstraintException": _REGION,
+    "PermanentRedirect": _REGION,
+    "507": _FULL,
+    "QuotaExceeded": _FULL,
+    "XMinioStorageFull": _FULL,
+}
 _CONFLICT = frozenset(
     {
         "PreconditionFailed",
@@ -63,23 +112,76 @@ def wrap_error(uri: str, error: Exception) -> StorageError:
     exceptions. Texts of foreign exceptions are kept out of credential errors.
     """
     code = _error_code(error)
-    name = type(error.__cause__ or error).__name__
+    missing = _missing_here(uri, error)
+    if missing is not None:
+        return AccessDenied(
+            f"{uri}: there is no {missing}, where the store's client gets its credentials from;"
+            " put it there, or correct what names it"
+        )
     answer = _answered(uri, code, absent=isinstance(error, FileNotFoundError))
     if answer is not None:
         return answer
+    if code in _MEANINGS:
+        return Unavailable(f"{uri}: {code}: {_MEANINGS[code]}")
+    if code.startswith("KMS."):
+        return AccessDenied(
+            f"{uri}: {code}: the key that it is encrypted with cannot be used; see that the key is"
+            " enabled, and that these credentials may use it"
+        )
     forbidden = _status(error) in {401, 403} or str(error).startswith("Forbidden")  # gcsfs' 403
     if code in _DENIED or forbidden or isinstance(error, PermissionError):
         return AccessDenied(
-            f"{uri}: access denied ({code or redacted(str(error))}); check the credentials, and"
+            f"{uri}: access denied ({code or _text(error)}); check the credentials, and"
             " that they may list, read and write there"
         )
+    return _client_failed(uri, code, error)
+
+
+def _client_failed(uri: str, code: str, error: Exception) -> StorageError:
+    """What a client says that got no answer of the store's, or one without a code of ours."""
+    name = type(error.__cause__ or error).__name__
     if name in _NO_CREDENTIALS:
         return AccessDenied(
             f"{uri}: no credentials found; set them in storage_options or the environment"
         )
+    if name in _STALE_CREDENTIALS:
+        reason = _REASON.search(str(error))
+        told = f"{name}, {reason[0]}" if reason else name
+        return AccessDenied(
+            f"{uri}: the credentials are not accepted, or there was no getting them ({told});"
+            " renew them, or give others in storage_options or the environment"
+        )
+    if name in _CLIENT_SETTINGS:
+        return AccessDenied(
+            f"{uri}: {name}: {_text(error)}; correct AWS_PROFILE, AWS_REGION or AWS's own"
+            " configuration file"
+        )
+    if name == "HTTPClientError" and "No such file" in str(error):  # of TLS nobody is asked else
+        return Unavailable(f"{uri}: a file with certificates is not there; correct AWS_CA_BUNDLE")
     if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
         return Unavailable(f"{uri}: timed out")
-    return Unavailable(f"{uri}: {code or name}: {redacted(str(error))}")
+    return Unavailable(f"{uri}: {code or name}: {_text(error)}")
+
+
+def _missing_here(uri: str, error: Exception) -> str | None:
+    """A file of this machine that a store's client reads or runs, and that is not there.
+
+    Not to be taken for the object: a checkpoint that is missing means a beginning. Clients that
+    tell a missing object in the same way name it by its container, and no whole path.
+    """
+    name = error.filename if isinstance(error, FileNotFoundError) and "://" in uri else None
+    if not isinstance(name, str | bytes):
+        return None
+    path = os.fsdecode(name)
+    return path if Path(path).is_absolute() or "/" not in path else None
+
+
+def _text(error: Exception) -> str:
+    """What a back end says, in one line and without secrets."""
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror and _error_code(error):
+        text = error.strerror  # its number is s3fs' guess
+    return shortened(" ".join(redacted(text).split()), _TEXT_CHARACTERS)
 
 
 def _answered(uri: str, code: str, *, absent: bool) -> StorageError | None:

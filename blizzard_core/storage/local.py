@@ -78,7 +78,10 @@ class LocalStorage:
     def list_range(self, after: str, until: str | None) -> Iterator[Page]:
         """One page per directory read; directories outside the range are not read."""
         if not self._root.is_dir():
-            raise NotFound(f"{self.uri}: no such directory; create it, or correct the path")
+            wrong = "no such directory; create it, or correct the path"
+            if self._root.is_file():
+                wrong = "is a file, and not a directory; name the one it is in"
+            raise NotFound(f"{self.uri}: {wrong}")
         low = order_key(after)
         high = None if until is None else order_key(until)
         # The directories that are being read, each in the one before. Who writes there decides how

@@ -18,11 +18,13 @@ from urllib.parse import urlsplit
 
 import fsspec
 
-from blizzard_core.errors import StorageError
+from blizzard_core.errors import AccessDenied, StorageError
+from blizzard_core.redact import redacted
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.objects import FileSystem, ObjectStorage, Patience, bucket_root
 from blizzard_core.storage.protocol import Storage, StorageOptions
 from blizzard_core.storage.sharing import shared
+from blizzard_core.text import shortened
 
 _S3 = frozenset({"s3", "s3a"})
 _GCS = frozenset({"gs", "gcs"})
@@ -180,7 +182,14 @@ def open_storage(uri: str, options: StorageOptions, patience: Patience | None = 
     if scheme in _GCS:
         from blizzard_core.storage import gcs as store_gcs  # noqa: PLC0415  # see above
 
-        gcs = shared(partial(store_gcs.make_file_system, patience, **arguments))
+        _check_key_file(place, arguments.get("token"))
+        try:
+            gcs = shared(partial(store_gcs.make_file_system, patience, **arguments))
+        except Exception as error:  # Google's, of JSON, of HTTP: and their texts may hold the key
+            raise AccessDenied(
+                f"{place}: these credentials cannot be used ({type(error).__name__}); give the"
+                " key file of a service account in GOOGLE_SERVICE_ACCOUNT"
+            ) from None
         return store_gcs.GCSStorage(gcs, root, place)
     if scheme in _AZURE:
         try:
@@ -199,6 +208,24 @@ def open_storage(uri: str, options: StorageOptions, patience: Patience | None = 
             ) from None
         return store_azure.AzureStorage(azure, azure_root(root), place)
     return ObjectStorage(cast("FileSystem", fsspec.filesystem(scheme, **arguments)), root, place)
+
+
+def _check_key_file(place: str, name: str | None) -> None:
+    """Raise `AccessDenied` if there is no such key file.
+
+    Google's client would take its name for a token, and send that to Google. What is no path may
+    be the key itself, and is not shown.
+    """
+    try:
+        there = name is None or name == "anon" or Path(name).is_file()
+    except (OSError, ValueError):  # longer than a name can be, or with a NUL in it
+        there = False
+    if not there:
+        told = f" {shortened(redacted(name))}" if name and name.startswith("/") else ""
+        raise AccessDenied(
+            f"{place}: there is no key file{told}; GOOGLE_SERVICE_ACCOUNT,"
+            " GOOGLE_SERVICE_ACCOUNT_PATH and GOOGLE_APPLICATION_CREDENTIALS take the path of one"
+        )
 
 
 def azure_root(root: str) -> str:

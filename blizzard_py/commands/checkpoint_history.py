@@ -20,7 +20,7 @@ from blizzard_core.cli import (
     print_table,
 )
 from blizzard_core.redact import redacted
-from blizzard_core.text import in_utc, printable
+from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_edit
 from blizzard_py.app.operations import is_asked, owner_of, pipeline_of
@@ -141,7 +141,7 @@ def _print_effect(effect: Effect, when: str) -> None:
 
 
 def _files(what: str, paths: Sequence[str], when: str) -> None:
-    click.echo(f"{len(paths):,} files {what} {when}{':' if paths else '.'}")
+    click.echo(f"{counted(len(paths), 'file')} {what} {when}{':' if paths else '.'}")
     for path in paths[:_SHOWN_FILES]:
         click.echo(f"  {printable(path)}")
     if len(paths) > _SHOWN_FILES:

@@ -9,7 +9,7 @@ import click
 from blizzard_core.cli import (
     print_table,
 )
-from blizzard_core.text import in_utc, printable
+from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.commands.options import compact
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_edit import Effect, Stored
@@ -39,7 +39,10 @@ def print_state(where: str, seen: Stored, copies: list[str]) -> None:
         ("updated", _moment(state.last_update_ts)),
         ("waiting", f"{len(state.retries):,} for another try, {len(state.queue):,} queued"),
         *(
-            ("in flight", f"{b.batch}, {b.phase}, attempt {b.attempt}, {len(b.files):,} files")
+            (
+                "in flight",
+                f"{b.batch}, {b.phase}, attempt {b.attempt}, {counted(len(b.files), 'file')}",
+            )
             for b in state.in_flight
         ),
         *(("backup", path) for path in copies),
@@ -50,7 +53,7 @@ def print_state(where: str, seen: Stored, copies: list[str]) -> None:
             ("columns", compact(known.watermark)),
             ("window", "-" if known.window is None else compact(known.window.up_to)),
             ("windows", f"{known.seq:,} published"),
-            ("seen", f"{sum(segment.count for segment in known.seen):,} rows told by digests"),
+            ("seen", f"{counted(sum(each.count for each in known.seen), 'row')} told by digests"),
         ]
     if state.units is not None:
         units = state.units
@@ -61,9 +64,9 @@ def print_state(where: str, seen: Stored, copies: list[str]) -> None:
             ("group", f"{state.group_seq:,}"),
         ]
     if state.processed is not None:
-        lines.append(("done", f"{sum(s.count for s in state.processed):,} names in a set"))
+        lines.append(("done", f"{counted(sum(s.count for s in state.processed), 'name')} in a set"))
     for name, member in state.members.items():
-        done = f"{member.totals.files:,} files done, {len(member.queue):,} queued"
+        done = f"{counted(member.totals.files, 'file')} done, {len(member.queue):,} queued"
         lines.append(("source", f"{name}: {member.progress.value or '-'}, {done}"))
     for name, value in lines:
         click.echo(printable(f"{name:<12}{value or '-'}"))
@@ -115,21 +118,23 @@ _JUDGEMENTS = {
 def print_rebuilt(rebuilt: Rebuilt) -> None:
     """A checkpoint that was made again, for people."""
     progress = rebuilt.state.progress
-    click.echo(f"{rebuilt.listed:,} files are listed, {rebuilt.done:,} of them are done")
+    click.echo(f"{counted(rebuilt.listed, 'file')} listed, {rebuilt.done:,} of them done")
     if rebuilt.said:
         who = "you, or the checkpoint that was there, say so"
-        click.echo(f"{rebuilt.said:,} of these are done only because {who}")
+        click.echo(f"{rebuilt.said:,} of these only because {who}")
     click.echo(printable(f"watermark: {progress.value or '-'}, floor: {progress.floor or '-'}"))
     for each in rebuilt.batches:
         if each.judgement != "done":
             _print_batch(each)
-    click.echo(f"{len(rebuilt.new):,} files are new" + (", among them:" if rebuilt.new else ""))
+    click.echo(
+        f"{counted(len(rebuilt.new), 'new file')}" + (", among them:" if rebuilt.new else "")
+    )
     for path in rebuilt.new[:_SHOWN_FILES]:
         click.echo(f"  {printable(path)}")
 
 
 def _print_batch(each: Judged) -> None:
-    what = f"batch {each.batch.batch}, {len(each.batch.files):,} files: {each.why};"
+    what = f"batch {each.batch.batch}, {counted(len(each.batch.files), 'file')}: {each.why};"
     click.echo(printable(f"{what} {_JUDGEMENTS[each.judgement]}"))
 
 
@@ -144,11 +149,11 @@ def print_effect(found: SourcePipeline, before: SourceState, after: SourceState)
         _print_units(found.source, after)
         return
     told: Effect = checkpoint_edit.effect(found, before, after)
-    for paths, text in (
-        (told.skipped, "new files would be skipped and not be ingested"),
-        (told.again, "files that were passed would be ingested, those done before twice"),
+    for paths, noun, text in (
+        (told.skipped, "new file", "would be skipped and not be ingested"),
+        (told.again, "passed file", "would be ingested, those done before twice"),
     ):
-        click.echo(f"{len(paths):,} {text}" + (", among them:" if paths else ""))
+        click.echo(f"{counted(len(paths), noun)} {text}" + (", among them:" if paths else ""))
         for path in paths[:_SHOWN_FILES]:
             click.echo(f"  {printable(path)}")
 
@@ -156,7 +161,7 @@ def print_effect(found: SourcePipeline, before: SourceState, after: SourceState)
 def _print_units(source: UnitSource, after: SourceState) -> None:
     """Which units the next poll would read from the new state."""
     due = [unit for unit in source.looked(after).due.units if unit.execute]
-    click.echo(f"the next poll would read {len(due):,} units" + (":" if due else ""))
+    click.echo(f"the next poll would read {counted(len(due), 'unit')}" + (":" if due else ""))
     for unit in due[:_SHOWN_FILES]:
         name = unit_key(unit.partition[0], unit.name)
         click.echo(printable(f"  {name} from {stamp(unit.start)} to {stamp(unit.end)}"))

@@ -23,7 +23,7 @@ from blizzard_core.cli import (
 )
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import INTERRUPTED
-from blizzard_core.text import json_safe, printable
+from blizzard_core.text import are, counted, json_safe, printable
 from blizzard_py.app import operations, unit_operations
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_rows
@@ -100,7 +100,7 @@ def list_letters(
         told = list(_sound(shown, broken))
         print_table(_COLUMNS, map(_row, told))
         objects = len({(name, each.path) for name, each, _ in told})
-        click.echo(f"{len(told):,} letters in {objects:,} objects.", err=True)
+        click.echo(f"{counted(len(told), 'letter')} in {counted(objects, 'object')}.", err=True)
     if limit and next(found, None) is not None:
         click.echo(f"There are more than {limit:,}; --limit 0 shows all.", err=True)
     for text in broken:
@@ -270,7 +270,9 @@ def _added_up(told: Sequence[Outcome]) -> str:
         parts["left to others"] += outcome.letters_left
     total = sum(parts.values())
     went = ", ".join(f"{count:,} {state}" for state, count in parts.items() if count)
-    return f"{total:,} letters in {len(told):,} objects" + (f": {went}." if went else ".")
+    return f"{counted(total, 'letter')} in {counted(len(told), 'object')}" + (
+        f": {went}." if went else "."
+    )
 
 
 def _print_report(report: Report) -> None:
@@ -278,9 +280,10 @@ def _print_report(report: Report) -> None:
         click.echo("Interrupted before all was done: run the same command again.")
     if report.outcomes or report.exit_code != INTERRUPTED:
         _print_outcomes(report.outcomes)
+    files = counted(report.ingested, "file")
     click.echo(
-        f"{report.rows:,} rows of {report.ingested:,} files are in; {report.failed_again:,} failed"
-        " again and have new letters."
+        f"{counted(report.rows, 'row')} of {files} {are(report.rows)} in;"
+        f" failed again, with new letters: {report.failed_again:,}."
     )
     if any(outcome.state == "taken" for outcome in report.outcomes):
         click.echo("Some are taken and not finished: run the same command again.")

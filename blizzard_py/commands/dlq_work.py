@@ -20,7 +20,7 @@ from blizzard_core.cli import (
     print_table,
 )
 from blizzard_core.redact import redacted
-from blizzard_core.text import printable, shortened
+from blizzard_core.text import are, counted, printable, shortened
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.letters import Shown, discard_letters, show_letters
 from blizzard_py.commands.options import source_options
@@ -169,11 +169,12 @@ def discard(
         print_json({"closed": [asdict(each) for each in done], "dry_run": dry_run})
         return 0
     print_table(("id", "kind", "letters"), ([e.id, e.kind, f"{e.letters:,}"] for e in done))
-    click.echo(summary((each.letters for each in done), "would be" if dry_run else "are"))
+    click.echo(summary((each.letters for each in done), "would be" if dry_run else ""))
     return 0
 
 
 def summary(letters: Iterable[int], verb: str) -> str:
     """How many letters of how many objects were closed."""
     counts = list(letters)
-    return f"{sum(counts):,} letters in {len(counts):,} objects {verb} closed."
+    told = f"{counted(sum(counts), 'letter')} in {counted(len(counts), 'object')}"
+    return f"{told} {verb or are(sum(counts))} closed."

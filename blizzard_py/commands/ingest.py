@@ -19,6 +19,7 @@ from blizzard_core.cli import (
     print_table,
 )
 from blizzard_core.signals import INTERRUPTED
+from blizzard_core.text import are, counted
 from blizzard_py.app import operations
 from blizzard_py.app.configuration import load_config
 from blizzard_py.commands.options import source_options
@@ -95,4 +96,5 @@ def _print(found: dict[tuple[str, str], Given], *, dry_run: bool) -> None:
     if not dry_run:
         states = Counter(file.state for _, file in told)
         rows = sum(given.rows for given in found.values())
-        click.echo(f"{rows:,} rows of {states['ingested']:,} files are in.")
+        files = counted(states["ingested"], "file")
+        click.echo(f"{counted(rows, 'row')} of {files} {are(rows)} in.")

@@ -14,7 +14,7 @@ import click
 import yaml
 
 from blizzard_core.cli import Trouble, print_error, print_table
-from blizzard_core.text import in_utc, printable
+from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.commands.options import compact
 from blizzard_py.state.stream_state import moment
 
@@ -103,8 +103,9 @@ def print_schema(document: dict[str, Any]) -> None:
         if found["sample"]:
             sample = found["sample"]
             click.echo(
-                f"# from {sample['records']:,} records of {len(sample['files']):,} files,"
-                f" {sample['skipped_lines']:,} lines skipped"
+                f"# from {counted(sample['records'], 'record')} of"
+                f" {counted(len(sample['files']), 'file')},"
+                f" {counted(sample['skipped_lines'], 'line')} skipped"
             )
         for name, reason in found["left_out"].items():
             click.echo(f"# left out: {printable(name)!r}: {printable(reason)}")

@@ -18,7 +18,7 @@ from blizzard_core.cli import (
 )
 from blizzard_core.redact import redacted
 from blizzard_core.signals import INTERRUPTED
-from blizzard_core.text import printable
+from blizzard_core.text import counted, printable
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.redo import redo as redo_refused
 from blizzard_py.commands.options import source_options
@@ -74,8 +74,8 @@ def redo(
         click.echo("Nothing is in quarantine.")
     for each in found.done:
         rows = sum(output.rows for output in each.outputs)
-        told = f"{each.source}: {len(each.outputs):,} refused Parquet files with {rows:,} rows"
-        click.echo(printable(told))
+        files = counted(len(each.outputs), "refused Parquet file")
+        click.echo(printable(f"{each.source}: {files} with {counted(rows, 'row')}"))
         codes.append(answer_replacement(each.replacement, as_json=False))
     for error in found.errors:
         print_error(str(error))

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from blizzard_core.cli import print_json, print_table
-from blizzard_core.text import printable
+from blizzard_core.text import are, counted, printable
 from blizzard_py.replay import Replacement
 
 
@@ -26,16 +26,18 @@ def answer_replacement(found: Replacement, *, as_json: bool) -> int:
     )
     states = Counter(file.state for file in found.files)
     if found.groups is None:
-        whole = f", {found.outputs:,} outputs as a whole" if found.outputs else ""
+        whole = f", {counted(found.outputs, 'output')} as a whole" if found.outputs else ""
         click.echo(
-            f"{states['would replace']:,} files would replace {found.replaced:,} rows{whole};"
-            f" {states['would ingest']:,} files have nothing to replace."
+            f"{counted(states['would replace'], 'file')} would replace"
+            f" {counted(found.replaced, 'row')}{whole};"
+            f" with nothing to replace: {counted(states['would ingest'], 'file')}."
         )
         _print_blocked(found)
         return found.exit_code
+    files = counted(states["replaced"] + states["ingested"], "file")
     click.echo(
-        f"{found.rows:,} rows of {states['replaced'] + states['ingested']:,} files are in, in the"
-        f" place of {found.replaced:,} rows; groups that Penguin commits: {found.groups:,}."
+        f"{counted(found.rows, 'row')} of {files} {are(found.rows)} in, in the place of"
+        f" {counted(found.replaced, 'row')}; groups that Penguin commits: {found.groups:,}."
     )
     if states["taken"]:
         click.echo("Some are taken and not finished: run the same command again.")

@@ -19,6 +19,11 @@ from blizzard_py.sources.files.sampling import chosen, first_lines
 
 SAMPLE_FILES = 8
 SAMPLE_BYTES = 1 << 20
+# What files have to be called, for who has others.
+_NAMES = (
+    ".ndjson, .jsonl or .json, each also with .gz or .zst (CSV and Parquet are read as tables:"
+    " docs/tables.md)"
+)
 # How far a listing is followed: keys, and pages, of which a local directory is one.
 _KEYS = 10_000
 _PAGES = 2_000
@@ -43,9 +48,12 @@ class Sample:
 def sample(storage: Storage) -> Sample:
     """Look at files of a source. Problems are part of the answer."""
     try:
-        entries = _entries(storage)
+        entries, others = _entries(storage)
         if not entries:
-            return Sample(problem=f"{storage.uri} holds no NDJSON file yet")
+            told = (
+                f", and what is there, {others[0].path} for one, has another name" if others else ""
+            )
+            return Sample(problem=f"{storage.uri} holds no NDJSON file yet{told}: {_NAMES}")
         layout = layout_of(entry.path for entry in entries)
         inference = Inference(Rules(timestamps=True))
         files = chosen(entries, SAMPLE_FILES)
@@ -57,7 +65,8 @@ def sample(storage: Storage) -> Sample:
     found = inference.result()
     problem = ""
     if not found.fields:
-        problem = f"no line of {files[0].path}{_and_others(len(files))} can be read as NDJSON"
+        read = f"no line of {files[0].path}{_and_others(len(files))} can be read as NDJSON"
+        problem = f"{read}, which has one JSON object to a line and no list around them"
     return Sample(found.fields, found.left_out, len(files), found.records, layout, problem)
 
 
@@ -66,14 +75,17 @@ def _and_others(files: int) -> str:
     return f" and {more:,} {'other' if more == 1 else 'others'}" if more else ""
 
 
-def _entries(storage: Storage) -> list[Entry]:
-    """Files with something in them, of the beginning of the listing."""
+def _entries(storage: Storage) -> tuple[list[Entry], list[Entry]]:
+    """Files with something in them, of the beginning of the listing: NDJSON by name, and others."""
     accept = accepts("auto")
     found: list[Entry] = []
+    others: list[Entry] = []
     keys = 0
     for number, page in enumerate(storage.list_range("", None), 1):
-        found += [e for e in page.entries if e.size and accept(e.path) and not is_hidden(e.path)]
+        for entry in page.entries:
+            if entry.size and not is_hidden(entry.path):
+                (found if accept(entry.path) else others).append(entry)
         keys += len(page.entries)
         if keys >= _KEYS or number == _PAGES:
             break
-    return found
+    return found, others

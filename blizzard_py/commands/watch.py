@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from blizzard_core.cli import GuidedCommand, command, config_argument, log_level_option
-from blizzard_core.text import in_utc, printable
+from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.watching import Committing, Sight, Watch
 from blizzard_py.commands.options import compact
@@ -136,7 +136,7 @@ def _source_row(name: str, found: dict[str, Any]) -> _Row:
     cells = (
         Text(printable(name)),
         Text(found["state"]),
-        Text("-" if batch is None else f"{batch['phase']}, {batch['files']:,} files"),
+        Text("-" if batch is None else f"{batch['phase']}, {counted(batch['files'], 'file')}"),
         Text("-" if lag["secs"] is None else _span(lag["secs"]), "red" if lag["error"] else ""),
         Text(waiting),
         Text(f"{lost:,}", "red" if lost else ""),

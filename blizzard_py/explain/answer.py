@@ -236,7 +236,8 @@ def _settled(
         stores = parts.stores
         dead = letter(stores.dlq, parts.letters_id, found.batch, f"{stores.source.uri}/{path}")
         why = f"{dead.stage}: {dead.error}" if dead.stage else "its dead letter is gone"
-        reason = f"given up in batch {found.batch}{notes}; {why}{_way_in(parts, found.batch, dead)}"
+        way_in = _way_in(parts, found, dead, gone=story.entry is None)
+        reason = f"given up in batch {found.batch}{notes}; {why}{way_in}"
         return replace(base, verdict="quarantined", reason=reason, dead_letter=dead)
     reason = f"{counted(found.rows, 'row')} in batch {found.batch}{notes}"
     if found.bad_rows:
@@ -264,6 +265,8 @@ def _settled(
             f"; its rows are not in the table, or not all, since Penguin refused {refused.path}:"
             f" {refused.refusal}. What helps: {way_out(parts)}"
         )
+        if story.entry is None and parts.has_files and parts.event_time is None:
+            reason += "; for that the file has to be there again, under its name"
     return replace(
         base,
         verdict="ingested" if refused is None else "refused",
@@ -293,14 +296,21 @@ def _notes(parts: Parts, found: Journaled, story: Story, named: str | None, *, a
     return notes
 
 
-def _way_in(parts: Parts, letter_id: str, dead: Letter) -> str:
+def _way_in(parts: Parts, found: Journaled, dead: Letter, *, gone: bool) -> str:
     """How a file that was given up gets in after all, or that it is not to."""
     if not dead.stage or parts.event_time is not None:
         return ""
-    if not _is_put_away(parts, letter_id):
-        return f"; once it is mended {_replay(parts, letter_id)} ingests it"
-    closed = reason_of(parts.stores.dlq, parts.letters_id, letter_id)
-    return "" if closed is None else f"; closed by {closed.by} at {closed.at[:19]}: {closed.why}"
+    away = _is_put_away(parts, found.batch)
+    closed = reason_of(parts.stores.dlq, parts.letters_id, found.batch) if away else None
+    if closed is not None:
+        return f"; closed by {closed.by} at {closed.at[:19]}: {closed.why}"
+    once = "once it is there again" if gone else "once it is mended"
+    if found.group is not None:  # a replay of its letter would leave it to whoever has its rows
+        return (
+            f"; {once} `blizzard backfill --replace` takes it, or `blizzard redo CONFIG"
+            " --quarantined` where Penguin has refused its rows"
+        )
+    return "" if away else f"; {once} {_replay(parts, found.batch)} ingests it"
 
 
 def _is_put_away(parts: Parts, letter_id: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from blizzard_core.text import iso, printable
+from blizzard_core.text import counted, iso, printable
 from blizzard_py.explain.evidence import Letter
 from blizzard_py.explain.location import Checked
 from blizzard_py.sources.story import Compared, Lateness, Verdict, Waiting
@@ -172,7 +172,7 @@ def _work(found: Explanation) -> Iterator[str]:
             else output.delta_status
         )
         why = "" if output.refusal is None else f": {output.refusal}"
-        yield f"  parquet    {output.path} ({output.rows:,} rows), {committed}{why}"
+        yield f"  parquet    {output.path} ({counted(output.rows, 'row')}), {committed}{why}"
     if found.dead_letter is not None:
         dead = found.dead_letter
         yield f"  letter     {dead.object}" + (f" of {dead.timestamp}" if dead.timestamp else "")

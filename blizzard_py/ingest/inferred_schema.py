@@ -37,6 +37,7 @@ from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.settings.schema import RESCUED, FieldSettings
 from blizzard_core.settings.sources import SourceCompression
 from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.text import counted
 from blizzard_py.job import FieldSpec, IngestSettings, UnexpectedField
 from blizzard_py.schema.evolution import Takes, evolved
 from blizzard_py.schema.inference import Inference, Inferred, Rules
@@ -268,9 +269,9 @@ class InferredSchema:
     def _check(self, found: Inferred, files: int) -> None:
         if not found.fields and not self._declared:
             raise SchemaUnknown(
-                f"{self._source.uri}: no field was found in {files} files to infer a schema from;"
-                " mend them, raise schema.sample_bytes_per_file if lines are longer, or"
-                " declare schema.fields"
+                f"{self._source.uri}: no field was found in {counted(files, 'file')} to infer a"
+                " schema from; mend them, raise schema.sample_bytes_per_file if lines are"
+                " longer, or declare schema.fields"
             )
 
     def _keep(self, found: KeptSchema) -> KeptSchema:

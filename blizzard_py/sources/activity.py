@@ -26,6 +26,7 @@ from blizzard_core.observability.activity import (
 from blizzard_core.observability.health import job_secs
 from blizzard_core.observability.notices import Notice
 from blizzard_core.storage.protocol import Entry
+from blizzard_core.text import counted
 from blizzard_py import metrics
 from blizzard_py.job import FinishedFile
 from blizzard_py.state.source_state import Batch, SourceState, Totals
@@ -175,13 +176,13 @@ class SourceActivity(Activity):
         if stream is None:
             return
         before = self._stream or StreamState(query={})
-        for metric, counted in (
+        for metric, more in (
             (metrics.LATE_ROWS, stream.late_rows - before.late_rows),
             (metrics.PARTLY_LATE_ROWS, stream.partly_late_rows - before.partly_late_rows),
             (metrics.AHEAD_ROWS, stream.ahead_rows - before.ahead_rows),
             (metrics.UNACCOUNTED_ROWS, stream.unaccounted_rows - before.unaccounted_rows),
         ):
-            metric.labels(self.name).inc(max(0, counted))
+            metric.labels(self.name).inc(max(0, more))
 
     def _event_lag(self) -> float:
         with self._lock:
@@ -264,8 +265,8 @@ class SourceActivity(Activity):
         outputs, rows, newest, remedy = self._refused
         if not outputs:
             return []
-        files = "1 Parquet file" if outputs == 1 else f"{outputs:,} Parquet files"
-        told = f"Penguin refused {files} with {rows:,} rows: {newest}"
+        files = counted(outputs, "Parquet file")
+        told = f"Penguin refused {files} with {counted(rows, 'row')}: {newest}"
         return [Notice("bad", told, f"These rows are in no table: {remedy}.")]
 
     def gave_up(self, files: Iterable[FinishedFile]) -> None:

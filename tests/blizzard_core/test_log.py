@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 
 import pytest
 
@@ -58,3 +59,17 @@ def test_the_directory_that_one_stands_in_is_no_secret(monkeypatch: pytest.Monke
     [line] = logged("info", a="/srv/pwd/project/raw: no such directory", b="it was correct-horse")
     assert line["a"] == "/srv/pwd/project/raw: no such directory"
     assert line["b"] == "it was ***"
+
+
+def test_what_a_library_warns_of_has_no_trace_and_tells_its_error() -> None:
+    stream = io.StringIO()
+    configure("info", stream)
+    told = FileNotFoundError(2, "No such file or directory", "/run/token?sig=geheimgeheim")
+    logging.getLogger("botocore.credentials").warning("Refreshing failed", exc_info=told)
+    logging.getLogger("asyncio").error("Exception in callback", exc_info=told)
+    warned, failed = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert (warned["event"], warned["message"]) == ("library", "Refreshing failed")
+    assert warned["error"].startswith("FileNotFoundError: [Errno 2] No such file")
+    assert "exception" not in warned
+    assert "FileNotFoundError" in failed["exception"]
+    assert "geheim" not in stream.getvalue()

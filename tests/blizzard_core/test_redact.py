@@ -84,6 +84,21 @@ def unlearnt() -> Iterator[None]:
         f"password=a&b{SECRET}",
         f"ya29.{SECRET}",
         f"eyJhbGciOiJSUzI1NiJ9.eyJ{SECRET}.{SECRET}",
+        f"GET https://maps.example/v1?q=a&key={SECRET}: 403",
+        f"https://x.azurewebsites.net/api/f?code={SECRET}==&n=1",
+        f"redirected to https%3A%2F%2Fx%3Fkey%3D{SECRET}%26page%3D2",
+        f"https://h/login?user=a&pass={SECRET}",
+        f"DB_PASS={SECRET}",
+        f"smtp-pass = '{SECRET} with words'",
+        f'{{"user": "a", "pass": "{SECRET}"}}',
+        f"('pass', '{SECRET}')",
+        f"Cookie: theme=dark; sid={SECRET}; a=b",
+        f"{{'Cookie': 'sid={SECRET}; a=b', 'Accept': '*/*'}}",
+        f"Set-Cookie: sid={SECRET}; Path=/; HttpOnly",
+        f"Ocp-Apim-Subscription-Key: {SECRET}",
+        f"x-functions-key: {SECRET}",
+        f"https://h/x?auth={SECRET}",
+        f"API key not valid: AIza{SECRET}{SECRET}",
     ],
 )
 def test_credentials_in_messages_are_masked(text: str) -> None:
@@ -109,6 +124,12 @@ def test_credentials_in_messages_are_masked(text: str) -> None:
         "line 3: field password is required",
         "token: identifier",
         "PWD is /home/x",
+        "https://api.example/v1?code=404&key=3&page=2: not found",
+        "s3://raw/key=20240128-0000/code=12345678/a.json: timed out",
+        "second pass: 12 of 40 files",
+        "bypass=true, passed=12, compass=north",
+        "a cookie: none was set",
+        "key=date, code=12345678",
     ],
 )
 def test_what_is_no_credential_stays(text: str) -> None:
@@ -117,7 +138,10 @@ def test_what_is_no_credential_stays(text: str) -> None:
 
 def test_long_texts_are_searched_in_no_time() -> None:
     # Patterns that look back and forth would take minutes here.
-    for text in ("a." * 50_000, "secret" * 20_000, "x=" * 50_000, "://" * 50_000):
+    for text in (
+        "a." * 50_000, "secret" * 20_000, "x=" * 50_000, "://" * 50_000, "pass_" * 20_000,
+        "cookie:" * 20_000, "&key=" * 20_000, "a_pass" * 20_000,
+    ):  # fmt: skip
         redacted(text)
 
 

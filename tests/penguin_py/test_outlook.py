@@ -140,7 +140,7 @@ def test_the_commands_show_each_refusal_with_its_reason(tmp_path: Path, world: W
     shown = " ".join(done.output.split())
     assert f"events: refused: {DAY}/b.parquet: is not Parquet" in shown
     assert f"events: waits: {DAY}/c.parquet" in shown
-    assert "1 files behind the next commit were not looked into" in shown
+    assert "1 file behind the next commit not looked into" in shown
     document = json.loads(CliRunner().invoke(main, [*asked, "--json"]).stdout)
     found = document["tables"]["events"]
     assert [(r["path"], r["stage"]) for r in found["refused"]] == [(f"{DAY}/b.parquet", "read")]

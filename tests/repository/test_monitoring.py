@@ -98,7 +98,8 @@ def test_every_rule_says_what_to_do() -> None:
     for rule in rules():
         assert rule["labels"]["severity"] in {"critical", "warning"}
         assert rule["annotations"]["summary"]
-        assert rule["annotations"]["runbook"] == f"docs/operations.md#{rule['alert'].lower()}"
+        place = "{{ with $externalLabels.runbooks }}{{ . }}/{{ end }}docs/operations.md"
+        assert rule["annotations"]["runbook_url"] == f"{place}#{rule['alert'].lower()}"
 
 
 def test_rules_ask_for_metrics_that_exist() -> None:

@@ -33,11 +33,11 @@ function tell(level, text, ...nodes) {
 function verdict(status) {
   const count = level => status.targets.filter(t => t.level === level).length;
   const many = status.targets.length;
-  const of = `of ${plural(many, status.unit)}`;
+  const some = n => many === 1 ? `The one ${status.unit} is` : `${n} of ${plural(many, status.unit)}`;
   const bad = count("bad"), warn = count("warn");
   const text = !many ? `There is no ${status.unit} in the configuration`
-    : bad ? `${bad} ${of} failing` + (warn ? `, ${warn} to look at` : "")
-    : warn ? `${warn} ${of} to look at`
+    : bad ? `${some(bad)} failing` + (warn ? `, ${warn} to look at` : "")
+    : warn ? `${some(warn)} to look at`
     : many === 1 ? `The one ${status.unit} is well` : `All ${many} ${status.unit}s are well`;
   const groups = grouped(status.targets).map(notice);
   const more = groups.slice(SHOWN_NOTICES);

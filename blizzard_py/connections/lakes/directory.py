@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
+from blizzard_core.text import counted
 from blizzard_py.columns import folder_time
 from blizzard_py.connections.lakes.bounds import (
     asked_names,
@@ -268,4 +269,5 @@ def _warnings(facts: Sequence[Facts], names: Sequence[str]) -> tuple[str, ...]:
     unread = sum(each.unread for each in facts)
     if not unread:
         return ()
-    return (f"{unread} rows have no readable value of {', '.join(names)} and count as null",)
+    rows = counted(unread, "row")
+    return (f"{rows} without a readable value of {', '.join(names)}: taken as null",)

@@ -195,12 +195,12 @@ def test_more_connections_than_there_may_be_cut_off_who_was_heard_of_least_latel
     world: World,
 ) -> None:
     with serving(world) as (server, _):
-        first = socket.create_connection(("127.0.0.1", server.port))
+        first = begun(server.port)
         answered = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         others = []
         try:
             for number in range(CONNECTIONS * 3):
-                others.append(socket.create_connection(("127.0.0.1", server.port)))
+                others.append(begun(server.port))
                 if number % 16 == 0:  # who goes on asking is kept
                     answered.request("GET", "/health")
                     assert answered.getresponse().read()
@@ -218,6 +218,59 @@ def test_more_connections_than_there_may_be_cut_off_who_was_heard_of_least_latel
             for connection in (first, *others):
                 connection.close()
             answered.close()
+
+
+def begun(port: int) -> socket.socket:
+    """A connection on which something was said, and no whole request."""
+    wire = socket.create_connection(("127.0.0.1", port))
+    wire.sendall(b"GET /")
+    return wire
+
+
+def asking(port: int, address: str = "127.0.0.1") -> socket.socket:
+    """A connection of somebody at ``address`` on which a request was sent."""
+    wire = socket.create_connection(("127.0.0.1", port), timeout=60, source_address=(address, 0))
+    wire.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    return wire
+
+
+def answer_to(wire: socket.socket) -> bytes:
+    """The first bytes of what is answered; none if it was cut off."""
+    with contextlib.suppress(ConnectionError):
+        return wire.recv(12)
+    return b""
+
+
+def test_who_asks_in_the_midst_of_a_flood_is_answered_before_it_is_the_oldest(
+    world: World,
+) -> None:
+    panel = Panel("blizzard", [], lambda: world.now)
+    found = Server("127.0.0.1:0", panel)
+    # All of them wait to be taken, which begins once the server is entered.
+    wires = [asking(found.port)]
+    wires += [begun(found.port) for _ in range(CONNECTIONS + 40)]
+    try:
+        with found:
+            assert answer_to(wires[0]) == b"HTTP/1.1 200"
+    finally:
+        for wire in wires:
+            wire.close()
+
+
+def test_a_flood_from_elsewhere_cuts_off_its_own_and_nobody_else(world: World) -> None:
+    with serving(world) as (server, _):
+        kept = asking(server.port)
+        others: list[socket.socket] = []
+        try:
+            assert answer_to(kept) == b"HTTP/1.1 200"
+            for _ in range(CONNECTIONS * 2):
+                others.append(asking(server.port, "127.0.0.2"))
+                assert answer_to(others[-1]) == b"HTTP/1.1 200"
+            kept.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b"HTTP/1.1 200" in kept.recv(1 << 16) + kept.recv(1 << 16)
+        finally:
+            for wire in (kept, *others):
+                wire.close()
 
 
 def open_connections(port: int) -> int:
@@ -447,7 +500,7 @@ def test_penguins_page_shows_commits_and_refusals(browser: Browser, tmp_path: An
             assert "Last commits" in text.replace("LAST COMMITS", "Last commits")
             assert "version 0" in text
             assert "quarantined lately" in text
-            assert "1 of 1 table to look at" in text
+            assert "The one table is to look at" in text
 
 
 def test_what_a_status_document_costs_is_bounded(world: World) -> None:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 from pathlib import Path
+from typing import Any
 
+import azure.core.exceptions as azure
+import botocore.exceptions as botocore  # type: ignore[import-untyped]  # ships no types
 import pytest
+from google.auth import exceptions as google_auth
 
 from blizzard_core.errors import (
     AccessDenied,
@@ -20,11 +27,17 @@ from blizzard_core.storage.opening import fsspec_arguments, normalize_uri, open_
 from blizzard_core.storage.protocol import join
 from blizzard_core.storage.s3 import client_arguments
 
+google: Any = google_auth  # its classes have no types
+SECRET = "Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5"
+
 
 class ClientError(Exception):
-    def __init__(self, code: str) -> None:
+    def __init__(self, code: str, status: int = 0) -> None:
         super().__init__(code)
-        self.response = {"Error": {"Code": code}}
+        self.response = {
+            "Error": {"Code": code},
+            "ResponseMetadata": {"HTTPStatusCode": status},
+        }
 
 
 class HttpResponseError(Exception):
@@ -56,6 +69,20 @@ class NoCredentialsError(Exception):
         (HttpResponseError("no", 403), AccessDenied, "access denied (403)"),
         (HttpResponseError("ConditionNotMet", 412), Conflict, "another writer"),
         (HttpResponseError("ServerBusy", 503), Unavailable, "ServerBusy"),
+        # What the status says is not what is wrong.
+        (ClientError("InvalidObjectState", 403), Unavailable, "in an archive; restore it"),
+        (HttpResponseError("BlobArchived", 409), Unavailable, "in an archive; restore it"),
+        (ClientError("RequestTimeTooSkewed", 403), Unavailable, "clocks here and at the store"),
+        (ClientError("QuotaExceeded", 403), Unavailable, "the store is full"),
+        (ClientError("PermanentRedirect", 301), Unavailable, "set AWS_REGION"),
+        (ClientError("KMS.DisabledException", 400), AccessDenied, "see that the key is enabled"),
+        (ClientError("ExpiredTokenException", 400), AccessDenied, "check the credentials"),
+        # Clients that have got no answer at all.
+        (botocore.TokenRetrievalError(provider="sso", error_msg="x"), AccessDenied, "renew them"),
+        (botocore.ProfileNotFound(profile="prod"), AccessDenied, "(prod) could not be found"),
+        (botocore.NoRegionError(), AccessDenied, "correct AWS_PROFILE, AWS_REGION"),
+        (google.DefaultCredentialsError("x"), AccessDenied, "no credentials found"),
+        (azure.ServiceRequestError("Cannot connect to host a"), Unavailable, "connect to host a"),
     ],
 )
 def test_foreign_errors_become_ours_by_what_happened(
@@ -65,6 +92,87 @@ def test_foreign_errors_become_ours_by_what_happened(
     assert type(wrapped) is kind
     assert text in str(wrapped)
     assert "s3://b/k" in str(wrapped)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        botocore.CredentialRetrievalError(provider="process", error_msg=f"token={SECRET}"),
+        botocore.ProxyConnectionError(proxy_url=f"http://u:{SECRET}@proxy:3128", error="refused"),
+        botocore.HTTPClientError(error=f"Cookie: sid={SECRET}"),
+        google.RefreshError("invalid_grant: Invalid JWT", {"assertion": f"eyJhbGci.{SECRET}.x"}),
+        google.TransportError(f"Failed to retrieve http://metadata/?key={SECRET}"),
+        OSError(f"Forbidden: b/k?key={SECRET}\nno access"),
+        azure.ClientAuthenticationError(f"AADSTS7000215: Invalid client secret is {SECRET}"),
+        azure.HttpResponseError(f"Operation failed\nRequestId:1\nhttps://a/c?sig={SECRET}"),
+        ValueError(f"Connection string missing AccountKey={SECRET};"),
+    ],
+)
+def test_what_clients_of_clouds_raise_is_one_line_without_secrets(error: Exception) -> None:
+    told = str(wrap_error("s3://b/k", error))
+    assert SECRET not in told
+    assert "\n" not in told
+    assert len(str(wrap_error("s3://b/k", OSError("x" * 9000)))) < 1100
+
+
+def test_why_a_login_was_refused_is_told_by_its_code() -> None:
+    azures = azure.ClientAuthenticationError("AADSTS7000215: Invalid client secret provided")
+    assert "AADSTS7000215" in str(wrap_error("az://c/k", azures))
+    assert "invalid_grant" in str(wrap_error("gs://c/k", google.RefreshError("invalid_grant: x")))
+
+
+@pytest.mark.parametrize("variable", ["AWS_WEB_IDENTITY_TOKEN_FILE", "credential_process"])
+def test_a_missing_file_of_the_client_is_no_missing_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """A checkpoint that is missing means a beginning; a token that is missing means nothing."""
+    missing = str(tmp_path / "missing")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    if variable == "credential_process":
+        (tmp_path / "config").write_text(f"[profile p]\ncredential_process={missing}\n")
+        monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+        monkeypatch.setenv("AWS_PROFILE", "p")
+    else:
+        monkeypatch.setenv(variable, missing)
+        monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/x")
+    region = f"r{len(variable)}"  # of its own, since equal options share a client
+    storage = open_storage("s3://b/x", {"AWS_REGION": region, "AWS_ENDPOINT_URL": "http://[::1]:9"})
+    for ask in (
+        lambda: storage.stat("a"),
+        lambda: storage.read_versioned("a"),
+        lambda: storage.put_if("a", b"", None),
+        lambda: storage.put_if("a", b"", "1"),
+        lambda: storage.delete("a"),
+        lambda: list(storage.list_range("", None)),
+    ):
+        with pytest.raises(AccessDenied, match=f"there is no {re.escape(missing)}"):
+            ask()
+
+
+def test_a_missing_object_is_told_from_a_missing_file_of_the_client() -> None:
+    gone = os.strerror(errno.ENOENT)
+    as_adlfs = FileNotFoundError(errno.ENOENT, gone, "container/x/a")
+    assert type(wrap_error("az://container/x/a", as_adlfs)) is NotFound
+    tool = FileNotFoundError(errno.ENOENT, gone, "tool")
+    assert type(wrap_error("s3://b/x/a", tool)) is AccessDenied
+    here = FileNotFoundError(errno.ENOENT, gone, "/data/a")
+    assert type(wrap_error("/data/a", here)) is NotFound
+
+
+@pytest.mark.parametrize("key", [f"/missing/{SECRET[:4]}.json", '{"private_key": "' + SECRET * 200])
+def test_a_key_file_that_is_not_there_is_not_sent_to_google(key: str) -> None:
+    with pytest.raises(AccessDenied, match="there is no key file") as error:
+        open_storage("gs://b/x", {"GOOGLE_SERVICE_ACCOUNT": key})
+    assert SECRET not in str(error.value)
+    assert ("/missing/" in str(error.value)) == key.startswith("/")
+
+
+def test_a_key_file_that_is_none_is_named_without_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "key.json").write_text(f"{SECRET} is no JSON")
+    with pytest.raises(AccessDenied, match="these credentials cannot be used") as error:
+        open_storage("gs://b/x", {"GOOGLE_SERVICE_ACCOUNT": str(tmp_path / "key.json")})
+    assert SECRET not in str(error.value)
 
 
 def test_wrong_credentials_are_denied_and_not_shown() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from blizzard_core import cli
+from blizzard_core.log import get_logger
 from blizzard_core.signals import INTERRUPTED
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin
@@ -351,3 +353,20 @@ def test_what_the_machine_refuses_is_no_bug_of_ours() -> None:
     )
     assert "bug of ours" not in done.stderr
     assert "bug of ours" in broken_by(ValueError("x")).stderr
+
+
+def test_a_librarys_warning_in_a_command_without_a_log_level_has_no_trace_and_no_secret() -> None:
+    @click.command()
+    @cli.command
+    def look() -> int:
+        told = FileNotFoundError(2, "No such file or directory", "/run/token?sig=geheimgeheim")
+        logging.getLogger("botocore.credentials").warning("Refreshing failed", exc_info=told)
+        get_logger().warning("told")
+        cli.print_json({})
+        return 0
+
+    done = CliRunner().invoke(look, [])
+    assert done.stdout == "{}\n"
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [line["event"] for line in lines] == ["library", "told"]
+    assert "geheim" not in done.stderr

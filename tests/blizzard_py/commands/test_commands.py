@@ -320,7 +320,7 @@ def test_dead_letters_are_listed_and_replayed_once(
     scenario.put_rows(f"date=2024-01-01/2{HOSTILE[:5]}.json.gz", 2, 3)
     done = invoke(*replay, "--all")
     assert done.exit_code == 0, done.output
-    assert "2 rows of 1 files are in; 0 failed again" in done.stdout
+    assert "2 rows of 1 file are in; failed again, with new letters: 0." in done.stdout
     assert "No open dead letters." in invoke(*replay, "--all").stdout
     assert invoke("dlq", "list", config, "--json").stdout == ""
     put_away = invoke("dlq", "list", config, "--replayed").stdout
@@ -374,7 +374,7 @@ def test_checkpoints_are_shown_changed_and_reset(scenario: Scenario) -> None:
     assert (wrong.exit_code, "is no partition of this source" in wrong.stderr) == (1, True)
     dry = invoke(*change, "--watermark", "1.json.gz", "--dry-run")
     assert dry.exit_code == 0, dry.output
-    assert "1 files that were passed would be ingested" in dry.stdout
+    assert "1 passed file would be ingested" in dry.stdout
     assert "\x1b" not in dry.stdout
     unasked = invoke(*change, "--watermark", "1.json.gz")
     assert (unasked.exit_code, "give --yes" in unasked.stderr) == (2, True)
@@ -496,7 +496,15 @@ def test_init_tells_what_it_cannot_use(tmp_path: Path) -> None:
         "init", path, "--source-uri", str(tmp_path / "raw"), "--table-uri", f"{tmp_path}/t"
     )
     assert odd.exit_code == 0
-    assert "no line of 1.json can be read as NDJSON" in odd.stdout
+    assert "no line of 1.json can be read as NDJSON, which has one JSON object" in odd.stdout
+    (tmp_path / "raw" / "1.json").rename(tmp_path / "raw" / "1.csv")
+    source = str(tmp_path / "raw")
+    other = invoke("init", path, "--source-uri", source, "--table-uri", f"{tmp_path}/t", "--force")
+    assert "what is there, 1.csv for one, has another name: .ndjson, .jsonl" in other.stdout
+    file = invoke(
+        "init", path, "--source-uri", f"{source}/1.csv", "--table-uri", f"{tmp_path}/t", "--force"
+    )
+    assert "1.csv: is a file, and not a directory; name the one it is in" in file.stdout
     assert invoke("validate", path).exit_code == 0
     unwritable = invoke("init", "/proc/nowhere/c.yaml")
     assert (unwritable.exit_code, "cannot be written" in unwritable.stderr) == (2, True)

@@ -119,7 +119,7 @@ def test_letters_are_closed_with_a_reason_and_explain_tells_it(scenario: Scenari
     assert asked(scenario, *close, "--why", "junk", "--dry-run").exit_code == 0
     assert dead_letters(scenario)["letters"] == 3
     done = asked(scenario, *close, "--why", "junk of a vendor")
-    assert (done.exit_code, "1 letters in 1 objects are closed." in done.stdout) == (0, True)
+    assert (done.exit_code, "1 letter in 1 object is closed." in done.stdout) == (0, True)
     assert dead_letters(scenario)["letters"] == 2
     assert "junk of a vendor" in asked(scenario, "explain", uri).stdout
     assert asked(scenario, *close, "--why", "again").exit_code == 2

@@ -498,8 +498,8 @@ def test_the_command_says_what_it_found_and_the_daemon_goes_on(
 
     dry = rebuild("--dry-run")
     assert dry.exit_code == 0, dry.output
-    assert "3 files are listed, 2 of them are done" in dry.stdout
-    assert "1 files are new, among them:\n  date=2024-01-01/3.json.gz" in dry.stdout
+    assert "3 files listed, 2 of them done" in dry.stdout
+    assert "1 new file, among them:\n  date=2024-01-01/3.json.gz" in dry.stdout
     assert scenario.table.stat(CHECKPOINT) is None
     assert "give --yes" in rebuild().stderr
     assert "asks nobody" in rebuild("--json").stderr

@@ -115,7 +115,7 @@ def test_declared_columns_win_and_are_not_kept() -> None:
 def test_files_without_a_field_are_waited_for() -> None:
     place = Place()
     files = place.put("a.ndjson", "junk", "{}", "")
-    with pytest.raises(SchemaUnknown, match="no field was found in 1 files") as caught:
+    with pytest.raises(SchemaUnknown, match="no field was found in 1 file to") as caught:
         place.view().fields(files)
     assert caught.value.retryable
     assert place.table.objects == {}

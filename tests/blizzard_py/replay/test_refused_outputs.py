@@ -166,7 +166,7 @@ def test_what_was_refused_is_in_once_after_a_redo(scenario: Scenario) -> None:
     assert penguins(scenario)["count"] == 1
     done = redone(scenario)  # Penguin is asked in a process of its own
     assert done.exit_code == 0, done.output
-    assert "1 refused Parquet files with 2 rows" in done.stdout
+    assert "1 refused Parquet file with 2 rows" in done.stdout
     committed(scenario)
     assert scenario.ids() == [1, 2, 3, 4]
     assert asked(scenario, "status").exit_code == 0
@@ -311,6 +311,31 @@ def test_files_that_are_gone_are_named_and_nothing_is_done(scenario: Scenario) -
     assert everything(scenario) == before
 
 
+def explained(scenario: Scenario, name: str) -> str:
+    told = asked(scenario, "explain", f"{scenario.place}/raw/{DAY}/{name}", "--json")
+    reason: str = json.loads(told.stdout)["reason"]
+    return reason
+
+
+def test_explain_tells_how_a_refused_file_comes_that_is_gone_or_could_not_be_redone(
+    scenario: Scenario,
+) -> None:
+    refused(scenario)
+    mended(scenario)
+    scenario.source.delete(f"{DAY}/4.json.gz")
+    assert "the file has to be there again, under its name" in explained(scenario, "4.json.gz")
+    scenario.put(f"{DAY}/4.json.gz", b"")
+    assert redone(scenario).exit_code == 1
+    told = explained(scenario, "4.json.gz")
+    assert "once it is mended" in told
+    assert "`blizzard redo CONFIG --quarantined`" in told
+    assert "dlq replay" not in told.partition("once it is mended")[2]
+    scenario.put_rows(f"{DAY}/4.json.gz", 4)
+    assert redone(scenario).exit_code == 0
+    committed(scenario)
+    assert scenario.ids() == [1, 2, 3, 4]
+
+
 def test_a_source_that_cannot_be_redone_costs_itself_alone(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,7 +355,7 @@ def test_a_source_that_cannot_be_redone_costs_itself_alone(
         done = redone(scenario, *more)
         assert done.exit_code == 1, done.output
         assert f"{DAY}/9.json.gz" in done.stderr
-        assert "events/main: 1 refused Parquet files" in done.stdout
+        assert "events/main: 1 refused Parquet file" in done.stdout
     committed(scenario)
     assert scenario.ids() == [1, 2, 3, 4]
     told = json.loads(redone(scenario, "--json").stdout)

@@ -81,7 +81,7 @@ def test_every_version_has_one_reading_of_each_file(scenario: Scenario, named: b
     scenario.put_rows(f"{DAY}/2.json.gz", 102, 112, 122)
     dry = backfill(scenario, DAY, f"{DAY}/2.json.gz", "--dry-run")
     assert (dry.exit_code, "2 files would replace 4 rows" in dry.stdout) == (0, True), dry.output
-    assert ("1 outputs as a whole" in dry.stdout) is not named
+    assert ("1 output as a whole" in dry.stdout) is not named
     done = backfill(scenario, DAY, f"{DAY}/2.json.gz", "--json")
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
@@ -125,9 +125,9 @@ def test_letters_of_mended_files_replace_what_their_files_had(scenario: Scenario
     names = [str(scenario.config), "--pipeline=events", "--source=main"]
     command = ["dlq", "replay", *names, "--all", "--replace"]
     dry = CliRunner().invoke(blizzard, [*command, "--dry-run"])
-    assert "1 files would replace 1 rows" in dry.stdout, dry.output
+    assert "1 file would replace 1 row;" in dry.stdout, dry.output
     done = CliRunner().invoke(blizzard, command)
-    assert (done.exit_code, "in the place of 1 rows" in done.stdout) == (0, True), done.output
+    assert (done.exit_code, "in the place of 1 row;" in done.stdout) == (0, True), done.output
     scenario.once("penguin")
     assert scenario.ids() == [1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 16, 26]
     listed = CliRunner().invoke(blizzard, ["dlq", "list", str(scenario.config), "--json"])

@@ -244,7 +244,7 @@ def test_rows_without_a_readable_watermark_come_first_and_are_told(
     source = poller(form, tmp_path)
     bound = source.connect().bound("rows", 0)
     assert bound.value == {"at": START + dt.timedelta(seconds=1)}
-    assert "no readable value of at" in bound.warnings[0]
+    assert "without a readable value of at" in bound.warnings[0]
     assert ids(source.poll()) == [1, 2, 3]
 
 
@@ -282,7 +282,7 @@ def test_files_of_bad_lines_alone_are_told(tmp_path: Path, form: str) -> None:
     (tmp_path / f"b.{form}").write_text("id,at\n1\n" if form == "csv" else "{\n")
     assert source.poll() == []
     told = source.connect().bound("rows", 0).warnings
-    assert told == ("1 rows have no readable value of at and count as null",)
+    assert told == ("1 row without a readable value of at: taken as null",)
 
 
 def test_text_that_is_none_is_no_watermark(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_text_that_is_none_is_no_watermark(tmp_path: Path) -> None:
     bound = poller("json", tmp_path, ("id",), (ID,)).connect().bound("rows", 0)
     assert bound.value == {"id": 5}
     # The first line is no JSON at all.
-    assert "3 rows have no readable value" in bound.warnings[0]
+    assert "3 rows without a readable value" in bound.warnings[0]
 
 
 def test_a_line_that_is_too_long_is_a_bad_line(

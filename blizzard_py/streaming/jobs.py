@@ -38,7 +38,6 @@ from blizzard_py.job import (
     IngestSettings,
     JobFile,
     Place,
-    StagedBadRecords,
     StagedOutput,
 )
 from blizzard_py.kernels.late_letters import Judged, JudgeTask
@@ -46,11 +45,10 @@ from blizzard_py.kernels.lateness import Limits, Rule, may_split, rule_of
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.report import merged
 from blizzard_py.sources.parts import Parts
-from blizzard_py.state.members import lifted_letters
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_query import fingerprint
-from blizzard_py.state.stream_state import SettledBatch, StreamState, moment, settled
+from blizzard_py.state.stream_state import StreamState, moment, settled
 from blizzard_py.streaming.accepting import accepting
 from blizzard_py.streaming.offers import Offer, Share
 from blizzard_py.streaming.packs import Packs, WorkingCopy
@@ -64,6 +62,7 @@ from blizzard_py.streaming.sharing import (
     together,
 )
 from blizzard_py.streaming.state_files import unseen
+from blizzard_py.streaming.taken import Taken, batch_of, late_letters
 
 if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
     from blizzard_py.engines.spark.scratch import Scratch
@@ -84,20 +83,6 @@ class _Running:
     query: StreamQuery
     copy: WorkingCopy
     at: StreamState
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Taken:
-    """What came of a batch's files, by source: the rows, and what was found of their times.
-
-    ``present`` are the sources with files in it, ``idle`` those that nobody waits for.
-    """
-
-    accepted: Mapping[str, IngestResult]
-    found: Mapping[str, Sequence[Judged]]
-    limits: Limits
-    present: frozenset[str]
-    idle: frozenset[str]
 
 
 class StreamJobs:
@@ -183,7 +168,7 @@ class StreamJobs:
         secs = time.monotonic() - began
         outputs = merged(done.reports)
         told = together(accepted)
-        batch = _batch_of(known.batch + 1, told, taken, done, outputs)
+        batch = batch_of(known.batch + 1, told, taken, done, outputs)
         self._check_wanted()
         self._see_all(running.copy, done.micro_batches[-1].number)
         packs = self._packs.pack(running.copy, known.packs, epoch, f"{batch.batch:08d}")
@@ -210,7 +195,7 @@ class StreamJobs:
             told,
             outputs=outputs.outputs,
             tasks=told.tasks + outputs.tasks,
-            letters=(*told.letters, *_late_letters(taken.found)),
+            letters=(*told.letters, *late_letters(taken.found)),
         )
         return Ingested(result, after)
 
@@ -232,7 +217,7 @@ class StreamJobs:
         known: StreamState,
         jobs: Mapping[str, IngestJob],
         accepted: Mapping[str, IngestResult],
-    ) -> _Taken:
+    ) -> Taken:
         """The second step, of each source."""
         started_ts = next(iter(jobs.values())).started_ts
         ahead = round(started_ts * _MICRO) + micros(self._given.max_ahead)
@@ -243,7 +228,7 @@ class StreamJobs:
         }
         present = frozenset(name for name, each in jobs.items() if each.files)
         idle = idle_in(known, self._parts.branches, present, started_ts)
-        return _Taken(accepted, found, limits, present, idle)
+        return Taken(accepted, found, limits, present, idle)
 
     def _accepted(self, job: IngestJob, *, alone: bool) -> IngestResult:
         """A source's rows; of several, one without files costs nothing."""
@@ -291,7 +276,7 @@ class StreamJobs:
         return judged(running.query.root, job, tasks)
 
     def _settled(
-        self, running: _Running, known: StreamState, job: IngestJob, taken: _Taken
+        self, running: _Running, known: StreamState, job: IngestJob, taken: Taken
     ) -> Settled:
         branches = self._parts.branches
         ticks = ticks_of(known, branches, taken.idle, newest_of(taken.found))
@@ -401,35 +386,4 @@ def _accepting(job: IngestJob) -> IngestJob:
         settings=accepting(job.settings),
         staging=join(job.staging, _ACCEPTED),
         files=tuple(replace(file, partition="") for file in job.files),
-    )
-
-
-def _late_letters(found: Mapping[str, Sequence[Judged]]) -> list[StagedBadRecords]:
-    letters = {n: [o.letters for o in each if o.letters is not None] for n, each in found.items()}
-    if len(letters) == 1:
-        return next(iter(letters.values()))
-    return [one for name, each in letters.items() for one in lifted_letters(each, name)]
-
-
-def _batch_of(
-    number: int,
-    accepted: IngestResult,
-    taken: _Taken,
-    done: Settled,
-    outputs: IngestResult,
-) -> SettledBatch:
-    found = [one for each in taken.found.values() for one in each]
-    return SettledBatch(
-        batch=number,
-        files=len(accepted.files),
-        rows=sum(file.rows for file in accepted.files),
-        used_watermark_ms=done.used_ms,
-        watermark_ms=done.watermark_ms,
-        late_rows=sum(one.late for one in found),
-        partly_late_rows=sum(one.partly for one in found),
-        ahead_rows=sum(one.ahead for one in found),
-        dropped_by_spark=sum(one.dropped for one in done.micro_batches),
-        state_rows=done.micro_batches[-1].state_rows,
-        emitted_rows=sum(output.rows for output in outputs.outputs),
-        micro_batches=len(done.micro_batches),
     )

@@ -1,0 +1,66 @@
+"""What came of a batch's files before the query sees their rows, and what is told of the batch.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from blizzard_py.job import IngestResult, StagedBadRecords
+from blizzard_py.kernels.late_letters import Judged
+from blizzard_py.kernels.lateness import Limits
+from blizzard_py.state.members import lifted_letters
+from blizzard_py.state.stream_state import SettledBatch
+
+if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
+    from blizzard_py.streaming.query import Settled
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What came of a batch's files, by source: the rows, and what was found of their times.
+
+    ``present`` are the sources with files in it, ``idle`` those that nobody waits for.
+    """
+
+    accepted: Mapping[str, IngestResult]
+    found: Mapping[str, Sequence[Judged]]
+    limits: Limits
+    present: frozenset[str]
+    idle: frozenset[str]
+
+
+def late_letters(found: Mapping[str, Sequence[Judged]]) -> list[StagedBadRecords]:
+    """Those of all sources, with qualified paths where there are several."""
+    letters = {n: [o.letters for o in each if o.letters is not None] for n, each in found.items()}
+    if len(letters) == 1:
+        return next(iter(letters.values()))
+    return [one for name, each in letters.items() for one in lifted_letters(each, name)]
+
+
+def batch_of(
+    number: int,
+    accepted: IngestResult,
+    taken: Taken,
+    done: Settled,
+    outputs: IngestResult,
+) -> SettledBatch:
+    """The line about a batch; ``accepted`` is what the jobs of all sources have told."""
+    found = [one for each in taken.found.values() for one in each]
+    return SettledBatch(
+        batch=number,
+        files=len(accepted.files),
+        rows=sum(file.rows for file in accepted.files),
+        used_watermark_ms=done.used_ms,
+        watermark_ms=done.watermark_ms,
+        late_rows=sum(one.late for one in found),
+        partly_late_rows=sum(one.partly for one in found),
+        ahead_rows=sum(one.ahead for one in found),
+        dropped_by_spark=sum(one.dropped for one in done.micro_batches),
+        state_rows=done.micro_batches[-1].state_rows,
+        emitted_rows=sum(output.rows for output in outputs.outputs),
+        micro_batches=len(done.micro_batches),
+    )

@@ -13,7 +13,6 @@ from blizzard_py.app.event_state import ending_by, event_state
 from blizzard_py.app.wiring import ingest_settings, query_columns
 from blizzard_py.engines.spark import SparkEngine
 from blizzard_py.kernels.lateness import Rule
-from tests.blizzard_py.streaming.test_deaths import OURS
 from tests.support.event_world import FIELDS, EventWorld, row
 from tests.support.join_world import BOTH, LEFT, TWO, JoinOracle, joined_rows, joining
 from tests.support.stream_deaths import drain_and_die
@@ -21,6 +20,8 @@ from tests.support.stream_deaths import drain_and_die
 TYPES = ["inner", "left_outer", "right_outer", "full_outer", "left_semi"]
 MILLI = 0.001
 MICRO = 0.000001
+# On both sides of the commit point; `make chaos-event-time` dies at all of them.
+DEATHS = ("3-in-the-callback", "4-one-packed", "5-before-the-commit", "5-committed")
 
 Rows = list[dict[str, Any]]
 
@@ -110,19 +111,16 @@ def test_the_table_of_the_documentation_is_so(tmp_path: Path, spark_engine: Spar
     "settings",
     [
         joining("full", emit="next_batch"),
-        joining("left", lower="-9 seconds", upper="-4 seconds"),
-        joining("full", lower="4 seconds", upper="9 seconds", emit="next_batch"),
+        joining("left", lower="-9 seconds", upper="-4 seconds", partitions=2),
         joining("semi", policy="max"),
-        joining("inner", mode="update", delay="0 seconds"),
-        joining("right", partitions=1, policy="max"),
     ],
-    ids=["later", "before", "after", "semi", "update", "right"],
+    ids=["later", "before", "semi"],
 )
 @pytest.mark.timeout(900)  # a loaded machine takes ten times as long
 def test_random_streams_are_as_brute_force_has_them(
     tmp_path: Path, spark_engine: SparkEngine, settings: dict[str, Any]
 ) -> None:
-    draw = random.Random(repr(settings))
+    draw = random.Random(repr({key: settings[key] for key in settings if key != "partitions"}))
     sources = {"web": {}, "app": {"event_time": {"column": "seen", "delay": "4 seconds"}}}
     world, oracle = world_of(tmp_path, spark_engine, settings, sources)
     now = 100.0
@@ -194,12 +192,12 @@ def test_an_operator_and_an_idle_source_move_the_watermark_of_a_join(
 
 
 @pytest.mark.timeout(900)  # a loaded machine takes ten times as long
-def test_a_join_survives_a_death_at_every_point(tmp_path: Path, spark_engine: SparkEngine) -> None:
+def test_a_join_survives_deaths(tmp_path: Path, spark_engine: SparkEngine) -> None:
     world, oracle = world_of(tmp_path, spark_engine, joining("full"))
     step(world, oracle, [row(100, id_=1)], [row(99, id_=1)])
     world.drain()
     planned = []
-    for number, point in enumerate(OURS):
+    for number, point in enumerate(DEATHS):
         now, id_ = 112 + 7 * number, number + 10
         web = [row(now, id_=id_), row(now, id_=id_ + 100), row(now - 25, id_=id_)]
         app = [row(now - 1, id_=id_), row(now - 4, id_=id_ - 1), row(60, id_=id_)]
@@ -211,13 +209,13 @@ def test_a_join_survives_a_death_at_every_point(tmp_path: Path, spark_engine: Sp
             oracle.restart()
         oracle.settle(files, whose=world.whose)
     check(world, oracle)
-    assert sum(oracle.late.values()) > len(OURS)
+    assert sum(oracle.late.values()) > len(DEATHS)
 
 
 def test_what_waits_for_a_match_is_shown_side_by_side(
     tmp_path: Path, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.app.event_state.spark_engine", lambda *_: spark_engine)
+    monkeypatch.setattr("blizzard_py.app.event_state.looking_engine", lambda *_: spark_engine)
     monkeypatch.setattr(spark_engine, "stop", lambda: None)
     world, oracle = world_of(tmp_path, spark_engine, joining("left"))
     step(world, oracle, [row(107, id_=2), row(100 + MICRO, id_=1)], [row(101, id_=1)])

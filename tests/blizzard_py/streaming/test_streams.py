@@ -281,12 +281,9 @@ def test_the_watermark_is_advanced_without_a_row(
 @pytest.mark.parametrize(
     ("settings", "later"),
     [
-        (TUMBLING, TUMBLING),
         (SLIDING, SLIDING | {"window": {"size": "20 seconds", "slide": "5 seconds"}}),
         (SLIDING | {"emit": "next_batch"}, SLIDING | {"emit": "next_batch", "partitions": 1}),
-        (SESSIONS, TUMBLING),
         (UNIQUE, UNIQUE),
-        (GROUPS | {"mode": "update"}, UPDATES),
     ],
     ids=str,
 )

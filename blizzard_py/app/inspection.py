@@ -36,6 +36,7 @@ from blizzard_py.app.wiring import (
 from blizzard_py.dead_letters.counting import counted
 from blizzard_py.explain import Explanation, Located, Task, located, unmatched
 from blizzard_py.explain import explain as explain_file
+from blizzard_py.ingest.cold_start import check_cold_start
 from blizzard_py.ingest.inferred_schema import described
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay.ownership import backfill_ranges
@@ -158,6 +159,7 @@ def plan(
 ) -> tuple[dict[str, Any], list[str]]:
     """What the next poll of every source would do, and the errors of those that failed.
 
+    A source whose checkpoint is gone is one of these: its next poll would be refused.
     ``now`` (aware) is when that is for tables and APIs; ``offline`` asks none of them;
     ``everything`` lists work units that are closed as well.
     """
@@ -223,6 +225,7 @@ def _plan_source(
     offline: bool,
     everything: bool,
 ) -> dict[str, Any]:
+    check_cold_start(source.parts)  # a poll from nothing would be refused, so it finds no files
     state = source.outlook(source.load())
     pipeline = config.pipelines[source.pipeline]
     settings = pipeline.sources[source.source_name]

@@ -68,6 +68,10 @@ def test_a_source_whose_checkpoint_is_gone_is_refused_and_its_neighbour_goes_on(
 ) -> None:
     scenario.table.delete(CHECKPOINT)
     put_other(scenario, "2", 20)
+    planned = CliRunner().invoke(blizzard, ["plan", str(scenario.config)])
+    assert planned.exit_code == 1
+    assert "is missing, but the journal has batch" in planned.stderr
+    assert "events/other" in planned.stdout
     done = run(scenario)
     assert done.exit_code == 2
     for remedy in ("checkpoint rebuild", "blizzard rename", "`id:`", "--fresh"):

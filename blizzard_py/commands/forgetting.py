@@ -29,7 +29,7 @@ def forget(config: Config, where: tuple[str, str], why: str, *, yes: bool, dry_r
     def edit(state: SourceState, _given: EventTimeSettings) -> SourceState:
         return begun_anew(state)
 
-    def tell(name: str, before: StreamState, _after: StreamState) -> str:
+    def tell(name: str, before: StreamState) -> str:
         at = moment(before.watermark_ms) or "-"
         rows = counted(before.state_rows, "row")
         click.echo(f"{printable(name)}: {rows} of state are forgotten; watermark {at} stays")

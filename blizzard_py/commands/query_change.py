@@ -19,8 +19,9 @@ from blizzard_py.state.stream_state import StreamState
 
 # Gives the next state, or raises `EditRefused`.
 QueryEdit = Callable[[SourceState, EventTimeSettings], SourceState]
-# Says what a change from one state to another does; gives it in few words for `checkpoint log`.
-Told = Callable[[str, StreamState, StreamState], str]
+# Says what a change of a query, by its source's name, does to the state that it has; gives it in
+# few words for `checkpoint log`.
+Told = Callable[[str, StreamState], str]
 
 
 def change_query(
@@ -47,8 +48,7 @@ def change_query(
         after = edit(seen.state, given)
         checkpoint_edit.check_settled(found, seen.state, after)
         assert seen.state.stream is not None  # noqa: S101  # without one edits are refused
-        assert after.stream is not None  # noqa: S101  # see above
-        reason = tell(found.name, seen.state.stream, after.stream)
+        reason = tell(found.name, seen.state.stream)
         if dry_run:
             return 0
         if not confirmed(found.name, yes=yes):

@@ -57,7 +57,7 @@ def advance(
     def edit(state: SourceState, given: EventTimeSettings) -> SourceState:
         return advanced(state, given, to_ms, time.time())
 
-    def tell(name: str, before: StreamState, _after: StreamState) -> str:
+    def tell(name: str, before: StreamState) -> str:
         move = f"{moment(before.watermark_ms) or '-'} -> {moment(to_ms)}"
         click.echo(f"{name}: watermark {move}")
         for operator in ending_by(loaded, where, to_ms) if before.state_rows else ():

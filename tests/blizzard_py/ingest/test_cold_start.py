@@ -66,8 +66,15 @@ def run(scenario: Scenario, *more: str) -> Result:
 def test_a_source_whose_checkpoint_is_gone_is_refused_and_its_neighbour_goes_on(
     scenario: Scenario,
 ) -> None:
+    whole = CliRunner().invoke(blizzard, ["validate", str(scenario.config)])
+    assert (whole.exit_code, "is missing" in whole.stderr) == (0, False)
     scenario.table.delete(CHECKPOINT)
     put_other(scenario, "2", 20)
+    valid = CliRunner().invoke(blizzard, ["validate", str(scenario.config)])
+    assert valid.exit_code == 0
+    [note] = [line for line in valid.stderr.splitlines() if "is missing" in line]
+    assert note.startswith("note: events/main: ")
+    assert "--fresh" in note
     planned = CliRunner().invoke(blizzard, ["plan", str(scenario.config)])
     assert planned.exit_code == 1
     assert "is missing, but the journal has batch" in planned.stderr

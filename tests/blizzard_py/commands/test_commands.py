@@ -315,8 +315,9 @@ def test_dead_letters_are_listed_and_replayed_once(
     assert dry.exit_code == 0, dry.output
     assert "would replay" in dry.stdout
 
-    again = json.loads(invoke(*replay, "--letter", letter["id"], "--json").stdout)
-    assert (again["failed_again"], again["rows"]) == (1, 0)
+    failed = invoke(*replay, "--letter", letter["id"], "--json")
+    again = json.loads(failed.stdout)
+    assert (failed.exit_code, again["failed_again"], again["rows"]) == (1, 1, 0)
     scenario.put_rows(f"date=2024-01-01/2{HOSTILE[:5]}.json.gz", 2, 3)
     done = invoke(*replay, "--all")
     assert done.exit_code == 0, done.output

@@ -211,7 +211,8 @@ def _collect(
         try:
             sources[source.source_name] = describe(source)
         except BlizzardError as error:
-            errors.append(f"{source.name}: {error}")
+            # Some name it themselves, for where nobody else does.
+            errors.append(f"{source.name}: {str(error).removeprefix(f'{source.name}: ')}")
         finally:
             source.close()
     return {"pipelines": pipelines}, errors

@@ -78,6 +78,7 @@ def test_a_source_whose_checkpoint_is_gone_is_refused_and_its_neighbour_goes_on(
     planned = CliRunner().invoke(blizzard, ["plan", str(scenario.config)])
     assert planned.exit_code == 1
     assert "is missing, but the journal has batch" in planned.stderr
+    assert planned.stderr.count("events/main: ") == 1
     assert "events/other" in planned.stdout
     done = run(scenario)
     assert done.exit_code == 2

@@ -99,3 +99,5 @@ def _print(found: dict[tuple[str, str], Given], *, dry_run: bool) -> None:
         rows = sum(given.rows for given in found.values())
         files = counted(states["ingested"], "file")
         click.echo(f"{counted(rows, 'row')} of {files} {are(rows)} in.")
+        if states["done"]:
+            click.echo(f"{counted(states['done'], 'file')} {are(states['done'])} in from before.")

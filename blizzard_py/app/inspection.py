@@ -134,20 +134,23 @@ def schema(config: Config) -> tuple[dict[str, Any], list[str]]:
 def _schema_of(config: Config, name: str) -> dict[str, Any]:
     pipeline = config.pipelines[name]
     declared = tuple(map(field_spec, pipeline.schema_.fields))
-    if not pipeline.schema_.infer:
+    infers = pipeline.schema_.infer
+    if not pipeline.schema_.is_found_out:
         return described("declared", declared)
     for source_name in pipeline.sources:
         parts = parts_of(config, (name, source_name), NoEngine())
         found = inferred_schema(name, pipeline, parts.files, parts.stores)
         kept = found.kept()
         if kept is not None:
-            return described("inferred", found.combined(kept), kept)
+            return described("inferred" if infers else "added", found.combined(kept), kept)
+        if not infers:
+            continue
         worker = source_pipeline(parts)
         files = worker.discover(worker.load()).files
         if files:
             sampled = found.inferred(files)
             return described("sample", found.combined(sampled), sampled)
-    return described("unknown", declared)
+    return described("unknown" if infers else "declared", declared)
 
 
 def plan(

@@ -46,7 +46,7 @@ def table_problems(config: Config) -> tuple[list[str], list[str]]:
     known = (
         (name, settings)
         for name, settings in _known(config)
-        if not settings.transform and config.pipelines[name].event_time is None
+        if not settings.transform and config.pipelines[name].query is None
     )
     return _held(config, [(name, settings, None) for name, settings in known])
 
@@ -122,7 +122,7 @@ def _made_by_queries(
     chosen = {
         name: settings
         for name, settings in known
-        if settings.transform or config.pipelines[name].event_time is not None
+        if settings.transform or config.pipelines[name].query is not None
     }
     unknown = {
         name: ingest_settings(pipeline, next(iter(pipeline.sources.values())))

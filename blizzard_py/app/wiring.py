@@ -17,7 +17,7 @@ from blizzard_core.checkpoint.writer import Admission, anybody
 from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings
-from blizzard_core.settings.event_time import EMITTED_BATCH, EventTimeSettings
+from blizzard_core.settings.event_time import EMITTED_BATCH
 from blizzard_core.settings.partitioning import TEMPLATES, PartitionBy
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.nowhere import Nowhere
@@ -26,7 +26,7 @@ from blizzard_core.storage.protocol import join
 from blizzard_py.app.asked import Asks, asking_of, uri_of
 from blizzard_py.engines.lazy import LazyEngine, StoppableEngine, WithSession
 from blizzard_py.ingest.inferred_schema import InferredSchema
-from blizzard_py.ingest.jobs import Jobs
+from blizzard_py.ingest.jobs import Jobs, PlainJobs
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import (
     Engine,
@@ -154,16 +154,22 @@ def source_pipeline(
     parts: Parts, *, fresh: bool = False, admission: Admission = anybody
 ) -> SourcePipeline:
     """One source as its settings describe it; the one place that chooses its kind."""
-    given = parts.event_time
-    jobs = None if given is None else _stream_jobs(parts, given)
-    return SourcePipeline(parts, opener_of(parts), fresh=fresh, admission=admission, jobs=jobs)
+    return SourcePipeline(
+        parts, opener_of(parts), fresh=fresh, admission=admission, jobs=_jobs_of(parts)
+    )
 
 
-def _stream_jobs(parts: Parts, given: EventTimeSettings) -> Jobs:
-    # It brings kernels along, which a daemon without such a pipeline never needs in its process.
-    from blizzard_py.streaming.jobs import StreamJobs  # noqa: PLC0415  # see above
+def _jobs_of(parts: Parts) -> Jobs:
+    # They bring kernels along, which a daemon without event time never needs in its process.
+    if parts.event_time is not None:
+        from blizzard_py.streaming.jobs import StreamJobs  # noqa: PLC0415  # see above
 
-    return StreamJobs(parts, given, session_of(parts.engine))
+        return StreamJobs(parts, parts.event_time, session_of(parts.engine))
+    if parts.watch is not None:
+        from blizzard_py.streaming.watched import WatchedJobs  # noqa: PLC0415  # see above
+
+        return WatchedJobs(PlainJobs(parts.engine), parts, parts.watch)
+    return PlainJobs(parts.engine)
 
 
 def session_of(engine: Engine) -> Callable[[], Any]:
@@ -225,7 +231,7 @@ def parts_of(
         else None
     )
     settings = ingest_settings(pipeline, source)
-    given, branches = pipeline.event_time, pipeline.branches
+    given, branches = pipeline.query, pipeline.branches
     evolves = inferred is not None and pipeline.schema_.evolve == "add"
     return Parts(
         name,
@@ -250,6 +256,8 @@ def parts_of(
         event_time=given,
         branches=branches,
         query=None if given is None else fingerprint(given, branches, settings),
+        # Files that come again, or for the first time after years, say nothing of what is now.
+        watch=None if suffix else pipeline.watch_of(source_name),
     )
 
 
@@ -260,7 +268,7 @@ def _check_table(
     from blizzard_py.app.table_check import check_table  # noqa: PLC0415  # see above
 
     found = config.pipelines[pipeline]
-    has_query = settings.transform or found.event_time is not None
+    has_query = settings.transform or found.query is not None
     check_table(config, pipeline, query_columns(engine, found) if has_query else None, settings)
 
 
@@ -280,9 +288,9 @@ def query_columns(
     engine: StoppableEngine | LazyEngine, settings: PipelineSettings
 ) -> Callable[[str, IngestSettings], pa.Schema]:
     """What gives the columns of a pipeline's transform, or of its query over event time."""
-    given, branches = settings.event_time, settings.branches
+    given, branches = settings.query, settings.branches
     if given is None:
-        return engine.columns
+        return _watchable(engine.columns, settings)
 
     def columns(pipeline: str, settings: IngestSettings) -> pa.Schema:
         from blizzard_py.streaming.check import check_query  # noqa: PLC0415  # see `LazyEngine`
@@ -290,6 +298,28 @@ def query_columns(
         return check_query(engine.session(), pipeline, (given, branches), settings)
 
     return columns
+
+
+def _watchable(
+    columns: Callable[[str, IngestSettings], pa.Schema], settings: PipelineSettings
+) -> Callable[[str, IngestSettings], pa.Schema]:
+    """The same; raises `ConfigError` where a transform gives no times to watch a watermark by."""
+    watches = [settings.watch_of(name) for name in settings.sources]
+    times = dict.fromkeys(watch.column for watch in watches if watch is not None)
+
+    def checked(pipeline: str, ingest: IngestSettings) -> pa.Schema:
+        found = columns(pipeline, ingest)
+        kinds = {field.name: field.type for field in found}
+        problems = [
+            f"column: {name!r} is no timestamp that the transform gives"
+            for name in times
+            if not pa.types.is_timestamp(kinds.get(name, pa.null()))
+        ]
+        if problems:
+            raise ConfigError(f"pipelines.{pipeline}.event_time", problems)
+        return found
+
+    return checked
 
 
 def inferred_schema(
@@ -335,7 +365,7 @@ def spark_engine(config: Config, app_name: str) -> StoppableEngine:
 def computes_in_driver(config: Config) -> bool:
     """Whether rows go through Spark itself, where a driver of ours may run them."""
     return any(found.driver == "jdbc" for found in config.connections.values()) or any(
-        pipeline.transform is not None or pipeline.deduplicate_by or pipeline.event_time is not None
+        pipeline.transform is not None or pipeline.deduplicate_by or pipeline.query is not None
         for pipeline in config.pipelines.values()
     )
 

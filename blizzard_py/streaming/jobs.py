@@ -61,6 +61,7 @@ from blizzard_py.streaming.sharing import (
     ticks_of,
     together,
 )
+from blizzard_py.streaming.staged_times import bounds
 from blizzard_py.streaming.state_files import unseen
 from blizzard_py.streaming.taken import Taken, batch_of, late_letters
 
@@ -248,7 +249,7 @@ class StreamJobs:
 
         One entry at least, unless no row was accepted.
         """
-        from blizzard_py.streaming.judging import bounds, judged  # noqa: PLC0415  # see above
+        from blizzard_py.streaming.judging import judged  # noqa: PLC0415  # see above
 
         if not accepted.outputs:
             return []

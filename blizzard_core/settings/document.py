@@ -21,7 +21,7 @@ from blizzard_core.settings.event_time import (
     Watch,
 )
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
-from blizzard_core.settings.schema import COLUMNS, SchemaSettings
+from blizzard_core.settings.schema import COLUMNS, FieldSettings, SchemaSettings
 from blizzard_core.settings.secret_files import SecretFiles
 from blizzard_core.settings.sources import ErrorSettings, SourceSettings
 from blizzard_core.settings.tables import SinkSettings, TableSettings
@@ -77,7 +77,7 @@ class PipelineSettings(Settings):
 
     @model_validator(mode="after")
     def _metadata_columns_fit(self) -> Self:
-        taken = {field.name.lower() for field in self.schema_.fields}
+        taken = {field.name.lower() for field in self.fields}
         # Partition keys need no check: they may not begin with an underscore, as all of these do.
         for name in self.sink.metadata_columns:
             if name in taken:
@@ -193,8 +193,23 @@ class PipelineSettings(Settings):
 
     @property
     def field_types(self) -> dict[str, str]:
-        """The declared fields and their types."""
-        return {field.name: field.type for field in self.schema_.fields}
+        """The declared fields of all sources and their types."""
+        return {field.name: field.type for field in self.fields}
+
+    def fields_of(self, source_name: str) -> list[FieldSettings]:
+        """The declared fields of a source: those of the pipeline, then its own."""
+        source = self.sources[source_name]
+        own = source.schema_ if isinstance(source, SourceSettings) else None
+        return [*self.schema_.fields, *([] if own is None else own.fields)]
+
+    @property
+    def fields(self) -> list[FieldSettings]:
+        """The declared fields of all sources; what not all have may be null."""
+        found = {field.name: field for field in self.schema_.fields}
+        for name in sorted(self.sources):
+            for field in self.fields_of(name):
+                found.setdefault(field.name, field.model_copy(update={"nullable": True}))
+        return [*found.values()]
 
 
 class SparkSettings(Settings):

@@ -18,6 +18,7 @@ from blizzard_core.settings.event_time import (
     EventTimeSettings,
 )
 from blizzard_core.settings.event_time_join_checks import join_problems
+from blizzard_core.settings.own_schema_checks import own_schema_problems
 from blizzard_core.settings.schema import FieldSettings
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.yaml_file import Key
@@ -33,6 +34,7 @@ def event_time_problems(config: Config) -> Iterator[Finding]:
     for name, pipeline in config.pipelines.items():
         here: Key = ("pipelines", name)
         yield from _of_own_blocks(pipeline, here)
+        yield from own_schema_problems(pipeline, here)
         if pipeline.query is None and EMITTED_BATCH in pipeline.sink.metadata_columns:
             text = f"{EMITTED_BATCH} is for pipelines with a query over event_time; leave it out"
             yield (*here, "sink", "metadata_columns"), text
@@ -88,7 +90,7 @@ def _of_watch(pipeline: PipelineSettings, given: EventTimeSettings, here: Key) -
     yield from _of_columns(pipeline, given, here)
     by = pipeline.sink.partition_by
     moved = {each.column for each in by.columns if each.replaces_column} if by else set()
-    if found := moved & set(_times(pipeline, given, here)):
+    if found := moved & {column for column, _, _ in _times(pipeline, given, here)}:
         yield (
             (*here, "sink", "partition_by"),
             f"{min(found)!r} would stand in directories only, and event_time reads it from files",
@@ -192,9 +194,13 @@ def _of_columns(
 def _of_fields(
     pipeline: PipelineSettings, given: EventTimeSettings, block: Key
 ) -> Iterator[Finding]:
-    fields = {field.name: field for field in pipeline.schema_.fields}
-    for column, place in _times(pipeline, given, block[:-1]).items():
-        yield from _of_time(fields.get(column), column, place)
+    for column, place, names in _times(pipeline, given, block[:-1]):
+        for name in names:
+            fields = {field.name: field for field in pipeline.fields_of(name)}
+            found = [*_of_time(fields.get(column), column, place)]
+            yield from found
+            if found:
+                break
     types = pipeline.field_types
     for key, names in (("deduplicate", given.deduplicate), ("group_by", given.group_by)):
         for name in names:
@@ -204,15 +210,19 @@ def _of_fields(
                 yield (*block, key), f"{name!r} is a {types[name]}, which cannot be compared"
 
 
-def _times(pipeline: PipelineSettings, given: EventTimeSettings, here: Key) -> dict[str, Key]:
-    """The columns that say when something happened, and where they are named first."""
-    places: dict[str, Key] = {given.column: (*here, "event_time", "column")}
+def _times(
+    pipeline: PipelineSettings, given: EventTimeSettings, here: Key
+) -> Iterator[tuple[str, Key, list[str]]]:
+    """The columns that say when something happened, where they are named, and of which sources."""
+    others = []
     for name, source in pipeline.sources.items():
         own = source.event_time if isinstance(source, SourceSettings) else None
         if own is not None and own.column is not None:
-            place: Key = (*here, "sources", name, "event_time", "column")
-            places.setdefault(own.column, place)
-    return places
+            yield own.column, (*here, "sources", name, "event_time", "column"), [name]
+        else:
+            others.append(name)
+    # Also where each source has its own it is to be a column.
+    yield given.column, (*here, "event_time", "column"), others or [*pipeline.sources]
 
 
 def _of_time(field: FieldSettings | None, name: str, place: Key) -> Iterator[Finding]:
@@ -329,10 +339,6 @@ LATER: Mapping[tuple[str, ...], str] = {
         "is a source's: give it in the event_time of the source that may be idle"
     ),
     ("sources", "*", "event_time"): "goes with files for now",
-    ("sources", "*", "schema"): (
-        "a source has no schema of its own yet: declare the fields of all in the pipeline's schema,"
-        " as nullable what only some have"
-    ),
 }
 
 

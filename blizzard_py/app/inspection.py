@@ -133,7 +133,7 @@ def schema(config: Config) -> tuple[dict[str, Any], list[str]]:
 
 def _schema_of(config: Config, name: str) -> dict[str, Any]:
     pipeline = config.pipelines[name]
-    declared = tuple(map(field_spec, pipeline.schema_.fields))
+    declared = tuple(map(field_spec, pipeline.fields))
     if not pipeline.schema_.infer:
         return described("declared", declared)
     for source_name in pipeline.sources:

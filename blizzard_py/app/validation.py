@@ -13,6 +13,7 @@ from blizzard_py.app.wiring import (
     NoEngine,
     inferred_schema,
     ingest_settings,
+    of_all_sources,
     parts_of,
     query_columns,
     source_pipeline,
@@ -74,7 +75,7 @@ def _known(config: Config) -> Iterator[tuple[str, IngestSettings]]:
             found = _inferred(config, (name, source_name), settings)
             if found is not None:
                 seen.add(settings.unit_column)
-                yield name, found
+                yield name, of_all_sources(pipeline, found)
 
 
 def _inferred(

@@ -60,10 +60,11 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
     sink = pipeline.sink
     by = sink.partition_by
     files = source if isinstance(source, SourceSettings) else None
+    own = [] if files is None or files.schema_ is None else files.schema_.fields
     return IngestSettings(
         source=Place(uri_of(source), {} if files is None else files.storage_options),
         sink=Place(sink.table_uri, sink.storage_options),
-        fields=tuple(map(field_spec, pipeline.schema_.fields)),
+        fields=tuple(map(field_spec, [*pipeline.schema_.fields, *own])),
         compression="none" if files is None else files.compression,
         parquet_compression=sink.compression,
         file_bytes=sink.file_size_mb * 1024 * 1024,
@@ -87,6 +88,13 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
         emitted_batch=EMITTED_BATCH in sink.metadata_columns,
         unit_column=not isinstance(source, SourceSettings) and source.replaces,
     )
+
+
+def of_all_sources(pipeline: PipelineSettings, settings: IngestSettings) -> IngestSettings:
+    """The same with the columns of all sources, as a query that they share reads them."""
+    if pipeline.query is None:
+        return settings
+    return replace(settings, fields=tuple(map(field_spec, pipeline.fields)))
 
 
 def _partition_rules(by: PartitionBy) -> tuple[PartitionRule, ...]:
@@ -140,7 +148,8 @@ def shared_parts(config: Config, name: str, engine: Engine) -> Parts:
     views = {other: each.activity for other, each in beside.items() if each.activity is not None}
     lead = partial(LeadActivity, first=first, others=views)
     parts = parts_of(config, (name, first), engine, activity_of=lead)
-    return replace(parts, members=(parts, *beside.values()))
+    ingest = of_all_sources(config.pipelines[name], parts.ingest)
+    return replace(parts, ingest=ingest, members=(parts, *beside.values()))
 
 
 def owner_parts(config: Config, where: tuple[str, str], engine: Engine) -> Parts:
@@ -255,7 +264,9 @@ def parts_of(
         else asking_of(config, pipeline, source, asks_of(config, engine)),
         event_time=given,
         branches=branches,
-        query=None if given is None else fingerprint(given, branches, settings),
+        query=None
+        if given is None
+        else fingerprint(given, branches, of_all_sources(pipeline, settings)),
         # Files that come again, or for the first time after years, say nothing of what is now.
         watch=None if suffix else pipeline.watch_of(source_name),
     )

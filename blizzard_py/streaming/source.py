@@ -95,11 +95,22 @@ class StagedReader(DataSourceStreamReader):
         if not partition.files:
             return  # of ticks alone there is no job, and nothing is handed to the task
         storage = storage_of(whole_sink(offer.sink))
-        for batch in read_records(storage, partition.files, offer.schema):
+        own = pa.schema([field for field in offer.schema if field.name not in share.lacks])
+        for batch in read_records(storage, partition.files, own):
             times = times_of(batch.column(share.rule.column))
             kept = split(share.rule, offer.limits, times).kept
             some = batch if kept.all() else batch.filter(pa.array(kept))
-            yield _marked(some, whose, is_tick=False)
+            yield _marked(whole(some, offer.schema), whose, is_tick=False)
+
+
+def whole(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows with all columns of the schema; what they lack is null."""
+    known = set(batch.schema.names)
+    arrays = [
+        batch.column(field.name) if field.name in known else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def marks(schema: pa.Schema, *, several: bool) -> pa.Schema:

@@ -72,6 +72,23 @@ def step(world: EventWorld, oracle: Oracle, **rows: list[dict[str, Any]]) -> dic
     return {world.whose[name]: name for name in files}
 
 
+def test_what_only_one_source_has_is_null_in_rows_of_the_others(
+    tmp_path: Path, spark_engine: SparkEngine
+) -> None:
+    amount = {"name": "amount", "type": "int64", "nullable": False}
+    sources: dict[str, Any] = {"web": {}, "app": {"schema": {"fields": [amount]}}}
+    world, _ = world_of(tmp_path, spark_engine, "max", sources)
+    values = {"n": "count(*)", "paid": "count(amount)", "amount": "sum(amount)"}
+    world.event_time = TUMBLING | {"policy": "max", "aggregates": values}
+    world.put([row(100), row(101) | {"amount": 1_000}])  # no field of web
+    world.put([row(102) | {"amount": 3}, row(103) | {"amount": 4}], "app")
+    world.put([row(200)])
+    world.drain()
+    [found] = world.table()
+    assert (found["n"], found["paid"], found["amount"]) == (4, 2, 7)
+    assert world.letters() == []
+
+
 def test_each_source_has_its_own_column_delay_letters_and_journal(
     tmp_path: Path, spark_engine: SparkEngine
 ) -> None:

@@ -64,7 +64,7 @@ def ending_by(config: Config, where: tuple[str, str], until_ms: int) -> tuple[Op
 
 def looking_engine(config: Config) -> StoppableEngine:
     """A Spark of this machine, where the copy is: executors of a cluster would not find it."""
-    from blizzard_py.engines.spark import checking_engine  # noqa: PLC0415  # see above
+    from blizzard_py.engines.spark.engine import checking_engine  # noqa: PLC0415  # see above
 
     return checking_engine("local", config.spark.conf)
 

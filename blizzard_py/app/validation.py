@@ -132,7 +132,7 @@ def _made_by_queries(
     }
     if not chosen and not unknown:
         return {}
-    from blizzard_py.engines.spark import checking_engine  # noqa: PLC0415  # see `LazyEngine`
+    from blizzard_py.engines.spark.engine import checking_engine  # noqa: PLC0415  # see `LazyEngine`
 
     engine = checking_engine(config.spark.master, config.spark.conf)
     problems: list[str] = []

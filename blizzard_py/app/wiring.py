@@ -363,7 +363,8 @@ class NoEngine:
 
 def spark_engine(config: Config, app_name: str) -> StoppableEngine:
     """Spark as it is configured. Starts nothing before the first job."""
-    from blizzard_py.engines.spark import SparkEngine, quickly_started  # noqa: PLC0415  # see `LazyEngine`
+    from blizzard_py.engines.spark.engine import SparkEngine  # noqa: PLC0415  # see `LazyEngine`
+    from blizzard_py.engines.spark.gateway import quickly_started  # noqa: PLC0415  # see `LazyEngine`
 
     if any(pipeline.schema_.fast_path for pipeline in config.pipelines.values()):
         compiled()  # where it does not load, the daemon's own log is where one looks

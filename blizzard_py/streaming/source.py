@@ -2,7 +2,8 @@
 
 An offset is the number of a batch. A *tick* is a row that moves the watermark and that the query
 drops behind it (`TICK`); it has a time, and of all else what is nothing. The classes travel to
-Spark's Python processes by name, so importing this module does nothing.
+Spark's Python processes by name, so importing this module does nothing. Spark plans with a process of
+its own for each step of a query's start, so it also loads little.
 
 Rows of several sources come together in one stream, each with the name of its source (`WHOSE`):
 Spark asks streams one after the other how far they are, so two of them might bring one batch in
@@ -21,11 +22,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from blizzard_py.engines.spark.handed import whole_sink
-from blizzard_py.engines.spark.worker import prepare_worker, storage_of
 from blizzard_py.job import JobFile
 from blizzard_py.kernels.lateness import split, times_of
-from blizzard_py.kernels.sql_stage import read_records
 from blizzard_py.streaming.blank import blank
 from blizzard_py.streaming.offers import Offer, Share, newest, offered, settled_before
 
@@ -84,6 +82,11 @@ class StagedReader(DataSourceStreamReader):
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # A task's process has them loaded; those that Spark plans with never need them.
+        from blizzard_py.engines.spark.handed import whole_sink  # noqa: PLC0415  # see above
+        from blizzard_py.engines.spark.worker import prepare_worker, storage_of  # noqa: PLC0415  # see above
+        from blizzard_py.kernels.sql_stage import read_records  # noqa: PLC0415  # see above
+
         assert isinstance(partition, OfferedFiles)  # noqa: S101  # the ones that it was given
         prepare_worker()
         offer, share = partition.offer, partition.share

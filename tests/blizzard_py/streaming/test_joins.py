@@ -11,7 +11,7 @@ import pytest
 from blizzard_core.errors import ConfigError, StateError
 from blizzard_py.app.event_state import ending_by, event_state
 from blizzard_py.app.wiring import ingest_settings, query_columns
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.kernels.lateness import Rule
 from tests.support.event_world import FIELDS, EventWorld, row
 from tests.support.join_world import BOTH, LEFT, TWO, JoinOracle, joined_rows, joining

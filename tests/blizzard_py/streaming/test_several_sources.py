@@ -17,7 +17,7 @@ from blizzard_core.errors import ColdStartRefused, StateError
 from blizzard_py.app.event_state import event_state
 from blizzard_py.app.inspection import explain, plan, status
 from blizzard_py.app.operations import listed
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from tests.blizzard_py.streaming.test_deaths import OURS
 from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
 from tests.support.stream_deaths import drain_and_die

@@ -19,7 +19,7 @@ from blizzard_py.__main__ import main
 from blizzard_py.app.event_state import ending_by, event_state
 from blizzard_py.app.inspection import explain
 from blizzard_py.app.page_past import SourcePast
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from tests.support.event_world import FIELDS, TUMBLING, EventWorld, Oracle, row, windows_of
 
 SLIDING = TUMBLING | {"window": {"size": "10 seconds", "slide": "4 seconds", "offset": "1 seconds"}}

@@ -2,8 +2,8 @@
 
 An offset is the number of a batch. A *tick* is a row that moves the watermark and that the query
 drops behind it (`TICK`); it has a time, and of all else what is nothing. The classes travel to
-Spark's Python processes by name, so importing this module does nothing. Spark plans with a process of
-its own for each step of a query's start, so it also loads little.
+Spark's Python processes by name, so importing this module does nothing. Spark plans with
+a process of its own for each step of a query's start, so it also loads little.
 
 Rows of several sources come together in one stream, each with the name of its source (`WHOSE`):
 Spark asks streams one after the other how far they are, so two of them might bring one batch in

@@ -389,7 +389,7 @@ def test_what_a_query_remembers_is_told_from_a_copy_beside_it(
 
 
 def test_a_configuration_without_event_time_has_no_state_to_show() -> None:
-    with pytest.raises(ConfigError, match="has no event_time"):
+    with pytest.raises(ConfigError, match="has no query over event_time"):
         event_state(Config(), None, 5)
     with pytest.raises(ConfigError, match=r"pipelines\.other: 1 problem"):
         event_state(Config(), "other", 5)

@@ -56,11 +56,13 @@ from blizzard_py.streaming.shared_place import SharedPlace
 from blizzard_py.streaming.sharing import (
     idle_in,
     jobs_of,
+    lacking,
     newest_of,
     sources_after,
     ticks_of,
     together,
 )
+from blizzard_py.streaming.staged_times import bounds
 from blizzard_py.streaming.state_files import unseen
 from blizzard_py.streaming.taken import Taken, batch_of, late_letters
 
@@ -96,6 +98,7 @@ class StreamJobs:
         self._members = parts.members or (parts,)
         rule = rule_of(given)
         self._rules = {b.source: replace(rule, column=b.column) for b in parts.branches}
+        self._lacks = lacking(parts)
         self._packs = Packs(parts.stores.sink, StatePaths(parts.home_id).stream)
         self._fingerprint = fingerprint(given, parts.branches, parts.ingest)
         self._running: _Running | None = None
@@ -248,7 +251,7 @@ class StreamJobs:
 
         One entry at least, unless no row was accepted.
         """
-        from blizzard_py.streaming.judging import bounds, judged  # noqa: PLC0415  # see above
+        from blizzard_py.streaming.judging import judged  # noqa: PLC0415  # see above
 
         if not accepted.outputs:
             return []
@@ -282,7 +285,11 @@ class StreamJobs:
         ticks = ticks_of(known, branches, taken.idle, newest_of(taken.found))
         shares = (
             Share(
-                name, tuple(self._packed(running, one.outputs)), self._rules[name], ticks.get(name)
+                name,
+                tuple(self._packed(running, one.outputs)),
+                self._rules[name],
+                ticks.get(name),
+                self._lacks.get(name, frozenset()),
             )
             for name, one in taken.accepted.items()
         )

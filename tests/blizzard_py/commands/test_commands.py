@@ -293,7 +293,7 @@ WHERE = ("--pipeline", "events", "--source", "main")
 def test_dead_letters_are_listed_and_replayed_once(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     config = str(scenario.config)
     shown = invoke("dlq", "list", config)
     assert shown.exit_code == 0, shown.output
@@ -661,7 +661,7 @@ def test_a_replay_that_is_killed_goes_on_where_it_was(
     assert killed.returncode == -9, killed.stderr
     penguin_once = ("run", str(scenario.config), "--once")
     assert invoke(*penguin_once, program=penguin).exit_code == 0
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     for _ in range(2):
         assert invoke(*replay).exit_code == 0
     assert invoke(*penguin_once, program=penguin).exit_code == 0
@@ -672,7 +672,7 @@ def test_a_replay_that_is_killed_goes_on_where_it_was(
 def test_records_are_replayed_after_the_schema_was_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     scenario = Scenario(tmp_path, str(tmp_path))
     good = [{"id": number, "text": "t"} for number in range(40)]
     long = "x" * 100_000  # longer than a letter holds

@@ -41,7 +41,7 @@ class Engine(DirectEngine):
 @pytest.fixture
 def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     """Two sources of one table, each with a file that is done."""
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     found = Scenario(tmp_path, str(tmp_path))
     found.document["pipelines"]["events"]["sources"]["other"] = {
         "source_uri": str(tmp_path / "other"),

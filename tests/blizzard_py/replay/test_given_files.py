@@ -434,7 +434,7 @@ class Engine(DirectEngine):
 def scenario(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Scenario:
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     if request.param == "local":
         found = Scenario(tmp_path, str(tmp_path))
     else:

@@ -34,7 +34,7 @@ class Engine(DirectEngine):
 @pytest.fixture
 def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     """A table of a number and a text, in which two files of one day are."""
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     found = Scenario(tmp_path, str(tmp_path))
     found.main_source["checkpoint"] = {"interval_files": 2}
     found.put_rows(f"{DAY}/1.json.gz", 1)

@@ -161,6 +161,7 @@ class StreamJobs:
         if not known.packs:  # a query that an operator had begin anew may be another one
             known = replace(known, query=self._fingerprint)
         running = self._at(known, job.settings, epoch)
+        known = running.at
         taken = self._taken(running, known, jobs, accepted)
         self._check_wanted()
         began = time.monotonic()
@@ -323,7 +324,7 @@ class StreamJobs:
             root, definition, folder, known.batch - len(known.begins_at), self._parts.name
         )
         self._running = _Running(query, copy, known)
-        self._bring(query, definition, known)
+        self._running.at = self._brought(query, definition, known)
         secs = time.monotonic() - began
         if self._parts.activity is not None:
             self._parts.activity.query_started(secs)
@@ -335,16 +336,23 @@ class StreamJobs:
         )
         return self._running
 
-    def _bring(self, query: StreamQuery, definition: Definition, known: StreamState) -> None:
-        """Have a query that begins anew know which windows are closed, before any row."""
-        steps = known.begins_at
+    def _brought(
+        self, query: StreamQuery, definition: Definition, known: StreamState
+    ) -> StreamState:
+        """Have a query that begins anew know which windows are closed, before any row.
+
+        Gives the state that it is at: it may be of another kind than the one that was forgotten,
+        one that runs empty micro-batches, and then it judges by the newer of the two watermarks.
+        """
+        steps, judged_ms = known.begins_at, known.judged_ms
         for number, ms in enumerate(steps, known.batch - len(steps) + 1):
             shares = (
                 Share(each.source, (), self._rules[each.source], ms * _MILLI + each.delay_us)
                 for each in self._parts.branches
             )
-            place, limits = Place(self._parts.ingest.sink.uri), Limits(known.judged_ms, 0)
-            query.move(number, Offer(place, definition.read, limits, tuple(shares)))
+            place, limits = Place(self._parts.ingest.sink.uri), Limits(judged_ms, 0)
+            judged_ms = query.move(number, Offer(place, definition.read, limits, tuple(shares)))
+        return replace(known, judged_ms=judged_ms)
 
     def _defined(self, root: Any, settings: IngestSettings) -> Definition:
         from blizzard_py.streaming.check import definition_of  # noqa: PLC0415  # see above

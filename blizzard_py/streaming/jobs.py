@@ -52,7 +52,7 @@ from blizzard_py.state.stream_state import StreamState, moment, settled
 from blizzard_py.streaming.accepting import accepting
 from blizzard_py.streaming.offers import Offer, Share
 from blizzard_py.streaming.packs import Packs, WorkingCopy
-from blizzard_py.streaming.shared_place import SharedPlace
+from blizzard_py.streaming.shared_place import SharedPlace, begun, check_whole
 from blizzard_py.streaming.sharing import (
     idle_in,
     jobs_of,
@@ -173,6 +173,7 @@ class StreamJobs:
         self._check_wanted()
         self._see_all(running.copy, done.micro_batches[-1].number)
         packs = self._packs.pack(running.copy, known.packs, epoch, f"{batch.batch:08d}")
+        check_whole(running.copy.root.parent)
         if self._parts.activity is not None:
             for place, one in enumerate(done.micro_batches):
                 self._parts.activity.micro_batch("empty" if place else "rows", one.secs)
@@ -374,7 +375,7 @@ class StreamJobs:
                 else SharedPlace(Path(shared), self._parts.stores.sink.uri, self._parts.home_id)
             )
         self._starts += 1
-        return self._place.path / f"query-{self._starts}"
+        return begun(self._place.path / f"query-{self._starts}")
 
     def _drop(self) -> None:
         """Stop the query and forget what it knows."""

@@ -203,8 +203,9 @@ class StreamJobs:
 
     def _see_all(self, copy: WorkingCopy, micro_batch: int) -> None:
         """Wait for files of state that executors have written elsewhere. Raises `EngineError`."""
-        until = time.monotonic() + (0 if self._given.state_path is None else _SHOWN_SECS)
-        while left := unseen(copy.root, micro_batch):
+        is_shared = self._given.state_path is not None
+        until = time.monotonic() + (_SHOWN_SECS if is_shared else 0)
+        while left := unseen(copy.root, micro_batch, is_shared=is_shared):
             if time.monotonic() >= until:
                 raise EngineError(
                     f"{self._parts.name}: {counted(len(left), 'file')} of state that executors have"

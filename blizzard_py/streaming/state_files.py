@@ -23,15 +23,19 @@ _CHANGES, _ARCHIVE = ".changelog", ".zip"
 _PARTS = (("SSTs", "sstFiles", "dfsSstFileName"), ("logs", "logFiles", "dfsLogFileName"))
 
 
-def unseen(checkpoint: Path, micro_batch: int) -> frozenset[str]:
-    """What of the state that a micro-batch has committed is not to be seen: ids and files."""
+def unseen(checkpoint: Path, micro_batch: int, *, is_shared: bool) -> frozenset[str]:
+    """What of the state that a micro-batch has committed is not to be seen: ids and files.
+
+    A directory that is not shared shows what there is, so nobody looks into snapshots there.
+    """
     entry = (checkpoint / "commits" / str(micro_batch)).read_text().splitlines()[1]
     wanted = frozenset(_leaves(json.loads(entry)["stateUniqueIds"]))
     # Beside each lie checksums of the same name, which are shown in their own time.
     found = (checkpoint / "state").rglob("[0-9]*_*.*")
     paths = [path for path in found if path.suffix in {_CHANGES, _ARCHIVE}]
     ids = wanted - {path.stem.partition("_")[2] for path in paths}
-    return ids | frozenset(_missing_parts(path for path in paths if path.suffix == _ARCHIVE))
+    archives = (path for path in paths if is_shared and path.suffix == _ARCHIVE)
+    return ids | frozenset(_missing_parts(archives))
 
 
 def _leaves(ids: Any) -> Iterator[str]:

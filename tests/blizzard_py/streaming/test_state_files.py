@@ -34,12 +34,12 @@ def test_every_id_of_a_commit_has_a_file(tmp_path: Path) -> None:
         path = tmp_path / "state" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         put_archive(path)
-    assert unseen(tmp_path, 7) == {"d-4"}
+    assert unseen(tmp_path, 7, is_shared=True) == {"d-4"}
     for checksum in (".8_d-4.changelog.crc", "8_d-4.changelog.crc", ".8_d-4.changelog.crc.crc"):
         (folder / checksum).touch()
-        assert unseen(tmp_path, 7) == {"d-4"}
+        assert unseen(tmp_path, 7, is_shared=True) == {"d-4"}
     (tmp_path / "state" / "1" / "0" / "8_d-4.changelog").touch()
-    assert unseen(tmp_path, 7) == frozenset()
+    assert unseen(tmp_path, 7, is_shared=True) == frozenset()
 
 
 @pytest.mark.parametrize("made", ["whole", "cut"])
@@ -52,15 +52,16 @@ def test_a_snapshot_has_all_its_parts(tmp_path: Path, made: str) -> None:
     put_archive(folder / "12_y-0.zip", "000008-y.sst", "000009-y.sst")
     (folder / "SSTs").mkdir()
     (folder / "SSTs" / "000008-y.sst").touch()
-    assert unseen(tmp_path, 7) == {"000009-y.sst"}
+    assert unseen(tmp_path, 7, is_shared=True) == {"000009-y.sst"}
+    assert unseen(tmp_path, 7, is_shared=False) == frozenset()
     (folder / "SSTs" / "000009-y.sst").touch()
     if made == "cut":
         archive = folder / "12_y-0.zip"
         archive.write_bytes(archive.read_bytes()[:40])
-    assert unseen(tmp_path, 7) == ({"12_y-0.zip"} if made == "cut" else frozenset())
+    assert unseen(tmp_path, 7, is_shared=True) == ({"12_y-0.zip"} if made == "cut" else frozenset())
 
 
 def test_a_query_without_state_has_nothing_to_show(tmp_path: Path) -> None:
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "0").write_text('v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{}}')
-    assert unseen(tmp_path, 0) == frozenset()
+    assert unseen(tmp_path, 0, is_shared=True) == frozenset()

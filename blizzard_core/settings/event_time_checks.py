@@ -24,6 +24,8 @@ from blizzard_core.settings.yaml_file import Key
 
 Finding: TypeAlias = tuple[Key, str]
 
+# What a query adds to its rows begins so.
+_OURS = "_blizzard_"
 # Aggregates of these can be grouped by, and duplicates told by them.
 _NO_KEY = frozenset({"map"})
 
@@ -139,6 +141,10 @@ def _of_columns(
             "event_time needs columns that stay; `blizzard schema` shows them, to be declared",
         )
         return
+    for field in pipeline.schema_.fields:
+        if field.name.lower().startswith(_OURS):
+            text = f"{field.name!r}: names that begin with {_OURS} are ours beside event_time"
+            yield (*here, "schema", "fields"), text
     if pipeline.transform is not None:
         return  # what a transform gives is for Spark to say: `blizzard validate` asks it
     yield from _of_fields(pipeline, given, block)

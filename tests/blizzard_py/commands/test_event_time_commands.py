@@ -11,9 +11,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from blizzard_core.errors import EngineError
+from blizzard_core.errors import EngineError, StateError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
+from blizzard_py.app.wiring import build
+from blizzard_py.sources.files.overtaken import not_overtaken
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.source_state import SourceState, Totals, checkpoint_path
 from blizzard_py.state.stream_state import OperatorState, Packed, SettledBatch, StreamState, settled
@@ -236,6 +238,18 @@ def test_what_spark_cannot_read_is_forgotten_all_the_same(
     assert "They cannot be shown: the state of the query cannot be read" in done.stderr
     assert "stateStoreSave: 2 rows of state" in done.stdout
     assert json.loads(path.read_text())["stream"]["packs"] == {}
+
+
+def test_an_older_checkpoint_is_refused_with_a_remedy_that_there_is(tmp_path: Path) -> None:
+    """No rebuild makes what a query remembers."""
+    world = EventWorld(tmp_path, None)  # type: ignore[arg-type]  # nothing is ingested
+    parts = build(world.config(), None)[0].parts  # type: ignore[arg-type]  # as above
+    later = tmp_path / "table" / "_blizzard" / "journal" / "pages_web"
+    later.mkdir(parents=True)
+    (later / "01a2099c-4a5f-7008-bf86-4609600453b7.json").write_text("{}")
+    state = SourceState(last_batch="01a2099c-11af-7131-a11b-c78d875f9b40")
+    with pytest.raises(StateError, match=r"older than what was published since.* a new pipeline"):
+        not_overtaken(state, parts, "checkpoint")
 
 
 def test_a_pipeline_without_event_time_has_no_query_to_change(config: Path) -> None:

@@ -20,7 +20,7 @@ import structlog
 from benchmarks import event_time_rows, event_time_settling
 from benchmarks.event_time_rows import Rates
 from benchmarks.event_time_settling import GROWTH_GOAL_MB, SETTLE_GOAL, Held, Keys, growth_mb
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 
 
 def report(

@@ -17,7 +17,7 @@ import duckdb
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere
 
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.streaming.query import SETTINGS
 from tests.support.event_world import BASE, TUMBLING, EventWorld
 

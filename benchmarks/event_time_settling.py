@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from structlog.testing import capture_logs
 
 from benchmarks.processed import rss_mb
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from tests.support.event_world import TUMBLING, EventWorld, row
 

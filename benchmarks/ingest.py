@@ -35,7 +35,7 @@ from benchmarks.ingest_contenders import (
 from benchmarks.ingest_report import Measured, Turn, csv_of, report
 from benchmarks.ingest_shapes import FULL, QUICK, Shape, write_shape
 from benchmarks.slope import slope
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 
 
 def main() -> None:

@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.ingest_limits import LIMITS, limit
 from blizzard_core.storage.opening import open_storage
-from blizzard_py.engines.spark import SparkEngine, quickly_started
+from blizzard_py.engines.spark.engine import SparkEngine
+from blizzard_py.engines.spark.gateway import quickly_started
 from blizzard_py.job import FieldSpec, IngestJob, IngestResult, IngestSettings, JobFile, Place
 from blizzard_py.kernels.job_tasks import Task, tasks_of
 from blizzard_py.kernels.merge import MergeTask, merge_tasks, run_merge, with_merged

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from benchmarks.ingest_contenders import bare_pool, job_of
 from benchmarks.ingest_shapes import FIELDS, Shape, write_shape
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from tests.support.spark_servers import standalone_cluster
 
 _CORES = 2

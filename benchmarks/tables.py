@@ -43,7 +43,7 @@ from benchmarks.tables_spark import (
     workers_cpu_secs,
 )
 from blizzard_core import log
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from tests.support.postgresql_server import PASSWORD, postgresql_server
 
 ROWS = 1_500_000

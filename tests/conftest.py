@@ -10,8 +10,8 @@ import hypothesis
 import pytest
 import structlog
 
-from blizzard_py.engines.spark import SparkEngine, quickly_started
-from blizzard_py.engines.spark.gateway import forget_gateway
+from blizzard_py.engines.spark.engine import SparkEngine
+from blizzard_py.engines.spark.gateway import forget_gateway, quickly_started
 from tests.support.azurite_server import AzuriteServer, azurite_server
 from tests.support.gcs_server import GcsServer, gcs_server
 from tests.support.penguin_world import WORLDS, unsound

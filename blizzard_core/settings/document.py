@@ -18,9 +18,10 @@ from blizzard_core.settings.event_time import (
     Branch,
     EventTimeSettings,
     SourceEventTime,
+    Watch,
 )
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
-from blizzard_core.settings.schema import COLUMNS, SchemaSettings
+from blizzard_core.settings.schema import COLUMNS, FieldSettings, SchemaSettings
 from blizzard_core.settings.secret_files import SecretFiles
 from blizzard_core.settings.sources import ErrorSettings, SourceSettings
 from blizzard_core.settings.tables import SinkSettings, TableSettings
@@ -69,13 +70,14 @@ class PipelineSettings(Settings):
     )
     """A query over `source`, row by row; docs/engine.md."""
     event_time: EventTimeSettings | None = Field(default=None, examples=[EVENT_TIME])
-    """Windows, duplicates and joins by the time that rows tell; docs/event-time.md."""
+    """Windows, duplicates and joins by the time that rows tell, or only how far that has come;
+    docs/event-time.md."""
     error_handling: ErrorSettings = ErrorSettings()
     """What happens to records and files that fail."""
 
     @model_validator(mode="after")
     def _metadata_columns_fit(self) -> Self:
-        taken = {field.name.lower() for field in self.schema_.fields}
+        taken = {field.name.lower() for field in self.fields}
         # Partition keys need no check: they may not begin with an underscore, as all of these do.
         for name in self.sink.metadata_columns:
             if name in taken:
@@ -119,7 +121,7 @@ class PipelineSettings(Settings):
 
     @model_validator(mode="after")
     def _output_fits(self) -> Self:
-        given = self.event_time
+        given = self.query
         has_others = given is not None and (given.aggregates or given.join is not None)
         if self.transform is not None or has_others:
             # What a transform, an aggregate or a join gives is for Spark to say: `blizzard
@@ -147,18 +149,37 @@ class PipelineSettings(Settings):
         return self
 
     @property
+    def query(self) -> EventTimeSettings | None:
+        """The query over event time, if there is one and not only a watermark to be told."""
+        given = self.event_time
+        return given if given is not None and given.computes else None
+
+    def watch_of(self, source_name: str) -> Watch | None:
+        """What a source's watermark is told by, where it is only told."""
+        given = self.event_time
+        if given is None or given.computes:
+            return None
+        own = self._own_event_time(source_name)
+        delay = micros(own.delay or given.delay)
+        return Watch(own.column or given.column, delay, micros(given.max_ahead))
+
+    def _own_event_time(self, source_name: str) -> SourceEventTime:
+        source = self.sources[source_name]
+        own = source.event_time if isinstance(source, SourceSettings) else None
+        return own or SourceEventTime()
+
+    @property
     def branches(self) -> tuple[Branch, ...]:
         """What of a query over event time is each source's, by their names; none without one.
 
         A source's own ``event_time`` replaces the pipeline's column and delay.
         """
-        given = self.event_time
+        given = self.query
         if given is None:
             return ()
         found = []
-        for name, source in sorted(self.sources.items()):
-            own = source.event_time if isinstance(source, SourceSettings) else None
-            own = own or SourceEventTime()
+        for name in sorted(self.sources):
+            own = self._own_event_time(name)
             idle = own.idle_after
             found.append(
                 Branch(
@@ -172,8 +193,23 @@ class PipelineSettings(Settings):
 
     @property
     def field_types(self) -> dict[str, str]:
-        """The declared fields and their types."""
-        return {field.name: field.type for field in self.schema_.fields}
+        """The declared fields of all sources and their types."""
+        return {field.name: field.type for field in self.fields}
+
+    def fields_of(self, source_name: str) -> list[FieldSettings]:
+        """The declared fields of a source: those of the pipeline, then its own."""
+        source = self.sources[source_name]
+        own = source.schema_ if isinstance(source, SourceSettings) else None
+        return [*self.schema_.fields, *([] if own is None else own.fields)]
+
+    @property
+    def fields(self) -> list[FieldSettings]:
+        """The declared fields of all sources; what not all have may be null."""
+        found = {field.name: field for field in self.schema_.fields}
+        for name in sorted(self.sources):
+            for field in self.fields_of(name):
+                found.setdefault(field.name, field.model_copy(update={"nullable": True}))
+        return [*found.values()]
 
 
 class SparkSettings(Settings):

@@ -88,6 +88,15 @@ class Branch:
     idle_us: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What a source's watermark is told by where nothing is computed; lengths in microseconds."""
+
+    column: str
+    delay_us: int
+    max_ahead_us: int
+
+
 # What the example configuration shows.
 EXAMPLE = {
     "window": {"size": "5 minutes"},
@@ -111,6 +120,9 @@ class EventTimeSettings(Settings):
     Modes ``update`` and ``complete`` publish results that may still change, as new rows: the table
     is only ever added to. Of ``update`` the newest row of each key is the answer, of ``complete``
     all rows of the highest batch; so both need ``_emitted_batch`` in ``sink.metadata_columns``.
+
+    With ``column`` and ``delay`` alone, and ``max_ahead``, nothing is computed and no row held
+    back: the watermark and the rows behind it are only told, of each source its own.
     """
 
     column: str = Field(min_length=1, examples=["time"])
@@ -143,3 +155,9 @@ class EventTimeSettings(Settings):
     """With `spark://`: a directory that the daemon and all executors share, for state at work."""
     join: JoinSettings | None = Field(default=None, examples=[JOIN])
     """Rows of two sources that belong together; it goes with none of the keys that group rows."""
+
+    @property
+    def computes(self) -> bool:
+        """Whether there is a query over event time, or the watermark is only told."""
+        asked = (self.deduplicate, self.window, self.group_by, self.aggregates, self.join)
+        return any(asked)

@@ -18,6 +18,7 @@ from blizzard_core.settings.event_time import (
     EventTimeSettings,
 )
 from blizzard_core.settings.event_time_join_checks import join_problems
+from blizzard_core.settings.own_schema_checks import own_schema_problems
 from blizzard_core.settings.schema import FieldSettings
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.yaml_file import Key
@@ -35,19 +36,71 @@ def event_time_problems(config: Config) -> Iterator[Finding]:
     for name, pipeline in config.pipelines.items():
         here: Key = ("pipelines", name)
         yield from _of_own_blocks(pipeline, here)
-        if pipeline.event_time is None:
-            if EMITTED_BATCH in pipeline.sink.metadata_columns:
-                text = f"{EMITTED_BATCH} is for pipelines with event_time; leave it out"
-                yield (*here, "sink", "metadata_columns"), text
-            continue
-        yield from _of_sources(pipeline, here)
-        yield from _of_columns(pipeline, pipeline.event_time, here)
-        if pipeline.event_time.join is None:
-            yield from _of_operators(pipeline.event_time, (*here, "event_time"))
-        else:
-            yield from join_problems(pipeline, pipeline.event_time, (*here, "event_time"))
-        yield from _of_output(pipeline, pipeline.event_time, here)
-        yield from _of_master(config.spark.master, name, pipeline.event_time)
+        yield from own_schema_problems(pipeline, here)
+        if pipeline.query is None and EMITTED_BATCH in pipeline.sink.metadata_columns:
+            text = f"{EMITTED_BATCH} is for pipelines with a query over event_time; leave it out"
+            yield (*here, "sink", "metadata_columns"), text
+        if pipeline.query is not None:
+            yield from _of_query(config, pipeline, pipeline.query, here)
+        elif pipeline.event_time is not None:
+            yield from _of_watch(pipeline, pipeline.event_time, here)
+
+
+def _of_query(
+    config: Config, pipeline: PipelineSettings, given: EventTimeSettings, here: Key
+) -> Iterator[Finding]:
+    yield from _of_sources(pipeline, here)
+    if pipeline.deduplicate_by:
+        yield (
+            (*here, "deduplicate_by"),
+            "removes duplicates within a batch only; beside event_time give event_time.deduplicate",
+        )
+    fields = (field.name for source in pipeline.sources for field in pipeline.fields_of(source))
+    for name in (name for name in dict.fromkeys(fields) if name.lower().startswith(_OURS)):
+        text = f"{name!r}: names that begin with {_OURS} are ours in a query over event_time"
+        yield (*here, "schema", "fields"), text
+    yield from _of_columns(pipeline, given, here)
+    if given.join is None:
+        yield from _of_operators(given, (*here, "event_time"))
+    else:
+        yield from join_problems(pipeline, given, (*here, "event_time"))
+    yield from _of_output(pipeline, given, here)
+    yield from _of_master(config.spark.master, str(here[-1]), given)
+
+
+# What a watermark needs that is only told.
+_WATCHED = frozenset({"column", "delay", "max_ahead"})
+
+
+def _of_watch(pipeline: PipelineSettings, given: EventTimeSettings, here: Key) -> Iterator[Finding]:
+    """What there is to say where nothing is computed."""
+    for key in sorted(given.model_fields_set - _WATCHED):
+        if getattr(given, key) not in ([], {}, None):
+            yield (
+                (*here, "event_time", key),
+                (
+                    "is for a query, and this block has none: it tells the watermark and holds no"
+                    " row back; give window with aggregates, deduplicate or join, or leave it out"
+                ),
+            )
+    for name, source in pipeline.sources.items():
+        place: Key = (*here, "sources", name)
+        own = source.event_time if isinstance(source, SourceSettings) else None
+        if own is not None and own.idle_after is not None and len(pipeline.sources) > 1:
+            yield (
+                (*place, "event_time", "idle_after"),
+                "is for a query that waits for all sources; of these each has its own watermark",
+            )
+        if not isinstance(source, SourceSettings):
+            yield (*place, "kind"), _FILES.format(source.kind)
+    yield from _of_columns(pipeline, given, here)
+    by = pipeline.sink.partition_by
+    moved = {each.column for each in by.columns if each.replaces_column} if by else set()
+    if found := moved & {column for column, _, _ in _times(pipeline, given, here)}:
+        yield (
+            (*here, "sink", "partition_by"),
+            f"{min(found)!r} would stand in directories only, and event_time reads it from files",
+        )
 
 
 def _of_master(master: str, name: str, given: EventTimeSettings) -> Iterator[Finding]:
@@ -70,6 +123,7 @@ def _of_master(master: str, name: str, given: EventTimeSettings) -> Iterator[Fin
         yield place, f"{given.state_path!r} is no absolute path, such as /mnt/shared/blizzard"
 
 
+_FILES = "event_time goes with files for now, not with kind {}"
 _MASTER = (
     "event_time of {} runs with local[N], or with spark:// and a shared state_path, and not with"
     " {}:// (a Connect server would run what must see our checkpoint; pods of Kubernetes come and"
@@ -80,6 +134,11 @@ _MASTER = (
 def event_time_notes(config: Config) -> Iterator[str]:
     """What people should know of a configuration that is right."""
     for name, pipeline in config.pipelines.items():
+        if pipeline.event_time is not None and pipeline.query is None:
+            yield (
+                f"pipelines.{name}.event_time: without window, deduplicate or join nothing is"
+                " computed; rows are published as they come, and the watermark is told"
+            )
         for branch in pipeline.branches:
             if not branch.delay_us:
                 own = f".sources.{branch.source}" if _has_own_delay(pipeline, branch) else ""
@@ -115,10 +174,7 @@ def _of_sources(pipeline: PipelineSettings, here: Key) -> Iterator[Finding]:
     for source_name, source in pipeline.sources.items():
         where: Key = (*here, "sources", source_name)
         if not isinstance(source, SourceSettings):
-            yield (
-                (*where, "kind"),
-                f"event_time goes with files for now, not with kind {source.kind}",
-            )
+            yield (*where, "kind"), _FILES.format(source.kind)
         elif source.units is not None:
             yield (
                 (*where, "units"),
@@ -130,21 +186,12 @@ def _of_columns(
     pipeline: PipelineSettings, given: EventTimeSettings, here: Key
 ) -> Iterator[Finding]:
     block: Key = (*here, "event_time")
-    if pipeline.deduplicate_by:
-        yield (
-            (*here, "deduplicate_by"),
-            "removes duplicates within a batch only; beside event_time give event_time.deduplicate",
-        )
     if pipeline.schema_.infer:
         yield (
             (*here, "schema", "infer"),
             "event_time needs columns that stay; `blizzard schema` shows them, to be declared",
         )
         return
-    for field in pipeline.schema_.fields:
-        if field.name.lower().startswith(_OURS):
-            text = f"{field.name!r}: names that begin with {_OURS} are ours beside event_time"
-            yield (*here, "schema", "fields"), text
     if pipeline.transform is not None:
         return  # what a transform gives is for Spark to say: `blizzard validate` asks it
     yield from _of_fields(pipeline, given, block)
@@ -153,15 +200,13 @@ def _of_columns(
 def _of_fields(
     pipeline: PipelineSettings, given: EventTimeSettings, block: Key
 ) -> Iterator[Finding]:
-    fields = {field.name: field for field in pipeline.schema_.fields}
-    places: dict[str, Key] = {given.column: (*block, "column")}
-    for name, source in pipeline.sources.items():
-        own = source.event_time if isinstance(source, SourceSettings) else None
-        if own is not None and own.column is not None:
-            place: Key = (*block[:-1], "sources", name, "event_time", "column")
-            places.setdefault(own.column, place)
-    for column, place in places.items():
-        yield from _of_time(fields.get(column), column, place)
+    for column, place, names in _times(pipeline, given, block[:-1]):
+        for name in names:
+            fields = {field.name: field for field in pipeline.fields_of(name)}
+            found = [*_of_time(fields.get(column), column, place)]
+            yield from found
+            if found:
+                break
     types = pipeline.field_types
     for key, names in (("deduplicate", given.deduplicate), ("group_by", given.group_by)):
         for name in names:
@@ -169,6 +214,21 @@ def _of_fields(
                 yield (*block, key), f"{name!r} is not a field of the schema"
             elif types[name] in _NO_KEY:
                 yield (*block, key), f"{name!r} is a {types[name]}, which cannot be compared"
+
+
+def _times(
+    pipeline: PipelineSettings, given: EventTimeSettings, here: Key
+) -> Iterator[tuple[str, Key, list[str]]]:
+    """The columns that say when something happened, where they are named, and of which sources."""
+    others = []
+    for name, source in pipeline.sources.items():
+        own = source.event_time if isinstance(source, SourceSettings) else None
+        if own is not None and own.column is not None:
+            yield own.column, (*here, "sources", name, "event_time", "column"), [name]
+        else:
+            others.append(name)
+    # Also where each source has its own it is to be a column.
+    yield given.column, (*here, "event_time", "column"), others or [*pipeline.sources]
 
 
 def _of_time(field: FieldSettings | None, name: str, place: Key) -> Iterator[Finding]:
@@ -209,14 +269,6 @@ def _of_rows(given: EventTimeSettings, block: Key) -> Iterator[Finding]:
         yield (*block, "aggregates"), "is required with window: what there is to say of one"
     elif given.group_by:
         yield (*block, "aggregates"), "is required with group_by: what there is to say of a group"
-    elif not given.deduplicate:
-        yield (
-            block,
-            (
-                "computes nothing; give window with aggregates, deduplicate, or both, or join (to"
-                " only watch a watermark is not available yet)"
-            ),
-        )
 
 
 def _of_mode(given: EventTimeSettings, block: Key) -> Iterator[Finding]:
@@ -293,10 +345,6 @@ LATER: Mapping[tuple[str, ...], str] = {
         "is a source's: give it in the event_time of the source that may be idle"
     ),
     ("sources", "*", "event_time"): "goes with files for now",
-    ("sources", "*", "schema"): (
-        "a source has no schema of its own yet: declare the fields of all in the pipeline's schema,"
-        " as nullable what only some have"
-    ),
 }
 
 

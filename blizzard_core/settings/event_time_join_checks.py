@@ -71,6 +71,8 @@ def _of_keys(pipeline: PipelineSettings, join: JoinSettings, here: Key) -> Itera
     for name in dict.fromkeys(join.on):
         if name not in types:
             yield (*here, "on"), f"{name!r} is not a field of the schema"
+        elif lacks := [side for side in _sides(pipeline, join) if not _has(pipeline, side, name)]:
+            yield (*here, "on"), f"{name!r} is no field of {lacks[0]}, so nothing would match"
         elif types[name] == "map":
             yield (*here, "on"), f"{name!r} is a map, which cannot be compared"
 
@@ -92,3 +94,15 @@ def _of_columns(pipeline: PipelineSettings, join: JoinSettings, here: Key) -> It
             yield key, f"{place!r}: left_semi publishes rows of {join.left} alone"
         if pipeline.transform is None and field not in pipeline.field_types:
             yield key, f"{place!r}: {field!r} is not a field of the schema"
+        elif source in pipeline.sources and not _has(pipeline, source, field):
+            yield key, f"{place!r}: {field!r} is a field of other sources alone"
+
+
+def _sides(pipeline: PipelineSettings, join: JoinSettings) -> list[str]:
+    return [name for name in (join.left, join.right) if name in pipeline.sources]
+
+
+def _has(pipeline: PipelineSettings, source: str, field: str) -> bool:
+    """Whether a source has the field, or a transform may give it."""
+    known = any(each.name == field for each in pipeline.fields_of(source))
+    return known or pipeline.transform is not None

@@ -97,7 +97,7 @@ class TypeSettings(Settings):
             raise ValueError(f"`unit` belongs to type timestamp, not to {self.type}")
         if self.coerce and self.type != "string":
             raise ValueError(f"`coerce` belongs to type string, not to {self.type}")
-        _check_unique(self.fields or [])
+        check_unique(self.fields or [])
         return self
 
 
@@ -111,7 +111,7 @@ class FieldSettings(TypeSettings):
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
 
 
-def _check_readable(fields: list[FieldSettings], *, by_name: bool) -> None:
+def check_readable(fields: list[FieldSettings], *, by_name: bool) -> None:
     """Raise `ValueError` for names that JSON has to escape, where a reader looks for names.
 
     It does for values that are taken out of the line as text; ``by_name`` for all, since it has to
@@ -125,7 +125,7 @@ def _check_readable(fields: list[FieldSettings], *, by_name: bool) -> None:
                 " fail; rename it at the source, or leave it out"
             )
         if by_name:
-            _check_readable(field.fields or [], by_name=True)
+            check_readable(field.fields or [], by_name=True)
 
 
 def _is_taken_out(of: TypeSettings) -> bool:
@@ -134,7 +134,8 @@ def _is_taken_out(of: TypeSettings) -> bool:
     return taken_out or any(_is_taken_out(each) for each in inner if each is not None)
 
 
-def _check_unique(fields: list[FieldSettings]) -> None:
+def check_unique(fields: list[FieldSettings]) -> None:
+    """Raise `ValueError` for a name that is given twice."""
     seen: set[str] = set()
     for field in fields:
         if field.name.lower() in seen:
@@ -160,6 +161,21 @@ COLUMNS = [
         ],
     },
 ]
+
+
+class OwnSchema(Settings):
+    """Fields that one of several sources has beside those of the pipeline's ``schema``.
+
+    In rows of the others they are null. What two sources have under one name has one type.
+    """
+
+    fields: list[FieldSettings] = Field(min_length=1)
+    """Its further columns."""
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        check_unique(self.fields)
+        return self
 
 
 class SchemaSettings(Settings):
@@ -208,8 +224,8 @@ class SchemaSettings(Settings):
     def _says_what_the_columns_are(self) -> Self:
         if not self.fields and not self.infer:
             raise ValueError("give `fields`, or `infer: true`, or both")
-        _check_unique(self.fields)
-        _check_readable(self.fields, by_name=self.unexpected_fields != "ignore")
+        check_unique(self.fields)
+        check_readable(self.fields, by_name=self.unexpected_fields != "ignore")
         taken = {field.name.lower() for field in self.fields}
         if self.unexpected_fields == "capture" and RESCUED in taken:
             raise ValueError(f"field {RESCUED!r} is what unexpected_fields: capture adds")

@@ -28,7 +28,7 @@ def schema_problems(config: Config) -> Iterator[Finding]:
 def _of_pipeline(pipeline: PipelineSettings) -> Iterator[str]:
     if not all(isinstance(source, SourceSettings) for source in pipeline.sources.values()):
         yield "add is for sources of files; a table or an API is asked for the columns of `fields`"
-    for key, given in (("transform", pipeline.transform), ("event_time", pipeline.event_time)):
+    for key, given in (("transform", pipeline.transform), ("event_time", pipeline.query)):
         if given is not None:
             yield f"add does not go with {key}, whose query says what the columns are"
 

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from blizzard_core.bounds import DIRECTORIES, EXPANSION, LETTERS
 from blizzard_core.settings.base import Name, Options, Settings
 from blizzard_core.settings.event_time import SourceEventTime
+from blizzard_core.settings.schema import OwnSchema
 
 SourceCompression = Literal["auto", "gzip", "zstd", "none"]
 OnBadRecord = Literal["quarantine_record", "quarantine_file", "fail"]
@@ -140,6 +141,12 @@ class SourceSettings(CommonSource):
     """Files that are put there again under their names take the place of what they had."""
     event_time: SourceEventTime | None = Field(default=None, examples=[{"delay": "5 minutes"}])
     """Of a pipeline with `event_time`: what is this source's own."""
+    schema_: OwnSchema | None = Field(
+        default=None,
+        alias="schema",
+        examples=[{"fields": [{"name": "amount", "type": "decimal(10,2)"}]}],
+    )
+    """Of several sources of a query over `event_time`: fields that only this one has."""
     checkpoint: CheckpointSettings = CheckpointSettings()
     """No batch exceeds any of these."""
     storage_options: Options = Field(

@@ -39,7 +39,9 @@ def event_state(config: Config, pipeline: str | None, most: int) -> dict[str, An
     queries = list(_queries(config, pipeline))
     if not queries:
         where = "configuration" if pipeline is None else f"pipelines.{pipeline}"
-        raise ConfigError(where, ["has no event_time, so there is no state to look into"])
+        raise ConfigError(
+            where, ["has no query over event_time, so there is no state to look into"]
+        )
     engine = looking_engine(config)
     try:
         return {"pipelines": {each.parts.pipeline: _told(each, engine, most) for each in queries}}
@@ -62,14 +64,14 @@ def ending_by(config: Config, where: tuple[str, str], until_ms: int) -> tuple[Op
 
 def looking_engine(config: Config) -> StoppableEngine:
     """A Spark of this machine, where the copy is: executors of a cluster would not find it."""
-    from blizzard_py.engines.spark import checking_engine  # noqa: PLC0415  # see above
+    from blizzard_py.engines.spark.engine import checking_engine  # noqa: PLC0415  # see above
 
     return checking_engine("local", config.spark.conf)
 
 
 def _queries(config: Config, pipeline: str | None) -> Iterator[_Query]:
     for name, block in config.pipelines.items():
-        if block.event_time is not None and pipeline in {None, name}:
+        if block.query is not None and pipeline in {None, name}:
             yield _Query(owner_parts(config, (name, min(block.sources)), NoEngine()))
 
 

@@ -8,8 +8,20 @@ import msgspec
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config, PipelineSettings
-from blizzard_core.settings.event_time import Branch
-from blizzard_py.state.stream_state import SourceStream, StreamState, moment
+from blizzard_core.settings.event_time import Branch, Watch
+from blizzard_py.state.stream_state import SourceStream, StreamState, moment, watched_query
+
+# What of a settled batch is told where nothing is computed.
+_WATCHED = (
+    "batch",
+    "files",
+    "rows",
+    "used_watermark_ms",
+    "watermark_ms",
+    "late_rows",
+    "ahead_rows",
+    "max_event_time_ms",
+)
 
 
 def shown_stream(pipeline: PipelineSettings, stream: StreamState | None) -> dict[str, Any]:
@@ -18,7 +30,7 @@ def shown_stream(pipeline: PipelineSettings, stream: StreamState | None) -> dict
     ``policy`` is the checkpoint's, which is in force whatever the configuration says;
     ``advance_to`` is what an operator wants of the next batch.
     """
-    given = pipeline.event_time
+    given = pipeline.query
     assert given is not None  # noqa: S101  # the caller has looked
     stream = stream or StreamState(query={"policy": given.policy})
     told = msgspec.to_builtins(stream)
@@ -43,6 +55,22 @@ def shown_stream(pipeline: PipelineSettings, stream: StreamState | None) -> dict
             for branch in pipeline.branches
         },
         "history": told["history"],
+    }
+
+
+def shown_watch(watch: Watch, stream: StreamState | None) -> dict[str, Any]:
+    """The block ``event_time`` of a source whose watermark is only told."""
+    if stream is None or stream.query != watched_query(watch.column):
+        stream = StreamState(query={})
+    return {
+        "column": watch.column,
+        "batch": stream.batch,
+        "watermark": moment(stream.watermark_ms),
+        "watermark_ms": stream.watermark_ms,
+        "max_event_time_ms": stream.max_event_time_ms,
+        "late_rows": stream.late_rows,
+        "ahead_rows": stream.ahead_rows,
+        "history": [{name: getattr(line, name) for name in _WATCHED} for line in stream.history],
     }
 
 
@@ -88,5 +116,5 @@ def refuse_edit(config: Config, where: tuple[str, str], what: str) -> None:
 
 def _refuse(config: Config, where: tuple[str, str], text: str) -> None:
     pipeline = config.pipelines.get(where[0])
-    if pipeline is not None and pipeline.event_time is not None:
+    if pipeline is not None and pipeline.query is not None:
         raise ConfigError(f"pipelines.{where[0]}.event_time", [text])

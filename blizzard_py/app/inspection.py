@@ -20,7 +20,7 @@ from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.progress import Gap
 from blizzard_py.app.asked_plan import plan_of
-from blizzard_py.app.event_time import shown_stream
+from blizzard_py.app.event_time import shown_stream, shown_watch
 from blizzard_py.app.new_fields import with_untaken
 from blizzard_py.app.unit_explain import explained_unit
 from blizzard_py.app.unit_plan import unit_plan_of
@@ -133,7 +133,7 @@ def schema(config: Config) -> tuple[dict[str, Any], list[str]]:
 
 def _schema_of(config: Config, name: str) -> dict[str, Any]:
     pipeline = config.pipelines[name]
-    declared = tuple(map(field_spec, pipeline.schema_.fields))
+    declared = tuple(map(field_spec, pipeline.fields))
     if not pipeline.schema_.infer:
         return described("declared", declared)
     for source_name in pipeline.sources:
@@ -186,7 +186,7 @@ def status(config: Config) -> tuple[dict[str, Any], list[str]]:
     """The state of every source, from storage alone, and the errors of unreadable ones."""
     found, errors = _collect(config, partial(_status_of, config))
     for name, pipeline in config.pipelines.items():
-        if pipeline.event_time is not None and name in found["pipelines"]:
+        if pipeline.query is not None and name in found["pipelines"]:
             block = found["pipelines"][name]
             told = [source.pop("event_time", None) for source in block["sources"].values()]
             block["event_time"] = next(iter(told), None)
@@ -281,11 +281,16 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
 
 
 def _event_time_of(config: Config, source: SourcePipeline, state: SourceState) -> dict[str, Any]:
-    """Where the query of a pipeline over event time is; its block is the pipeline's."""
+    """Where the query of a pipeline over event time is; its block is the pipeline's.
+
+    Of a watermark that is only watched each source has a block of its own.
+    """
     parts = source.parts
+    stream = state.stream
+    if parts.watch is not None:
+        return {"event_time": shown_watch(parts.watch, stream)}
     if parts.event_time is None:
         return {}
-    stream = state.stream
     if parts.home_id != parts.id:
         shared = read_state(source.sink, parts.home_id)
         stream = None if shared is None else shared.stream

@@ -13,6 +13,7 @@ from blizzard_py.app.wiring import (
     NoEngine,
     inferred_schema,
     ingest_settings,
+    of_all_sources,
     parts_of,
     query_columns,
     source_pipeline,
@@ -46,7 +47,7 @@ def table_problems(config: Config) -> tuple[list[str], list[str]]:
     known = (
         (name, settings)
         for name, settings in _known(config)
-        if not settings.transform and config.pipelines[name].event_time is None
+        if not settings.transform and config.pipelines[name].query is None
     )
     return _held(config, [(name, settings, None) for name, settings in known])
 
@@ -74,7 +75,7 @@ def _known(config: Config) -> Iterator[tuple[str, IngestSettings]]:
             found = _inferred(config, (name, source_name), settings)
             if found is not None:
                 seen.add(settings.unit_column)
-                yield name, found
+                yield name, of_all_sources(pipeline, found)
 
 
 def _inferred(
@@ -122,7 +123,7 @@ def _made_by_queries(
     chosen = {
         name: settings
         for name, settings in known
-        if settings.transform or config.pipelines[name].event_time is not None
+        if settings.transform or config.pipelines[name].query is not None
     }
     unknown = {
         name: ingest_settings(pipeline, next(iter(pipeline.sources.values())))
@@ -131,7 +132,7 @@ def _made_by_queries(
     }
     if not chosen and not unknown:
         return {}
-    from blizzard_py.engines.spark import checking_engine  # noqa: PLC0415  # see `LazyEngine`
+    from blizzard_py.engines.spark.engine import checking_engine  # noqa: PLC0415  # see `LazyEngine`
 
     engine = checking_engine(config.spark.master, config.spark.conf)
     problems: list[str] = []

@@ -17,7 +17,7 @@ from blizzard_core.checkpoint.writer import Admission, anybody
 from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings
-from blizzard_core.settings.event_time import EMITTED_BATCH, EventTimeSettings
+from blizzard_core.settings.event_time import EMITTED_BATCH
 from blizzard_core.settings.partitioning import TEMPLATES, PartitionBy
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.nowhere import Nowhere
@@ -26,7 +26,7 @@ from blizzard_core.storage.protocol import join
 from blizzard_py.app.asked import Asks, asking_of, uri_of
 from blizzard_py.engines.lazy import LazyEngine, StoppableEngine, WithSession
 from blizzard_py.ingest.inferred_schema import InferredSchema
-from blizzard_py.ingest.jobs import Jobs
+from blizzard_py.ingest.jobs import Jobs, PlainJobs
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import (
     Engine,
@@ -60,10 +60,11 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
     sink = pipeline.sink
     by = sink.partition_by
     files = source if isinstance(source, SourceSettings) else None
+    own = [] if files is None or files.schema_ is None else files.schema_.fields
     return IngestSettings(
         source=Place(uri_of(source), {} if files is None else files.storage_options),
         sink=Place(sink.table_uri, sink.storage_options),
-        fields=tuple(map(field_spec, pipeline.schema_.fields)),
+        fields=tuple(map(field_spec, [*pipeline.schema_.fields, *own])),
         compression="none" if files is None else files.compression,
         parquet_compression=sink.compression,
         file_bytes=sink.file_size_mb * 1024 * 1024,
@@ -87,6 +88,13 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
         emitted_batch=EMITTED_BATCH in sink.metadata_columns,
         unit_column=not isinstance(source, SourceSettings) and source.replaces,
     )
+
+
+def of_all_sources(pipeline: PipelineSettings, settings: IngestSettings) -> IngestSettings:
+    """The same with the columns of all sources, as a query that they share reads them."""
+    if pipeline.query is None:
+        return settings
+    return replace(settings, fields=tuple(map(field_spec, pipeline.fields)))
 
 
 def _partition_rules(by: PartitionBy) -> tuple[PartitionRule, ...]:
@@ -140,7 +148,8 @@ def shared_parts(config: Config, name: str, engine: Engine) -> Parts:
     views = {other: each.activity for other, each in beside.items() if each.activity is not None}
     lead = partial(LeadActivity, first=first, others=views)
     parts = parts_of(config, (name, first), engine, activity_of=lead)
-    return replace(parts, members=(parts, *beside.values()))
+    ingest = of_all_sources(config.pipelines[name], parts.ingest)
+    return replace(parts, ingest=ingest, members=(parts, *beside.values()))
 
 
 def owner_parts(config: Config, where: tuple[str, str], engine: Engine) -> Parts:
@@ -154,16 +163,22 @@ def source_pipeline(
     parts: Parts, *, fresh: bool = False, admission: Admission = anybody
 ) -> SourcePipeline:
     """One source as its settings describe it; the one place that chooses its kind."""
-    given = parts.event_time
-    jobs = None if given is None else _stream_jobs(parts, given)
-    return SourcePipeline(parts, opener_of(parts), fresh=fresh, admission=admission, jobs=jobs)
+    return SourcePipeline(
+        parts, opener_of(parts), fresh=fresh, admission=admission, jobs=_jobs_of(parts)
+    )
 
 
-def _stream_jobs(parts: Parts, given: EventTimeSettings) -> Jobs:
-    # It brings kernels along, which a daemon without such a pipeline never needs in its process.
-    from blizzard_py.streaming.jobs import StreamJobs  # noqa: PLC0415  # see above
+def _jobs_of(parts: Parts) -> Jobs:
+    # They bring kernels along, which a daemon without event time never needs in its process.
+    if parts.event_time is not None:
+        from blizzard_py.streaming.jobs import StreamJobs  # noqa: PLC0415  # see above
 
-    return StreamJobs(parts, given, session_of(parts.engine))
+        return StreamJobs(parts, parts.event_time, session_of(parts.engine))
+    if parts.watch is not None:
+        from blizzard_py.streaming.watched import WatchedJobs  # noqa: PLC0415  # see above
+
+        return WatchedJobs(PlainJobs(parts.engine), parts, parts.watch)
+    return PlainJobs(parts.engine)
 
 
 def session_of(engine: Engine) -> Callable[[], Any]:
@@ -225,7 +240,7 @@ def parts_of(
         else None
     )
     settings = ingest_settings(pipeline, source)
-    given, branches = pipeline.event_time, pipeline.branches
+    given, branches = pipeline.query, pipeline.branches
     evolves = inferred is not None and pipeline.schema_.evolve == "add"
     return Parts(
         name,
@@ -249,7 +264,11 @@ def parts_of(
         else asking_of(config, pipeline, source, asks_of(config, engine)),
         event_time=given,
         branches=branches,
-        query=None if given is None else fingerprint(given, branches, settings),
+        query=None
+        if given is None
+        else fingerprint(given, branches, of_all_sources(pipeline, settings)),
+        # Files that come again, or for the first time after years, say nothing of what is now.
+        watch=None if suffix else pipeline.watch_of(source_name),
     )
 
 
@@ -260,7 +279,7 @@ def _check_table(
     from blizzard_py.app.table_check import check_table  # noqa: PLC0415  # see above
 
     found = config.pipelines[pipeline]
-    has_query = settings.transform or found.event_time is not None
+    has_query = settings.transform or found.query is not None
     check_table(config, pipeline, query_columns(engine, found) if has_query else None, settings)
 
 
@@ -280,9 +299,9 @@ def query_columns(
     engine: StoppableEngine | LazyEngine, settings: PipelineSettings
 ) -> Callable[[str, IngestSettings], pa.Schema]:
     """What gives the columns of a pipeline's transform, or of its query over event time."""
-    given, branches = settings.event_time, settings.branches
+    given, branches = settings.query, settings.branches
     if given is None:
-        return engine.columns
+        return _watchable(engine.columns, settings)
 
     def columns(pipeline: str, settings: IngestSettings) -> pa.Schema:
         from blizzard_py.streaming.check import check_query  # noqa: PLC0415  # see `LazyEngine`
@@ -290,6 +309,28 @@ def query_columns(
         return check_query(engine.session(), pipeline, (given, branches), settings)
 
     return columns
+
+
+def _watchable(
+    columns: Callable[[str, IngestSettings], pa.Schema], settings: PipelineSettings
+) -> Callable[[str, IngestSettings], pa.Schema]:
+    """The same; raises `ConfigError` where a transform gives no times to watch a watermark by."""
+    watches = [settings.watch_of(name) for name in settings.sources]
+    times = dict.fromkeys(watch.column for watch in watches if watch is not None)
+
+    def checked(pipeline: str, ingest: IngestSettings) -> pa.Schema:
+        found = columns(pipeline, ingest)
+        kinds = {field.name: field.type for field in found}
+        problems = [
+            f"column: {name!r} is no timestamp that the transform gives"
+            for name in times
+            if not pa.types.is_timestamp(kinds.get(name, pa.null()))
+        ]
+        if problems:
+            raise ConfigError(f"pipelines.{pipeline}.event_time", problems)
+        return found
+
+    return checked
 
 
 def inferred_schema(
@@ -322,7 +363,8 @@ class NoEngine:
 
 def spark_engine(config: Config, app_name: str) -> StoppableEngine:
     """Spark as it is configured. Starts nothing before the first job."""
-    from blizzard_py.engines.spark import SparkEngine, quickly_started  # noqa: PLC0415  # see `LazyEngine`
+    from blizzard_py.engines.spark.engine import SparkEngine  # noqa: PLC0415  # see `LazyEngine`
+    from blizzard_py.engines.spark.gateway import quickly_started  # noqa: PLC0415  # see `LazyEngine`
 
     if any(pipeline.schema_.fast_path for pipeline in config.pipelines.values()):
         compiled()  # where it does not load, the daemon's own log is where one looks
@@ -335,7 +377,7 @@ def spark_engine(config: Config, app_name: str) -> StoppableEngine:
 def computes_in_driver(config: Config) -> bool:
     """Whether rows go through Spark itself, where a driver of ours may run them."""
     return any(found.driver == "jdbc" for found in config.connections.values()) or any(
-        pipeline.transform is not None or pipeline.deduplicate_by or pipeline.event_time is not None
+        pipeline.transform is not None or pipeline.deduplicate_by or pipeline.query is not None
         for pipeline in config.pipelines.values()
     )
 

@@ -154,6 +154,8 @@ def print_status(document: dict[str, Any]) -> None:
         if block.get("event_time"):
             click.echo(printable(_event_time(pipeline, block["event_time"])))
         for source, found in block["sources"].items():
+            if found.get("event_time"):
+                click.echo(printable(_event_time(f"{pipeline}/{source}", found["event_time"])))
             if found["lag"]["error"]:
                 print_error(f"{pipeline}/{source}: lag is not known: {found['lag']['error']}")
             if found["refused"]["files"]:
@@ -161,18 +163,20 @@ def print_status(document: dict[str, Any]) -> None:
                 click.echo(f"  {found['refused']['remedy']}")
 
 
-def _event_time(pipeline: str, told: Mapping[str, Any]) -> str:
-    lost = [
+def _event_time(name: str, told: Mapping[str, Any]) -> str:
+    """Of a query, or of a source whose watermark is only watched, which has no state."""
+    out_of_time = [
         _count(told[key], f"{word} row")
         for key, word in (("late_rows", "late"), ("ahead_rows", "early"))
         if told[key]
     ]
+    state = [f"{_count(told['state_rows'], 'row')} of state"] if "state_rows" in told else []
     return ", ".join(
         [
-            f"{pipeline}: event time: watermark {told['watermark'] or '-'}",
+            f"{name}: event time: watermark {told['watermark'] or '-'}",
             f"newest row {moment(told['max_event_time_ms']) or '-'}",
-            f"{_count(told['state_rows'], 'row')} of state",
-            *lost,
+            *state,
+            *out_of_time,
         ]
     )
 

@@ -43,7 +43,7 @@ def change_query(
     with closing(owner_of(config, where)) as found:
         given = found.parts.event_time
         if given is None:
-            raise ConfigError(f"pipelines.{where[0]}", ["has no event_time, so no query over it"])
+            raise ConfigError(f"pipelines.{where[0]}", ["has no query over event_time"])
         seen = checkpoint_edit.stored(found)
         after = edit(seen.state, given)
         checkpoint_edit.check_settled(found, seen.state, after)

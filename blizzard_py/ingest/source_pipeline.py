@@ -273,6 +273,8 @@ class SourcePipeline(SourceView):
             # What was settled before is not to hide what is late from now on, or comes again.
             state = self.source.begin_anew(state, self._file.epoch)
         kept = replace(state, source=self.parts.identity)
+        if self.parts.watch is None and state.stream is not None and state.stream.is_watched:
+            kept = replace(kept, stream=None)  # nobody watches it any more
         state = clamp_times(kept, self._clock())
         if found is not None and found.source is None:
             # The original's, or an older release's.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blizzard_core.errors import BlizzardError
-from blizzard_core.settings.event_time import Branch, EventTimeSettings
+from blizzard_core.settings.event_time import Branch, EventTimeSettings, Watch
 from blizzard_core.settings.sources import CommonSource, ErrorSettings, SourceSettings
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry, Storage
@@ -42,7 +42,8 @@ class Parts:
     coming into the table. ``clock`` is for what people read; what decides
     goes by the store's clock and ``monotonic`` (`blizzard_core.storage.clock`). ``asked`` is what a
     source is asked that has no files. ``event_time`` are the settings of a query that remembers,
-    ``branches`` what of it is each source's of the pipeline, and ``query`` its fingerprint.
+    ``branches`` what of it is each source's of the pipeline, and ``query`` its fingerprint;
+    ``watch`` is what a watermark is told by where there is no such query.
     ``members`` are the parts of all, where these are of the one worker of several sources
     (`blizzard_py.state.members`).
     """
@@ -67,6 +68,7 @@ class Parts:
     event_time: EventTimeSettings | None = None
     branches: tuple[Branch, ...] = ()
     query: Mapping[str, Any] | None = None
+    watch: Watch | None = None
     members: tuple[Parts, ...] = ()
 
     @property

@@ -132,25 +132,27 @@ def _moved(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 def check_query(state: SourceState, asked: Mapping[str, Any] | None, where: str) -> None:
     """Raise `StateError` if the state is of another query than the one asked for.
 
-    ``asked`` is its fingerprint, None for a pipeline without event time.
+    ``asked`` is its fingerprint, None for a pipeline without one. A watermark that was only told
+    binds nobody.
     """
+    stream = None if state.stream is None or state.stream.is_watched else state.stream
     if asked is None:
-        if state.stream is not None:
+        if stream is not None:
             raise StateError(
                 f"{where}: holds the state of an event_time query, and the configuration has none;"
                 f" {_REMEDY}"
             )
         return
-    if state.stream is None:
+    if stream is None:
         if state.totals.batches:
             raise StateError(
                 f"{where}: this pipeline has published rows as they came, so the table is no answer"
                 " of an event_time query; give the query a pipeline and a table of its own"
             )
         return
-    found = changes(state.stream.query, asked)
+    found = changes(stream.query, asked)
     if found:
-        remedy = _REMEDY if changes(forgotten(state.stream.query), asked) else _FORGETTING
+        remedy = _REMEDY if changes(forgotten(stream.query), asked) else _FORGETTING
         raise StateError(
             f"{where}: the query has changed under its state ({'; '.join(found)}); {remedy}"
         )

@@ -11,6 +11,9 @@ output, state and watermark have one commit point.
 * ``advance_to_ms``: how far an operator wants the watermark with the next batch, 0 if nobody does;
 * ``sources``: of several sources, what is known of each by its name;
 * the rest is told: counts since the first batch, and ``history``, the newest batches.
+
+Where a watermark is only watched (`watched_query`), the same is kept of a query that does not
+exist: nothing is packed, and ``batch`` counts what was ingested.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import msgspec
 
 # So many batches a checkpoint tells of.
 HISTORY = 32
+_WATCHED = "watched"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,11 @@ class StreamState:
     sources: Mapping[str, SourceStream] = field(default_factory=dict)
 
     @property
+    def is_watched(self) -> bool:
+        """Whether the watermark is only told, and nobody's rows depend on it."""
+        return _WATCHED in self.query
+
+    @property
     def is_to_advance(self) -> bool:
         """Whether the next batch moves the watermark, whatever rows it has."""
         return self.advance_to_ms > self.watermark_ms
@@ -128,6 +137,11 @@ class StreamState:
     def objects(self) -> frozenset[str]:
         """Every object that a file of the working copy is kept in."""
         return frozenset(packed.object for packed in self.packs.values())
+
+
+def watched_query(column: str) -> dict[str, Any]:
+    """What stands for the query where there is none."""
+    return {_WATCHED: column}
 
 
 def moment(ms: int | None) -> str | None:

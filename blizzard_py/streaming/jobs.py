@@ -29,7 +29,6 @@ from blizzard_core.errors import Cancelled, EngineError
 from blizzard_core.log import get_logger
 from blizzard_core.settings.durations import micros
 from blizzard_core.settings.event_time import EventTimeSettings
-from blizzard_core.storage.protocol import join
 from blizzard_core.text import counted
 from blizzard_py.ingest.jobs import Ingested
 from blizzard_py.job import (
@@ -49,18 +48,20 @@ from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_query import fingerprint
 from blizzard_py.state.stream_state import StreamState, moment, settled
-from blizzard_py.streaming.accepting import accepting
+from blizzard_py.streaming.accepting import accepting_job
 from blizzard_py.streaming.offers import Offer, Share
 from blizzard_py.streaming.packs import Packs, WorkingCopy
 from blizzard_py.streaming.shared_place import SharedPlace, begun, check_whole
 from blizzard_py.streaming.sharing import (
     idle_in,
     jobs_of,
+    lacking,
     newest_of,
     sources_after,
     ticks_of,
     together,
 )
+from blizzard_py.streaming.staged_times import bounds
 from blizzard_py.streaming.state_files import unseen
 from blizzard_py.streaming.taken import Taken, batch_of, late_letters
 
@@ -70,7 +71,6 @@ if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
     from blizzard_py.streaming.query import Settled, StreamQuery
 
 _MILLI, _MICRO = 1000, 1_000_000
-_ACCEPTED = "accepted"
 # So long at most a shared file system may keep a list of files; NFS does for a minute.
 _SHOWN_SECS = 90.0
 _LOOK_SECS = 0.2
@@ -96,6 +96,7 @@ class StreamJobs:
         self._members = parts.members or (parts,)
         rule = rule_of(given)
         self._rules = {b.source: replace(rule, column=b.column) for b in parts.branches}
+        self._lacks = lacking(parts)
         self._packs = Packs(parts.stores.sink, StatePaths(parts.home_id).stream)
         self._fingerprint = fingerprint(given, parts.branches, parts.ingest)
         self._running: _Running | None = None
@@ -237,7 +238,7 @@ class StreamJobs:
         """A source's rows; of several, one without files costs nothing."""
         if not job.files and not alone:
             return IngestResult((), (), 0)
-        return self._parts.engine.ingest(_accepting(job))
+        return self._parts.engine.ingest(accepting_job(job))
 
     def _judged(
         self,
@@ -251,7 +252,7 @@ class StreamJobs:
 
         One entry at least, unless no row was accepted.
         """
-        from blizzard_py.streaming.judging import bounds, judged  # noqa: PLC0415  # see above
+        from blizzard_py.streaming.judging import judged  # noqa: PLC0415  # see above
 
         if not accepted.outputs:
             return []
@@ -285,7 +286,11 @@ class StreamJobs:
         ticks = ticks_of(known, branches, taken.idle, newest_of(taken.found))
         shares = (
             Share(
-                name, tuple(self._packed(running, one.outputs)), self._rules[name], ticks.get(name)
+                name,
+                tuple(self._packed(running, one.outputs)),
+                self._rules[name],
+                ticks.get(name),
+                self._lacks.get(name, frozenset()),
             )
             for name, one in taken.accepted.items()
         )
@@ -388,12 +393,3 @@ class StreamJobs:
     def _check_wanted(self) -> None:
         if self._cancelled.is_set():
             raise Cancelled(f"{self._parts.name}: cancelled")
-
-
-def _accepting(job: IngestJob) -> IngestJob:
-    return replace(
-        job,
-        settings=accepting(job.settings),
-        staging=join(job.staging, _ACCEPTED),
-        files=tuple(replace(file, partition="") for file in job.files),
-    )

@@ -25,12 +25,14 @@ class Share:
     """What a batch has of one source: staged files by task, and the rule for their rows.
 
     ``tick_us`` is the time of a row that moves the watermark and is no row, if there is one.
+    ``lacks`` are columns that only other sources have.
     """
 
     source: str
     tasks: tuple[tuple[JobFile, ...], ...]
     rule: Rule
     tick_us: int | None = None
+    lacks: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,12 @@ from blizzard_py.streaming.source import StagedRows
 _STATE = "spark.sql.streaming.stateStore"
 SETTINGS = {
     "spark.sql.streaming.pollingDelay": "100ms",
+    # Spark's own choice asks Hadoop's FileContext, which starts a process (`readlink`, `chmod`) for
+    # each step of each file that it writes to a local disk: some 200 in a small batch.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing"
+        ".FileSystemBasedCheckpointFileManager"
+    ),
     # Each is a file in every pack; older ones serve nobody, since we never go back.
     "spark.sql.streaming.minBatchesToRetain": "5",
     f"{_STATE}.providerClass": (

@@ -36,12 +36,24 @@ def jobs_of(job: IngestJob, members: Sequence[Parts]) -> dict[str, IngestJob]:
         parts.source_name: replace(
             job,
             settings=replace(
-                job.settings, source=parts.ingest.source, compression=parts.ingest.compression
+                job.settings,
+                source=parts.ingest.source,
+                compression=parts.ingest.compression,
+                fields=parts.ingest.fields,
             ),
             staging=join(job.staging, parts.source_name),
             files=tuple(replace(file, path=p) for file, n, p in files if n == parts.source_name),
         )
         for parts in members
+    }
+
+
+def lacking(lead: Parts) -> dict[str, frozenset[str]]:
+    """Of each of the lead's members the columns that only others have."""
+    names = {field.name for field in lead.ingest.fields}
+    return {
+        parts.source_name: frozenset(names - {field.name for field in parts.ingest.fields})
+        for parts in lead.members
     }
 
 

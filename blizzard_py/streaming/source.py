@@ -2,7 +2,8 @@
 
 An offset is the number of a batch. A *tick* is a row that moves the watermark and that the query
 drops behind it (`TICK`); it has a time, and of all else what is nothing. The classes travel to
-Spark's Python processes by name, so importing this module does nothing.
+Spark's Python processes by name, so importing this module does nothing. Spark plans with
+a process of its own for each step of a query's start, so it also loads little.
 
 Rows of several sources come together in one stream, each with the name of its source (`WHOSE`):
 Spark asks streams one after the other how far they are, so two of them might bring one batch in
@@ -21,11 +22,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from blizzard_py.engines.spark.handed import whole_sink
-from blizzard_py.engines.spark.worker import prepare_worker, storage_of
 from blizzard_py.job import JobFile
 from blizzard_py.kernels.lateness import split, times_of
-from blizzard_py.kernels.sql_stage import read_records
 from blizzard_py.streaming.blank import blank
 from blizzard_py.streaming.offers import Offer, Share, newest, offered, settled_before
 
@@ -84,6 +82,11 @@ class StagedReader(DataSourceStreamReader):
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # A task's process has them loaded; those that Spark plans with never need them.
+        from blizzard_py.engines.spark.handed import whole_sink  # noqa: PLC0415  # see above
+        from blizzard_py.engines.spark.worker import prepare_worker, storage_of  # noqa: PLC0415  # see above
+        from blizzard_py.kernels.sql_stage import read_records  # noqa: PLC0415  # see above
+
         assert isinstance(partition, OfferedFiles)  # noqa: S101  # the ones that it was given
         prepare_worker()
         offer, share = partition.offer, partition.share
@@ -95,11 +98,22 @@ class StagedReader(DataSourceStreamReader):
         if not partition.files:
             return  # of ticks alone there is no job, and nothing is handed to the task
         storage = storage_of(whole_sink(offer.sink))
-        for batch in read_records(storage, partition.files, offer.schema):
+        own = pa.schema([field for field in offer.schema if field.name not in share.lacks])
+        for batch in read_records(storage, partition.files, own):
             times = times_of(batch.column(share.rule.column))
             kept = split(share.rule, offer.limits, times).kept
             some = batch if kept.all() else batch.filter(pa.array(kept))
-            yield _marked(some, whose, is_tick=False)
+            yield _marked(whole(some, offer.schema), whose, is_tick=False)
+
+
+def whole(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows with all columns of the schema; what they lack is null."""
+    known = set(batch.schema.names)
+    arrays = [
+        batch.column(field.name) if field.name in known else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def marks(schema: pa.Schema, *, several: bool) -> pa.Schema:

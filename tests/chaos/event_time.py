@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from blizzard_core.errors import EngineError
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from tests.support.event_world import BASE, TUMBLING, EventWorld, Oracle, row, windows_of
 from tests.support.join_world import JoinOracle, joined_rows, joining
 from tests.support.stream_deaths import POINTS, drain_and_die

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from deltalake import DeltaTable
 
+from blizzard_py.engines.spark.gateway import quickly_started
 from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +51,7 @@ def written(world: EventWorld) -> tuple[Path, dict[str, Any]]:
     """The world's configuration as a file, and what is in it."""
     config = world.root / "config.yaml"
     document = {
-        "spark": {"master": "local[2]"},
+        "spark": {"master": "local[2]", "conf": quickly_started({})},
         **world.config().model_dump(
             mode="json", by_alias=True, include={"pipelines"}, exclude_defaults=True
         ),

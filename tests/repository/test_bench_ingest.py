@@ -28,7 +28,7 @@ from benchmarks.ingest_limits import LIMITS
 from benchmarks.ingest_report import Measured, Turn, goals, report
 from benchmarks.ingest_shapes import Shape, write_shape
 from benchmarks.slope import bare_run, daemon_run, told
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 
 LARGE = Shape("100 x 20,000 rows", 100, 20_000, large=True)
 ONE = Shape("1 x 20,000 rows", 1, 20_000)

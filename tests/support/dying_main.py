@@ -23,7 +23,7 @@ from blizzard_core.storage.objects import ObjectStorage
 from blizzard_py.__main__ import main as blizzard_main
 from blizzard_py.dead_letters.writer import DeadLetterWriter
 from blizzard_py.engines import spark
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.ingest import batch_runner as blizzard_batch
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.streaming import query

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from blizzard_core.errors import Cancelled
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.job import IngestResult
 from tests.support.ingest_world import STAGING, IngestWorld, by_path, lines, specs
 from tests.support.pipe import Pipe, holders

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from tests.support.event_world import BASE, TUMBLING, EventWorld, row, seconds
 
 # Newest rows, rows behind them, and one that is late: the table of the page's first part.

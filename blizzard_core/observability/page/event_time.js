@@ -20,5 +20,6 @@ function courses(batches) {
   const settled = batches.filter(it => it.event_time), moved = settled.filter(it => it.event_time.watermark_ms);
   if (!settled.length) return [];
   const open = bars("rows of state: open windows and keys", settled, it => it.event_time.state_rows, settled[0].event_time.state_rows);
-  return [...(moved.length ? [course(moved)] : []), open, bars(`late rows in ${plural(settled.length, "batch").replace("batchs", "batches")}`, settled, it => it.event_time.late_rows)];
+  const kept = settled.some(it => it.event_time.state_rows);  // where a watermark is only watched nothing is
+  return [...(moved.length ? [course(moved)] : []), ...(kept ? [open] : []), bars(`late rows in ${plural(settled.length, "batch").replace("batchs", "batches")}`, settled, it => it.event_time.late_rows)];
 }

@@ -24,7 +24,6 @@ from blizzard_core.errors import (
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import join, order_key
 from blizzard_py.engines.spark import jdbc
-from blizzard_py.engines.spark.connect import open_connect
 from blizzard_py.engines.spark.failing_files import FailedOnData, failing_files
 from blizzard_py.engines.spark.failures import (
     FAILURES,
@@ -162,12 +161,16 @@ class SparkEngine:
     def _opened(self) -> Session:
         with self._lock:
             if self._session is None:
-                self._session = (
-                    open_connect(self._master, self._conf)
-                    if is_connect(self._master)
-                    else open_driver(self._master, self._conf, self._app_name)
-                )
+                self._session = self._open()
             return self._session
+
+    def _open(self) -> Session:
+        if not is_connect(self._master):
+            return open_driver(self._master, self._conf, self._app_name)
+        # What only a client of a server needs takes longer to load than all else.
+        from blizzard_py.engines.spark.connect import open_connect  # noqa: PLC0415  # see above
+
+        return open_connect(self._master, self._conf)
 
     def _drop_if_dead(self, session: Session) -> None:
         if session.alive():

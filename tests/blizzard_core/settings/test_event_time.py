@@ -12,6 +12,7 @@ import yaml
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.durations import micros
+from blizzard_core.settings.event_time import Watch
 from blizzard_core.settings.event_time_checks import event_time_notes
 from blizzard_core.settings.load import load_config
 
@@ -284,7 +285,7 @@ def test_results_that_may_change_come_in_versions(tmp_path: Path, block: dict[st
         ({"mode": "complete", "deduplicate": ["page"]}, "deduplicate", "mode append only"),
         ({"mode": "complete", "group_by": []}, "aggregates", "needs window or group_by"),
         ({"mode": "update", "aggregates": {}}, "aggregates", "is required with group_by"),
-        ({"mode": "complete", "aggregates": {}, "group_by": []}, "mode", "give aggregates"),
+        ({"mode": "complete", "aggregates": {}, "group_by": []}, "mode", "is for a query"),
     ],
     ids=str,
 )
@@ -304,9 +305,71 @@ def test_sessions_need_a_group(tmp_path: Path) -> None:
     assert text.startswith(f"{HERE}.group_by")
 
 
-def test_a_block_that_computes_nothing_is_refused(tmp_path: Path) -> None:
-    [text] = problems(tmp_path, changed("event_time", {"column": "ts", "delay": "1 hour"}))
-    assert "computes nothing" in text
+WATCHED = {"column": "ts", "delay": "1 hour"}
+
+
+def test_a_watermark_may_only_be_watched(tmp_path: Path) -> None:
+    document = changed("event_time", WATCHED | {"max_ahead": "1 hour"})
+    document["spark"]["master"] = "sc://host"  # no state that anybody would have to see
+    document["pipelines"]["events"]["deduplicate_by"] = ["page"]
+    assert problems(tmp_path, document) == []
+    config = load_config(tmp_path / "config.yaml", {})
+    events = config.pipelines["events"]
+    assert events.query is None
+    assert events.branches == ()
+    hour = micros("1 hour")
+    assert events.watch_of("main") == Watch("ts", hour, hour)
+    [note] = event_time_notes(config)
+    assert note.startswith(f"{HERE}: without window, deduplicate or join nothing is computed")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "key", "said"),
+    [
+        ("event_time.mode", "update", "event_time.mode", "is for a query"),
+        ("event_time.policy", "max", "event_time.policy", "is for a query"),
+        ("event_time.emit", "next_batch", "event_time.emit", "is for a query"),
+        ("event_time.late_rows", "count", "event_time.late_rows", "is for a query"),
+        ("event_time.partitions", 4, "event_time.partitions", "is for a query"),
+        ("event_time.state_path", "/mnt/x", "event_time.state_path", "is for a query"),
+        ("event_time.column", "maybe", "event_time.column", "may be null"),
+        ("event_time.column", "none", "event_time.column", "not a field of the schema"),
+        ("schema.infer", True, "schema.infer", "needs columns that stay"),
+        ("sink.metadata_columns", ["_emitted_batch"], "sink.metadata_columns", "with a query over"),
+        (
+            "sources.app",
+            {"source_uri": "/data/app", "event_time": {"idle_after": "1 hour"}},
+            "sources.app.event_time.idle_after",
+            "of these each has its own watermark",
+        ),
+        (
+            "sources.main.event_time",
+            {"idle_after": "1 hour"},
+            "sources.main.event_time.idle_after",
+            "goes with several sources",
+        ),
+        (
+            "sink.partition_by",
+            {"columns": [{"column": "ts", "transform": "identity"}]},
+            "sink.partition_by",
+            "would stand in directories only",
+        ),
+    ],
+)
+def test_what_does_not_go_with_watching_is_said(
+    tmp_path: Path, place: str, value: Any, key: str, said: str
+) -> None:
+    document = changed("event_time", dict(WATCHED))
+    block = document["pipelines"]["events"]
+    *outer, last = place.split(".")
+    for part in outer:
+        block = block.setdefault(part, {})
+    block[last] = value
+    found = problems(tmp_path, document)
+    named = [
+        text for text in found if re.match(rf"pipelines\.events\.{re.escape(key)} \(line", text)
+    ]
+    assert any(said in text for text in named), found
 
 
 def test_names_that_a_query_adds_to_rows_are_not_for_fields(tmp_path: Path) -> None:

@@ -172,12 +172,110 @@ def test_a_join_is_of_two_sources(tmp_path: Path) -> None:
     assert "bus is neither" in text
 
 
-def test_both_sources_have_the_schema_of_the_pipeline(tmp_path: Path) -> None:
-    document = changed()
-    document["pipelines"]["sales"]["sources"]["web"]["schema"] = {"fields": []}
+def with_own(web: list[dict[str, Any]], app: list[dict[str, Any]], **changes: Any) -> Any:
+    """The good document with fields that only one source has."""
+    document = changed(**changes)
+    sources = document["pipelines"]["sales"]["sources"]
+    for name, fields in (("web", web), ("app", app)):
+        if fields:
+            sources[name]["schema"] = {"fields": fields}
+    return document
+
+
+def test_a_source_may_have_fields_of_its_own(tmp_path: Path) -> None:
+    web = [{"name": "user", "type": "string", "nullable": False}, {"name": "n", "type": "int64"}]
+    app = [
+        {"name": "at", "type": "timestamp", "nullable": False},
+        {"name": "n", "type": "int64", "nullable": False},
+    ]
+    columns = {"id": "web.id", "user": "web.user", "n": "app.n", "done": "app.at"}
+    document = with_own(web, app, join__columns=columns)
+    sources = document["pipelines"]["sales"]["sources"]
+    sources["app"]["event_time"]["column"] = "at"
+    assert problems(tmp_path, document) == []
+    sales = load_config(tmp_path / "config.yaml", {}).pipelines["sales"]
+    shared = ["ts", "seen", "id", "tags"]
+    assert [each.name for each in sales.fields_of("web")] == [*shared, "user", "n"]
+    assert [each.name for each in sales.fields_of("app")] == [*shared, "at", "n"]
+    assert [each.name for each in sales.fields] == [*shared, "at", "n", "user"]
+    assert [each.nullable for each in sales.fields[4:]] == [True] * 3
+
+
+FIELD = {"name": "x", "type": "int64"}
+
+
+@pytest.mark.parametrize(
+    ("web", "app", "changes", "key", "said"),
+    [
+        ([FIELD | {"name": "ID"}], [], {}, "sources.web.schema.fields[0].name", "schema already"),
+        (
+            [FIELD],
+            [FIELD | {"type": "string"}],
+            {},
+            "sources.app.schema.fields[0].name",
+            "is string here and int64 in sources.web",
+        ),
+        ([FIELD], [FIELD | {"name": "X"}], {}, "sources.app.schema.fields[0].name", "alike"),
+        ([FIELD, FIELD], [], {}, "sources.web.schema", "given twice"),
+        (
+            [],
+            [FIELD],
+            {"join__columns": {"x": "web.x"}},
+            "event_time.join.columns.x",
+            "a field of other sources alone",
+        ),
+        ([], [FIELD], {"join__on": ["x"]}, "event_time.join.on", "is no field of web"),
+        (
+            [FIELD | {"name": "seen_at", "type": "timestamp", "nullable": False}],
+            [],
+            {"column": "seen_at", "join": None, "deduplicate": ["id"]},
+            None,
+            "",
+        ),
+        (
+            [],
+            [FIELD | {"name": "seen_at", "type": "timestamp", "nullable": False}],
+            {"column": "seen_at", "join": None, "deduplicate": ["id"]},
+            "event_time.column",
+            "'seen_at' is not a field of the schema",
+        ),
+    ],
+)
+def test_what_own_fields_cannot_be_is_said(
+    tmp_path: Path, web: Any, app: Any, changes: dict[str, Any], key: str | None, said: str
+) -> None:
+    found = problems(tmp_path, with_own(web, app, **changes))
+    if key is None:  # the other source has its own column
+        assert found == []
+        return
+    here = rf"pipelines\.sales\.{re.escape(key)} \(line \d+\): "
+    assert any(re.match(here, text) and said in text for text in found), found
+
+
+def test_own_fields_are_for_a_query_over_several_sources(tmp_path: Path) -> None:
+    document = with_own([FIELD], [])
+    sales = document["pipelines"]["sales"]
+    sales["transform"] = "SELECT * FROM source"
     [text] = problems(tmp_path, document)
     assert text.startswith("pipelines.sales.sources.web.schema (line")
-    assert "declare the fields of all in the pipeline's schema" in text
+    assert "does not go with transform" in text
+    del sales["transform"]
+    del sales["event_time"]["join"]
+    del sales["sources"]["app"]
+    sales["event_time"]["deduplicate"] = ["id"]
+    [text] = problems(tmp_path, document)
+    assert "is for sources that share a query over event_time" in text
+    del sales["event_time"]
+    [text] = problems(tmp_path, document)
+    assert "declare the fields in the pipeline's schema" in text
+
+
+def test_own_fields_keep_the_rules_of_fields(tmp_path: Path) -> None:
+    document = with_own([FIELD | {"name": 'a"b'}, FIELD | {"name": "_rescued"}], [])
+    document["pipelines"]["sales"]["schema"]["unexpected_fields"] = "capture"
+    found = problems(tmp_path, document)
+    assert any("a name with a quote" in text for text in found)
+    assert any("capture adds" in text for text in found)
 
 
 def test_columns_of_one_file_are_not_those_of_a_pair(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from blizzard_core.errors import Cancelled, EngineError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.wiring import computes_in_driver
 from blizzard_py.engines.lazy import LazyEngine
-from blizzard_py.engines.spark import gateway, quickly_started
+from blizzard_py.engines.spark import gateway
+from blizzard_py.engines.spark.gateway import quickly_started
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, Place
 
 # Runs a command line in a fresh interpreter and says what it loaded.

@@ -264,7 +264,7 @@ def test_a_pipeline_without_event_time_has_no_query_to_change(config: Path) -> N
         done = run(*asked)
         assert done.exit_code == 2, done.output
         assert "pipelines.pages" in done.stderr
-        assert "has no event_time" in done.stderr
+        assert "has no query over event_time" in done.stderr
 
 
 @pytest.mark.parametrize(

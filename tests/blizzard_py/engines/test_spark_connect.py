@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from blizzard_core.errors import ConfigError, EngineError
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.transform_guard import refusal_of
 from tests.support import engine_scenarios as scenarios
 from tests.support.ingest_world import IngestWorld, lines

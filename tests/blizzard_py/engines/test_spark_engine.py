@@ -24,7 +24,8 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from structlog.testing import capture_logs
 
 from blizzard_core.errors import Cancelled, EngineError
-from blizzard_py.engines.spark import SparkEngine, session, worker_daemon
+from blizzard_py.engines.spark import session, worker_daemon
+from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.failures import reason_of
 from blizzard_py.engines.spark.masters import retrying, settings
 from blizzard_py.engines.spark.worker import REPORTS

@@ -9,7 +9,7 @@ import pytest
 from blizzard_core.errors import AccessDenied, BlizzardError, ConfigError, SourceError, Unavailable
 from blizzard_py.connections.jdbc.connection import JdbcConnection, dialect_of
 from blizzard_py.connections.protocol import Selection, Split
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.jdbc import frame, place_of, query
 from blizzard_py.reading import Access
 from tests.support.database_reading import next_window

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from blizzard_core.errors import ConfigError, EngineError
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.failing_files import FailedOnData, failing_files
 from blizzard_py.engines.spark.masters import addresses, kubernetes_settings, settings
 from blizzard_py.job import JobFile

@@ -23,7 +23,7 @@ from blizzard_py.app.wiring import parts_of, source_pipeline
 from blizzard_py.connections.jdbc.connection import JdbcConnection
 from blizzard_py.connections.protocol import Selection, Split
 from blizzard_py.connections.sqlite.connection import SqliteConnection
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.failures import error_of_reading
 from blizzard_py.job import FieldSpec, IngestJob, IngestSettings, JobFile, Place
 from blizzard_py.reading import Access, Reading, ReadTask, Window

@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 
 from blizzard_core import redact
 from blizzard_core.errors import ConfigError
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.gateway import as_property
 from blizzard_py.engines.spark.handed import HANDED, apart
 from blizzard_py.engines.spark.masters import settings

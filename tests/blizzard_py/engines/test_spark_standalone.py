@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from blizzard_core.errors import EngineError
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.gateway import forget_gateway
 from tests.support import engine_scenarios as scenarios
 from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of

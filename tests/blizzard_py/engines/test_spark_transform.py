@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from blizzard_core.errors import ConfigError, EngineError
 from blizzard_py.__main__ import main
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.failures import is_of_the_data
 from blizzard_py.job import FileBounds, PartitionRule, SortKey
 from tests.support.ingest_world import PREFIX, STAGING, IngestWorld, by_path, specs

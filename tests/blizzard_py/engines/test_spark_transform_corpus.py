@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.plain_statement import plain_refusal
 from blizzard_py.engines.spark.transform_guard import refusal_of, wrapped
 from blizzard_py.engines.spark.transform_words import (

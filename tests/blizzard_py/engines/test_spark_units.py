@@ -9,7 +9,7 @@ import pytest
 
 from blizzard_core.errors import ConfigError
 from blizzard_py.engines.lazy import LazyEngine
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from tests.support.mariadb_server import mariadb_server
 from tests.support.postgresql_server import PASSWORD, PostgresqlServer, postgresql_server
 from tests.support.unit_shop import UnitShop

@@ -9,7 +9,7 @@ import pytest
 from blizzard_core.checkpoint.fence import FencedFile
 from blizzard_core.errors import BlizzardError, Cancelled, EngineError, FencedError, StorageError
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.streaming.packs import Packs, WorkingCopy
 from blizzard_py.streaming.query import StreamQuery
 from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of

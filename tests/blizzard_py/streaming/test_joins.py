@@ -11,7 +11,7 @@ import pytest
 from blizzard_core.errors import ConfigError, StateError
 from blizzard_py.app.event_state import ending_by, event_state
 from blizzard_py.app.wiring import ingest_settings, query_columns
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.kernels.lateness import Rule
 from tests.support.event_world import FIELDS, TUMBLING, EventWorld, row
 from tests.support.join_world import BOTH, LEFT, TWO, JoinOracle, joined_rows, joining
@@ -84,6 +84,46 @@ def test_rows_come_with_their_match_or_once_there_will_be_none(
     assert sum(oracle.late.values()) == 2
     if type_ == "inner":
         assert world.stream().state_rows == oracle.waiting() == 2
+
+
+def test_each_side_may_have_fields_and_a_time_of_its_own(
+    tmp_path: Path, spark_engine: SparkEngine
+) -> None:
+    user = {"name": "user", "type": "string", "nullable": False}
+    at = {"name": "at", "type": "timestamp", "nullable": False}
+    amount = {"name": "amount", "type": "int64", "nullable": False}
+    sources = {
+        "web": {"schema": {"fields": [user]}},
+        "app": {"schema": {"fields": [at, amount]}, "event_time": {"column": "at"}},
+    }
+    settings = joining("left_outer")
+    settings["join"]["columns"] = {"id": "web.id", "user": "web.user", "amount": "app.amount"}
+    world = EventWorld(tmp_path, spark_engine, settings, sources=sources)
+    world.pipeline_settings["error_handling"] = {"max_bad_fraction": 0.9}
+
+    def web(second: float, id_: int) -> dict[str, Any]:
+        return row(second, id_=id_) | {"user": f"u{id_}", "amount": 99}  # that one is app's
+
+    def app(second: float, id_: int) -> dict[str, Any]:
+        one = row(0, id_=id_)  # its ``ts`` is a field like others
+        return one | {"at": row(second)["ts"], "amount": id_ * 10}
+
+    world.put([web(100, 1), web(101, 2), row(102, id_=3)])  # 3 has no user
+    world.put([app(104, 1), {**app(104, 2), "amount": None}], "app")
+    world.drain()  # a process of its own
+    world.put([web(200, 8), web(85, 9)])  # 9 is late
+    world.put([app(200, 8)], "app")
+    world.put([web(300, 7)])
+    world.put([app(300, 6)], "app")
+    world.drain()
+    rows = [(one["id"], one["user"], one["amount"]) for one in world.table()]
+    assert sorted(rows) == [(1, "u1", 10), (2, "u2", None), (8, "u8", 80)]
+    assert dict(world.late()) == {("0003.ndjson", 2): 1}
+    bad = [letter["line"] for letter in world.letters() if letter["stage"] != "late"]
+    assert bad == [3, 2]
+    [own, other] = (letter["error"] for letter in world.letters() if letter["stage"] != "late")
+    assert "user" in own
+    assert "amount" in other
 
 
 def test_the_table_of_the_documentation_is_so(tmp_path: Path, spark_engine: SparkEngine) -> None:

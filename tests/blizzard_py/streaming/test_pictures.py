@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from tests.support.event_time_picture import pictures
 
 DOCS = Path(__file__).parents[3] / "docs"

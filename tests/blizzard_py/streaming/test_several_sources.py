@@ -17,7 +17,7 @@ from blizzard_core.errors import ColdStartRefused, StateError
 from blizzard_py.app.event_state import event_state
 from blizzard_py.app.inspection import explain, plan, status
 from blizzard_py.app.operations import listed
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from tests.blizzard_py.streaming.test_deaths import OURS
 from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
 from tests.support.stream_deaths import drain_and_die
@@ -70,6 +70,23 @@ def step(world: EventWorld, oracle: Oracle, **rows: list[dict[str, Any]]) -> dic
     oracle.restart()
     oracle.settle(files, whose=world.whose)
     return {world.whose[name]: name for name in files}
+
+
+def test_what_only_one_source_has_is_null_in_rows_of_the_others(
+    tmp_path: Path, spark_engine: SparkEngine
+) -> None:
+    amount = {"name": "amount", "type": "int64", "nullable": False}
+    sources: dict[str, Any] = {"web": {}, "app": {"schema": {"fields": [amount]}}}
+    world, _ = world_of(tmp_path, spark_engine, "max", sources)
+    values = {"n": "count(*)", "paid": "count(amount)", "amount": "sum(amount)"}
+    world.event_time = TUMBLING | {"policy": "max", "aggregates": values}
+    world.put([row(100), row(101) | {"amount": 1_000}])  # no field of web
+    world.put([row(102) | {"amount": 3}, row(103) | {"amount": 4}], "app")
+    world.put([row(200)])
+    world.drain()
+    [found] = world.table()
+    assert (found["n"], found["paid"], found["amount"]) == (4, 2, 7)
+    assert world.letters() == []
 
 
 def test_each_source_has_its_own_column_delay_letters_and_journal(

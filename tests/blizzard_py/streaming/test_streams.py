@@ -19,7 +19,7 @@ from blizzard_py.__main__ import main
 from blizzard_py.app.event_state import ending_by, event_state
 from blizzard_py.app.inspection import explain
 from blizzard_py.app.page_past import SourcePast
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from tests.support.event_world import FIELDS, TUMBLING, EventWorld, Oracle, row, windows_of
 
 SLIDING = TUMBLING | {"window": {"size": "10 seconds", "slide": "4 seconds", "offset": "1 seconds"}}
@@ -390,7 +390,7 @@ def test_what_a_query_remembers_is_told_from_a_copy_beside_it(
 
 
 def test_a_configuration_without_event_time_has_no_state_to_show() -> None:
-    with pytest.raises(ConfigError, match="has no event_time"):
+    with pytest.raises(ConfigError, match="has no query over event_time"):
         event_state(Config(), None, 5)
     with pytest.raises(ConfigError, match=r"pipelines\.other: 1 problem"):
         event_state(Config(), "other", 5)

@@ -26,7 +26,7 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import QueryBuilder
 
-from blizzard_py.engines.spark import SparkEngine
+from blizzard_py.engines.spark.engine import SparkEngine
 from tests.support.penguin_readers import assert_all_read, plain, rows_of
 from tests.support.penguin_world import World, footer_pool, parquet
 

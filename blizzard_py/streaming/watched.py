@@ -1,0 +1,108 @@
+"""A watermark that is only told: how far the times of a source's rows have come.
+
+The batch is the engine's job as always, and its rows are the table's whatever their time is. What
+the job has staged tells the newest time; the watermark is that, less the delay, and never falls. A
+row is late by the rule of `blizzard_py.kernels.lateness`: if its time is not above the watermark
+that the batches before it have brought. Rows further ahead than ``max_ahead`` move nothing.
+
+It counts from the save that makes the outputs count, so each batch is told of once, whichever of
+its attempts that was of. Of a failed request for a staged file the batch fails, as of any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from blizzard_core.errors import EngineError
+from blizzard_core.settings.event_time import Watch
+from blizzard_py.ingest.jobs import Ingested, Jobs
+from blizzard_py.job import IngestJob, IngestResult
+from blizzard_py.kernels.lateness import Limits, Rule
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.stream_state import SettledBatch, StreamState, settled, watched_query
+from blizzard_py.streaming.staged_times import Tally, tally
+
+_MILLI, _MICRO = 1000, 1_000_000
+
+
+class WatchedJobs:
+    """The `Jobs` of a source whose watermark is told."""
+
+    def __init__(self, jobs: Jobs, parts: Parts, watch: Watch) -> None:
+        """``jobs`` make the outputs."""
+        self._jobs = jobs
+        self._watch = watch
+        self._name = parts.name
+        self._sink = parts.stores.sink
+        self._width = parts.concurrency
+
+    def run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
+        """See `Jobs`. Raises `EngineError` if a file was written without the column."""
+        ingested = self._jobs.run(state, job, epoch)
+        return replace(ingested, stream=self._after(state.stream, job, ingested.result))
+
+    def has_due(self, state: SourceState) -> bool:
+        """See `Jobs`."""
+        return self._jobs.has_due(state)
+
+    def cancel(self, output_prefix: str) -> None:
+        """See `Jobs`."""
+        self._jobs.cancel(output_prefix)
+
+    def progress(self, output_prefix: str) -> float | None:
+        """See `Jobs`."""
+        return self._jobs.progress(output_prefix)
+
+    def advanced(self, state: SourceState) -> None:
+        """See `Jobs`."""
+        self._jobs.advanced(state)
+
+    def close(self) -> None:
+        """See `Jobs`."""
+        self._jobs.close()
+
+    def _after(
+        self, known: StreamState | None, job: IngestJob, result: IngestResult
+    ) -> StreamState:
+        query = watched_query(self._watch.column)
+        if known is None or known.query != query:  # what was told of another column says nothing
+            known = StreamState(query=query)
+        ahead_us = round(job.started_ts * _MICRO) + self._watch.max_ahead_us
+        rule, limits = Rule(self._watch.column), Limits(known.watermark_ms, ahead_us)
+        try:
+            found = tally(self._sink, result.outputs, rule, limits, self._width)
+        except LookupError:
+            raise EngineError(
+                f"{self._name}: rows were written without {self._watch.column!r}, the column of"
+                " event_time"
+            ) from None
+        return after(known, self._watch, found, len(job.files), sum(o.rows for o in result.outputs))
+
+
+def after(known: StreamState, watch: Watch, found: Tally, files: int, rows: int) -> StreamState:
+    """What is known with a batch of so many files and rows more. Pure.
+
+    The watermark is floored to milliseconds, as a query's is.
+    """
+    newest_ms = None if found.newest_us is None else found.newest_us // _MILLI
+    reached = 0 if newest_ms is None else newest_ms - watch.delay_us // _MILLI
+    batch = SettledBatch(
+        batch=known.batch + 1,
+        files=files,
+        rows=rows,
+        used_watermark_ms=known.watermark_ms,
+        watermark_ms=max(known.watermark_ms, reached),
+        late_rows=found.late,
+        ahead_rows=found.ahead,
+        emitted_rows=rows,
+    )
+    return settled(
+        known,
+        batch,
+        {},
+        judged_ms=known.watermark_ms,
+        max_event_time_ms=newest_ms,
+        state_bytes=0,
+        operators=(),
+    )

@@ -1,0 +1,251 @@
+"""A watermark that is only told: rows come as they are, and what is told is what brute force says.
+
+Without Spark: no row goes through a query.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from blizzard_core.errors import ConfigError, EngineError, StateError
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.durations import micros
+from blizzard_core.settings.event_time import Watch
+from blizzard_core.storage.local import LocalStorage
+from blizzard_py.app.inspection import status
+from blizzard_py.app.wiring import NoEngine, build, parts_of, query_columns
+from blizzard_py.job import IngestJob, IngestResult, StagedOutput
+from blizzard_py.kernels.lateness import Limits, Rule
+from blizzard_py.state.stream_state import StreamState, watched_query
+from blizzard_py.streaming.staged_times import Tally, tally
+from blizzard_py.streaming.watched import after
+from tests.support.direct_engine import DirectEngine
+from tests.support.event_world import BASE, TUMBLING, EventWorld, row
+
+WATCHED = {"column": "ts", "delay": "10 seconds"}
+
+
+def world_of(folder: Path, **given: Any) -> EventWorld:
+    world = EventWorld(folder, DirectEngine(), event_time={**WATCHED, **given})
+    world.pipeline_settings["sink"] = {"table_uri": str(folder / "table")}
+    return world
+
+
+def ms(second: float) -> int:
+    return round((BASE.timestamp() + second) * 1000)
+
+
+def told(world: EventWorld, key: str) -> list[Any]:
+    return [getattr(line, key) for line in world.stream().history]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_feeds_are_told_as_brute_force_tells_them(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    world = world_of(tmp_path)
+    world.files_per_batch = chance.choice([1, 2])
+    batches: list[list[float]] = []
+    for _ in range(chance.randint(2, 5)):
+        files = [
+            [
+                chance.randint(0, 60) + chance.choice([0, 0.000001, 0.5])
+                for _ in range(chance.randint(0, 6))
+            ]
+            for _ in range(world.files_per_batch * chance.randint(1, 2))
+        ]
+        for seconds in files:
+            world.put([row(second, id_=world.files) for second in seconds])
+        world.drain()  # each a process of its own
+        step = world.files_per_batch
+        groups = [files[at : at + step] for at in range(0, len(files), step)]
+        batches += [[*chain.from_iterable(group)] for group in groups]
+
+    watermark, watermarks, late = 0, [], []
+    for seconds in batches:
+        times = [round((BASE.timestamp() + second) * 1_000_000) for second in seconds]
+        late.append(sum(time <= watermark * 1000 for time in times))
+        watermark = max([watermark, *(time // 1000 - 10_000 for time in times)])
+        watermarks.append(watermark)
+    assert told(world, "watermark_ms") == watermarks
+    assert told(world, "late_rows") == late
+    assert told(world, "used_watermark_ms") == [0, *watermarks[:-1]]
+    assert told(world, "rows") == [len(seconds) for seconds in batches]
+    assert world.stream().late_rows == sum(late)
+    given = [BASE + dt.timedelta(seconds=second) for seconds in batches for second in seconds]
+    assert Counter(one["ts"] for one in world.table()) == Counter(given)
+    assert world.letters() == []
+
+
+def test_rows_ahead_move_nothing_and_are_published(tmp_path: Path) -> None:
+    world = world_of(tmp_path, max_ahead="1 hour")
+    world.put([row(100), row(40 * 365 * 86_400)])
+    world.drain()
+    stream = world.stream()
+    assert (stream.ahead_rows, stream.late_rows, stream.watermark_ms) == (1, 0, ms(90))
+    assert stream.max_event_time_ms == ms(100)
+    assert len(world.table()) == 2
+
+
+def test_a_failed_attempt_tells_nothing_twice(tmp_path: Path) -> None:
+    class Flaky(DirectEngine):
+        left = 2
+
+        def ingest(self, job: IngestJob) -> IngestResult:
+            found = super().ingest(job)
+            if self.left:
+                self.left -= 1
+                raise EngineError("its answer was lost")
+            return found
+
+    world = world_of(tmp_path)
+    world.engine = Flaky()
+    world.put([row(100), row(1)])
+    for _ in range(2):
+        with pytest.raises(EngineError):
+            world.drain()
+    world.drain()
+    world.put([row(2), row(101)])
+    world.drain()
+    assert told(world, "late_rows") == [0, 1]
+    assert len(world.table()) == 4
+
+
+def test_each_source_has_its_own(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    world.sources = {"web": {}, "app": {"event_time": {"column": "seen", "delay": "1 minute"}}}
+    world.put([row(100)], "web")
+    world.put([row(500)], "app")  # seen at the same second
+    for worker in build(world.config(), world.engine):
+        world.drain(worker)
+        worker.close()
+    found, errors = status(world.config())
+    assert errors == []
+    block = found["pipelines"]["pages"]
+    assert "event_time" not in block
+    shown = {name: source["event_time"] for name, source in block["sources"].items()}
+    assert (shown["web"]["column"], shown["web"]["watermark_ms"]) == ("ts", ms(90))
+    assert (shown["app"]["column"], shown["app"]["watermark_ms"]) == ("seen", ms(440))
+    assert [line["rows"] for line in shown["app"]["history"]] == [1]
+
+
+def test_delay_may_change_and_another_column_begins_anew(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    world.put([row(100)])
+    world.drain()
+    world.event_time["delay"] = "1 hour"
+    world.put([row(200)])
+    world.drain()
+    assert told(world, "watermark_ms") == [ms(90), ms(90)]  # it never falls
+    world.event_time |= {"column": "seen", "delay": "0 seconds"}
+    assert status(world.config())[0]["pipelines"]["pages"]["sources"]["web"]["event_time"] == {
+        "column": "seen",
+        "batch": 0,
+        "watermark": None,
+        "watermark_ms": 0,
+        "max_event_time_ms": None,
+        "late_rows": 0,
+        "ahead_rows": 0,
+        "history": [],
+    }
+    world.put([row(50)])
+    world.drain()
+    assert told(world, "watermark_ms") == [ms(50)]
+
+
+def test_who_watches_no_more_keeps_nothing_and_may_not_become_a_query(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    world.put([row(100)])
+    world.drain()
+    world.event_time = TUMBLING
+    with pytest.raises(StateError, match="published rows as they came"):
+        world.drain()
+    world.pipeline_settings["event_time"] = None
+    world.put([row(200)])
+    world.drain()
+    assert world.pipeline().load().stream is None
+    assert len(world.table()) == 2
+
+
+def test_replays_and_backfills_watch_nothing(tmp_path: Path) -> None:
+    config = world_of(tmp_path).config()
+    live, replay = (
+        parts_of(config, ("pages", "web"), NoEngine(), suffix=suffix) for suffix in ("", "~x")
+    )
+    assert live.watch == Watch("ts", 10_000_000, micros("1 day"))
+    assert replay.watch is None
+
+
+def written(folder: Path, times: Sequence[int | None], *, group: int = 2) -> StagedOutput:
+    table = pa.table({"id": range(len(times)), "ts": pa.array(times, pa.timestamp("us", "UTC"))})
+    place = folder / "part.parquet"
+    pq.write_table(table, place, row_group_size=group)
+    return StagedOutput(place.name, "", len(times), place.stat().st_size, "id")
+
+
+def test_only_row_groups_that_may_hold_late_rows_are_read(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    class Counting(LocalStorage):
+        def read_range(self, path: str, start: int, end: int) -> bytes:
+            asked.append(end - start)
+            return super().read_range(path, start, end)
+
+    output = written(tmp_path, [*range(100_000, 200_000), 5, 6], group=50_000)
+    sink = Counting(str(tmp_path))
+    found = tally(sink, [output], Rule("ts"), Limits(0, 10**9), 2)
+    assert (found, len(asked)) == (Tally(0, 0, 199_999), 1)
+    asked.clear()
+    found = tally(sink, [output], Rule("ts"), Limits(1, 10**9), 2)
+    assert found == Tally(2, 0, 199_999)
+    assert sum(asked[1:]) < 1_000  # two values of 100,002
+
+
+def test_rows_without_a_time_are_neither_late_nor_ahead(tmp_path: Path) -> None:
+    output = written(tmp_path, [None, None, 7_000, None, 1_000])
+    limits = Limits(1, 10**9)
+    found = tally(LocalStorage(str(tmp_path)), [output], Rule("ts"), limits, 2)
+    assert found == Tally(1, 0, 7_000)
+    nothing = written(tmp_path, [None, None])
+    assert tally(LocalStorage(str(tmp_path)), [nothing], Rule("ts"), limits, 2) == Tally()
+    assert tally(LocalStorage(str(tmp_path)), [], Rule("ts"), limits, 2) == Tally()
+
+
+def test_a_file_without_the_column_is_named_not_passed_over(tmp_path: Path) -> None:
+    output = written(tmp_path, [1])
+    with pytest.raises(LookupError, match="other"):
+        tally(LocalStorage(str(tmp_path)), [output], Rule("other"), Limits(1, 1), 2)
+
+
+def test_a_batch_of_which_nothing_is_known_leaves_the_watermark() -> None:
+    watch = Watch("ts", 1_000_000, 0)
+    known = StreamState(query=watched_query("ts"), watermark_ms=77, max_event_time_ms=1077)
+    found = after(known, watch, Tally(), 1, 0)
+    assert (found.watermark_ms, found.max_event_time_ms, found.batch) == (77, 1077, 1)
+    assert found.is_watched
+    assert not found.is_to_advance
+
+
+@pytest.mark.parametrize("kind", [pa.string(), None])
+def test_a_transform_has_to_give_the_times(tmp_path: Path, kind: pa.DataType | None) -> None:
+    class Engine(NoEngine):
+        def columns(self, _pipeline: str, _settings: Any) -> pa.Schema:
+            return pa.schema([] if kind is None else [("ts", kind)])
+
+    world = world_of(tmp_path)
+    world.pipeline_settings["transform"] = "SELECT page FROM source"
+    found: Config = world.config()
+    ask = query_columns(Engine(), found.pipelines["pages"])  # type: ignore[arg-type]  # it is asked for columns only
+    with pytest.raises(ConfigError) as caught:
+        ask("pages", parts_of(found, ("pages", "web"), NoEngine()).ingest)
+    assert caught.value.source == "pipelines.pages.event_time"
+    assert caught.value.problems == ("column: 'ts' is no timestamp that the transform gives",)

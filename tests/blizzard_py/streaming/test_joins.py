@@ -268,7 +268,7 @@ def test_what_waits_for_a_match_is_shown_side_by_side(
     assert (app["name"], app["rows"]) == ("join, app", 1)
     first, second = web["first"]
     assert first["key"] == {"id": 1}
-    assert first["value"]["bytes"] == 1
+    assert first["value"] == {"bytes": 1, "ts": "2024-01-28T14:01:40.000Z"}
     # A match may come until five seconds later; the watermark has to be behind that.
     assert first["ends"] == "2024-01-28T14:01:45.002Z"
     assert second["ends"] == "2024-01-28T14:01:52.001Z"

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from blizzard_core.errors import EngineError
 from blizzard_py.engines.spark.failures import FAILURES, reason_of
+from blizzard_py.streaming.branches import quoted
 from blizzard_py.streaming.joining import MARK
 from blizzard_py.streaming.query import SETTINGS
 
@@ -111,7 +112,7 @@ def _of_side(
     rows = reader.option("joinSide", side.name).load(str(copy))
     prefix = f"{side.name}_"
     places = {
-        name.removeprefix(prefix): f"value.{_quoted(name)}"
+        name.removeprefix(prefix): f"value.{quoted(name)}"
         for name in _fields(rows, "value")
         if name.startswith(prefix) and name != prefix + MARK
     }
@@ -126,12 +127,7 @@ def _of_side(
 
 
 def _struct(places: Mapping[str, str], names: Sequence[str]) -> str:
-    return f"struct({', '.join(f'{places[name]} AS {_quoted(name)}' for name in names)})"
-
-
-def _quoted(name: str) -> str:
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
+    return f"struct({', '.join(f'{places[name]} AS {quoted(name)}' for name in names)})"
 
 
 def _memory(name: str, frame: DataFrame, ends: str, most: int, until_ms: int) -> OperatorMemory:

@@ -25,6 +25,8 @@ from blizzard_core.settings.yaml_file import Key
 
 Finding: TypeAlias = tuple[Key, str]
 
+# What a query adds to its rows begins so.
+_OURS = "_blizzard_"
 # Aggregates of these can be grouped by, and duplicates told by them.
 _NO_KEY = frozenset({"map"})
 
@@ -53,6 +55,10 @@ def _of_query(
             (*here, "deduplicate_by"),
             "removes duplicates within a batch only; beside event_time give event_time.deduplicate",
         )
+    fields = (field.name for source in pipeline.sources for field in pipeline.fields_of(source))
+    for name in (name for name in dict.fromkeys(fields) if name.lower().startswith(_OURS)):
+        text = f"{name!r}: names that begin with {_OURS} are ours in a query over event_time"
+        yield (*here, "schema", "fields"), text
     yield from _of_columns(pipeline, given, here)
     if given.join is None:
         yield from _of_operators(given, (*here, "event_time"))

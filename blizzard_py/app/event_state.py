@@ -113,8 +113,6 @@ def _operators(
     from blizzard_py.engines.spark.scratch import Scratch  # noqa: PLC0415  # see above
     from blizzard_py.streaming.remembered import remembered, sides_of  # noqa: PLC0415  # see above
 
-    join = None if parts.event_time is None else parts.event_time.join
-    sides = () if join is None else sides_of(join, parts.branches)
     packs = Packs(parts.stores.sink, StatePaths(parts.id).stream)
     scratch = Scratch()
     try:
@@ -131,6 +129,7 @@ def _operators(
                 if last:
                     raise
                 continue
+            sides = sides_of(stream.query)
             return stream, remembered(engine.session(), copy, most, until_ms, sides)
         raise AssertionError  # the last try returns or raises
     finally:

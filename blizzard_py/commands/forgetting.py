@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from blizzard_core.cli import print_table
-from blizzard_core.errors import StateError
+from blizzard_core.errors import EngineError, StateError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.text import counted, printable
@@ -48,7 +48,7 @@ def _print_windows(config: Config, pipeline: str, known: Sequence[OperatorState]
     """Those that end first. Of state that cannot be read any more, how much there was."""
     try:
         operators = event_state(config, pipeline, _SHOWN)["pipelines"][pipeline]["operators"]
-    except StateError as error:
+    except (StateError, EngineError) as error:
         click.echo(f"They cannot be shown: {error}", err=True)
         for each in known:
             click.echo(f"{each.name}: {counted(each.state_rows, 'row')} of state")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from blizzard_core.settings.sources import MetadataColumn
-from blizzard_py.job import IngestSettings
+from blizzard_core.storage.protocol import join
+from blizzard_py.job import IngestJob, IngestSettings
 
 # The columns that say where a row is from, by which late rows become letters.
 PLACE: tuple[MetadataColumn, ...] = ("_source_file", "_source_line")
 
 _FILE_BYTES = 32 << 20
+_FOLDER = "accepted"
 
 
 def accepting(settings: IngestSettings) -> IngestSettings:
@@ -24,4 +26,14 @@ def accepting(settings: IngestSettings) -> IngestSettings:
         partition_rules=(),
         sort_by=(),
         metadata_columns=(*wanted, *(name for name in PLACE if name not in wanted)),
+    )
+
+
+def accepting_job(job: IngestJob) -> IngestJob:
+    """The job with these settings, into a folder of its own; rows of all partitions together."""
+    return replace(
+        job,
+        settings=accepting(job.settings),
+        staging=join(job.staging, _FOLDER),
+        files=tuple(replace(file, partition="") for file in job.files),
     )

@@ -17,7 +17,7 @@ _MILLI = 1000
 
 def behind(rows: DataFrame, time: str, branch: Branch) -> DataFrame:
     """The rows behind their watermark, which ticks have moved and do not pass."""
-    watched = rows.withWatermark(time, f"{branch.delay_us // _MILLI} milliseconds")
+    watched = rows.withWatermark(quoted(time), f"{branch.delay_us // _MILLI} milliseconds")
     # It names the time, or Spark would put it below the watermark, and ticks would move nothing.
     return watched.where(~(F.col(TICK) & is_time(time))).drop(TICK)
 
@@ -29,5 +29,10 @@ def is_time(time: str) -> Column:
 
 def column(name: str) -> Column:
     """The column of that name, dots and all."""
+    return F.col(quoted(name))
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark's SQL takes any."""
     escaped = name.replace("`", "``")
-    return F.col(f"`{escaped}`")
+    return f"`{escaped}`"

@@ -29,7 +29,6 @@ from blizzard_core.errors import Cancelled, EngineError
 from blizzard_core.log import get_logger
 from blizzard_core.settings.durations import micros
 from blizzard_core.settings.event_time import EventTimeSettings
-from blizzard_core.storage.protocol import join
 from blizzard_core.text import counted
 from blizzard_py.ingest.jobs import Ingested
 from blizzard_py.job import (
@@ -49,10 +48,10 @@ from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_query import fingerprint
 from blizzard_py.state.stream_state import StreamState, moment, settled
-from blizzard_py.streaming.accepting import accepting
+from blizzard_py.streaming.accepting import accepting_job
 from blizzard_py.streaming.offers import Offer, Share
 from blizzard_py.streaming.packs import Packs, WorkingCopy
-from blizzard_py.streaming.shared_place import SharedPlace
+from blizzard_py.streaming.shared_place import SharedPlace, begun, check_whole
 from blizzard_py.streaming.sharing import (
     idle_in,
     jobs_of,
@@ -72,7 +71,6 @@ if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
     from blizzard_py.streaming.query import Settled, StreamQuery
 
 _MILLI, _MICRO = 1000, 1_000_000
-_ACCEPTED = "accepted"
 # So long at most a shared file system may keep a list of files; NFS does for a minute.
 _SHOWN_SECS = 90.0
 _LOOK_SECS = 0.2
@@ -164,6 +162,7 @@ class StreamJobs:
         if not known.packs:  # a query that an operator had begin anew may be another one
             known = replace(known, query=self._fingerprint)
         running = self._at(known, job.settings, epoch)
+        known = running.at
         taken = self._taken(running, known, jobs, accepted)
         self._check_wanted()
         began = time.monotonic()
@@ -175,6 +174,7 @@ class StreamJobs:
         self._check_wanted()
         self._see_all(running.copy, done.micro_batches[-1].number)
         packs = self._packs.pack(running.copy, known.packs, epoch, f"{batch.batch:08d}")
+        check_whole(running.copy.root.parent)
         if self._parts.activity is not None:
             for place, one in enumerate(done.micro_batches):
                 self._parts.activity.micro_batch("empty" if place else "rows", one.secs)
@@ -204,8 +204,9 @@ class StreamJobs:
 
     def _see_all(self, copy: WorkingCopy, micro_batch: int) -> None:
         """Wait for files of state that executors have written elsewhere. Raises `EngineError`."""
-        until = time.monotonic() + (0 if self._given.state_path is None else _SHOWN_SECS)
-        while left := unseen(copy.root, micro_batch):
+        is_shared = self._given.state_path is not None
+        until = time.monotonic() + (_SHOWN_SECS if is_shared else 0)
+        while left := unseen(copy.root, micro_batch, is_shared=is_shared):
             if time.monotonic() >= until:
                 raise EngineError(
                     f"{self._parts.name}: {counted(len(left), 'file')} of state that executors have"
@@ -237,7 +238,7 @@ class StreamJobs:
         """A source's rows; of several, one without files costs nothing."""
         if not job.files and not alone:
             return IngestResult((), (), 0)
-        return self._parts.engine.ingest(_accepting(job))
+        return self._parts.engine.ingest(accepting_job(job))
 
     def _judged(
         self,
@@ -330,7 +331,7 @@ class StreamJobs:
             root, definition, folder, known.batch - len(known.begins_at), self._parts.name
         )
         self._running = _Running(query, copy, known)
-        self._bring(query, definition, known)
+        self._running.at = self._brought(query, definition, known)
         secs = time.monotonic() - began
         if self._parts.activity is not None:
             self._parts.activity.query_started(secs)
@@ -342,16 +343,23 @@ class StreamJobs:
         )
         return self._running
 
-    def _bring(self, query: StreamQuery, definition: Definition, known: StreamState) -> None:
-        """Have a query that begins anew know which windows are closed, before any row."""
-        steps = known.begins_at
+    def _brought(
+        self, query: StreamQuery, definition: Definition, known: StreamState
+    ) -> StreamState:
+        """Have a query that begins anew know which windows are closed, before any row.
+
+        Gives the state that it is at: it may be of another kind than the one that was forgotten,
+        one that runs empty micro-batches, and then it judges by the newer of the two watermarks.
+        """
+        steps, judged_ms = known.begins_at, known.judged_ms
         for number, ms in enumerate(steps, known.batch - len(steps) + 1):
             shares = (
                 Share(each.source, (), self._rules[each.source], ms * _MILLI + each.delay_us)
                 for each in self._parts.branches
             )
-            place, limits = Place(self._parts.ingest.sink.uri), Limits(known.judged_ms, 0)
-            query.move(number, Offer(place, definition.read, limits, tuple(shares)))
+            place, limits = Place(self._parts.ingest.sink.uri), Limits(judged_ms, 0)
+            judged_ms = query.move(number, Offer(place, definition.read, limits, tuple(shares)))
+        return replace(known, judged_ms=judged_ms)
 
     def _defined(self, root: Any, settings: IngestSettings) -> Definition:
         from blizzard_py.streaming.check import definition_of  # noqa: PLC0415  # see above
@@ -373,7 +381,7 @@ class StreamJobs:
                 else SharedPlace(Path(shared), self._parts.stores.sink.uri, self._parts.home_id)
             )
         self._starts += 1
-        return self._place.path / f"query-{self._starts}"
+        return begun(self._place.path / f"query-{self._starts}")
 
     def _drop(self) -> None:
         """Stop the query and forget what it knows."""
@@ -385,12 +393,3 @@ class StreamJobs:
     def _check_wanted(self) -> None:
         if self._cancelled.is_set():
             raise Cancelled(f"{self._parts.name}: cancelled")
-
-
-def _accepting(job: IngestJob) -> IngestJob:
-    return replace(
-        job,
-        settings=accepting(job.settings),
-        staging=join(job.staging, _ACCEPTED),
-        files=tuple(replace(file, partition="") for file in job.files),
-    )

@@ -27,7 +27,7 @@ from blizzard_py.streaming.source import TICK, WHOSE
 LEFT, RIGHT = "left_", "right_"
 # What a side's mark is where none of its fields is null, and where one is.
 _WHOLE, _NULL = 0, {LEFT: 1, RIGHT: 2}
-_MARK = "_blizzard_mark"
+MARK = "_blizzard_mark"
 
 
 def joined(staged: DataFrame, join: JoinSettings, branches: Sequence[Branch]) -> DataFrame:
@@ -43,7 +43,7 @@ def joined(staged: DataFrame, join: JoinSettings, branches: Sequence[Branch]) ->
     matches = functools.reduce(
         and_,
         [
-            column(LEFT + _MARK) == column(RIGHT + _MARK),
+            column(LEFT + MARK) == column(RIGHT + MARK),
             *equal,
             second >= first + F.lit(timedelta(microseconds=join.lower_us)),
             second <= first + F.lit(timedelta(microseconds=join.upper_us)),
@@ -68,7 +68,7 @@ def _side(
         and_, (column(side + name).isNotNull() for name in on), is_time(time)
     )
     mark = F.when(has_all, _WHOLE).otherwise(_NULL[side])
-    return behind(rows, time, branch).withColumn(side + _MARK, mark)
+    return behind(rows, time, branch).withColumn(side + MARK, mark)
 
 
 def _published(join: JoinSettings, place: str) -> Column:

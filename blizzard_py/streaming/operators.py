@@ -151,7 +151,7 @@ def with_batch(frame: DataFrame, definition: Definition, number: int) -> DataFra
 
 def _window(time: str, window: WindowSettings) -> Column:
     if window.gap is not None:
-        return F.session_window(time, f"{micros(window.gap)} microseconds")
+        return F.session_window(column(time), f"{micros(window.gap)} microseconds")
     size = micros(window.size or "")
     slide = micros(window.slide) if window.slide else size
     return F.window(

@@ -134,12 +134,15 @@ class StreamQuery:
         judged, upcoming = _watermarks(self.checkpoint, self._seen)
         return Settled(tuple(self._reports), done, used, judged, upcoming)
 
-    def move(self, number: int, ticks: Offer) -> None:
+    def move(self, number: int, ticks: Offer) -> int:
         """Have ticks alone move the watermark, in a query that remembers nothing yet.
 
-        Nothing is written. Raises as `settle` does.
+        Gives what the last micro-batch ran with, by which late rows of the next are told. Nothing
+        is written. Raises as `settle` does.
         """
         self._done(number, ticks, None)
+        judged, _ = _watermarks(self.checkpoint, self._seen)
+        return judged
 
     def _done(self, number: int, offer: Offer, job: IngestJob | None) -> tuple[MicroBatch, ...]:
         """Offer it, and wait until nothing is left to do for it: its micro-batches."""

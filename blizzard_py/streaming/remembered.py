@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from blizzard_core.errors import EngineError
-from blizzard_core.settings.event_time import Branch
-from blizzard_core.settings.event_time_join import JoinSettings
 from blizzard_py.engines.spark.failures import FAILURES, reason_of
+from blizzard_py.streaming.branches import quoted
+from blizzard_py.streaming.joining import MARK
 from blizzard_py.streaming.query import SETTINGS
 
 _MILLI = 1000
@@ -58,18 +58,20 @@ class Side:
     waits_ms: int
 
 
-def sides_of(join: JoinSettings, branches: Sequence[Branch]) -> tuple[Side, Side]:
-    """Both sides of a query's join.
+def sides_of(query: Mapping[str, Any]) -> tuple[Side, ...]:
+    """Both sides of a join, by the ``query`` that is kept with the state; of another query none.
 
-    The last time that matches a row of left is `upper` after its own, that of right `lower`
-    before; the watermark has to be behind that.
+    The configuration may have another query by now. The last time that matches a row of left is
+    `upper` after its own, that of right `lower` before; the watermark has to be behind that.
     """
-    times = {branch.source: branch.column for branch in branches}
-    on = tuple(join.on)
-    after, before = join.upper_us // _MILLI + 1, -join.lower_us // _MILLI + 1
+    join = query.get("join")
+    if join is None:
+        return ()
+    times, on = query["sources"], tuple(join["on"])
+    after, before = join["upper_us"] // _MILLI + 1, -join["lower_us"] // _MILLI + 1
     return (
-        Side("left", join.left, times[join.left], on, after),
-        Side("right", join.right, times[join.right], on, before),
+        Side("left", join["left"], times[join["left"]], on, after),
+        Side("right", join["right"], times[join["right"]], on, before),
     )
 
 
@@ -110,9 +112,9 @@ def _of_side(
     rows = reader.option("joinSide", side.name).load(str(copy))
     prefix = f"{side.name}_"
     places = {
-        name.removeprefix(prefix): f"value.{_quoted(name)}"
+        name.removeprefix(prefix): f"value.{quoted(name)}"
         for name in _fields(rows, "value")
-        if name.startswith(prefix)
+        if name.startswith(prefix) and name != prefix + MARK
     }
     others = [name for name in places if name not in side.on]
     frame = rows.selectExpr(
@@ -125,12 +127,7 @@ def _of_side(
 
 
 def _struct(places: Mapping[str, str], names: Sequence[str]) -> str:
-    return f"struct({', '.join(f'{places[name]} AS {_quoted(name)}' for name in names)})"
-
-
-def _quoted(name: str) -> str:
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
+    return f"struct({', '.join(f'{places[name]} AS {quoted(name)}' for name in names)})"
 
 
 def _memory(name: str, frame: DataFrame, ends: str, most: int, until_ms: int) -> OperatorMemory:

@@ -5,6 +5,10 @@ table. It is no truth, so nothing in it is ever read by another process; and who
 query owns the checkpoint, so whatever else lies there is of somebody who is gone or was
 replaced, and is removed. No lock says so, since locks do not reach from one machine to another on
 every shared file system.
+
+Who was replaced may not know it yet, and remove what its successor is at work on. A pack that is
+made meanwhile lacks files, and nothing in it tells. So a mark goes before all else: who finds its
+own after it has packed had everything (`check_whole`).
 """
 
 from __future__ import annotations
@@ -17,6 +21,29 @@ from pathlib import Path
 from blizzard_core.errors import EngineError
 
 _DIGEST = 12
+_MARK = "begun"
+
+
+def begun(folder: Path) -> Path:
+    """A query's ``folder``, made with its mark. Raises `EngineError`."""
+    try:
+        folder.mkdir(parents=True)
+        (folder / _MARK).touch()
+    except OSError as error:
+        raise EngineError(f"{folder}: {error.strerror or error}") from None
+    return folder
+
+
+def check_whole(folder: Path) -> None:
+    """Raise `EngineError` if somebody has begun to remove a query's ``folder``."""
+    try:
+        # To open a file asks the file system, where a look at it may be answered from memory.
+        (folder / _MARK).open("rb").close()
+    except OSError:
+        raise EngineError(
+            f"{folder} was removed while it was at work, by another process that began to work for"
+            " its table; another one is made"
+        ) from None
 
 
 class SharedPlace:
@@ -37,6 +64,8 @@ class SharedPlace:
         try:
             own.mkdir(mode=0o700, exist_ok=True)
             for left in own.iterdir():
+                for mark in left.glob(f"*/{_MARK}"):
+                    mark.unlink(missing_ok=True)
                 shutil.rmtree(left, ignore_errors=True)
             self.path = Path(tempfile.mkdtemp(prefix="query-", dir=own))
         except OSError as error:

@@ -112,7 +112,8 @@ def ticks_of(
             others = (each.source for each in branches if each.source != branch.source)
             times = [time for name in others for time in _times(known, newest_us, name)]
             found[branch.source] += [max(times)] if times else []
-    return {name: max(times) for name, times in found.items() if times}
+    # A watermark begins at 1970: up to there a tick moves nothing, and would count as a row.
+    return {name: max(times) for name, times in found.items() if max(times, default=0) > 0}
 
 
 def _times(known: StreamState, newest_us: Mapping[str, int], name: str) -> list[int]:

@@ -275,6 +275,13 @@ class Oracle:
         if settings is not None:
             self.given = EventTimeSettings.model_validate(settings)
             self.rule = rule_of(self.given)
+        if not self._is_lazy:  # it was brought to the watermark by empty micro-batches, too
+            self.judged_ms = self.watermark_ms
+
+    @property
+    def _is_lazy(self) -> bool:
+        """Whether no empty micro-batch follows: Spark runs one where it could let something go."""
+        return self.given.emit == "next_batch" or self.given.mode == "complete"
 
     def settle(
         self,
@@ -305,13 +312,11 @@ class Oracle:
         before = {key: len(rows) for key, rows in self.open.items()}
         self._add(kept, bound)
         self._emit_versions(before)
-        # Spark runs an empty micro-batch where one could let something go.
-        is_one = self.given.emit == "next_batch" or self.given.mode == "complete"
-        if is_one:
+        if self._is_lazy:
             self.judged_ms = self.watermark_ms
             self._evict(evicting)
         self._move(newest, advance_to_ms, present)
-        if not is_one:
+        if not self._is_lazy:
             self._evict(self.watermark_ms)
             self.judged_ms = self.watermark_ms
         self.watermarks.append(self.watermark_ms)

@@ -145,4 +145,9 @@ def _remedy(parts: Parts) -> str:
             "Bring its last version back, or take the files that are still missing with `blizzard"
             " ingest`, which knows what was done"
         )
+    if parts.event_time is not None:
+        return (
+            "Bring its last version back; nothing else tells what its query remembers, so without"
+            " it the query needs a new pipeline and a table of its own"
+        )
     return "Bring its last version back, or have `blizzard checkpoint rebuild` make one"

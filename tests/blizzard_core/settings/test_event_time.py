@@ -372,6 +372,15 @@ def test_what_does_not_go_with_watching_is_said(
     assert any(said in text for text in named), found
 
 
+def test_names_that_a_query_adds_to_rows_are_not_for_fields(tmp_path: Path) -> None:
+    document = copy.deepcopy(GOOD)
+    fields = document["pipelines"]["events"]["schema"]["fields"]
+    fields.append({"name": "_Blizzard_mark", "type": "int64"})
+    [text] = problems(tmp_path, document)
+    assert "schema.fields" in text
+    assert "'_Blizzard_mark': names that begin with _blizzard_ are ours" in text
+
+
 def test_files_that_come_again_cannot_be_counted_in_windows(tmp_path: Path) -> None:
     source = {"source_uri": "/r", "use_watermark": False, "units": {"abstinent_days": 1}}
     document = changed("sources.main", source)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
+from blizzard_core.errors import EngineError, StateError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
+from blizzard_py.app.wiring import build
+from blizzard_py.sources.files.overtaken import not_overtaken
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.source_state import SourceState, Totals, checkpoint_path
-from blizzard_py.state.stream_state import OperatorState, SettledBatch, StreamState, settled
+from blizzard_py.state.stream_state import OperatorState, Packed, SettledBatch, StreamState, settled
+from blizzard_py.streaming.remembered import Side
 from tests.support.event_world import EventWorld
 
 SOURCE = ("--pipeline", "pages", "--source", "web")
@@ -104,17 +109,24 @@ def test_status_and_plan_tell_where_the_query_is(config: Path, tmp_path: Path) -
     }
 
 
-def put_state(tmp_path: Path, watermark_ms: int) -> Path:
-    """A checkpoint whose query has settled a batch and remembers nothing."""
-    batch = SettledBatch(batch=1, files=1, rows=1, used_watermark_ms=0, watermark_ms=watermark_ms)
+def put_state(tmp_path: Path, watermark_ms: int, rows: int = 0) -> Path:
+    """A checkpoint whose query has settled a batch and remembers so many rows."""
+    batch = SettledBatch(
+        batch=1,
+        files=1,
+        rows=1,
+        used_watermark_ms=0,
+        watermark_ms=watermark_ms,
+        state_rows=rows,
+    )
     stream = settled(
         StreamState(query={}),
         batch,
-        {},
+        {"offsets/0": Packed("pack", 3)} if rows else {},
         judged_ms=watermark_ms,
         max_event_time_ms=watermark_ms + 10_000,
         state_bytes=0,
-        operators=[],
+        operators=[OperatorState("stateStoreSave", rows)] if rows else [],
     )
     storage = LocalStorage(str(tmp_path / "table"))
     document = json.dumps(state_to_json(SourceState(stream=stream, totals=Totals(batches=1)), 5.0))
@@ -187,6 +199,57 @@ def test_where_nothing_is_remembered_there_is_nothing_to_forget(
     assert done.exit_code == 1
     assert "there is nothing to forget" in done.stderr
     assert run("checkpoint", "reset", config, *SOURCE, "--event-time", "--units").exit_code == 2
+
+
+def test_what_is_remembered_is_read_as_the_query_is_that_it_is_of(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The configuration may have another one by now, for which this one is to be forgotten."""
+    path = put_state(tmp_path, 1_706_450_400_000, rows=2)
+    document = json.loads(path.read_text())
+    join = {"left": "web", "right": "app", "on": ["id"], "lower_us": -3000, "upper_us": 5000}
+    document["stream"]["query"] = {"join": join, "sources": {"web": "ts", "app": "seen"}}
+    path.write_text(json.dumps(document))
+    asked = []
+
+    def remembered(*given: Any) -> tuple[()]:
+        asked.append(given[-1])
+        return ()
+
+    monkeypatch.setattr("blizzard_py.app.event_state.looking_engine", lambda *_: Mock())
+    monkeypatch.setattr("blizzard_py.streaming.packs.Packs.restore", lambda *_: None)
+    monkeypatch.setattr("blizzard_py.streaming.remembered.remembered", remembered)
+    done = run("checkpoint", "reset", config, *SOURCE, "--event-time", "--dry-run")
+    assert done.exit_code == 0, done.output
+    left, right = (Side("left", "web", "ts", ("id",), 6), Side("right", "app", "seen", ("id",), 4))
+    assert asked == [(left, right)]
+
+
+def test_what_spark_cannot_read_is_forgotten_all_the_same(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(*_: object) -> None:
+        raise EngineError("the state of the query cannot be read: a checksum")
+
+    monkeypatch.setattr("blizzard_py.commands.forgetting.event_state", damaged)
+    path = put_state(tmp_path, 1_706_450_400_000, rows=2)
+    done = run("checkpoint", "reset", config, *SOURCE, "--event-time", "--yes")
+    assert done.exit_code == 0, done.output
+    assert "They cannot be shown: the state of the query cannot be read" in done.stderr
+    assert "stateStoreSave: 2 rows of state" in done.stdout
+    assert json.loads(path.read_text())["stream"]["packs"] == {}
+
+
+def test_an_older_checkpoint_is_refused_with_a_remedy_that_there_is(tmp_path: Path) -> None:
+    """No rebuild makes what a query remembers."""
+    world = EventWorld(tmp_path, None)  # type: ignore[arg-type]  # nothing is ingested
+    parts = build(world.config(), None)[0].parts  # type: ignore[arg-type]  # as above
+    later = tmp_path / "table" / "_blizzard" / "journal" / "pages_web"
+    later.mkdir(parents=True)
+    (later / "01a2099c-4a5f-7008-bf86-4609600453b7.json").write_text("{}")
+    state = SourceState(last_batch="01a2099c-11af-7131-a11b-c78d875f9b40")
+    with pytest.raises(StateError, match=r"older than what was published since.* a new pipeline"):
+        not_overtaken(state, parts, "checkpoint")
 
 
 def test_a_pipeline_without_event_time_has_no_query_to_change(config: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from blizzard_core.checkpoint.fence import FencedFile
-from blizzard_core.errors import BlizzardError, Cancelled, FencedError, StorageError
+from blizzard_core.errors import BlizzardError, Cancelled, EngineError, FencedError, StorageError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.engines.spark.engine import SparkEngine
-from blizzard_py.streaming.packs import Packs
+from blizzard_py.streaming.packs import Packs, WorkingCopy
 from blizzard_py.streaming.query import StreamQuery
 from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
 from tests.support.stream_deaths import POINTS, drain_and_die
@@ -154,7 +154,7 @@ def test_who_was_replaced_while_it_packs_commits_nothing_and_its_packs_are_swept
     check(world, oracle)
 
 
-def test_a_disk_that_fills_while_packing_costs_a_try(
+def test_a_disk_that_fills_while_packing_costs_a_try_and_so_does_a_copy_that_is_removed(
     world: EventWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oracle = Oracle(TUMBLING)
@@ -173,6 +173,17 @@ def test_a_disk_that_fills_while_packing_costs_a_try(
     monkeypatch.setattr(LocalStorage, "open_output", filling)
     worker = world.pipeline()
     with pytest.raises(StorageError, match=r"_blizzard/state/pages_web/.*No space left"):
+        world.drain(worker)
+    pack = Packs.pack
+    removing = [True]
+
+    def removed(packs: Packs, copy: WorkingCopy, *args: object) -> object:
+        if removing and removing.pop():  # by one that was replaced, which begins with the mark
+            (copy.root.parent / "begun").unlink()
+        return pack(packs, copy, *args)  # type: ignore[arg-type]  # handed on
+
+    monkeypatch.setattr(Packs, "pack", removed)
+    with pytest.raises(EngineError, match="was removed while it was at work"):
         world.drain(worker)
     world.drain(worker)
     worker.close()

@@ -13,7 +13,7 @@ from blizzard_py.app.event_state import ending_by, event_state
 from blizzard_py.app.wiring import ingest_settings, query_columns
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.kernels.lateness import Rule
-from tests.support.event_world import FIELDS, EventWorld, row
+from tests.support.event_world import FIELDS, TUMBLING, EventWorld, row
 from tests.support.join_world import BOTH, LEFT, TWO, JoinOracle, joined_rows, joining
 from tests.support.stream_deaths import drain_and_die
 
@@ -268,7 +268,7 @@ def test_what_waits_for_a_match_is_shown_side_by_side(
     assert (app["name"], app["rows"]) == ("join, app", 1)
     first, second = web["first"]
     assert first["key"] == {"id": 1}
-    assert first["value"]["bytes"] == 1
+    assert first["value"] == {"bytes": 1, "ts": "2024-01-28T14:01:40.000Z"}
     # A match may come until five seconds later; the watermark has to be behind that.
     assert first["ends"] == "2024-01-28T14:01:45.002Z"
     assert second["ends"] == "2024-01-28T14:01:52.001Z"
@@ -301,6 +301,25 @@ def test_the_columns_of_a_join_are_those_that_are_named(
     named = LEFT if type_ == "semi" else BOTH
     assert columns.names == [*named, "_emitted_batch"]
     assert all(columns.field(name).nullable for name in named)
+
+
+@pytest.mark.parametrize("kind", ["join", "sessions"])
+def test_a_time_may_have_any_name(tmp_path: Path, spark_engine: SparkEngine, kind: str) -> None:
+    odd = "event.time of `it`"
+    settings = joining("left") if kind == "join" else TUMBLING | {"window": {"gap": "4 seconds"}}
+    if kind == "join":
+        settings["join"] |= {"columns": {"at": f"web.{odd}", "other": f"app.{odd}"}}
+    world = EventWorld(
+        tmp_path,
+        spark_engine,
+        settings | {"column": odd},
+        {"schema": {"fields": [FIELDS[0] | {"name": odd}, *FIELDS[1:]]}},
+        sources=TWO if kind == "join" else {"web": {}},
+    )
+    pipeline = world.config().pipelines["pages"]
+    given = ingest_settings(pipeline, pipeline.sources["web"])
+    columns = query_columns(spark_engine, pipeline)("pages", given)
+    assert columns.names[0] == ("at" if kind == "join" else "window_start")
 
 
 def test_another_join_over_the_same_state_is_refused_by_name(

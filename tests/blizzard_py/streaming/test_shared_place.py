@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from blizzard_core.errors import EngineError
-from blizzard_py.streaming.shared_place import SharedPlace
+from blizzard_py.streaming import shared_place
+from blizzard_py.streaming.shared_place import SharedPlace, begun, check_whole
 
 
 def test_who_starts_a_query_removes_what_others_have_left_of_it(tmp_path: Path) -> None:
@@ -23,6 +24,31 @@ def test_who_starts_a_query_removes_what_others_have_left_of_it(tmp_path: Path) 
     assert all(other.path.exists() for other in neighbours)
     here.close()
     assert not here.path.exists()
+
+
+def test_who_is_at_work_learns_that_its_directory_is_being_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one that was replaced, say: before anything of it is gone, so no pack lacks a part."""
+    folder = begun(SharedPlace(tmp_path, "s3://lake/table", "pages_web").path / "query-1")
+    (folder / "state").mkdir()
+    check_whole(folder)
+    seen = []
+
+    def removing(path: Path, **_: object) -> None:
+        seen.append(path == folder.parent and (folder / "state").exists())
+        with pytest.raises(EngineError, match=r"query-1 was removed while it was at work"):
+            check_whole(folder)
+
+    monkeypatch.setattr(shared_place.shutil, "rmtree", removing)
+    SharedPlace(tmp_path, "s3://lake/table", "pages_web")
+    assert seen == [True]
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(EngineError, match=r"file/query-1: Not a directory"):
+        begun(tmp_path / "file" / "query-1")
 
 
 def test_a_volume_that_is_not_mounted_is_not_made(tmp_path: Path) -> None:

@@ -50,6 +50,14 @@ def test_an_idle_source_follows_the_newest_time_of_the_others() -> None:
     assert ticks_of(StreamState(query={}), ALL, {"app"}, {}) == {}
 
 
+def test_before_1970_nothing_moves_a_watermark_and_no_row_stands_for_it() -> None:
+    """A tick of that time would not be told from a row."""
+    old = {"web": -600_000_000}
+    assert ticks_of(StreamState(query={}), ALL, {"app"}, old) == {}
+    assert ticks_of(StreamState(query={}), ALL, {"app"}, {"web": 0}) == {}
+    assert ticks_of(StreamState(query={}), ALL, {"app"}, {"web": 1}) == {"app": 1}
+
+
 def test_what_an_operator_advances_to_is_of_all_sources() -> None:
     state = replace(known(), advance_to_ms=7, watermark_ms=3)
     assert ticks_of(state, ALL, (), {}) == {"app": 7_020, "bus": 7_000, "web": 7_010}

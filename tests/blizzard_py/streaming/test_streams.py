@@ -281,7 +281,8 @@ def test_the_watermark_is_advanced_without_a_row(
 @pytest.mark.parametrize(
     ("settings", "later"),
     [
-        (SLIDING, SLIDING | {"window": {"size": "20 seconds", "slide": "5 seconds"}}),
+        # What judges by the watermark before the last, and after it what judges by the last.
+        (EVERYTHING, SLIDING | {"window": {"size": "20 seconds", "slide": "5 seconds"}}),
         (SLIDING | {"emit": "next_batch"}, SLIDING | {"emit": "next_batch", "partitions": 1}),
         (UNIQUE, UNIQUE),
     ],

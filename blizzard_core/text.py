@@ -7,8 +7,10 @@ a local name that is not UTF-8 cannot be printed at all.
 from __future__ import annotations
 
 import datetime as dt
+import difflib
 import re
 import shlex
+from collections.abc import Iterable
 
 # How much of one foreign text is shown; a log line or a page is not the place for more.
 MAX_SHOWN = 2000
@@ -53,6 +55,12 @@ def shortened(text: str, limit: int = MAX_SHOWN) -> str:
 def one_line(text: str) -> str:
     """The text on one line, runs of white space as one space."""
     return re.sub(r"\s+", " ", text).strip()
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The known word that an unknown one was probably meant to be, as the end of a sentence."""
+    close = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def counted(number: int, noun: str) -> str:

@@ -39,7 +39,7 @@ from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.new_fields import schema_diff
 from blizzard_py.app.operations import is_asked
 from blizzard_py.app.replacing import replace_range
-from blizzard_py.app.validation import validate_pipelines
+from blizzard_py.app.validation import lost_checkpoints, validate_pipelines
 from blizzard_py.commands import (
     checkpoint,
     convert,
@@ -131,12 +131,14 @@ def validate(config: Path) -> int:
     Sources of files are not looked at: `plan` tells whether they can be reached. Tables and
     APIs are asked for their columns, and what their bounds may miss is told. The columns of each
     pipeline are held against its Delta table, if there is one, and against Penguin's rules.
+    A start that would be refused since its checkpoint is gone, or has another name, is told.
     If a pipeline has a transform or event_time, a Spark of this machine (or the Spark Connect
     server) is asked about it, which takes some seconds; nothing is read or written.
     """
     loaded = load_config(config)
     notes = validate_asked(loaded)
     notes += validate_pipelines(loaded)
+    notes += lost_checkpoints(loaded)
     pipelines, tables = len(loaded.pipelines), len(loaded.tables)
     click.echo(f"{config}: ok, {counted(pipelines, 'pipeline')}, {counted(tables, 'table')}")
     sinks = (pipeline.sink for pipeline in loaded.pipelines.values())

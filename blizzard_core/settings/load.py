@@ -10,7 +10,6 @@ What two parts of the file would share is in `blizzard_core.settings.conflicts`.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,6 +29,7 @@ from blizzard_core.settings.schema_checks import schema_problems
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.wording import said, together, tried
 from blizzard_core.settings.yaml_file import Key, load_yaml
+from blizzard_core.text import did_you_mean
 
 # Further checks of a configuration whose parts are right by themselves.
 Checks: TypeAlias = Callable[[Config], Iterator[tuple[Key, str]]]
@@ -157,16 +157,11 @@ def _place(location: tuple[str | int, ...]) -> Key:
 
 def _message(item: Any) -> str:
     if item["type"] == "extra_forbidden":
-        later = said_of_later(_place(item["loc"]))
-        return later or f"{said(item)}{_near(item['loc'])}"
+        place = _place(item["loc"])
+        later = said_of_later(place)
+        known = keys_at(Config, place[:-1])
+        return later or f"{said(item)}{did_you_mean(str(item['loc'][-1]), known)}"
     return said(item)
-
-
-def _near(location: tuple[str | int, ...]) -> str:
-    """The known key that an unknown one was probably meant to be."""
-    known = keys_at(Config, _place(location)[:-1])
-    close = difflib.get_close_matches(str(location[-1]), known, 1)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def keys_at(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:

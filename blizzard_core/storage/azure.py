@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 
 from adlfs.spec import AzureBlobFileSystem  # type: ignore[import-untyped]  # ships no types
 from azure.core import MatchConditions
+from azure.core.exceptions import ServiceResponseTimeoutError
+from azure.core.pipeline.transport import AioHttpTransport
 from azure.storage.blob.aio import (
     BlobClient,
     BlobPrefix,
@@ -31,6 +33,7 @@ from fsspec.asyn import sync
 from blizzard_core.errors import Unavailable, UnreadableName
 from blizzard_core.storage.objects import ExactPaths, FileSystem, ObjectStorage, Patience
 from blizzard_core.storage.protocol import Entry, Page, order_key
+from blizzard_core.storage.sending import bounded
 
 T = TypeVar("T")
 
@@ -47,6 +50,24 @@ class BlobFileSystem(FileSystem, Protocol):
 
 class _ExactBlobs(ExactPaths, AzureBlobFileSystem):  # type: ignore[misc]  # adlfs ships no types
     """adlfs without a meaning for anything in a name."""
+
+
+class _Transport(AioHttpTransport):  # type: ignore[misc]  # its module has no types
+    """That of Azure's client, with its time-outs and a bound for uploads."""
+
+    def __init__(self, patience: Patience) -> None:
+        super().__init__(connection_timeout=patience.connect_secs, read_timeout=patience.read_secs)
+        self._patience = patience
+
+    async def send(self, request: Any, **config: Any) -> Any:
+        sending = super().send(request, **config)
+        size = int(request.headers.get("Content-Length") or 0)
+        if not size:
+            return await sending
+        try:
+            return await bounded(sending, size, self._patience)
+        except TimeoutError as error:
+            raise ServiceResponseTimeoutError("the upload took too long", error=error) from error
 
 
 def make_file_system(patience: Patience, endpoint: str | None, **arguments: Any) -> BlobFileSystem:
@@ -66,8 +87,7 @@ def make_file_system(patience: Patience, endpoint: str | None, **arguments: Any)
     fs.service_client = BlobServiceClient(
         url,
         credential=made.credential,
-        connection_timeout=patience.connect_secs,
-        read_timeout=patience.read_secs,
+        transport=_Transport(patience),
         # It waits 2ⁿ⁺¹ ± 1 seconds after the n-th try (from 0).
         retry_policy=ExponentialRetry(
             initial_backoff=0, increment_base=base, retry_total=tries - 1, random_jitter_range=1

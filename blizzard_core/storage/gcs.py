@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from os import SEEK_END
 from typing import Any, Protocol
 
-from aiohttp import ClientTimeout
+from aiohttp import ClientTimeout, ServerTimeoutError
 from gcsfs.core import GCSFileSystem  # type: ignore[import-untyped]  # ships no types
 from gcsfs.retry import retry_request  # type: ignore[import-untyped]  # ships no types
 
@@ -15,6 +16,7 @@ from blizzard_core.errors import Conflict
 from blizzard_core.storage.failures import bucket_missing
 from blizzard_core.storage.objects import FileSystem, ObjectStorage, Patience, modified_of
 from blizzard_core.storage.protocol import Entry, Page, order_key
+from blizzard_core.storage.sending import bounded
 
 _FIELDS = "items(name,size,updated),nextPageToken"
 _API = "storage/v1/"
@@ -44,10 +46,27 @@ def make_file_system(patience: Patience, **arguments: Any) -> RestFileSystem:
         **arguments,
     )
     tries = patience.tries(lambda count: 1.0 + 2**count)  # as gcsfs waits, at the longest
-    request = retry_request(retries=tries)(GCSFileSystem._request.__wrapped__)  # noqa: SLF001  # no setting of gcsfs reaches the number of tries
+    request = retry_request(retries=tries)(_bounded_request(patience))
     fs._request = partial(request, fs)  # noqa: SLF001  # as above
     made: RestFileSystem = fs
     return made
+
+
+def _bounded_request(patience: Patience) -> Callable[..., Awaitable[Any]]:
+    """A request of gcsfs without its tries, and with a bound for uploads."""
+    plain = GCSFileSystem._request.__wrapped__  # noqa: SLF001  # no setting of gcsfs reaches the number of tries
+
+    async def request(*where: Any, data: Any = None, **options: Any) -> Any:
+        sending = plain(*where, data=data, **options)
+        if not data:
+            return await sending
+        try:
+            size = data.seek(0, SEEK_END) if hasattr(data, "seek") else len(data)
+            return await bounded(sending, size, patience)
+        except TimeoutError as error:
+            raise ServerTimeoutError("the upload took too long") from error
+
+    return request
 
 
 class GCSStorage(ObjectStorage):

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Protocol
 
+from aiobotocore.httpsession import AIOHTTPSession  # type: ignore[import-untyped]  # ships no types
+from botocore.exceptions import ReadTimeoutError  # type: ignore[import-untyped]  # ships no types
 from fsspec.asyn import sync
 from s3fs import core as s3fs  # type: ignore[import-untyped]  # ships no types
 
@@ -20,6 +22,7 @@ from blizzard_core.bounds import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.errors import Conflict, StorageError, Unavailable
 from blizzard_core.storage.objects import ExactPaths, FileSystem, ObjectStorage, Patience
 from blizzard_core.storage.protocol import Entry, Page, order_key
+from blizzard_core.storage.sending import bounded
 
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERRORS = 500
@@ -45,7 +48,8 @@ def make_file_system(patience: Patience, **arguments: Any) -> S3FileSystem:
     botocore is told not to retry, because s3fs does. That waits ``0.1 · 1.7ⁿ`` seconds
     after each try, the last one included: hence one less.
     """
-    made: S3FileSystem = _ExactS3(config_kwargs=client_arguments(patience), **arguments)
+    config = {**client_arguments(patience), "http_session_cls": _session_class(patience)}
+    made: S3FileSystem = _ExactS3(config_kwargs=config, **arguments)
     made.retries = max(1, patience.tries(lambda count: 0.1 * 1.7**count) - 1)
     return made
 
@@ -58,6 +62,23 @@ def client_arguments(patience: Patience) -> dict[str, Any]:
         "max_pool_connections": 64,
         "retries": {"total_max_attempts": 1},
     }
+
+
+def _session_class(patience: Patience) -> type[AIOHTTPSession]:
+    """The session of aiobotocore, with a bound for uploads: what asks whether it may send."""
+
+    class Session(AIOHTTPSession):  # type: ignore[misc]  # ships no types
+        async def send(self, request: Any) -> Any:
+            headers = request.headers
+            if "Expect" not in headers:
+                return await super().send(request)
+            size = headers.get("X-Amz-Decoded-Content-Length") or headers.get("Content-Length")
+            try:
+                return await bounded(super().send(request), int(size or 0), patience)
+            except TimeoutError as error:
+                raise ReadTimeoutError(endpoint_url=request.url, error=error) from None
+
+    return Session
 
 
 def _is_transient(error: Exception) -> bool:

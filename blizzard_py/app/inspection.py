@@ -134,20 +134,23 @@ def schema(config: Config) -> tuple[dict[str, Any], list[str]]:
 def _schema_of(config: Config, name: str) -> dict[str, Any]:
     pipeline = config.pipelines[name]
     declared = tuple(map(field_spec, pipeline.fields))
-    if not pipeline.schema_.infer:
+    infers = pipeline.schema_.infer
+    if not pipeline.schema_.is_found_out:
         return described("declared", declared)
     for source_name in pipeline.sources:
         parts = parts_of(config, (name, source_name), NoEngine())
         found = inferred_schema(name, pipeline, parts.files, parts.stores)
         kept = found.kept()
         if kept is not None:
-            return described("inferred", found.combined(kept), kept)
+            return described("inferred" if infers else "added", found.combined(kept), kept)
+        if not infers:
+            continue
         worker = source_pipeline(parts)
         files = worker.discover(worker.load()).files
         if files:
             sampled = found.inferred(files)
             return described("sample", found.combined(sampled), sampled)
-    return described("unknown", declared)
+    return described("unknown" if infers else "declared", declared)
 
 
 def plan(
@@ -211,7 +214,8 @@ def _collect(
         try:
             sources[source.source_name] = describe(source)
         except BlizzardError as error:
-            errors.append(f"{source.name}: {error}")
+            # Some name it themselves, for where nobody else does.
+            errors.append(f"{source.name}: {str(error).removeprefix(f'{source.name}: ')}")
         finally:
             source.close()
     return {"pipelines": pipelines}, errors

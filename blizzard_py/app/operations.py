@@ -101,7 +101,7 @@ def replay(
             found for found in chosen if not stop.is_set()
         )
     if stop.is_set() and len(report.outcomes) < len(chosen):
-        return replace(report, exit_code=report.exit_code or INTERRUPTED)
+        return replace(report, exit_code=max(report.exit_code, INTERRUPTED))
     return report
 
 

@@ -17,7 +17,9 @@ from blizzard_py.app.wiring import (
     parts_of,
     query_columns,
     source_pipeline,
+    views,
 )
+from blizzard_py.ingest.cold_start import check_cold_start
 from blizzard_py.ingest.inferred_schema import InferredSchema, KeptSchema
 from blizzard_py.job import IngestSettings
 from blizzard_py.sources.parts import Parts
@@ -37,6 +39,26 @@ def validate_pipelines(config: Config) -> list[str]:
     if problems:
         raise ConfigError("configuration", problems)
     return notes
+
+
+def lost_checkpoints(config: Config) -> list[str]:
+    """Sources that a start would refuse since their checkpoint is gone or has another name.
+
+    A store out of reach from here is left to what is said of the table, which lies in the same.
+    """
+    told: list[str] = []
+    away: set[str] = set()
+    for source in views(config):
+        try:
+            if source.sink.uri not in away:
+                check_cold_start(source.parts)
+        except StorageError:
+            away.add(source.sink.uri)
+        except BlizzardError as error:
+            told.append(str(error))
+        finally:
+            source.close()
+    return told
 
 
 def table_problems(config: Config) -> tuple[list[str], list[str]]:

@@ -200,7 +200,7 @@ def replay(
 
     With --replace each file that a letter tells of comes again as a whole, also of a letter
     of single records, and its rows of before go in the same commit. Exit codes: 0 done, 1 some
-    letters were refused or files failed again, 3 another replay has taken over, 130 interrupted.
+    letters were refused or failed again, 3 another replay has taken over, 130 interrupted.
     """
     if (letter is None) != everything:
         raise click.UsageError("give either --letter ID or --all")
@@ -285,6 +285,9 @@ def _print_report(report: Report) -> None:
         f"{counted(report.rows, 'row')} of {files} {are(report.rows)} in;"
         f" failed again, with new letters: {report.failed_again:,}."
     )
+    if report.bad_rows:
+        lines = counted(report.bad_rows, "line")
+        click.echo(f"{lines} of these files {are(report.bad_rows)} bad, with letters of their own.")
     if any(outcome.state == "taken" for outcome in report.outcomes):
         click.echo("Some are taken and not finished: run the same command again.")
     if any(outcome.state == "left" for outcome in report.outcomes):

@@ -60,9 +60,10 @@ def ingest(
 
     Late files, hidden ones, other endings, closed partitions: all are taken. They must
     lie below a source's root. A file that a daemon has still to do is left to it, one
-    whose rows are in is refused. Killed at any moment, the same command goes on where it
-    was. Exit codes: 0 all are in or left to the daemon, 1 some are missing, refused or
-    were given up, 2 bad configuration or usage, 3 another replay has taken over, 130 interrupted.
+    whose rows are in is refused, but done where an earlier run of this command brought them.
+    Killed at any moment, the same command goes on where it was. Exit codes: 0 all are in or
+    left to the daemon, 1 some are missing, refused or were given up, 2 bad configuration or
+    usage, 3 another replay has taken over, 130 interrupted.
     """
     loaded = load_config(config)
     found = operations.ingest(loaded, uris, (pipeline, source), insist=insist, dry_run=dry_run)
@@ -98,3 +99,5 @@ def _print(found: dict[tuple[str, str], Given], *, dry_run: bool) -> None:
         rows = sum(given.rows for given in found.values())
         files = counted(states["ingested"], "file")
         click.echo(f"{counted(rows, 'row')} of {files} {are(rows)} in.")
+        if states["done"]:
+            click.echo(f"{counted(states['done'], 'file')} {are(states['done'])} in from before.")

@@ -14,6 +14,7 @@ from typing import Any
 
 from blizzard_core.redact import SECRET_NAME
 from blizzard_core.settings.yaml_file import Key, dotted
+from blizzard_core.text import did_you_mean
 
 _BY_SPARK = "Spark's cores say how much is read at once (`spark.master`)"
 _BY_CLIENT = "uploads are cut into parts as the store's client does it"
@@ -50,6 +51,7 @@ _OPTIONS = {
     "AZURE_CLIENT_SECRET": "AZURE_STORAGE_CLIENT_SECRET",
     "AZURE_TENANT_ID": "AZURE_STORAGE_TENANT_ID",
 }
+_UNKNOWN = "; take it out, and see docs/configuration.md for what it was to do"
 _VARIABLE = re.compile(
     r"\$\$|\$\{(?P<braced>[A-Za-z_]\w*)(?:(?P<how>:?-)(?P<default>[^}]*))?\}|\$(?P<bare>[A-Za-z_]\w*)"
 )
@@ -89,9 +91,11 @@ class _Block:
             told.problem(place, "must be a mapping")
             data = {}
         self._left = {str(key): value for key, value in data.items()}
+        self._known = set(_NEEDLESS)
 
     def take(self, *names: str) -> Any:
         """The value under the first of these names that is there, None for none."""
+        self._known.update(names)
         found = [self._left.pop(name) for name in names if name in self._left]
         if len(found) > 1:
             self.told.problem(self.place, f"give one of {', '.join(names)}")
@@ -99,6 +103,7 @@ class _Block:
 
     def under(self, name: str) -> _Block:
         """A block in it; an empty one if it is not there."""
+        self._known.add(name)
         return _Block(self._left.pop(name, None), (*self.place, name), self.told)
 
     def blocks(self, name: str) -> dict[str, _Block]:
@@ -115,6 +120,7 @@ class _Block:
 
     def has(self, name: str) -> bool:
         """Whether the key is there and was not asked for yet."""
+        self._known.add(name)
         return name in self._left
 
     def done(self) -> None:
@@ -123,10 +129,10 @@ class _Block:
             if name in _NEEDLESS:
                 self.told.note((*self.place, name), f"left out: {_NEEDLESS[name]}")
             else:
+                near = did_you_mean(name, sorted(self._known))
                 self.told.problem(
                     (*self.place, name),
-                    "is no key that is known of the original; take it out, and see"
-                    " docs/configuration.md for what it was to do",
+                    f"is no key that is known of the original{near or _UNKNOWN}",
                 )
 
 

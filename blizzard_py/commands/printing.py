@@ -21,6 +21,7 @@ from blizzard_py.state.stream_state import moment
 _ORIGINS = {
     "declared": "as declared in the configuration",
     "inferred": "as inferred and kept beside the checkpoint",
+    "added": "as declared, with the columns that new fields have added (evolve: add)",
     "sample": "as it would be inferred now",
     "unknown": "nothing to infer the rest from yet: the sources have no new files",
 }

@@ -108,20 +108,20 @@ def schema_path(pipeline: str) -> str:
 
 
 def described(
-    origin: Literal["declared", "inferred", "sample", "unknown"],
+    origin: Literal["declared", "inferred", "added", "sample", "unknown"],
     fields: Sequence[FieldSpec],
     kept: KeptSchema | None = None,
 ) -> dict[str, Any]:
     """A pipeline's columns as ``blizzard schema`` shows them.
 
-    ``origin``: declared in the configuration; inferred and kept; what would be
-    inferred now from a sample; unknown, since there is no file yet.
+    ``origin``: declared in the configuration; inferred and kept; declared, with those that new
+    fields have added; what would be inferred now from a sample; unknown, for there is no file yet.
     """
     return {
         "origin": origin,
         "fields": [field_document(spec) for spec in fields],
         "left_out": kept.left_out if kept else {},
-        "sample": kept.sample if kept else None,
+        "sample": (kept.sample or None) if kept else None,
         "inferred_ts": kept.inferred_ts if kept and origin == "inferred" else None,
     }
 

@@ -94,7 +94,8 @@ def check_range(
     if live is None or live.progress.state == "Initial":
         raise RangeRefused(
             "the live daemon has not ingested anything yet, and its cold start may take this"
-            " range; let it finish a first batch, or give it a partition_filter with lookback"
+            " range; let it finish a first batch, which with a partition_filter that has a lookback"
+            " takes nothing older"
         )
     if live.processed is not None:
         raise RangeRefused(

@@ -10,7 +10,8 @@ that are kept apart or closed, are all taken. What matters is whose a file is
 (`blizzard_py.replay.ownership`):
 
 * one that the live daemon or a backfill has still to do is left to it;
-* one whose rows are in is refused;
+* one whose rows are in is refused, unless a replay has brought them and it is the same file
+  still: then it is done, for whoever was told to run the command again;
 * one that was passed over before there was a ledger is refused unless somebody insists;
 * one with an open dead letter is taken, and a replay of the letter leaves it out then.
 
@@ -32,7 +33,9 @@ from blizzard_py.sources.parts import Parts
 from blizzard_py.state.journal import Ingested, Journal
 from blizzard_py.state.source_state import under_way
 
-State = Literal["would ingest", "ingested", "quarantined", "taken", "left", "refused", "missing"]
+State = Literal[
+    "would ingest", "ingested", "done", "quarantined", "taken", "left", "refused", "missing"
+]
 
 # What the operator has to look at.
 _FAILED = frozenset({"quarantined", "taken", "refused", "missing"})
@@ -42,8 +45,8 @@ _FAILED = frozenset({"quarantined", "taken", "refused", "missing"})
 class Told:
     """What became of one file, ``path`` relative to the source.
 
-    ``taken`` is queued and not done yet: run the same again. ``left`` is another run's,
-    ``reason`` says which one, and for ``refused`` why.
+    ``taken`` is queued and not done yet: run the same again. ``done`` is in since an earlier
+    run, ``left`` is another's, ``reason`` says which one, and for ``refused`` why.
     """
 
     path: str
@@ -113,8 +116,8 @@ class GivenFiles:
         if ledger is not None and paths:
             state, now = ledger.open(), ledger.now()
         sink = self.live.stores.sink
-        replays = [Ingested(sink, self.files.id, self.live.concurrency)]
-        claims = Claims(self.live, replays, now)
+        replays = Ingested(sink, self.files.id, self.live.concurrency)
+        claims = Claims(self.live, [replays], now)
         told: list[Told] = []
         entries: list[Entry] = []
         for path in paths:
@@ -124,6 +127,10 @@ class GivenFiles:
                 told.append(Told(path, "missing", "there is no such file"))
             elif claim.standing == "waits":
                 told.append(Told(path, "left", claim.reason))
+            elif claim.replayed:
+                same = replays.unchanged(entry)
+                since = "" if same else "; it is not known to be the same file still"
+                told.append(Told(path, "done" if same else "refused", claim.reason + since))
             elif claim.standing == "rows" or (claim.standing == "unknown" and not self.insist):
                 told.append(Told(path, "refused", claim.reason))
             else:

@@ -52,13 +52,14 @@ class Claim:
     """Whose a file of the source is, and why.
 
     ``free``: nobody's. ``waits``: a run has still to do it, and if that is ``open`` people may
-    have it not do it. ``rows``: its rows are in.
+    have it not do it. ``rows``: its rows are in, ``replayed`` if a replay has brought them.
     ``unknown``: it was passed before there was a ledger, and only the operator can know.
     """
 
     standing: Literal["free", "waits", "rows", "unknown"]
     reason: str = ""
     open: bool = False
+    replayed: bool = False
 
 
 _FREE = Claim("free")
@@ -150,7 +151,7 @@ class Claims:
         """Whose a file of the source is."""
         replayed = self._replay_of(path)
         if replayed:
-            return Claim("rows", replayed)
+            return Claim("rows", replayed, replayed=True)
         waits = self._waits(path)
         if waits:
             # What a replay has taken it does: nobody moves its watermark.

@@ -32,6 +32,8 @@ FILES_AT_ONCE = 2000
 
 Drain: TypeAlias = Callable[[SourcePipeline], int]
 
+# What the operator has to look at.
+_UNMENDED = frozenset({"refused", "taken"})
 _REFUSALS = (ReplayRefused, UnreadableDeadLetter, BatchInFlight, NotFound)
 
 
@@ -58,11 +60,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A whole replay: each object's outcome, and how many files and rows came of it."""
+    """A whole replay: each object's outcome, and how many files and rows came of it.
+
+    ``failed_again`` counts whole files and single records that came to nothing, ``bad_rows`` lines
+    of files that are in without them. Each of both has a new letter.
+    """
 
     outcomes: tuple[Outcome, ...]
     ingested: int
     failed_again: int
+    bad_rows: int
     rows: int
     exit_code: int
 
@@ -132,11 +139,12 @@ class Replay:
                 outcomes[told.id] = _added(
                     outcomes.get(told.id), replace(told, state="taken") if waits else told
                 )
-        ingested, failed, rows = (
+        ingested, failed, bad, rows = (
             now - then for now, then in zip(self._totals(), before, strict=True)
         )
-        refused = any(told.state == "refused" for told in outcomes.values())
-        return Report(tuple(outcomes.values()), ingested, failed, rows, code or int(refused))
+        found = tuple(outcomes.values())
+        unmended = failed > 0 or any(each.state in _UNMENDED for each in found)
+        return Report(found, ingested, failed, bad, rows, code or int(unmended))
 
     def _taken(
         self, chosen: Iterable[DeadLetterObject], begun: Collection[str]
@@ -210,12 +218,14 @@ class Replay:
             letter for parts in (self.files, self.records) for letter in Taken(parts).peek().letters
         }
 
-    def _totals(self) -> tuple[int, int, int]:
-        found = [Taken(parts).peek().totals for parts in (self.files, self.records)]
+    def _totals(self) -> tuple[int, int, int, int]:
+        """So many files are in, and letters failed, and lines of files did, and rows are in."""
+        files, records = (Taken(parts).peek().totals for parts in (self.files, self.records))
         return (
-            sum(totals.files for totals in found),
-            sum(totals.quarantined for totals in found),
-            sum(totals.rows for totals in found),
+            files.files + records.files,
+            files.quarantined + records.quarantined + records.bad_rows,
+            files.bad_rows,
+            files.rows + records.rows,
         )
 
 

@@ -348,6 +348,7 @@ class Ingested:
         self._read: set[str] = set()
         self._batches: dict[str, str] = {}
         self._finished: dict[str, float] = {}
+        self._listed: dict[str, tuple[int, float]] = {}
 
     def since(self, moment: float) -> set[str]:
         """The paths that were ingested after a moment (epoch seconds). Raises as `batches` does."""
@@ -360,6 +361,13 @@ class Ingested:
         """
         self._look(self._journal.batches())
         return {path: b for path, b in self._batches.items() if self._finished[path] > since}
+
+    def unchanged(self, entry: Entry) -> bool:
+        """Whether a file is as it was when it was ingested last; no, where nobody wrote that down.
+
+        As far as was read for the other questions.
+        """
+        return self._listed.get(entry.path) == (entry.size, entry.modified)
 
     def of_batches(self, chosen: Callable[[Sequence[str]], Iterable[str]]) -> set[str]:
         """The paths that were ingested by what is ``chosen`` of the journal's batches.
@@ -376,3 +384,6 @@ class Ingested:
             self._batches |= dict.fromkeys(done, record.batch)
             for path in done:
                 self._finished[path] = max(record.finished_ts, self._finished.get(path, 0.0))
+                self._listed.pop(path, None)
+                if path in record.listed:
+                    self._listed[path] = record.listed[path]

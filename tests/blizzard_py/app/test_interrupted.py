@@ -28,7 +28,7 @@ class Engine(DirectEngine):
 
 @pytest.fixture
 def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     found = Scenario(tmp_path, str(tmp_path))
     # Batches of one file, so that each has a letter of its own.
     found.main_source["checkpoint"] = {"interval_files": 1}

@@ -161,7 +161,7 @@ def test_run_once_draws_on_a_terminal_only(
     folder = f"{tmp_path}/raw"
     stream = Stream()
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", Engine)
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", Engine)
     monkeypatch.setattr(sys, "stderr", stream)
     log.configure("warning")
     (tmp_path / "raw").mkdir()

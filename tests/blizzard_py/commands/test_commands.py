@@ -293,7 +293,7 @@ WHERE = ("--pipeline", "events", "--source", "main")
 def test_dead_letters_are_listed_and_replayed_once(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     config = str(scenario.config)
     shown = invoke("dlq", "list", config)
     assert shown.exit_code == 0, shown.output
@@ -315,8 +315,9 @@ def test_dead_letters_are_listed_and_replayed_once(
     assert dry.exit_code == 0, dry.output
     assert "would replay" in dry.stdout
 
-    again = json.loads(invoke(*replay, "--letter", letter["id"], "--json").stdout)
-    assert (again["failed_again"], again["rows"]) == (1, 0)
+    failed = invoke(*replay, "--letter", letter["id"], "--json")
+    again = json.loads(failed.stdout)
+    assert (failed.exit_code, again["failed_again"], again["rows"]) == (1, 1, 0)
     scenario.put_rows(f"date=2024-01-01/2{HOSTILE[:5]}.json.gz", 2, 3)
     done = invoke(*replay, "--all")
     assert done.exit_code == 0, done.output
@@ -660,7 +661,7 @@ def test_a_replay_that_is_killed_goes_on_where_it_was(
     assert killed.returncode == -9, killed.stderr
     penguin_once = ("run", str(scenario.config), "--once")
     assert invoke(*penguin_once, program=penguin).exit_code == 0
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     for _ in range(2):
         assert invoke(*replay).exit_code == 0
     assert invoke(*penguin_once, program=penguin).exit_code == 0
@@ -671,7 +672,7 @@ def test_a_replay_that_is_killed_goes_on_where_it_was(
 def test_records_are_replayed_after_the_schema_was_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     scenario = Scenario(tmp_path, str(tmp_path))
     good = [{"id": number, "text": "t"} for number in range(40)]
     long = "x" * 100_000  # longer than a letter holds
@@ -689,8 +690,9 @@ def test_records_are_replayed_after_the_schema_was_changed(
     fields[1] |= {"coerce": True}
     scenario.write_config()
     done = invoke("dlq", "replay", config, *WHERE, "--all", "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["rows"] == 2
+    assert done.exit_code == 1, done.output  # one failed again
+    told = json.loads(done.stdout)
+    assert (told["rows"], told["failed_again"]) == (2, 1)
     [left] = map(json.loads, invoke("dlq", "list", config, "--json").stdout.splitlines())
     # Of the source's file; which line it was there the replay's own file does not say.
     assert (left["path"].endswith("/raw/date=2024-01-01/1.json"), left["line"]) == (True, None)

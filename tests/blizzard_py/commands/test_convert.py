@@ -182,8 +182,11 @@ def test_unknown_keys_are_refused_each_by_name_and_nothing_is_written(tmp_path: 
     )
     found, output = convert(tmp_path, odd)
     assert found.exit_code == 2
-    for place in ("pipelines.events.sources.asia.poll_interval_sec", "spark", "global.workers"):
-        assert f"{place}: is no key that is known of the original" in found.stderr
+    unknown = "is no key that is known of the original"
+    asia = "pipelines.events.sources.asia.poll_interval_sec"
+    assert f"{asia}: {unknown}; did you mean poll_interval_secs?" in found.stderr
+    for place in ("spark", "global.workers"):
+        assert f"{place}: {unknown}; take it out" in found.stderr
     assert not output.exists()
 
 

@@ -35,7 +35,7 @@ class Engine(DirectEngine):
 @pytest.fixture
 def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     """A file with two bad records among twenty, and one that is bad as a whole."""
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     found = Scenario(tmp_path, str(tmp_path))
     lines = [json.dumps({"id": number, "text": f"t{number}"}) for number in range(1, 41)]
     lines[6] = '{"id": "\x1b[31mseven\u202e", "text": "x"}'

@@ -429,7 +429,7 @@ class Engine(DirectEngine):
 def test_the_command_moves_a_real_source(
     place: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     if place == "local":
         scenario = Scenario(tmp_path, str(tmp_path))
     else:

@@ -371,7 +371,7 @@ def started(spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> list[
         monkeypatch.setattr(spark_engine, "stop", lambda: None)
         return spark_engine
 
-    monkeypatch.setattr("blizzard_py.engines.spark.checking_engine", engine)
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.checking_engine", engine)
     return masters
 
 

@@ -692,7 +692,7 @@ class Engine(DirectEngine):
 def test_a_file_that_a_backfill_ingested_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     scenario = Scenario(tmp_path, str(tmp_path))
     scenario.main_source["partition_filter"] = {
         "prefix_template": "date=%Y-%m-%d",

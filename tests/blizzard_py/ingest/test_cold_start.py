@@ -41,7 +41,7 @@ class Engine(DirectEngine):
 @pytest.fixture
 def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     """Two sources of one table, each with a file that is done."""
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     found = Scenario(tmp_path, str(tmp_path))
     found.document["pipelines"]["events"]["sources"]["other"] = {
         "source_uri": str(tmp_path / "other"),
@@ -66,11 +66,19 @@ def run(scenario: Scenario, *more: str) -> Result:
 def test_a_source_whose_checkpoint_is_gone_is_refused_and_its_neighbour_goes_on(
     scenario: Scenario,
 ) -> None:
+    whole = CliRunner().invoke(blizzard, ["validate", str(scenario.config)])
+    assert (whole.exit_code, "is missing" in whole.stderr) == (0, False)
     scenario.table.delete(CHECKPOINT)
     put_other(scenario, "2", 20)
+    valid = CliRunner().invoke(blizzard, ["validate", str(scenario.config)])
+    assert valid.exit_code == 0
+    [note] = [line for line in valid.stderr.splitlines() if "is missing" in line]
+    assert note.startswith("note: events/main: ")
+    assert "--fresh" in note
     planned = CliRunner().invoke(blizzard, ["plan", str(scenario.config)])
     assert planned.exit_code == 1
     assert "is missing, but the journal has batch" in planned.stderr
+    assert planned.stderr.count("events/main: ") == 1
     assert "events/other" in planned.stdout
     done = run(scenario)
     assert done.exit_code == 2

@@ -138,6 +138,10 @@ def test_a_new_field_is_a_column_from_its_first_rows_on(
     [entry] = [v for v in versions(scenario)[1:] if any("metaData" in action for action in v)]
     assert any("add" in action for action in entry)
     assert kept(scenario)["added"].keys() == {"price", "o"}
+    # What is to be declared where `evolve` is left out again.
+    printed = call("schema", str(scenario.config)).stdout
+    assert "evolve: add" in printed
+    assert "{name: price, type: float64}" in printed
     checkpoint = scenario.folder / "lake/events/_blizzard/events_main_checkpoint.json"
     assert "unexpected" not in json.loads(checkpoint.read_bytes())
 

@@ -329,7 +329,7 @@ def test_a_backfill_has_the_columns_of_the_live_daemon(
         def stop(self) -> None:
             """Nothing to stop."""
 
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     scenario.put("date=2024-01-09/1.ndjson.gz", ndjson({"id": 9}))
     scenario.main_source["partition_filter"] = {"prefix_template": "date=%Y-%m-%d", "lookback": 1}
     scenario.write_config()

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from blizzard_core.errors import FencedError, Unavailable
 from blizzard_core.settings.sources import CheckpointSettings
+from blizzard_core.signals import INTERRUPTED
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits import checkpoint_edit
@@ -88,9 +89,33 @@ def test_whatever_the_name_it_comes_once_and_never_again(path: str) -> None:
     world.go_on()
     assert world.rows() == ["1", "5", "52", "6", "given"]
     assert world.letters() == []
+    assert [told.state for told in world.given().preview([path]).files] == ["done"]
     again = world.ingest(path)
-    assert (again.files[0].state, again.exit_code, again.rows) == ("refused", 1, 0)
+    assert (again.files[0].state, again.exit_code, again.rows) == ("done", 0, 0)
     assert "a replay has ingested it" in again.files[0].reason
+    # Written again it is another file, of which nothing is in.
+    world.put(path, "mended")
+    refused = world.ingest(path)
+    assert (refused.files[0].state, refused.exit_code, refused.rows) == ("refused", 1, 0)
+    assert "not known to be the same file still" in refused.files[0].reason
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_whoever_is_told_to_run_it_again_hears_that_all_is_in(before: int) -> None:
+    """Some are in, a signal comes before the others are."""
+    world = IngestWorld()
+    paths = [f"{DAY}/3.json", f"{DAY}/_hidden.json", f"{DAY}/x.txt"]
+    for path in paths:
+        world.put(path, path)
+
+    world.ingest(*paths[:before])
+    given = world.given()
+    first = GivenFiles(given.live, given.files, lambda _worker: INTERRUPTED).run(paths)
+    assert first.exit_code == INTERRUPTED
+    assert [told.state for told in first.files] == ["done"] * before + ["taken"] * (3 - before)
+    again = world.ingest(*paths)
+    assert [told.state for told in again.files] == ["done"] * before + ["ingested"] * (3 - before)
+    assert (again.exit_code, again.rows) == (0, 3 - before)
 
 
 def test_explain_tells_of_a_given_file_also_where_its_name_is_ignored() -> None:
@@ -308,7 +333,7 @@ def test_nobody_knows_of_what_an_older_release_has_passed_so_somebody_has_to_ins
     world.go_on()  # notes them
     assert world.states(f"{DAY}/3.json") == ["refused"]
     assert world.states(f"{DAY}/3.json", insist=True) == ["ingested"]
-    assert world.states(f"{DAY}/3.json", insist=True) == ["refused"]
+    assert world.states(f"{DAY}/3.json", insist=True) == ["done"]
 
 
 def test_without_a_watermark_the_set_says_what_is_the_daemons() -> None:
@@ -409,7 +434,7 @@ class Engine(DirectEngine):
 def scenario(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Scenario:
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     if request.param == "local":
         found = Scenario(tmp_path, str(tmp_path))
     else:
@@ -440,6 +465,7 @@ def test_the_command_takes_files_by_their_uri_and_tells_of_each(scenario: Scenar
     shown = command(scenario, f"{root}/plain.txt")
     assert "a replay has ingested it" in shown.stdout
     assert "0 rows of 0 files are in." in shown.stdout
+    assert (shown.exit_code, "1 file is in from before." in shown.stdout) == (0, True)
     scenario.ingest()
     scenario.once("penguin")
     assert scenario.ids() == [1, 2, 3]

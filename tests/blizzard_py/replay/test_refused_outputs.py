@@ -34,7 +34,7 @@ class Engine(DirectEngine):
 @pytest.fixture
 def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     """A table of a number and a text, in which two files of one day are."""
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     found = Scenario(tmp_path, str(tmp_path))
     found.main_source["checkpoint"] = {"interval_files": 2}
     found.put_rows(f"{DAY}/1.json.gz", 1)
@@ -385,3 +385,25 @@ def test_what_no_redo_brings_is_told_with_the_way_out(
         status = asked(scenario, "status", "--json")
         [source] = json.loads(status.stdout)["pipelines"]["events"]["sources"].values()
         assert "penguin reconcile" in source["refused"]["remedy"]
+
+
+def test_a_refused_file_that_is_written_anew_as_the_docs_say_is_taken_by_the_sweep(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(scenario.folder)
+    refused(scenario)
+    status = json.loads(asked(scenario, "status", "--json").stdout)
+    [told] = status["pipelines"]["events"]["sources"]["main"]["refused"]["outputs"]
+    docs = (Path(__file__).parents[3] / "docs/mending.md").read_text()
+    lines = docs.partition("```python\n")[2].partition("```")[0]
+    assert lines.count("date=2024-01-01/01a2….parquet") == 1
+    exec(lines.replace("date=2024-01-01/01a2….parquet", told["path"]))
+    done = CliRunner().invoke(penguin, ["reconcile", str(scenario.config)])
+    assert done.exit_code == 0, done.output
+    assert scenario.ids() == [1, 2, 3, 4]
+    assert asked(scenario, "status").exit_code == 0
+    explained = asked(scenario, "explain", f"{scenario.place}/raw/{DAY}/3.json.gz")
+    assert explained.stdout.startswith("ingested: ")
+    assert "committed" in explained.stdout
+    committed(scenario)
+    assert scenario.ids() == [1, 2, 3, 4]

@@ -30,7 +30,7 @@ def scenario(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Scenario:
     """Five files of two days are in the table."""
-    monkeypatch.setattr("blizzard_py.engines.spark.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
     if request.param == "local":
         found = Scenario(tmp_path, str(tmp_path))
     else:

@@ -271,6 +271,7 @@ def test_what_fails_again_has_a_new_letter_that_can_be_replayed() -> None:
     world.put("date=2024-01-01/2.json", "c")
     report = world.run()
     assert (report.ingested, report.failed_again, report.rows) == (1, 1, 1)
+    assert (report.bad_rows, report.exit_code) == (0, 1)
     [left] = world.open_letters()
     [letter] = letters.read(world.dlq, left)
     assert letter.uri == "mem://raw/date=2024-01-02/2.json"
@@ -278,6 +279,22 @@ def test_what_fails_again_has_a_new_letter_that_can_be_replayed() -> None:
     assert world.run().rows == 1
     assert world.rows() == ["a", "b", "c", "d"]
     assert world.open_letters() == []
+
+
+def test_records_that_are_bad_again_failed_and_bad_lines_of_a_file_that_is_in_did_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def read(_engine: Engine, path: str) -> tuple[FinishedFile, list[str]]:
+        kept = [] if path.endswith(".ndjson") else ["mended"]
+        return FinishedFile(path, "ingested", len(kept), 1, bad_rows=3), kept
+
+    world = quarantined()
+    monkeypatch.setattr(Engine, "read", read)
+    report = world.run()
+    assert (report.rows, report.failed_again, report.bad_rows, report.exit_code) == (2, 0, 6, 0)
+    world.put_records({"path": "mem://raw/date=2024-01-02/1.json", "line": 3, "raw": "bad"})
+    report = world.run()
+    assert (report.rows, report.failed_again, report.bad_rows, report.exit_code) == (0, 3, 0, 1)
 
 
 def test_a_file_that_is_gone_ends_as_a_letter_and_not_in_a_loop() -> None:
@@ -300,7 +317,9 @@ def test_flaky_files_stay_in_the_queue_until_they_are_read() -> None:
 
     replay = world.replay()
     replay.drain = stopped
-    assert [o.state for o in replay.run(world.open_letters()).outcomes] == ["taken", "taken"]
+    stopped_at = replay.run(world.open_letters())
+    assert [o.state for o in stopped_at.outcomes] == ["taken", "taken"]
+    assert stopped_at.exit_code == 1
     assert world.run().rows == 1
     assert world.rows() == ["a", "b", "c", "d"]
     assert world.open_letters() == []

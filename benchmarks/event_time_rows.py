@@ -25,6 +25,12 @@ _SCHEMA = "ts TIMESTAMP, id BIGINT, page STRING, bytes BIGINT"
 _PAGES = 20
 _SECONDS = 86_400
 _SETTINGS = TUMBLING | {"window": "10 minutes", "delay": "10 minutes"}
+_FIELDS = [
+    {"name": "ts", "type": "timestamp", "nullable": False},
+    {"name": "id", "type": "int64"},
+    {"name": "page", "type": "string"},
+    {"name": "bytes", "type": "int64"},
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,8 @@ def rates(folder: Path, engine: SparkEngine, rows: int, batches: int) -> Rates:
     """Take turns over files of which each batch gets the same number."""
     files = max(batches, 20)
     place = folder / f"rows-{batches}"
-    world = EventWorld(place, engine, _SETTINGS, files_per_batch=files // batches)
+    schema = {"schema": {"fields": _FIELDS}}
+    world = EventWorld(place, engine, _SETTINGS, schema, files_per_batch=files // batches)
     _write(place / "raw", rows, files)
     began = time.monotonic()
     world.drain()

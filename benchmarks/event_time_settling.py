@@ -86,6 +86,8 @@ def above_keys(folder: Path, engine: SparkEngine, keys: int, batches: int) -> Ke
     for _ in range(many):
         _put_keys(world, ids, keys // many)
     world.drain(worker)
+    if (kept := world.stream().state_rows) <= keys:
+        raise AssertionError(f"of {keys + 1:,} keys {kept:,} are remembered")
     for _ in range(batches):
         _put_keys(world, ids, _NEW_KEYS)
     with told() as found:
@@ -103,7 +105,7 @@ def above_keys(folder: Path, engine: SparkEngine, keys: int, batches: int) -> Ke
 def _put_keys(world: EventWorld, ids: Iterator[int], count: int) -> None:
     at = row(100 + world.files)["ts"]
     world.put(
-        f'{{"ts": "{at}", "id": {one}, "page": "a", "bytes": 1}}'
+        f'{{"ts": "{at}", "seen": "{at}", "id": {one}, "page": "a", "bytes": 1}}'
         for one in itertools.islice(ids, count)
     )
 

@@ -39,7 +39,7 @@ def bounds(
     """The oldest and newest time in staged files, by their statistics; None if they do not tell."""
     found: list[int] = []
     for output in outputs:
-        for span in _spans(footer(storage, output), column):
+        for span in _spans(_footer(storage, output), column):
             if span is None:
                 return None
             found += span
@@ -64,7 +64,7 @@ def tally(
     )
 
 
-def footer(storage: Storage, output: StagedOutput) -> pq.FileMetaData:
+def _footer(storage: Storage, output: StagedOutput) -> pq.FileMetaData:
     """What a staged file says of itself, for one request or two."""
     tail = storage.read_range(output.staged, max(0, output.size - _TAIL_BYTES), output.size)
     length = int.from_bytes(tail[-8:-4], "little") + 8
@@ -79,16 +79,17 @@ def _spans(metadata: pq.FileMetaData, column: str) -> Iterator[tuple[int, int] |
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         chunks = (group.column(place) for place in range(group.num_columns))
-        chunk = next((chunk for chunk in chunks if chunk.path_in_schema == column), None)
-        if chunk is None:
+        found = [chunk for chunk in chunks if chunk.path_in_schema == column]
+        if not found:
             raise LookupError(column)
-        statistics = chunk.statistics
-        told = statistics is not None and statistics.has_min_max
+        statistics = found[0].statistics
+        # A field inside of a struct has the path that a column with a dot in its name has.
+        told = len(found) == 1 and statistics is not None and statistics.has_min_max
         yield (statistics.min_raw, statistics.max_raw) if told else None
 
 
 def _of_file(storage: Storage, rule: Rule, limits: Limits, output: StagedOutput) -> Tally:
-    metadata = footer(storage, output)
+    metadata = _footer(storage, output)
     late = ahead = 0
     newest: list[int] = []
     file: pq.ParquetFile | None = None
@@ -99,7 +100,7 @@ def _of_file(storage: Storage, rule: Rule, limits: Limits, output: StagedOutput)
         if file is None:
             place = RangeFile(storage, output.staged, output.size)
             file = pq.ParquetFile(pa.PythonFile(place, mode="r"), metadata=metadata)
-        column = file.read_row_group(number, columns=[rule.column]).column(0)
+        column = file.read_row_group(number, columns=[rule.column]).column(rule.column)
         times = times_of(column.drop_null())
         found = split(rule, limits, times)
         late += int(np.count_nonzero(found.late))

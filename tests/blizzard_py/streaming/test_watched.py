@@ -27,7 +27,7 @@ from blizzard_py.app.wiring import NoEngine, build, parts_of, query_columns
 from blizzard_py.job import IngestJob, IngestResult, StagedOutput
 from blizzard_py.kernels.lateness import Limits, Rule
 from blizzard_py.state.stream_state import StreamState, watched_query
-from blizzard_py.streaming.staged_times import Tally, tally
+from blizzard_py.streaming.staged_times import Tally, bounds, tally
 from blizzard_py.streaming.watched import after
 from tests.support.direct_engine import DirectEngine
 from tests.support.event_world import BASE, TUMBLING, EventWorld, row
@@ -224,6 +224,19 @@ def test_a_file_without_the_column_is_named_not_passed_over(tmp_path: Path) -> N
     output = written(tmp_path, [1])
     with pytest.raises(LookupError, match="other"):
         tally(LocalStorage(str(tmp_path)), [output], Rule("other"), Limits(1, 1), 2)
+
+
+def test_a_field_of_a_struct_is_not_taken_for_a_column_with_a_dot(tmp_path: Path) -> None:
+    kind = pa.timestamp("us", "UTC")
+    inside = pa.array([{"at": 900_000}, {"at": 901_000}], pa.struct([("at", kind)]))
+    table = pa.table({"seen": inside, "seen.at": pa.array([1_000, 7_000], kind)})
+    place = tmp_path / "part.parquet"
+    pq.write_table(table, place)
+    output = StagedOutput(place.name, "", 2, place.stat().st_size, "id")
+    sink = LocalStorage(str(tmp_path))
+    assert bounds(sink, [output], "seen.at") is None
+    found = tally(sink, [output], Rule("seen.at"), Limits(1, 10**9), 2)
+    assert found == Tally(1, 0, 7_000)
 
 
 def test_a_batch_of_which_nothing_is_known_leaves_the_watermark() -> None:

@@ -16,7 +16,7 @@ from blizzard_py.engines.spark.transform import check, record_schema, schema_ref
 from blizzard_py.engines.spark.transform_guard import spark_said
 from blizzard_py.job import IngestSettings
 from blizzard_py.streaming.accepting import PLACE, accepting
-from blizzard_py.streaming.operators import Definition, frame_of, refusal, with_batch
+from blizzard_py.streaming.operators import Definition, frame_of, refusal
 from blizzard_py.streaming.source import StagedRows
 
 
@@ -99,7 +99,7 @@ def check_query(
     session = root.newSession()
     session.dataSource.register(StagedRows)
     try:
-        frame = with_batch(frame_of(session, definition, ""), definition, 0)
+        frame = frame_of(session, definition, "")
     except PySparkException as error:
         if not isinstance(error, AnalysisException):
             raise

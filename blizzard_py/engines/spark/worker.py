@@ -113,6 +113,19 @@ def write_partition(
     )
 
 
+def write_emitted(
+    second: SqlStage, same: Mapping[str, int], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """As `write_partition`, with columns behind the rows' own that are ``same`` in all of them."""
+    yield from write_partition(second, (_with(each, same) for each in batches))
+
+
+def _with(rows: pa.RecordBatch, same: Mapping[str, int]) -> pa.RecordBatch:
+    for name, value in same.items():
+        rows = rows.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), rows.num_rows))
+    return rows
+
+
 def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """No rows: what stands in for the records where a transform is only looked at."""
     for _ in batches:

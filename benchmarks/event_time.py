@@ -85,8 +85,8 @@ def _settles(settled: dict[int, list[float]]) -> str:
 
 def _rates(rates: list[Rates]) -> str:
     head = [
-        f"**Windows over {rates[0].rows:,} rows** of gzip NDJSON, start of the query included;"
-        " Spark's file stream as it comes, and tuned with our settings",
+        f"**Windows over {rates[0].rows:,} rows** of gzip NDJSON, start of the query included;",
+        "Spark's file stream as it comes, and tuned with our settings",
         "",
         "| batches | ours s | rows a second | `next_batch` s | Spark s | tuned s | duckdb s |",
         "|---|---|---|---|---|---|---|",

@@ -69,7 +69,8 @@ def read_records(
         )
         size = max(1, min(_BATCH_ROWS, _BATCH_BYTES * rows // max(1, width)))
         for batch in staged.iter_batches(batch_size=size, columns=columns):
-            arrays = list(batch.columns)
+            # By name: to read a column with a dot is to read the field of a struct so called, too.
+            arrays = [batch.column(name) for name in columns]
             if PARTITION in schema.names:
                 arrays.append(pa.array([file.partition] * batch.num_rows, pa.string()))
             yield pa.RecordBatch.from_arrays(

@@ -31,7 +31,7 @@ from blizzard_core.errors import BlizzardError, Cancelled, ConfigError, EngineEr
 from blizzard_py.engines.spark.failures import FAILURES, reason_of
 from blizzard_py.engines.spark.handed import handing
 from blizzard_py.engines.spark.transform_guard import spark_said
-from blizzard_py.engines.spark.worker import REPORTS, nothing, write_partition
+from blizzard_py.engines.spark.worker import nothing, reports, write_partition
 from blizzard_py.job import IngestJob
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.sql_stage import SqlStage
@@ -209,12 +209,12 @@ class StreamQuery:
             with self._lock:
                 job, number = self._job, self._number
             if job is None:
-                frame.mapInArrow(nothing, REPORTS).collect()  # nobody's: a start, or ticks alone
+                reports(frame, nothing).collect()  # nobody's: a start, or ticks alone
                 return
             rows = with_batch(frame, self._definition, number)
             with handing(self.root.sparkContext, job) as bare:
                 write = functools.partial(write_partition, self._stage_of(bare))
-                told = rows.mapInArrow(write, REPORTS).collect()
+                told = reports(rows, write).collect()
             found = [TaskReport.from_json(row["result"]) for row in told]
             with self._lock:
                 # In mode complete each micro-batch has everything, and the last one counts.

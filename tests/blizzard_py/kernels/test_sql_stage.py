@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from blizzard_core.storage.local import LocalStorage
@@ -60,6 +61,18 @@ def test_records_come_with_their_place_in_the_source(world: IngestWorld) -> None
     assert rows.column("id").to_pylist() == [1, 2, 3, *range(100_000), 4]
     assert rows.column("_source_line").to_pylist() == [1, 2, 4, *range(1, 100_001), 1]
     assert rows.column(PARTITION).to_pylist() == ["d=0"] * 3 + ["d=1"] * 100_000 + ["d=2"]
+
+
+def test_a_column_with_a_dot_is_read_without_the_struct_that_has_such_a_field(
+    tmp_path: Path,
+) -> None:
+    table = pa.table({"seen": [{"at": 1, "by": 2}], "seen.at": [3], "n": [4]})
+    pq.write_table(table, tmp_path / "part.parquet")
+    file = JobFile("part.parquet", (tmp_path / "part.parquet").stat().st_size)
+    for names in (["seen.at"], ["n", "seen.at"], ["seen"], ["seen.at", "seen"]):
+        wanted = pa.schema([table.schema.field(name) for name in names])
+        [found] = read_records(LocalStorage(str(tmp_path)), [file], wanted)
+        assert found.to_pylist() == table.select(names).to_pylist()
 
 
 def test_rows_are_written_as_by_the_first_job(world: IngestWorld) -> None:

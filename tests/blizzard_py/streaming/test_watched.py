@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from blizzard_core.errors import ConfigError, EngineError, StateError
+from blizzard_core.errors import ColdStartRefused, ConfigError, EngineError, StateError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.durations import micros
 from blizzard_core.settings.event_time import Watch
@@ -216,6 +216,18 @@ def test_what_takes_the_place_of_what_it_brought_before_moves_and_counts_nothing
     assert fresh.stream.watermark_ms == ms(90)
     again = jobs.run(SourceState(replacing={name: ToReplace()}), job, 1)
     assert (len(again.result.outputs), again.stream) == (1, None)
+
+
+def test_sources_that_were_watched_do_not_come_to_share_a_query(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    world.sources = {"web": {}, "app": {}}
+    world.put([row(100)])
+    for worker in build(world.config(), world.engine):
+        world.drain(worker)
+        worker.close()
+    world.event_time = TUMBLING
+    with pytest.raises(ColdStartRefused, match=r"is of the source alone.*give the source an `id:`"):
+        world.drain()
 
 
 def test_replays_and_backfills_watch_nothing(tmp_path: Path) -> None:

@@ -67,9 +67,7 @@ class WatchedJobs:
     def _after(
         self, known: StreamState | None, job: IngestJob, result: IngestResult
     ) -> StreamState:
-        query = watched_query(self._watch.column)
-        if known is None or known.query != query:  # what was told of another column says nothing
-            known = StreamState(query=query)
+        known = known or StreamState(query=watched_query(self._watch.column))
         ahead_us = round(job.started_ts * _MICRO) + self._watch.max_ahead_us
         rule, limits = Rule(self._watch.column), Limits(known.watermark_ms, ahead_us)
         try:

@@ -17,15 +17,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from prometheus_client import REGISTRY
 
 from blizzard_core.errors import ColdStartRefused, ConfigError, EngineError, StateError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.durations import micros
-from blizzard_core.settings.event_time import Watch
+from blizzard_core.settings.event_time import EventTimeSettings, Watch
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.inspection import status
 from blizzard_py.app.wiring import NoEngine, build, parts_of, query_columns
-from blizzard_py.edits.checkpoint_edit import change, stored
+from blizzard_py.edits.checkpoint_edit import EditRefused, change, stored
+from blizzard_py.edits.event_time import advanced
 from blizzard_py.edits.rebuild.run import Rebuild
 from blizzard_py.ingest.jobs import PlainJobs
 from blizzard_py.job import IngestJob, IngestResult, JobFile, StagedOutput
@@ -148,7 +150,7 @@ def test_delay_may_change_and_another_column_begins_anew(tmp_path: Path) -> None
     world.put([row(100)])
     world.drain()
     world.event_time["delay"] = "1 hour"
-    world.put([row(200)])
+    world.put([row(200), row(1)])
     world.drain()
     assert told(world, "watermark_ms") == [ms(90), ms(90)]  # it never falls
     world.event_time |= {"column": "seen", "delay": "0 seconds"}
@@ -162,9 +164,14 @@ def test_delay_may_change_and_another_column_begins_anew(tmp_path: Path) -> None
         "ahead_rows": 0,
         "history": [],
     }
-    world.put([row(50)])
-    world.drain()
-    assert told(world, "watermark_ms") == [ms(50)]
+    counted = REGISTRY.get_sample_value("blizzard_late_rows_total", {"target": "pages/web"})
+    assert counted is not None
+    for second in (50, 1):
+        world.put([row(second)])
+        world.drain()
+    assert told(world, "watermark_ms") == [ms(50), ms(50)]
+    after = REGISTRY.get_sample_value("blizzard_late_rows_total", {"target": "pages/web"})
+    assert after == counted + 1
 
 
 def test_who_watches_no_more_keeps_nothing_and_may_not_become_a_query(tmp_path: Path) -> None:
@@ -176,6 +183,8 @@ def test_who_watches_no_more_keeps_nothing_and_may_not_become_a_query(tmp_path: 
         world.drain()
     block = status(world.config())[0]["pipelines"]["pages"]["event_time"]
     assert (block["batch"], block["watermark"], block["late_rows"]) == (0, None, 0)
+    with pytest.raises(EditRefused, match="no batch was settled yet"):
+        advanced(world.pipeline().load(), EventTimeSettings.model_validate(TUMBLING), ms(200), 1e10)
     world.pipeline_settings["event_time"] = None
     world.put([row(200)])
     world.drain()

@@ -75,7 +75,21 @@ def test_a_column_with_a_dot_is_read_without_the_struct_that_has_such_a_field(
         assert found.to_pylist() == table.select(names).to_pylist()
 
 
+def test_a_field_may_have_the_name_of_a_records_directory(world: IngestWorld) -> None:
+    table = pa.table({"n": [1, 2], PARTITION: ["x", "y"], "page": ["p", "q"]})
+    world.table.mkdir(exist_ok=True)
+    pq.write_table(table, world.table / "part.parquet")
+    file = JobFile("part.parquet", (world.table / "part.parquet").stat().st_size)
+    sink = LocalStorage(str(world.table))
+    batches = list(read_records(sink, [file], table.schema))
+    assert pa.Table.from_batches(batches).to_pylist() == table.to_pylist()
+    report = write_rows(second(world, table.schema), 5, 9, batches, sink)
+    assert [o.partition for o in report.outputs] == [""]
+    assert world.rows(report) == table.to_pylist()
+
+
 def test_rows_are_written_as_by_the_first_job(world: IngestWorld) -> None:
+    world.template = "d=%Y"
     schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
     batches = [
         pa.RecordBatch.from_pydict({PARTITION: ["d=1", "d=2", "d=1"], "n": [1, 2, 3]}),
@@ -90,6 +104,7 @@ def test_rows_are_written_as_by_the_first_job(world: IngestWorld) -> None:
 
 
 def test_a_directory_that_no_file_has_is_refused_and_leaves_nothing(world: IngestWorld) -> None:
+    world.template = "d=%Y"
     schema = pa.schema([pa.field("n", pa.int64())])
     batches = [pa.RecordBatch.from_pydict({PARTITION: ["d=1", "../out"], "n": [1, 2]})]
     sink = LocalStorage(str(world.table))

@@ -32,7 +32,7 @@ from blizzard_core.settings.event_time import EMITTED_BATCH
 from blizzard_py.engines.spark.failures import FAILURES, reason_of
 from blizzard_py.engines.spark.handed import handing
 from blizzard_py.engines.spark.transform_guard import spark_said
-from blizzard_py.engines.spark.worker import REPORTS, nothing, write_emitted
+from blizzard_py.engines.spark.worker import nothing, reports, write_emitted
 from blizzard_py.job import IngestJob
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.sql_stage import SqlStage
@@ -220,13 +220,13 @@ class StreamQuery:
             with self._lock:
                 job, number = self._job, self._number
             if job is None:
-                frame.mapInArrow(nothing, REPORTS).collect()  # nobody's: a start, or ticks alone
+                reports(frame, nothing).collect()  # nobody's: a start, or ticks alone
                 return
             # Tasks add it: in the query it would be other code to compile for each batch.
             same = {EMITTED_BATCH: number} if self._definition.emitted_batch else {}
             with handing(self.root.sparkContext, job) as bare:
                 write = functools.partial(write_emitted, self._stage_of(bare), same)
-                told = frame.mapInArrow(write, REPORTS).collect()
+                told = reports(frame, write).collect()
             found = [TaskReport.from_json(row["result"]) for row in told]
             with self._lock:
                 # In mode complete each micro-batch has everything, and the last one counts.

@@ -44,6 +44,9 @@ def goals(settled: dict[int, list[float]], rates: list[Rates], held: list[Held])
     partitions = min(settled)
     small = statistics.median(settled[partitions])
     slowest = min(rates, key=lambda one: one.ratio)
+    # One batch alone closes windows that nothing follows to bring out.
+    followed = [one for one in rates if one.batches > 1] or rates
+    alike = min(followed, key=lambda one: one.same_ratio)
     growth = growth_mb(held)
     told = [
         (
@@ -52,7 +55,12 @@ def goals(settled: dict[int, list[float]], rates: list[Rates], held: list[Held])
             small <= SETTLE_GOAL,
         ),
         (
-            "rows a second: at least Spark's own file stream over JSON",
+            "rows a second: at least Spark's file stream over JSON, with windows as late as its",
+            f"{alike.same_ratio:.2f} x ({alike.batches} batches)",
+            alike.same_ratio >= 1,
+        ),
+        (
+            "the same with each batch's windows in its own commit",
             f"{slowest.ratio:.2f} x ({slowest.batches} batches)",
             slowest.ratio >= 1,
         ),
@@ -77,14 +85,15 @@ def _settles(settled: dict[int, list[float]]) -> str:
 
 def _rates(rates: list[Rates]) -> str:
     head = [
-        f"**Windows over {rates[0].rows:,} rows** of gzip NDJSON, start of the query included",
+        f"**Windows over {rates[0].rows:,} rows** of gzip NDJSON, start of the query included;",
+        "Spark's file stream as it comes, and tuned with our settings",
         "",
-        "| batches | ours s | rows a second | Spark's file stream s | times as fast | duckdb s |",
-        "|---|---|---|---|---|---|",
+        "| batches | ours s | rows a second | `next_batch` s | Spark s | tuned s | duckdb s |",
+        "|---|---|---|---|---|---|---|",
     ]
     lines = [
-        f"| {one.batches} | {one.ours:.1f} | {one.rows / one.ours:,.0f} | {one.spark:.1f} |"
-        f" {one.ratio:.2f} | {one.duckdb:.1f} |"
+        f"| {one.batches} | {one.ours:.1f} | {one.rows / one.ours:,.0f} | {one.next_batch:.1f} |"
+        f" {one.spark:.1f} | {one.tuned_spark:.1f} | {one.duckdb:.1f} |"
         for one in rates
     ]
     return "\n".join([*head, *lines])

@@ -24,6 +24,8 @@ Mode = Literal["append", "update", "complete"]
 WINDOW_COLUMNS = ("window_start", "window_end")
 # The column that says which batch a row came out with.
 EMITTED_BATCH = "_emitted_batch"
+# What a query adds to its rows for itself begins so.
+OURS = "_blizzard_"
 
 
 class WindowSettings(Settings):

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.event_time import (
     EMITTED_BATCH,
+    OURS,
     WINDOW_COLUMNS,
     Branch,
     EventTimeSettings,
@@ -25,8 +26,8 @@ from blizzard_core.settings.yaml_file import Key
 
 Finding: TypeAlias = tuple[Key, str]
 
-# What a query adds to its rows begins so.
-_OURS = "_blizzard_"
+# The other columns that rows have in a query: they say where each is from.
+_PLACE = frozenset({"_source_file", "_source_line"})
 # Aggregates of these can be grouped by, and duplicates told by them.
 _NO_KEY = frozenset({"map"})
 
@@ -56,9 +57,13 @@ def _of_query(
             "removes duplicates within a batch only; beside event_time give event_time.deduplicate",
         )
     fields = (field.name for source in pipeline.sources for field in pipeline.fields_of(source))
-    for name in (name for name in dict.fromkeys(fields) if name.lower().startswith(_OURS)):
-        text = f"{name!r}: names that begin with {_OURS} are ours in a query over event_time"
-        yield (*here, "schema", "fields"), text
+    for name in dict.fromkeys(fields):
+        if name.lower().startswith(OURS):
+            text = f"{name!r}: names that begin with {OURS} are ours in a query over event_time"
+            yield (*here, "schema", "fields"), text
+        elif name.lower() in _PLACE:
+            text = f"{name!r} says in a query over event_time where a row is from; rename the field"
+            yield (*here, "schema", "fields"), text
     yield from _of_columns(pipeline, given, here)
     if given.join is None:
         yield from _of_operators(given, (*here, "event_time"))

@@ -44,6 +44,19 @@ def own_schema_problems(pipeline: PipelineSettings, here: Key) -> Iterator[Findi
             for text in _of_field(pipeline, field, shared, taken.get(field.name.lower())):
                 yield (*where, "fields", number, "name"), text
             taken.setdefault(field.name.lower(), (name, field))
+    if pipeline.query is not None and pipeline.transform is None:
+        yield from _of_duplicates(pipeline, pipeline.query.deduplicate, here)
+
+
+def _of_duplicates(pipeline: PipelineSettings, keys: list[str], here: Key) -> Iterator[Finding]:
+    """Null is a value like any other to who removes duplicates."""
+    known = pipeline.field_types.keys() & set(keys)  # of the others it is said that they are none
+    for name in pipeline.sources:
+        if known and known.isdisjoint(field.name for field in pipeline.fields_of(name)):
+            yield (
+                (*here, "event_time", "deduplicate"),
+                f"sources.{name} has none of these fields, so that one row of it would stay",
+            )
 
 
 def _of_field(

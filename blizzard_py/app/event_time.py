@@ -32,7 +32,8 @@ def shown_stream(pipeline: PipelineSettings, stream: StreamState | None) -> dict
     """
     given = pipeline.query
     assert given is not None  # noqa: S101  # the caller has looked
-    stream = stream or StreamState(query={"policy": given.policy})
+    if stream is None or stream.is_watched:  # of a query that watching has become nothing is known
+        stream = StreamState(query={"policy": given.policy})
     told = msgspec.to_builtins(stream)
     return {
         "columns": list(dict.fromkeys(branch.column for branch in pipeline.branches)),

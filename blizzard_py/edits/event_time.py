@@ -21,7 +21,7 @@ def advanced(state: SourceState, given: EventTimeSettings, to_ms: int, now: floa
     Nothing else changes: batches under way run as they would. Raises `EditRefused`.
     """
     stream = state.stream
-    if stream is None:
+    if stream is None or stream.is_watched:
         raise EditRefused("no batch was settled yet, so there is no watermark; run it once first")
     if rule_of(given).kind == "never" or given.mode == "complete":
         raise EditRefused(

@@ -23,7 +23,7 @@ from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.ingest.jobs import Ingested, Jobs
 from blizzard_py.ingest.publish import OutputNames, clear_older, publish, staging_of, unpublished
 from blizzard_py.ingest.tolerance import Tolerance
-from blizzard_py.ingest.unexpected import told_now
+from blizzard_py.ingest.unexpected import with_told
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source, Upkeep, Withheld, Work
@@ -268,12 +268,11 @@ class BatchRunner:
     def _told(self, state: SourceState, result: IngestResult) -> SourceState:
         """Say which fields no column takes, once; the caller saves which were said."""
         fields = () if self._settings is None else self._settings.fields
-        names = [each.name for each in result.unexpected]
-        known, fresh = told_now(state.unexpected, names, fields)
-        if fresh:
-            first = next(each for each in result.unexpected if each.name == fresh[0])
-            self._log.warning("fields_not_taken", fields=list(fresh), file=first.path)
-        return replace(state, unexpected=known)
+        members = {each.source_name: each.ingest.fields for each in self._parts.members}
+        state, told = with_told(state, result.unexpected, fields, members)
+        for fresh, first in told:
+            self._log.warning("fields_not_taken", fields=list(fresh), file=first)
+        return state
 
     def finish(
         self, state: SourceState, ready: Batch, started: float, work: Work | None

@@ -18,7 +18,7 @@ from blizzard_core.delta_json import commits, listed, read_each
 from blizzard_core.errors import ColdStartRefused
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.sources.parts import Parts
-from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO
+from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, SHARED
 from blizzard_py.state.checkpoint_file import load_state
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.siblings import checkpoints, is_backfill
@@ -50,6 +50,8 @@ def check_cold_start(parts: Parts) -> None:
     sink = parts.stores.sink
     if sink.stat(checkpoint_path(parts.id)) is not None:
         return
+    for each in parts.members:
+        _check_shares(each, sink)
     traces = (trace for each in parts.members or (parts,) for trace in _traces(each, sink))
     trace = next(traces, None)
     # Another daemon may have begun since, and left its checkpoint before any trace.
@@ -57,6 +59,18 @@ def check_cold_start(parts: Parts) -> None:
         raise ColdStartRefused(
             f"{parts.name}: {sink.uri}/{checkpoint_path(parts.id)} is missing, but {trace}; a start"
             f" from nothing would {_harm_and_remedy(parts)}"
+        )
+
+
+def _check_shares(member: Parts, sink: Storage) -> None:
+    """Raise `ColdStartRefused` for a source that is to share a checkpoint and has its own."""
+    path = checkpoint_path(member.id)
+    document = checkpoint.load(sink, path, lambda found, _where: found)
+    if document is not None and SHARED not in document:
+        raise ColdStartRefused(
+            f"{member.name}: {sink.uri}/{path} is of the source alone, and what it has done is no"
+            " part of a query that several share; set the configuration back, or give the source an"
+            " `id:` of its own, and the pipeline another table"
         )
 
 
@@ -69,7 +83,7 @@ def _harm_and_remedy(parts: Parts) -> str:
 def _traces(parts: Parts, sink: Storage) -> Iterator[str]:
     """What earlier work has left, the surest first."""
     if parts.home_id != parts.id and sink.stat(checkpoint_path(parts.id)) is not None:
-        yield f"{checkpoint_path(parts.id)} names it, or is of the source alone"
+        yield f"{checkpoint_path(parts.id)} names it"
     for batch in Journal(sink, parts.id).batches():
         yield f"the journal has batch {batch} of it"
     paths = StatePaths(parts.id)

@@ -50,6 +50,7 @@ from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import NO_BATCH, Batch, SourceState, checkpoint_path
+from blizzard_py.state.stream_state import watched_query
 from blizzard_py.state.transitions import begin_batch, clamp_times, rested
 
 
@@ -273,8 +274,11 @@ class SourcePipeline(SourceView):
             # What was settled before is not to hide what is late from now on, or comes again.
             state = self.source.begin_anew(state, self._file.epoch)
         kept = replace(state, source=self.parts.identity)
-        if self.parts.watch is None and state.stream is not None and state.stream.is_watched:
-            kept = replace(kept, stream=None)  # nobody watches it any more
+        watch, stream = self.parts.watch, state.stream
+        if stream is not None and stream.is_watched:
+            # Nobody watches it any more, or by another column, of which it says nothing.
+            same = watch is not None and stream.query == watched_query(watch.column)
+            kept = replace(kept, stream=stream if same else None)
         state = clamp_times(kept, self._clock())
         if found is not None and found.source is None:
             # The original's, or an older release's.

@@ -1,15 +1,53 @@
 """Fields of rows that no column takes: each is told once, whatever comes after. Pure.
 
 Which were told stands in the checkpoint, saved with the batch that had them first; a batch that
-dies before tells them again.
+dies before tells them again. Of several sources that share batches each has its own: what is a
+column of one may be none of another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
 from blizzard_core.bounds import UNEXPECTED_FIELDS
-from blizzard_py.job import FieldSpec
+from blizzard_py.job import FieldSpec, UnexpectedField
+from blizzard_py.state.members import parted
+from blizzard_py.state.source_state import SourceState
+
+# Names that are told now, and a file that has the first of them.
+Told: TypeAlias = tuple[tuple[str, ...], str]
+
+
+def with_told(
+    state: SourceState,
+    found: Sequence[UnexpectedField],
+    fields: Sequence[FieldSpec],
+    members: Mapping[str, Sequence[FieldSpec]],
+) -> tuple[SourceState, list[Told]]:
+    """The state with the names that are told with a batch, and these, by the source.
+
+    ``fields`` have columns; of several sources ``members`` says which, by their names.
+    """
+    if not members:
+        known, told = _told(state.unexpected, found, fields)
+        return replace(state, unexpected=known), told
+    after, all_told = dict(state.members), []
+    for name, own in members.items():
+        its = [each for each in found if parted(each.path)[0] == name]
+        known, told = _told(after[name].unexpected, its, own)
+        after[name] = replace(after[name], unexpected=known)
+        all_told += told
+    # Older releases kept them together.
+    return replace(state, unexpected=(), members=after), all_told
+
+
+def _told(
+    before: Sequence[str], found: Sequence[UnexpectedField], fields: Sequence[FieldSpec]
+) -> tuple[tuple[str, ...], list[Told]]:
+    known, fresh = told_now(before, [each.name for each in found], fields)
+    return known, [(fresh, next(e.path for e in found if e.name == fresh[0]))] if fresh else []
 
 
 def told_now(

@@ -25,8 +25,10 @@ from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.outputs import SLICE, OutputNames, OutputSet
 from blizzard_py.kernels.write.partition import Places, Unplaceable, place_rows
 
-# The directory that a record's file brings along; it passes through Spark as a column.
+# The directory that a record's file brings along; it passes through Spark as a column, which is
+# marked, since a field of records may be called so where there is none.
 PARTITION = "_partition"
+DIRECTORY = pa.field(PARTITION, pa.string(), nullable=False, metadata={"blizzard": "directory"})
 # What one Arrow batch may hold on its way into the JVM.
 _BATCH_BYTES = 8 << 20
 _BATCH_ROWS = 10_000
@@ -34,6 +36,11 @@ _BATCH_ROWS = 10_000
 
 class RowRefused(ValueError):
     """A row that no table can hold; the same rows will be refused again."""
+
+
+def by_path(settings: IngestSettings) -> bool:
+    """Whether a record's file decides about its directory."""
+    return bool(settings.partition_template) and not settings.partition_rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +63,10 @@ def read_records(
 ) -> Iterator[pa.RecordBatch]:
     """The records of staged ``files`` in batches of ``schema``, in order.
 
-    Its last column is `PARTITION` if it has that one: the directory of each file.
-    Raises `StorageError`.
+    Its last column is `DIRECTORY` if it has that one: of each file. Raises `StorageError`.
     """
-    columns = [name for name in schema.names if name != PARTITION]
+    has_directory = bool(schema.names) and schema.field(-1).equals(DIRECTORY, check_metadata=True)
+    columns = schema.names[: len(schema) - has_directory]
     for file in files:
         staged = pq.ParquetFile(io.BytesIO(storage.read(file.path)))
         rows = max(1, staged.metadata.num_rows)
@@ -69,8 +76,9 @@ def read_records(
         )
         size = max(1, min(_BATCH_ROWS, _BATCH_BYTES * rows // max(1, width)))
         for batch in staged.iter_batches(batch_size=size, columns=columns):
-            arrays = list(batch.columns)
-            if PARTITION in schema.names:
+            # By name: to read a column with a dot is to read the field of a struct so called, too.
+            arrays = [batch.column(name) for name in columns]
+            if has_directory:
                 arrays.append(pa.array([file.partition] * batch.num_rows, pa.string()))
             yield pa.RecordBatch.from_arrays(
                 [a.cast(f.type) for a, f in zip(arrays, schema, strict=True)], schema=schema
@@ -122,7 +130,7 @@ def _pieces(second: SqlStage, table: pa.Table) -> Iterator[tuple[str | Places, p
         except Unplaceable as error:
             raise RowRefused(error.reason) from error
         return
-    if PARTITION not in table.column_names:
+    if not by_path(second.settings):
         yield "", table
         return
     given = table.column(PARTITION)

@@ -228,9 +228,9 @@ def state_from_json(document: Any, where: str) -> SourceState:
 def _shared(document: Mapping[str, Any]) -> str:
     home = checkpoint_path(str(document[SHARED]))
     return (
-        f"its state is in {home}, with that of the other sources of its pipeline over event time,"
-        " and neither their number nor their names may change; set the sources back, or give the"
-        " source another `id:`, and the pipeline another table"
+        f"its state is in {home}, with that of the other sources of its query over event time,"
+        " and neither their number nor their names may change; set sources and query back, or give"
+        " the source another `id:`, and the pipeline another table"
     )
 
 

@@ -144,7 +144,8 @@ def check_query(state: SourceState, asked: Mapping[str, Any] | None, where: str)
             )
         return
     if stream is None:
-        if state.totals.batches:
+        # Of a checkpoint that was lost and made again nothing is counted, but its files are done.
+        if state.totals.batches or state.progress.state != "Initial":
             raise StateError(
                 f"{where}: this pipeline has published rows as they came, so the table is no answer"
                 " of an event_time query; give the query a pipeline and a table of its own"

@@ -32,10 +32,14 @@ _WATCHED = "watched"
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Where a file of the working copy is kept: alone, or as a member of a tar of that name."""
+    """Where a file of the working copy is kept: alone, or as a member of a tar of that name.
+
+    ``digest`` tells damage; one that an earlier release has packed has none.
+    """
 
     object: str
     size: int
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

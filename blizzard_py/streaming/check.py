@@ -11,12 +11,12 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from blizzard_core.errors import ConfigError
-from blizzard_core.settings.event_time import Branch, EventTimeSettings
+from blizzard_core.settings.event_time import OURS, Branch, EventTimeSettings
 from blizzard_py.engines.spark.transform import check, record_schema, schema_refusal
 from blizzard_py.engines.spark.transform_guard import spark_said
 from blizzard_py.job import IngestSettings
 from blizzard_py.streaming.accepting import PLACE, accepting
-from blizzard_py.streaming.operators import Definition, frame_of, refusal, with_batch
+from blizzard_py.streaming.operators import Definition, frame_of, refusal
 from blizzard_py.streaming.source import StagedRows
 
 
@@ -53,6 +53,11 @@ def _input_problems(
         f"the transform must hand on {name} (SELECT {name}, …), by which late rows are found"
         for name in PLACE
         if name not in schema.names
+    ]
+    found += [
+        f"the transform gives {name!r}: names that begin with {OURS} are ours; rename it with AS"
+        for name in schema.names
+        if name.lower().startswith(OURS)
     ]
     times = list(dict.fromkeys(branch.column for branch in branches))
     named = {"column": times, "deduplicate": given.deduplicate, "group_by": given.group_by}
@@ -99,7 +104,7 @@ def check_query(
     session = root.newSession()
     session.dataSource.register(StagedRows)
     try:
-        frame = with_batch(frame_of(session, definition, ""), definition, 0)
+        frame = frame_of(session, definition, "")
     except PySparkException as error:
         if not isinstance(error, AnalysisException):
             raise

@@ -380,6 +380,8 @@ class StreamJobs:
                 if shared is None
                 else SharedPlace(Path(shared), self._parts.stores.sink.uri, self._parts.home_id)
             )
+        # Of a start that failed there may be part of a copy, or each would leave one.
+        shutil.rmtree(self._place.path / f"query-{self._starts}", ignore_errors=True)
         self._starts += 1
         return begun(self._place.path / f"query-{self._starts}")
 

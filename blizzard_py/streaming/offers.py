@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +20,11 @@ from blizzard_py.kernels.lateness import Limits, Rule
 
 _LATEST = "latest"
 _SETTLED = "settled"
+# So often it is looked whether something was offered, and at most so long.
+_LOOK_SECS = 0.005
+_HELD_SECS = 0.2
+# What Spark asks after a batch decides whether an empty micro-batch follows and who waits is told.
+_PROMPT_ANSWERS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,33 @@ def settled_before(folder: Path) -> int:
 def newest(folder: Path) -> int:
     """The newest number."""
     return int((folder / _LATEST).read_bytes())
+
+
+class Newest:
+    """The newest number, as a query is told it that asks again and again.
+
+    Between two questions Spark pauses, and what is offered meanwhile waits. So a question is
+    held back once the same answer was given a few times: until something is offered, or not for
+    long, since whoever stops the query waits for the answer.
+    """
+
+    def __init__(self, folder: Path, pause: Callable[[float], None] = time.sleep) -> None:
+        self._folder = folder
+        self._pause = pause
+        self._told = -1
+        self._times = 0
+
+    def ask(self) -> int:
+        """The newest number by now."""
+        found = newest(self._folder)
+        looks = round(_HELD_SECS / _LOOK_SECS) if self._times >= _PROMPT_ANSWERS else 0
+        while found == self._told and looks:
+            self._pause(_LOOK_SECS)
+            looks -= 1
+            found = newest(self._folder)
+        self._times = self._times + 1 if found == self._told else 1
+        self._told = found
+        return found
 
 
 def offered(folder: Path, number: int) -> Offer:

@@ -25,7 +25,6 @@ from pyspark.sql.types import StructType
 
 from blizzard_core.settings.durations import micros
 from blizzard_core.settings.event_time import (
-    EMITTED_BATCH,
     WINDOW_COLUMNS,
     Branch,
     EventTimeSettings,
@@ -140,13 +139,6 @@ def _watched(staged: DataFrame, branches: Iterable[Branch]) -> DataFrame:
         for branch in longest_first
     ]
     return functools.reduce(DataFrame.unionByName, parts).drop(WHOSE)
-
-
-def with_batch(frame: DataFrame, definition: Definition, number: int) -> DataFrame:
-    """The rows as they are written: with the number of their batch, if that is wanted."""
-    if not definition.emitted_batch:
-        return frame
-    return frame.withColumn(EMITTED_BATCH, F.lit(number).cast("bigint"))
 
 
 def _window(time: str, window: WindowSettings) -> Column:

@@ -6,11 +6,15 @@ and what no saved manifest names never happened.
 
 Files of that directory appear by rename and do not change, and Spark removes old ones whenever
 it likes. A file that vanishes while it is read was one of these.
+
+Each file's digest stands in the manifest, and what is restored has to have it: Spark would find
+damage as late as it reads the file, or would not, and could not say which object to bring back.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
 import re
@@ -95,7 +99,7 @@ class Packs:
                 raise self._lost(name, paths[0]) from error
             for path in paths:
                 there = root / path
-                if not there.exists() or there.stat().st_size != packs[path].size:
+                if not there.exists() or not _is_whole(there, packs[path]):
                     raise self._lost(name, path)
         return WorkingCopy(root, dict(_files(root)))
 
@@ -122,11 +126,14 @@ class Packs:
     def _put(self, tar: _Tar, file: Path, path: str, place: str, number: int) -> Packed:
         size = file.stat().st_size
         if size < ALONE_BYTES:
-            return Packed(join(place, f"rest{_TAR}"), tar.add(path, file.read_bytes()))
+            data = file.read_bytes()
+            tar.add(path, data)
+            return Packed(join(place, f"rest{_TAR}"), len(data), _digest(io.BytesIO(data)))
         name = join(place, f"{number:05d}")
         with file.open("rb") as stream:
+            digest = _digest(stream)
             self._write(name, stream)
-        return Packed(name, size)
+        return Packed(name, size, digest)
 
     def _write(self, name: str, data: BinaryIO) -> None:
         data.seek(0)
@@ -161,19 +168,32 @@ class _Tar:
     def __exit__(self, *_: object) -> None:
         self.file.close()
 
-    def add(self, path: str, data: bytes) -> int:
-        """Add a file; returns its size."""
+    def add(self, path: str, data: bytes) -> None:
+        """Add a file."""
         member = tarfile.TarInfo(path)
         member.size = len(data)
         with _on_the_disk(tempfile.gettempdir()):
             self._tar.addfile(member, io.BytesIO(data))
         self.members += 1
-        return len(data)
 
     def finish(self) -> None:
         """Nothing is added any more."""
         with _on_the_disk(tempfile.gettempdir()):
             self._tar.close()
+
+
+def _is_whole(file: Path, packed: Packed) -> bool:
+    if file.stat().st_size != packed.size:
+        return False
+    with file.open("rb") as stream:
+        return not packed.digest or _digest(stream) == packed.digest
+
+
+def _digest(stream: BinaryIO) -> str:
+    found = hashlib.blake2b(digest_size=16)
+    while data := stream.read(ALONE_BYTES):
+        found.update(data)
+    return found.hexdigest()
 
 
 @contextlib.contextmanager

@@ -28,27 +28,39 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 
 from blizzard_core.errors import BlizzardError, Cancelled, ConfigError, EngineError
+from blizzard_core.settings.event_time import EMITTED_BATCH
 from blizzard_py.engines.spark.failures import FAILURES, reason_of
 from blizzard_py.engines.spark.handed import handing
 from blizzard_py.engines.spark.transform_guard import spark_said
-from blizzard_py.engines.spark.worker import REPORTS, nothing, write_partition
+from blizzard_py.engines.spark.worker import nothing, reports, write_emitted
 from blizzard_py.job import IngestJob
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.sql_stage import SqlStage
 from blizzard_py.state.stream_state import OperatorState
 from blizzard_py.streaming.offers import Offer, begins_after, make_known
-from blizzard_py.streaming.operators import Definition, frame_of, with_batch
+from blizzard_py.streaming.operators import Definition, frame_of
 from blizzard_py.streaming.source import StagedRows
 
 _STATE = "spark.sql.streaming.stateStore"
 SETTINGS = {
-    "spark.sql.streaming.pollingDelay": "100ms",
+    # The source holds a question back while nothing is offered, so this is not what it costs.
+    "spark.sql.streaming.pollingDelay": "10ms",
+    # All of these are read after each batch, which has few.
+    "spark.sql.streaming.numRecentProgressUpdates": "8",
     # Spark's own choice asks Hadoop's FileContext, which starts a process (`readlink`, `chmod`) for
     # each step of each file that it writes to a local disk: some 200 in a small batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
         ".FileSystemBasedCheckpointFileManager"
     ),
+    # Two kinds of checksums, Spark's and Hadoop's, are twice as many files, and each file costs
+    # processes here as well. What is restored is held against the digests of its pack.
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",  # or the context's own is taken
+    # It writes and compiles code for each micro-batch anew: a quarter of a small one's time, and
+    # it gains nothing that can be measured below a million rows.
+    "spark.sql.codegen.wholeStage": "false",
     # Each is a file in every pack; older ones serve nobody, since we never go back.
     "spark.sql.streaming.minBatchesToRetain": "5",
     f"{_STATE}.providerClass": (
@@ -192,8 +204,7 @@ class StreamQuery:
             session.conf.set("spark.sql.session.timeZone", "UTC")
         session.dataSource.register(StagedRows)
         frame = frame_of(session, self._definition, str(self._offers))
-        written = with_batch(frame, self._definition, 0).schema
-        self.schema: pa.Schema = to_arrow_schema(written, timezone="UTC")
+        self.schema = self._written(to_arrow_schema(frame.schema, timezone="UTC"))
         return (
             frame.writeStream.foreachBatch(self._emitted)
             .outputMode(given.mode)
@@ -209,12 +220,13 @@ class StreamQuery:
             with self._lock:
                 job, number = self._job, self._number
             if job is None:
-                frame.mapInArrow(nothing, REPORTS).collect()  # nobody's: a start, or ticks alone
+                reports(frame, nothing).collect()  # nobody's: a start, or ticks alone
                 return
-            rows = with_batch(frame, self._definition, number)
+            # Tasks add it: in the query it would be other code to compile for each batch.
+            same = {EMITTED_BATCH: number} if self._definition.emitted_batch else {}
             with handing(self.root.sparkContext, job) as bare:
-                write = functools.partial(write_partition, self._stage_of(bare))
-                told = rows.mapInArrow(write, REPORTS).collect()
+                write = functools.partial(write_emitted, self._stage_of(bare), same)
+                told = reports(frame, write).collect()
             found = [TaskReport.from_json(row["result"]) for row in told]
             with self._lock:
                 # In mode complete each micro-batch has everything, and the last one counts.
@@ -224,6 +236,12 @@ class StreamQuery:
             with self._lock:
                 self._error = error
             raise RuntimeError("the batch's rows could not be written") from None
+
+    def _written(self, emitted: pa.Schema) -> pa.Schema:
+        """The columns that tasks write, with the number of the batch if it is wanted."""
+        if not self._definition.emitted_batch:
+            return emitted
+        return emitted.append(pa.field(EMITTED_BATCH, pa.int64(), nullable=False))
 
     def _stage_of(self, job: IngestJob) -> SqlStage:
         return SqlStage(job.settings, job.staging, job.output_prefix, self.schema, frozenset())

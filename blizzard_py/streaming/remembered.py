@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from blizzard_core.errors import EngineError
 from blizzard_py.engines.spark.failures import FAILURES, reason_of
@@ -23,6 +23,8 @@ from blizzard_py.streaming.joining import MARK
 from blizzard_py.streaming.query import SETTINGS
 
 _MILLI = 1000
+# Where Spark keeps a window, and by which name; what it is called here beside a field so called.
+_WINDOWS, _OF_TIME = {"key": "window", "value": "session_window"}, "window_of_time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,8 @@ def remembered(
                 .option("storeName", store["stateStoreName"])
                 .load(str(copy))
             )
-            found.append(_memory(store["operatorName"], frame, _ends(frame), most, until_ms))
+            told = _told_apart(frame)
+            found.append(_memory(store["operatorName"], told, _ends(told), most, until_ms))
         return tuple(found)
     except FAILURES as error:
         raise EngineError(f"the state of the query cannot be read: {reason_of(error)}") from None
@@ -146,15 +149,35 @@ def _first(frame: DataFrame, ends: str, most: int) -> tuple[Remembered, ...]:
     return tuple(Remembered(json.loads(row["k"]), json.loads(row["v"]), row["e"]) for row in rows)
 
 
+def _told_apart(frame: DataFrame) -> DataFrame:
+    """The rows with a name of its own for a window, where a field of rows has the one of Spark's.
+
+    Spark's comes first, in the key, or of sessions in the value.
+    """
+    for column, name in _WINDOWS.items():
+        kind = frame.schema[column].dataType
+        if isinstance(kind, StructType) and kind.fieldNames().count(name) > 1:
+            own = StructField(_OF_TIME, kind[0].dataType, kind[0].nullable)
+            named = frame[column].cast(StructType([own, *kind.fields[1:]]))
+            frame = frame.withColumn(column, named)
+    return frame
+
+
 def _ends(frame: DataFrame) -> str:
     """The time in milliseconds at which a row of state ends, as an expression of Spark."""
-    if "window" in _fields(frame, "key"):
-        return "unix_millis(key.window.end)"
-    if "session_window" in _fields(frame, "value"):
-        return "unix_millis(value.session_window.end)"
+    for column, name in _WINDOWS.items():
+        kind = frame.schema[column].dataType
+        first = kind[0] if isinstance(kind, StructType) and len(kind) else None
+        # A field of rows may be called so, and is no window.
+        if first is not None and first.name in {name, _OF_TIME} and _is_window(first.dataType):
+            return f"unix_millis({column}.{first.name}.end)"
     if "expiresAtMicros" in _fields(frame, "value"):
         return "value.expiresAtMicros DIV 1000"
     return "CAST(NULL AS BIGINT)"
+
+
+def _is_window(kind: DataType) -> bool:
+    return isinstance(kind, StructType) and kind.fieldNames() == ["start", "end"]
 
 
 def _fields(frame: DataFrame, column: str) -> list[str]:

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from blizzard_py.job import JobFile
 from blizzard_py.kernels.lateness import split, times_of
 from blizzard_py.streaming.blank import blank
-from blizzard_py.streaming.offers import Offer, Share, newest, offered, settled_before
+from blizzard_py.streaming.offers import Newest, Offer, Share, offered, settled_before
 
 FORMAT = "blizzard_staged"
 # The option that says where offers are.
@@ -63,13 +63,14 @@ class StagedReader(DataSourceStreamReader):
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._newest = Newest(folder)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         # A start that has a working copy asks for none.
         return {_BATCH: settled_before(self._folder)}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802  # Spark's
-        return {_BATCH: newest(self._folder)}
+        return {_BATCH: self._newest.ask()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         found: list[InputPartition] = []

@@ -40,6 +40,8 @@ class WatchedJobs:
     def run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
         """See `Jobs`. Raises `EngineError` if a file was written without the column."""
         ingested = self._jobs.run(state, job, epoch)
+        if any(file.path in state.replacing for file in job.files):
+            return ingested  # what is read again tells how it was, and came when it first came
         return replace(ingested, stream=self._after(state.stream, job, ingested.result))
 
     def has_due(self, state: SourceState) -> bool:
@@ -65,9 +67,7 @@ class WatchedJobs:
     def _after(
         self, known: StreamState | None, job: IngestJob, result: IngestResult
     ) -> StreamState:
-        query = watched_query(self._watch.column)
-        if known is None or known.query != query:  # what was told of another column says nothing
-            known = StreamState(query=query)
+        known = known or StreamState(query=watched_query(self._watch.column))
         ahead_us = round(job.started_ts * _MICRO) + self._watch.max_ahead_us
         rule, limits = Rule(self._watch.column), Limits(known.watermark_ms, ahead_us)
         try:
@@ -83,10 +83,12 @@ class WatchedJobs:
 def after(known: StreamState, watch: Watch, found: Tally, files: int, rows: int) -> StreamState:
     """What is known with a batch of so many files and rows more. Pure.
 
-    The watermark is floored to milliseconds, as a query's is.
+    The watermark is floored to milliseconds, as a query's is. A delay that is shorter by now is
+    told by the newest time of all, whichever batch has brought that.
     """
     newest_ms = None if found.newest_us is None else found.newest_us // _MILLI
-    reached = 0 if newest_ms is None else newest_ms - watch.delay_us // _MILLI
+    times = [ms for ms in (newest_ms, known.max_event_time_ms) if ms is not None]
+    reached = max(times, default=0) - watch.delay_us // _MILLI
     batch = SettledBatch(
         batch=known.batch + 1,
         files=files,

@@ -26,7 +26,6 @@ from blizzard_py.engines import spark
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.ingest import batch_runner as blizzard_batch
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.streaming import query
 from blizzard_py.streaming.query import StreamQuery
 from penguin_py.__main__ import main as penguin_main
 from penguin_py.delta.table import DeltaLog
@@ -106,14 +105,7 @@ def arm_half_a_rename() -> None:
 
 def arm_in_a_micro_batch() -> None:
     """Of a query over event time: its rows are about to be written."""
-    original = query.with_batch
-
-    def dying(frame: Any, definition: Any, number: int) -> Any:
-        if number:
-            die()
-        return original(frame, definition, number)
-
-    query.with_batch = dying  # the point of it
+    StreamQuery._stage_of = lambda *_: die()  # type: ignore[method-assign]  # noqa: SLF001  # the point of it
 
 
 def arm_after_settling() -> None:

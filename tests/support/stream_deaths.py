@@ -55,7 +55,7 @@ POINTS: dict[str, tuple[Any, str, bool, Callable[..., bool]]] = {
     "2-accepted": (SparkEngine, "ingest", False, _always),
     "2-restored": (Packs, "restore", False, _always),
     "3-judged": (StreamJobs, "_judged", False, _always),
-    "3-in-the-callback": (query, "with_batch", True, _always),
+    "3-in-the-callback": (StreamQuery, "_stage_of", True, _always),
     "3-rows-written": (query.TaskReport, "from_json", False, _always),
     "3-settled": (StreamQuery, "settle", False, _always),
     "4-one-packed": (Packs, "_write", False, _always),

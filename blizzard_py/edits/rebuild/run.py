@@ -37,6 +37,7 @@ from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.identity import check_identity
 from blizzard_py.state.source_state import Batch, SourceState, Sweep, Totals, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
+from blizzard_py.state.stream_query import check_query
 
 
 class RebuildRefused(BlizzardError):
@@ -228,6 +229,8 @@ class Rebuild:
         state = state_from_json(document, self._where)
         check_identity(state, self._parts.identity, self._parts.source.id, self._where)
         check_tracking(state, self._parts.files, self._where)
+        # What a query remembers is not to be made again from names, whoever asks for none by now.
+        check_query(state, self._parts.query, self._where)
         return Found(raw, version, document, state)
 
     def _known(

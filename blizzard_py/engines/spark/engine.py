@@ -45,7 +45,7 @@ from blizzard_py.engines.spark.transform import (
     without_duplicates,
 )
 from blizzard_py.engines.spark.worker import (
-    REPORTS,
+    reports,
     run_merge_partition,
     run_partition,
     write_partition,
@@ -277,7 +277,7 @@ class SparkEngine:
         write = functools.partial(write_partition, second)
         try:
             with transformed(session.spark, frame, job.settings) as rows:
-                written = merged(collected(running, rows.mapInArrow(write, REPORTS)))
+                written = merged(collected(running, reports(rows, write)))
         except FAILURES as error:
             if running.cancelled.is_set() or not is_of_the_data(error):
                 raise

@@ -6,9 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Iterator
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from blizzard_core.errors import Cancelled, SourceError, StorageError
@@ -16,13 +14,17 @@ from blizzard_py.engines.spark import jdbc
 from blizzard_py.engines.spark.failures import FAILURES, error_of_reading
 from blizzard_py.engines.spark.session import Session
 from blizzard_py.engines.spark.transform import needs_second
-from blizzard_py.engines.spark.worker import REPORTS, run_frame, run_reading
+from blizzard_py.engines.spark.worker import (
+    REPORTS,
+    ArrowFunction,
+    reports,
+    run_frame,
+    run_reading,
+)
 from blizzard_py.job import IngestJob
 from blizzard_py.kernels.read_task import ReadingTask, reading_tasks, unread
 from blizzard_py.kernels.report import TaskReport, together
 from blizzard_py.reading import Access, Reading
-
-ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class Running:
@@ -77,7 +79,7 @@ def read_items(job: IngestJob, reading: Reading, running: Running) -> list[TaskR
             found += _read_apart(task, access, running)
         return found
     frame = jdbc.frame(running.session.spark, access, [task.read.spec for task in tasks])
-    return collected(running, frame.mapInArrow(functools.partial(run_frame, tasks), REPORTS))
+    return collected(running, reports(frame, functools.partial(run_frame, tasks)))
 
 
 def _read_apart(task: ReadingTask, access: Access, running: Running) -> list[TaskReport]:
@@ -88,7 +90,7 @@ def _read_apart(task: ReadingTask, access: Access, running: Running) -> list[Tas
             only = dataclasses.replace(task, slices=(some,), read=some.task)
             frame = jdbc.frame(running.session.spark, access, [some.task.spec])
             run = functools.partial(run_frame, [only])
-            found += collected(running, frame.mapInArrow(run, REPORTS))
+            found += collected(running, reports(frame, run))
     except FAILURES as error:
         told = error_of_reading(error) or jdbc.said_by_database(access, error)
         if running.cancelled.is_set() or not isinstance(told, SourceError | StorageError):

@@ -45,7 +45,7 @@ from blizzard_py.engines.spark.transform_guard import (
 from blizzard_py.engines.spark.worker import nothing, read_partition
 from blizzard_py.job import IngestSettings, JobFile
 from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.sql_stage import PARTITION
+from blizzard_py.kernels.sql_stage import DIRECTORY, PARTITION, by_path
 from blizzard_py.kernels.write.metadata import Metadata
 
 # What a record's place is; batches of one source have no two records with one.
@@ -77,11 +77,6 @@ def needs_second(settings: IngestSettings) -> bool:
     return bool(settings.transform or settings.deduplicate_by)
 
 
-def by_path(settings: IngestSettings) -> bool:
-    """Whether a record's file decides about its directory."""
-    return bool(settings.partition_template) and not settings.partition_rules
-
-
 def staged_metadata(settings: IngestSettings) -> tuple[MetadataColumn, ...]:
     """The metadata columns of the first job: those wanted, and what tells which record is first."""
     wanted = settings.metadata_columns
@@ -96,7 +91,7 @@ def record_schema(settings: IngestSettings) -> pa.Schema:
     metadata = Metadata(staged_metadata(settings), "", 0, unit_column=settings.unit_column)
     schema = metadata.schema(declared)
     if by_path(settings):
-        schema = schema.append(pa.field(PARTITION, pa.string(), nullable=False))
+        schema = schema.append(DIRECTORY)
     return schema
 
 
@@ -173,7 +168,7 @@ def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema
         )
     empty = without_duplicates(records(spark, settings, ()), settings, 1)
     if not settings.transform:
-        return _output_schema(empty.schema)
+        return _output_schema(empty.schema, settings)
     schema: StructType | None = None
     try:
         with _view(empty) as view:
@@ -189,7 +184,7 @@ def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema
         refusal = schema_refusal(schema, settings)
     if schema is None or refusal is not None:
         raise ConfigError(f"pipelines.{name}.transform", [str(refusal)])
-    return _output_schema(schema)
+    return _output_schema(schema, settings)
 
 
 def check_written(spark: SparkSession, name: str, settings: IngestSettings) -> None:
@@ -202,9 +197,10 @@ def check_written(spark: SparkSession, name: str, settings: IngestSettings) -> N
         raise ConfigError(f"pipelines.{name}.transform", [refusal])
 
 
-def _output_schema(schema: StructType) -> pa.Schema:
+def _output_schema(schema: StructType, settings: IngestSettings) -> pa.Schema:
     """The Parquet files' schema: times are microseconds in UTC."""
-    kept = StructType([field for field in schema.fields if field.name != PARTITION])
+    gone = {PARTITION} if by_path(settings) else set()
+    kept = StructType([field for field in schema.fields if field.name not in gone])
     return to_arrow_schema(kept, timezone="UTC")
 
 
@@ -225,7 +221,7 @@ def schema_refusal(schema: StructType, settings: IngestSettings) -> str | None:
             f"must select {UNIT_COLUMN}, the column by which rows of its sources are replaced"
             f" (SELECT {UNIT_COLUMN}, …)"
         )
-    if set(names) <= {PARTITION}:
+    if set(names) <= ({PARTITION} if by_path(settings) else set()):
         return "gives no column for the table"
     for field in schema.fields:
         if (unfit := _unfit(field.dataType)) is not None:

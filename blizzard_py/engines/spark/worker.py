@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import gc
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 
 from blizzard_core.storage.opening import open_source, open_storage
 from blizzard_core.storage.protocol import Storage
@@ -26,6 +27,8 @@ from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.sql_stage import SqlStage, read_records, write_rows
 from blizzard_py.kernels.task import run_task
 from blizzard_py.reading import Access
+
+ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 # What every job's frame of reports looks like, as Spark writes a schema.
 REPORTS = "result string"
@@ -111,6 +114,35 @@ def write_partition(
             storage_of(second.settings.sink),
         )
     )
+
+
+def write_emitted(
+    second: SqlStage, same: Mapping[str, int], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """As `write_partition`, with columns behind the rows' own that are ``same`` in all of them."""
+    yield from write_partition(second, (_with(each, same) for each in batches))
+
+
+def _with(rows: pa.RecordBatch, same: Mapping[str, int]) -> pa.RecordBatch:
+    for name, value in same.items():
+        rows = rows.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), rows.num_rows))
+    return rows
+
+
+def reports(frame: DataFrame, run: ArrowFunction) -> DataFrame:
+    """What ``run`` reports of the frame's rows, whatever its columns are called.
+
+    ``mapInArrow`` looks columns up by name, and takes a dot for a field of a struct.
+    """
+    names = frame.columns
+    plain = frame.toDF(*(f"c{place}" for place in range(len(names))))
+    return plain.mapInArrow(functools.partial(_run_named, names, run), REPORTS)
+
+
+def _run_named(
+    names: Sequence[str], run: ArrowFunction, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    yield from run(batch.rename_columns(names) for batch in batches)
 
 
 def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

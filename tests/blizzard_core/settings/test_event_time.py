@@ -379,6 +379,10 @@ def test_names_that_a_query_adds_to_rows_are_not_for_fields(tmp_path: Path) -> N
     [text] = problems(tmp_path, document)
     assert "schema.fields" in text
     assert "'_Blizzard_mark': names that begin with _blizzard_ are ours" in text
+    fields[-1]["name"] = "_source_line"
+    [text] = problems(tmp_path, document)
+    assert "schema.fields" in text
+    assert "'_source_line' says in a query over event_time where a row is from" in text
 
 
 def test_files_that_come_again_cannot_be_counted_in_windows(tmp_path: Path) -> None:

@@ -239,13 +239,21 @@ FIELD = {"name": "x", "type": "int64"}
             "event_time.column",
             "'seen_at' is not a field of the schema",
         ),
+        ([FIELD], [], {"join": None, "deduplicate": ["x", "id"]}, None, ""),
+        (
+            [FIELD],
+            [],
+            {"join": None, "deduplicate": ["x"]},
+            "event_time.deduplicate",
+            "sources.app has none of these fields",
+        ),
     ],
 )
 def test_what_own_fields_cannot_be_is_said(
     tmp_path: Path, web: Any, app: Any, changes: dict[str, Any], key: str | None, said: str
 ) -> None:
     found = problems(tmp_path, with_own(web, app, **changes))
-    if key is None:  # the other source has its own column
+    if key is None:  # the other source has its own column, or another key
         assert found == []
         return
     here = rf"pipelines\.sales\.{re.escape(key)} \(line \d+\): "

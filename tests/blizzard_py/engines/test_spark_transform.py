@@ -129,14 +129,14 @@ def test_rows_go_through_the_statement_and_our_writer(
     world.put("b.ndjson", b"")
     world.put("c.gz", b"not gzip")
     world.transform = (
-        "SELECT id * 10 AS ten, upper(name) AS name, cast(id AS decimal(9,2)) AS d,"
+        "SELECT id * 10 AS ten, upper(name) AS `na.me`, cast(id AS decimal(9,2)) AS d,"
         " timestamp'2024-01-02 03:04:05Z' AS at FROM source WHERE id <> 2"
     )
     result = world.ingest(engine=spark_engine)
     at = dt.datetime(2024, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
     assert sorted(world.rows(result), key=lambda row: row["ten"]) == [
-        {"ten": 10, "name": "ONE", "d": Decimal("1.00"), "at": at},
-        {"ten": 30, "name": "THREE", "d": Decimal("3.00"), "at": at},
+        {"ten": 10, "na.me": "ONE", "d": Decimal("1.00"), "at": at},
+        {"ten": 30, "na.me": "THREE", "d": Decimal("3.00"), "at": at},
     ]
     assert result.rows_dropped == 1
     assert {path: (f.outcome, f.rows) for path, f in by_path(result).items()} == {

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from blizzard_core.storage.local import LocalStorage
@@ -62,7 +63,33 @@ def test_records_come_with_their_place_in_the_source(world: IngestWorld) -> None
     assert rows.column(PARTITION).to_pylist() == ["d=0"] * 3 + ["d=1"] * 100_000 + ["d=2"]
 
 
+def test_a_column_with_a_dot_is_read_without_the_struct_that_has_such_a_field(
+    tmp_path: Path,
+) -> None:
+    table = pa.table({"seen": [{"at": 1, "by": 2}], "seen.at": [3], "n": [4]})
+    pq.write_table(table, tmp_path / "part.parquet")
+    file = JobFile("part.parquet", (tmp_path / "part.parquet").stat().st_size)
+    for names in (["seen.at"], ["n", "seen.at"], ["seen"], ["seen.at", "seen"]):
+        wanted = pa.schema([table.schema.field(name) for name in names])
+        [found] = read_records(LocalStorage(str(tmp_path)), [file], wanted)
+        assert found.to_pylist() == table.select(names).to_pylist()
+
+
+def test_a_field_may_have_the_name_of_a_records_directory(world: IngestWorld) -> None:
+    table = pa.table({"n": [1, 2], PARTITION: ["x", "y"], "page": ["p", "q"]})
+    world.table.mkdir(exist_ok=True)
+    pq.write_table(table, world.table / "part.parquet")
+    file = JobFile("part.parquet", (world.table / "part.parquet").stat().st_size)
+    sink = LocalStorage(str(world.table))
+    batches = list(read_records(sink, [file], table.schema))
+    assert pa.Table.from_batches(batches).to_pylist() == table.to_pylist()
+    report = write_rows(second(world, table.schema), 5, 9, batches, sink)
+    assert [o.partition for o in report.outputs] == [""]
+    assert world.rows(report) == table.to_pylist()
+
+
 def test_rows_are_written_as_by_the_first_job(world: IngestWorld) -> None:
+    world.template = "d=%Y"
     schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
     batches = [
         pa.RecordBatch.from_pydict({PARTITION: ["d=1", "d=2", "d=1"], "n": [1, 2, 3]}),
@@ -77,6 +104,7 @@ def test_rows_are_written_as_by_the_first_job(world: IngestWorld) -> None:
 
 
 def test_a_directory_that_no_file_has_is_refused_and_leaves_nothing(world: IngestWorld) -> None:
+    world.template = "d=%Y"
     schema = pa.schema([pa.field("n", pa.int64())])
     batches = [pa.RecordBatch.from_pydict({PARTITION: ["d=1", "../out"], "n": [1, 2]})]
     sink = LocalStorage(str(world.table))

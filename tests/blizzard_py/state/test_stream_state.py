@@ -10,6 +10,7 @@ import pytest
 
 from blizzard_core.errors import StateError
 from blizzard_core.settings.event_time import Branch, EventTimeSettings
+from blizzard_core.watermark.progress import Progress
 from blizzard_py.job import FieldSpec, IngestSettings, Place
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.source_state import SourceState, Totals
@@ -138,6 +139,15 @@ def test_a_changed_transform_or_type_is_refused_by_name() -> None:
 )
 def test_what_the_state_does_not_depend_on_may_change(changed: dict[str, Any]) -> None:
     check_query(SourceState(stream=StreamState(query=asked())), asked(**changed), "here")
+
+
+def test_what_was_published_without_a_query_binds_also_where_nobody_has_counted_it() -> None:
+    check_query(SourceState(), asked(), "here")
+    made_again = SourceState(Progress("Active", "a.ndjson"))  # of a checkpoint that was lost
+    for state in (made_again, SourceState(totals=Totals(batches=1))):
+        check_query(state, None, "here")
+        with pytest.raises(StateError, match="published rows as they came"):
+            check_query(state, asked(), "here")
 
 
 SEVERAL = (Branch("app", "ts", 1), Branch("web", "seen", 2))

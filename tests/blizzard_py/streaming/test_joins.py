@@ -349,11 +349,15 @@ def test_a_transform_comes_before_the_join_and_has_to_hand_on_what_it_needs(
     oracle.settle({})
     world.drain()
     check(world, oracle)
-    world.pipeline_settings["transform"] = handed.replace("id, bytes", "bytes")
-    pipeline = world.config().pipelines["pages"]
-    settings = ingest_settings(pipeline, pipeline.sources["web"])
-    with pytest.raises(ConfigError, match=r"join\.on: 'id' is no column that the transform gives"):
-        query_columns(spark_engine, pipeline)("pages", settings)
+    for gives, said in (
+        ("bytes", r"join\.on: 'id' is no column that the transform gives"),
+        ("id, bytes, bytes AS _blizzard_mark", "names that begin with _blizzard_ are ours"),
+    ):
+        world.pipeline_settings["transform"] = handed.replace("id, bytes", gives)
+        pipeline = world.config().pipelines["pages"]
+        settings = ingest_settings(pipeline, pipeline.sources["web"])
+        with pytest.raises(ConfigError, match=said):
+            query_columns(spark_engine, pipeline)("pages", settings)
 
 
 def test_fields_that_are_required_are_compared_as_well(

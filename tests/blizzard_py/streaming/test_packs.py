@@ -140,6 +140,30 @@ def test_an_object_that_is_not_whole_is_named(
 
 
 @pytest.mark.parametrize("size", [1, ALONE_BYTES])
+def test_an_object_with_other_bytes_is_named(
+    store: MemoryStorage, tmp_path: Path, size: int
+) -> None:
+    copy = WorkingCopy(tmp_path / "a")
+    packs = Packs(store, FOLDER)
+    write(copy.root, "state/x", b"x" * size)
+    manifest = packs.pack(copy, {}, 1, "00000001")
+    name = manifest["state/x"].object
+    data = store.read(name)
+    place = data.index(b"x" * min(size, 512) + (b"\0" if size == 1 else b"")) + size // 2
+    store.put_atomic(name, data[:place] + b"y" + data[place + 1 :])
+    with pytest.raises(StateError, match=name):
+        packs.restore(manifest, tmp_path / "b")
+
+
+def test_what_an_earlier_release_has_packed_has_no_digest(
+    store: MemoryStorage, tmp_path: Path
+) -> None:
+    store.put_atomic("state/00000", b"1")
+    restored = Packs(store, FOLDER).restore({"a": Packed("state/00000", 1)}, tmp_path / "b")
+    assert content(restored.root) == {"a": b"1"}
+
+
+@pytest.mark.parametrize("size", [1, ALONE_BYTES])
 def test_a_store_that_is_full_is_named_and_what_was_packed_before_stays(
     store: MemoryStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:

@@ -87,6 +87,11 @@ def test_what_only_one_source_has_is_null_in_rows_of_the_others(
     [found] = world.table()
     assert (found["n"], found["paid"], found["amount"]) == (4, 2, 7)
     assert world.letters() == []
+    told = status(world.config())[0]["pipelines"]["pages"]["sources"]
+    assert {name: each["unexpected"] for name, each in told.items()} == {
+        "web": ["amount"],
+        "app": [],
+    }
 
 
 def test_each_source_has_its_own_column_delay_letters_and_journal(

@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from blizzard_core.errors import EngineError
+from blizzard_core.errors import EngineError, StateError
+from blizzard_py.app.wiring import parts_of
+from blizzard_py.job import IngestJob
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.stream_state import Packed, StreamState
 from blizzard_py.streaming import shared_place
+from blizzard_py.streaming.jobs import StreamJobs
 from blizzard_py.streaming.shared_place import SharedPlace, begun, check_whole
+from tests.support.direct_engine import DirectEngine
+from tests.support.event_world import EventWorld, row
 
 
 def test_who_starts_a_query_removes_what_others_have_left_of_it(tmp_path: Path) -> None:
@@ -63,3 +70,24 @@ def test_a_volume_that_takes_nothing_is_named(tmp_path: Path) -> None:
     own.symlink_to("/proc/nowhere")
     with pytest.raises(EngineError, match=r"event_time\.state_path"):
         SharedPlace(tmp_path, "s3://lake/table", "pages_web")
+
+
+def test_starts_that_fail_leave_no_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / "tmp"
+    here.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(here))
+    world = EventWorld(tmp_path, DirectEngine())
+    world.put([row(1)])
+    parts = parts_of(world.config(), ("pages", "web"), world.engine)
+    assert parts.event_time is not None
+    assert parts.query is not None
+    jobs = StreamJobs(parts, parts.event_time, lambda: None)
+    packs = {"metadata": Packed("_blizzard/gone.tar", 3)}
+    state = SourceState(stream=StreamState(query=parts.query, batch=1, packs=packs))
+    job = IngestJob(parts.ingest, "staging", "id", (), 0.0)
+    for _ in range(3):
+        with pytest.raises(StateError, match=r"gone\.tar"):
+            jobs.run(state, job, 1)
+    assert len(list(here.glob("*/query-*"))) == 1
+    jobs.close()
+    assert list(here.iterdir()) == []

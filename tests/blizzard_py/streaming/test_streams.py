@@ -198,16 +198,17 @@ def test_bad_lines_and_late_rows_of_a_file_are_letters_of_their_own(world: Event
 def test_a_transform_comes_first_and_hands_on_where_rows_are_from(world: EventWorld) -> None:
     world.pipeline_settings = {
         "transform": (
-            "SELECT ts, upper(page) AS page, bytes * 2 AS bytes, _source_file, _source_line"
+            "SELECT ts, upper(page) AS `pa.ge`, bytes * 2 AS bytes, _source_file, _source_line"
             " FROM source WHERE bytes > 0"
         )
     }
+    world.event_time["group_by"] = ["pa.ge"]  # no field of a struct
     world.put([row(101, bytes_=4), row(102, bytes_=0)])
     world.put([row(150)])
     world.put([row(101)])
     world.drain()
     [one] = world.table()
-    assert (one["page"], one["n"], one["bytes"]) == ("A", 1, 8)
+    assert (one["pa.ge"], one["n"], one["bytes"]) == ("A", 1, 8)
     assert world.late() == Counter({("0003.ndjson", 1): 1})
 
 
@@ -352,7 +353,10 @@ def test_what_a_query_remembers_is_told_from_a_copy_beside_it(
 ) -> None:
     monkeypatch.setattr("blizzard_py.app.event_state.looking_engine", lambda *_: spark_engine)
     monkeypatch.setattr(spark_engine, "stop", lambda: None)
-    world.event_time = TUMBLING | {"deduplicate": ["id"]}
+    # A field may have the name that Spark gives a window.
+    fields = [*FIELDS, {"name": "window", "type": "string"}]
+    world.pipeline_settings = {"schema": {"fields": fields}}
+    world.event_time = TUMBLING | {"deduplicate": ["id"], "group_by": ["page", "window"]}
     before = event_state(world.config(), None, 5)["pipelines"]["pages"]
     assert (before["batch"], before["operators"]) == (0, [])
     running = world.pipeline()
@@ -364,6 +368,7 @@ def test_what_a_query_remembers_is_told_from_a_copy_beside_it(
     # The first one to end, alone: 14:02:10 to 14:02:15, and the watermark is ten seconds behind.
     [first] = windows["first"]
     assert first["key"]["page"] == "a"
+    assert first["key"]["window_of_time"]["end"] == "2024-01-28T14:02:15.000Z"
     assert first["value"] == {"count": 1, "sum": 1}
     assert first["ends"] == "2024-01-28T14:02:15Z"
     assert first["let_go_by_a_row_after"] == "2024-01-28T14:02:25Z"

@@ -9,6 +9,7 @@ import datetime as dt
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,19 +17,25 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from prometheus_client import REGISTRY
 
-from blizzard_core.errors import ConfigError, EngineError, StateError
+from blizzard_core.errors import ColdStartRefused, ConfigError, EngineError, StateError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.durations import micros
-from blizzard_core.settings.event_time import Watch
+from blizzard_core.settings.event_time import EventTimeSettings, Watch
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.inspection import status
 from blizzard_py.app.wiring import NoEngine, build, parts_of, query_columns
-from blizzard_py.job import IngestJob, IngestResult, StagedOutput
+from blizzard_py.edits.checkpoint_edit import EditRefused, change, stored
+from blizzard_py.edits.event_time import advanced
+from blizzard_py.edits.rebuild.run import Rebuild
+from blizzard_py.ingest.jobs import PlainJobs
+from blizzard_py.job import IngestJob, IngestResult, JobFile, StagedOutput
 from blizzard_py.kernels.lateness import Limits, Rule
+from blizzard_py.state.source_state import SourceState, ToReplace
 from blizzard_py.state.stream_state import StreamState, watched_query
 from blizzard_py.streaming.staged_times import Tally, bounds, tally
-from blizzard_py.streaming.watched import after
+from blizzard_py.streaming.watched import WatchedJobs, after
 from tests.support.direct_engine import DirectEngine
 from tests.support.event_world import BASE, TUMBLING, EventWorld, row
 
@@ -143,7 +150,7 @@ def test_delay_may_change_and_another_column_begins_anew(tmp_path: Path) -> None
     world.put([row(100)])
     world.drain()
     world.event_time["delay"] = "1 hour"
-    world.put([row(200)])
+    world.put([row(200), row(1)])
     world.drain()
     assert told(world, "watermark_ms") == [ms(90), ms(90)]  # it never falls
     world.event_time |= {"column": "seen", "delay": "0 seconds"}
@@ -157,9 +164,14 @@ def test_delay_may_change_and_another_column_begins_anew(tmp_path: Path) -> None
         "ahead_rows": 0,
         "history": [],
     }
-    world.put([row(50)])
-    world.drain()
-    assert told(world, "watermark_ms") == [ms(50)]
+    counted = REGISTRY.get_sample_value("blizzard_late_rows_total", {"target": "pages/web"})
+    assert counted is not None
+    for second in (50, 1):
+        world.put([row(second)])
+        world.drain()
+    assert told(world, "watermark_ms") == [ms(50), ms(50)]
+    after = REGISTRY.get_sample_value("blizzard_late_rows_total", {"target": "pages/web"})
+    assert after == counted + 1
 
 
 def test_who_watches_no_more_keeps_nothing_and_may_not_become_a_query(tmp_path: Path) -> None:
@@ -169,11 +181,62 @@ def test_who_watches_no_more_keeps_nothing_and_may_not_become_a_query(tmp_path: 
     world.event_time = TUMBLING
     with pytest.raises(StateError, match="published rows as they came"):
         world.drain()
+    block = status(world.config())[0]["pipelines"]["pages"]["event_time"]
+    assert (block["batch"], block["watermark"], block["late_rows"]) == (0, None, 0)
+    with pytest.raises(EditRefused, match="no batch was settled yet"):
+        advanced(world.pipeline().load(), EventTimeSettings.model_validate(TUMBLING), ms(200), 1e10)
     world.pipeline_settings["event_time"] = None
     world.put([row(200)])
     world.drain()
     assert world.pipeline().load().stream is None
     assert len(world.table()) == 2
+
+
+def test_a_query_is_not_rebuilt_away_where_only_a_watermark_is_asked_for(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    world.put([row(100)])
+    world.drain()
+    pipeline = world.pipeline()
+    query = StreamState(query={"column": "ts"}, batch=1)  # with open windows
+    change(pipeline, stored(pipeline), lambda state: replace(state, stream=query), 0.0)
+    parts = parts_of(world.config(), ("pages", "web"), world.engine)
+    with pytest.raises(StateError, match="holds the state of an event_time query"):
+        Rebuild(parts).plan(None)
+
+
+def test_a_shorter_delay_is_told_by_the_newest_time_of_all() -> None:
+    known = StreamState(query=watched_query("ts"), watermark_ms=40, max_event_time_ms=100)
+    found = after(known, Watch("ts", 10_000, 0), Tally(newest_us=50_000), 1, 1)
+    assert (found.watermark_ms, found.max_event_time_ms) == (90, 100)
+
+
+def test_what_takes_the_place_of_what_it_brought_before_moves_and_counts_nothing(
+    tmp_path: Path,
+) -> None:
+    world = world_of(tmp_path)
+    parts = parts_of(world.config(), ("pages", "web"), world.engine)
+    assert parts.watch is not None
+    name = world.put([row(100)])
+    files = (JobFile(name, (world.raw("web") / name).stat().st_size, ""),)
+    job = IngestJob(parts.ingest, "staging", "id", files, BASE.timestamp() + 200)
+    jobs = WatchedJobs(PlainJobs(world.engine), parts, parts.watch)
+    fresh = jobs.run(SourceState(), job, 1)
+    assert fresh.stream is not None
+    assert fresh.stream.watermark_ms == ms(90)
+    again = jobs.run(SourceState(replacing={name: ToReplace()}), job, 1)
+    assert (len(again.result.outputs), again.stream) == (1, None)
+
+
+def test_sources_that_were_watched_do_not_come_to_share_a_query(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    world.sources = {"web": {}, "app": {}}
+    world.put([row(100)])
+    for worker in build(world.config(), world.engine):
+        world.drain(worker)
+        worker.close()
+    world.event_time = TUMBLING
+    with pytest.raises(ColdStartRefused, match=r"is of the source alone.*give the source an `id:`"):
+        world.drain()
 
 
 def test_replays_and_backfills_watch_nothing(tmp_path: Path) -> None:

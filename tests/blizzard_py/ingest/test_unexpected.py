@@ -1,0 +1,33 @@
+"""Fields without a column, of one source and of several that share batches."""
+
+from __future__ import annotations
+
+from blizzard_py.ingest.unexpected import with_told
+from blizzard_py.job import FieldSpec, UnexpectedField
+from blizzard_py.state.source_state import SourceState
+
+ID, AMOUNT = FieldSpec("id", "int64", nullable=True), FieldSpec("amount", "int64", nullable=True)
+
+
+def unexpected(name: str, path: str) -> UnexpectedField:
+    return UnexpectedField(name, path, ())
+
+
+def test_a_column_of_one_source_is_none_of_another() -> None:
+    state = SourceState(members={"app": SourceState(), "web": SourceState()})
+    columns = {"app": (ID, AMOUNT), "web": (ID,)}
+    found = [unexpected("amount", "web:1"), unexpected("x", "app:2"), unexpected("x", "web:3")]
+    state, told = with_told(state, found, (ID, AMOUNT), columns)
+    assert told == [(("x",), "app:2"), (("amount", "x"), "web:1")]
+    assert {name: each.unexpected for name, each in state.members.items()} == {
+        "app": ("x",),
+        "web": ("amount", "x"),
+    }
+    again, told = with_told(state, found, (ID, AMOUNT), columns)
+    assert (again, told) == (state, [])
+
+
+def test_of_a_source_that_is_alone_each_is_told_once() -> None:
+    state, told = with_told(SourceState(), [unexpected("x", "1"), unexpected("y", "2")], (ID,), {})
+    assert (state.unexpected, told) == (("x", "y"), [(("x", "y"), "1")])
+    assert with_told(state, [unexpected("x", "3")], (ID,), {}) == (state, [])

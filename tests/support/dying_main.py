@@ -26,6 +26,8 @@ from blizzard_py.engines import spark
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.ingest import batch_runner as blizzard_batch
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.job import IngestJob
+from blizzard_py.kernels.sql_stage import SqlStage
 from blizzard_py.streaming.query import StreamQuery
 from penguin_py.__main__ import main as penguin_main
 from penguin_py.delta.table import DeltaLog
@@ -105,7 +107,13 @@ def arm_half_a_rename() -> None:
 
 def arm_in_a_micro_batch() -> None:
     """Of a query over event time: its rows are about to be written."""
-    StreamQuery._stage_of = lambda *_: die()  # type: ignore[method-assign]  # noqa: SLF001  # the point of it
+    original = StreamQuery._stage_of  # noqa: SLF001  # the point of it
+
+    def dying(query: StreamQuery, job: IngestJob) -> SqlStage:
+        die()  # where it is the JVM that does, this process goes on
+        return original(query, job)
+
+    StreamQuery._stage_of = dying  # type: ignore[method-assign]  # noqa: SLF001  # as above
 
 
 def arm_after_settling() -> None:

@@ -20,7 +20,15 @@ from typing import Any
 
 from blizzard_core.errors import EngineError
 from blizzard_py.engines.spark.engine import SparkEngine
-from tests.support.event_world import BASE, TUMBLING, EventWorld, Oracle, row, windows_of
+from tests.support.event_world import (
+    BASE,
+    EAGER_SNAPSHOTS,
+    TUMBLING,
+    EventWorld,
+    Oracle,
+    row,
+    windows_of,
+)
 from tests.support.join_world import JoinOracle, joined_rows, joining
 from tests.support.stream_deaths import POINTS, drain_and_die
 
@@ -212,7 +220,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--joins", type=float, default=0.3, help="their share of the streams")
     options = parser.parse_args()
-    engine = SparkEngine("local[2]")
+    engine = SparkEngine("local[2]", EAGER_SNAPSHOTS)
     counts: Counter[str] = Counter()
     began = time.monotonic()
     try:

@@ -48,6 +48,12 @@ TUMBLING: dict[str, Any] = {
     "aggregates": {"n": "count(*)", "bytes": "sum(bytes)"},
 }
 
+# Snapshots of state are in every history of some batches, and not in those of hours only.
+EAGER_SNAPSHOTS = {
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
+    "spark.sql.streaming.stateStore.maintenanceInterval": "500ms",
+}
+
 
 def row(second: float, page: str = "a", bytes_: int = 1, id_: int | None = 0) -> dict[str, Any]:
     """A source row so many seconds after `BASE`, and seen at another time within two of them."""

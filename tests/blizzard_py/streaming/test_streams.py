@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import time
@@ -236,6 +237,24 @@ def test_state_that_is_missing_stops_the_pipeline_and_names_it(world: EventWorld
     world.put([row(102)])
     with pytest.raises(StateError, match=lost):
         world.drain()
+
+
+def test_a_snapshot_of_the_state_is_packed_and_restored(world: EventWorld) -> None:
+    """Spark makes one after some changes, and a thread of its own uploads it some time later."""
+    oracle = Oracle(TUMBLING)
+    batches = ([row(100 + 20 * n, page) for page in "abc"] for n in range(30))
+    worker = world.pipeline()
+    found = False
+    while not found:
+        rows = next(batches)
+        oracle.settle({world.put(rows): rows})
+        world.drain(worker)
+        found = any("/SSTs/" in path for path in world.stream().packs)
+    worker.close()
+    oracle.restart()
+    settle(world, oracle, list(itertools.islice(batches, 2)))
+    agree(world, oracle)
+    assert windows_of(world.table()) == oracle.emitted
 
 
 def test_a_changed_query_is_refused_before_anything_runs(world: EventWorld) -> None:

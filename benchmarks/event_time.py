@@ -43,10 +43,10 @@ def goals(settled: dict[int, list[float]], rates: list[Rates], held: list[Held])
     """What was wanted, what it is, and whether that is met."""
     partitions = min(settled)
     small = statistics.median(settled[partitions])
-    slowest = min(rates, key=lambda one: one.ratio)
+    slowest = min(rates, key=lambda one: one.each_ratio)
     # One batch alone closes windows that nothing follows to bring out.
     followed = [one for one in rates if one.batches > 1] or rates
-    alike = min(followed, key=lambda one: one.same_ratio)
+    waiting = min(followed, key=lambda one: one.next_ratio)
     growth = growth_mb(held)
     told = [
         (
@@ -55,14 +55,14 @@ def goals(settled: dict[int, list[float]], rates: list[Rates], held: list[Held])
             small <= SETTLE_GOAL,
         ),
         (
-            "rows a second: at least Spark's file stream over JSON, with windows as late as its",
-            f"{alike.same_ratio:.2f} x ({alike.batches} batches)",
-            alike.same_ratio >= 1,
+            "rows a second with each batch's windows before the next: at least Spark's file stream",
+            f"{slowest.each_ratio:.2f} x ({slowest.batches} batches)",
+            slowest.each_ratio >= 1,
         ),
         (
-            "the same with each batch's windows in its own commit",
-            f"{slowest.ratio:.2f} x ({slowest.batches} batches)",
-            slowest.ratio >= 1,
+            "the same with windows that come with the next batch",
+            f"{waiting.next_ratio:.2f} x ({waiting.batches} batches)",
+            waiting.next_ratio >= 1,
         ),
         (
             f"memory over {held[-1].batches} batches: at most {GROWTH_GOAL_MB:g} MB more",
@@ -85,15 +85,16 @@ def _settles(settled: dict[int, list[float]]) -> str:
 
 def _rates(rates: list[Rates]) -> str:
     head = [
-        f"**Windows over {rates[0].rows:,} rows** of gzip NDJSON, start of the query included;",
-        "Spark's file stream as it comes, and tuned with our settings",
+        f"**Windows over {rates[0].rows:,} rows** of gzip NDJSON, seconds with the query's start;",
+        "Spark's file stream as it comes, given batch by batch, then all at once, and then tuned",
+        "with our settings",
         "",
-        "| batches | ours s | rows a second | `next_batch` s | Spark s | tuned s | duckdb s |",
-        "|---|---|---|---|---|---|---|",
+        "| batches | ours | rows a second | Spark | `next_batch` | Spark, all | tuned | duckdb |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     lines = [
-        f"| {one.batches} | {one.ours:.1f} | {one.rows / one.ours:,.0f} | {one.next_batch:.1f} |"
-        f" {one.spark:.1f} | {one.tuned_spark:.1f} | {one.duckdb:.1f} |"
+        f"| {one.batches} | {one.ours:.1f} | {one.rows / one.ours:,.0f} | {one.spark_each:.1f} |"
+        f" {one.next_batch:.1f} | {one.spark:.1f} | {one.tuned_spark:.1f} | {one.duckdb:.1f} |"
         for one in rates
     ]
     return "\n".join([*head, *lines])

@@ -23,7 +23,7 @@ from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.gateway import quickly_started
 from blizzard_py.job import FieldSpec, IngestJob, IngestResult, IngestSettings, JobFile, Place
 from blizzard_py.kernels.job_tasks import Task, tasks_of
-from blizzard_py.kernels.merge import MergeTask, merge_tasks, run_merge, with_merged
+from blizzard_py.kernels.merge import SMALL_SHARE, MergeTask, merge_tasks, run_merge, with_merged
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.process import prepare_process
 from blizzard_py.kernels.report import TaskReport, merged
@@ -136,7 +136,8 @@ def _bare(pool: Executor, cores: int, fields: Fields, fast: bool, source: Path, 
     """The kernels of both jobs without Spark: what the engine is measured by."""
     job = job_of(fields, source, sink)
     job = replace(job, settings=replace(job.settings, fast_path=fast))
-    tasks = tasks_of(job, pack(job.files, task_count(job.files, cores)))
+    small = job.settings.file_bytes // SMALL_SHARE
+    tasks = tasks_of(job, pack(job.files, task_count(job.files, cores, small)))
     result = merged(pool.map(_bare_task, tasks))
     merges = merge_tasks(job, result, cores)
     reports = list(pool.map(_bare_merge, merges))

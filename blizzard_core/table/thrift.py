@@ -7,6 +7,9 @@ is built that is longer than the bytes are.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Mapping
+from typing import TypeAlias
+
 from blizzard_core.bounds import FOOTER_LEVELS
 from blizzard_core.table.schema_fit import Misfit
 
@@ -15,6 +18,9 @@ TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 WHOLE = frozenset({4, 5, 6})
 # Of those that always take as much. A struct's flags stand in the heads of their fields.
 _LENGTHS = {TRUE: 0, FALSE: 0, BYTE: 1, DOUBLE: 8}
+
+# From the bytes and where a value begins to what stands in its place, and where it ends.
+Change: TypeAlias = Callable[[bytes, int], tuple[bytes, int]]
 
 
 def unreadable(why: str) -> Misfit:
@@ -110,6 +116,34 @@ def length(number: int) -> bytes:
         found.append(number & 127 | 128)
         number >>= 7
     return bytes([*found, number])
+
+
+def signed(number: int) -> bytes:
+    """A whole number as it is written."""
+    return length(number << 1 if number >= 0 else (-number << 1) - 1)
+
+
+def rewritten(
+    data: bytes, at: int, known: Container[int], changes: Mapping[int, Change]
+) -> tuple[bytes, int]:
+    """A struct with other values in some of its fields, and where it ends.
+
+    Raises `Misfit` for a field that is not known: what it says may no longer be true.
+    """
+    found, number = bytearray(), 0
+    while data[at]:
+        begin = at
+        number, kind, at = field(data, at, number)
+        if number not in known:
+            raise unreadable(f"it has an unknown field {number}")
+        found += data[begin:at]
+        if number in changes:
+            value, at = changes[number](data, at)
+            found += value
+        else:
+            begin, at = at, skipped(data, at, kind)
+            found += data[begin:at]
+    return bytes(found) + b"\0", at + 1
 
 
 def list_head(items: int, kind: int) -> bytes:

@@ -1,12 +1,14 @@
 """Small outputs of one batch to fewer, larger ones: a second, short job.
 
 Every task of an ingest job leaves files of its own in each directory it had rows for. Where
-several of them are small, they are written again as one. The small ones stay in staging,
-unreported, and go with it.
+several of them are small, they become one: joined with their pages as they are, if each is worth
+row groups of its own, or else written again. The small ones stay in staging, unreported, and go
+with it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,9 +18,11 @@ import pyarrow.parquet as pq
 
 from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.protocol import Storage, order_key
+from blizzard_core.table.schema_fit import Misfit
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, StagedOutput
 from blizzard_py.kernels.output_format import output_format
 from blizzard_py.kernels.report import TaskReport
+from blizzard_py.kernels.write.joined import JoinedFile
 from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
 
 # Outputs of a file's size divided by this are large enough to stay as they are: writing
@@ -26,6 +30,9 @@ from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
 SMALL_SHARE = 8
 # Merging less than this in a task of its own costs more to schedule than it saves.
 MIN_TASK_BYTES = 4 << 20
+# Outputs of this size, and of a file's divided by the other, are worth row groups of their own.
+MIN_JOINED_BYTES = 1 << 20
+JOINED_SHARE = 32
 # What opening a file costs, in bytes that could be written meanwhile.
 _FILE_COST_BYTES = 64 << 10
 
@@ -81,12 +88,19 @@ def merge_tasks(job: IngestJob, result: IngestResult, parallelism: int) -> list[
     ]
 
 
+def is_joinable(group: Sequence[StagedOutput], settings: IngestSettings) -> bool:
+    """Whether they can be one as they are: in no order, and no row group has little. Pure."""
+    least = max(MIN_JOINED_BYTES, settings.file_bytes // JOINED_SHARE)
+    return not settings.sort_by and all(output.size >= least for output in group)
+
+
 def run_merge(task: MergeTask, sink: Storage, attempt_id: int) -> TaskReport:
     """Write each group's rows as one file. Raises `StorageError` if the sink fails."""
     names = OutputNames(task.staging, task.output_prefix, f"m{task.index:05d}", attempt_id)
     outputs: list[StagedOutput] = []
     for group in task.groups:
-        outputs += _merged_group(task, group, names, sink)
+        joined = _joined(task, group, names, sink) if is_joinable(group, task.settings) else None
+        outputs += [joined] if joined else _written_again(task, group, names, sink)
     return TaskReport(task.index, os.getpid(), tuple(outputs), ())
 
 
@@ -114,7 +128,35 @@ def _rows(outputs: Iterable[StagedOutput]) -> dict[tuple[str, str], int]:
     return rows
 
 
-def _merged_group(
+def _joined(
+    task: MergeTask, group: Sequence[StagedOutput], names: OutputNames, sink: Storage
+) -> StagedOutput | None:
+    """One file of all; None, with nothing left of it, if they cannot be joined as they are."""
+    staged, output_id = names.take()
+    file: JoinedFile | None = None
+    try:
+        for output in group:
+            data = sink.read(output.staged)
+            if file is None:
+                form = output_format(task.settings, pq.read_schema(pa.BufferReader(data)))
+                file = JoinedFile(sink, form, staged, output_id)
+            file.add(data)
+        assert file is not None  # noqa: S101  # a group has members
+        file.finish()
+        sink.sync(staged)
+    except BaseException as error:
+        if file is not None:
+            file.abandon()
+            with contextlib.suppress(Exception):  # the error matters more
+                sink.delete(staged)
+        if isinstance(error, Misfit):
+            return None
+        raise
+    first = group[0]
+    return StagedOutput(staged, first.partition, file.rows, file.size, output_id, first.unit)
+
+
+def _written_again(
     task: MergeTask, group: Sequence[StagedOutput], names: OutputNames, sink: Storage
 ) -> list[StagedOutput]:
     outputs: OutputSet | None = None

@@ -15,10 +15,17 @@ MIN_TASK_BYTES = 512 << 10
 LARGE_TASK_BYTES = 64 << 20
 
 
-def task_count(files: Sequence[JobFile], parallelism: int) -> int:
-    """Two tasks per slot, four for large batches, fewer for small ones; at least one."""
+def task_count(files: Sequence[JobFile], parallelism: int, small_bytes: int = 0) -> int:
+    """Two tasks per slot, four for large batches, fewer for small ones; at least one.
+
+    Each leaves an output of its own, which may have as many bytes as it reads. Where two per slot
+    would leave some below ``small_bytes``, which are merged, one evens out well enough.
+    """
     cost = sum(_cost(file) for file in files)
-    per_slot = 4 if cost > 2 * parallelism * LARGE_TASK_BYTES else 2
+    if cost < 2 * parallelism * small_bytes:
+        per_slot = 1
+    else:
+        per_slot = 4 if cost > 2 * parallelism * LARGE_TASK_BYTES else 2
     return max(1, min(len(files), per_slot * parallelism, cost // MIN_TASK_BYTES))
 
 

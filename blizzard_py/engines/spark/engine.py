@@ -52,7 +52,7 @@ from blizzard_py.engines.spark.worker import (
 )
 from blizzard_py.job import FinishedFile, IngestJob, IngestResult, IngestSettings, JobFile
 from blizzard_py.kernels.job_tasks import tasks_of
-from blizzard_py.kernels.merge import merge_tasks, with_merged
+from blizzard_py.kernels.merge import SMALL_SHARE, merge_tasks, with_merged
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.report import TaskReport, merged
 from blizzard_py.kernels.sql_stage import SqlStage
@@ -213,7 +213,8 @@ class SparkEngine:
         if job.reading is not None:
             return read_items(job, job.reading, running)
         slots = running.session.parallelism()
-        packed = pack(job.files, task_count(job.files, slots))
+        small = job.settings.file_bytes // SMALL_SHARE
+        packed = pack(job.files, task_count(job.files, slots, small))
         run = functools.partial(run_partition, tasks_of(job, packed, slots))
         return on_ids(running, len(packed), run)
 

@@ -48,7 +48,7 @@ class ParquetFile:
         self.output_id = output_id
         self.rows = 0
         self._arrow_bytes = 0
-        self._sink = _Sink(storage.open_output(staged), f"{storage.uri}/{staged}")
+        self._sink = FileSink(storage.open_output(staged), f"{storage.uri}/{staged}")
         self._writer = _writer(self._sink, form, sample)
         self._writer.add_key_value_metadata({OUTPUT_ID_KEY: output_id})
 
@@ -78,6 +78,14 @@ class ParquetFile:
             self._writer.close()
         with contextlib.suppress(Exception):
             self._sink.close()
+
+
+def empty_file(form: ParquetFormat, output_id: str) -> bytes:
+    """A whole file without rows."""
+    sink = pa.BufferOutputStream()
+    with _writer(sink, form, form.schema.empty_table()) as writer:
+        writer.add_key_value_metadata({OUTPUT_ID_KEY: output_id})
+    return bytes(sink.getvalue())
 
 
 def stored_bytes(table: pa.Table, form: ParquetFormat) -> int:
@@ -143,7 +151,7 @@ def _sorting_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> list[pq.Sort
     return list(pq.SortingColumn.from_ordering(schema, order, null_placement="at_end"))
 
 
-class _Sink(io.RawIOBase):
+class FileSink(io.RawIOBase):
     """Counts bytes and turns whatever a store's stream raises into a `StorageError`."""
 
     def __init__(self, stream: BinaryIO, uri: str) -> None:

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.storage.local import LocalStorage
+from blizzard_core.table.schema_fit import Misfit
 from blizzard_py.job import IngestResult, PartitionRule, SortKey, StagedOutput
 from blizzard_py.kernels import merge, packing
 from blizzard_py.kernels.job_tasks import tasks_of
 from blizzard_py.kernels.merge import (
     SMALL_SHARE,
+    is_joinable,
     merge_groups,
     merge_tasks,
     run_merge,
@@ -27,6 +29,7 @@ from blizzard_py.kernels.merge import (
 from blizzard_py.kernels.packing import pack
 from blizzard_py.kernels.report import TaskReport, merged
 from blizzard_py.kernels.task import run_task
+from blizzard_py.kernels.write.joined import JoinedFile
 from tests.support.direct_engine import DirectEngine
 from tests.support.ingest_world import PREFIX, IngestWorld, lines, specs
 
@@ -110,6 +113,83 @@ def test_a_thousand_tiny_inputs_make_one_output_a_directory(tmp_path: Path, days
         assert found.size == (world.table / found.staged).stat().st_size
         footer = pq.read_metadata(world.table / found.staged)
         assert footer.metadata[b"blizzard.output_id"].decode() == found.output_id
+
+
+@pytest.fixture
+def worth_joining(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little an output has, it is worth row groups of its own."""
+    monkeypatch.setattr(merge, "MIN_JOINED_BYTES", 1)
+    monkeypatch.setattr(merge, "JOINED_SHARE", 1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "order", "joinable"),
+    [
+        ([4 << 20, 9 << 20], (), True),
+        ([4 << 20, 9 << 20], (SortKey("id"),), False),
+        ([4 << 20, (4 << 20) - 1], (), False),
+    ],
+)
+def test_outputs_are_joined_as_they_are_unless_they_are_tiny_or_in_an_order(
+    tmp_path: Path, sizes: list[int], order: tuple[SortKey, ...], joinable: bool
+) -> None:
+    settings = IngestWorld(tmp_path, sort_by=order).job().settings
+    group = [output(number, size) for number, size in enumerate(sizes)]
+    assert is_joinable(group, settings) == joinable
+    least = replace(settings, file_bytes=1)  # and a megabyte is worth it, at least
+    assert is_joinable([output(1, 1 << 20), output(2, (1 << 20) - 1)], least) is False
+    assert is_joinable([output(1, 1 << 20), output(2, 1 << 20)], replace(least, sort_by=())) is True
+
+
+@pytest.mark.usefixtures("many_tasks", "worth_joining")
+@pytest.mark.parametrize("days", [0, 2])
+def test_joined_files_have_all_rows_in_their_order(tmp_path: Path, days: int) -> None:
+    world = IngestWorld(tmp_path)
+    for number in range(80):
+        world.put(f"{number:04d}", lines(*range(number * 10, number * 10 + 10)))
+        if days:
+            world.partitions = {**world.partitions, f"{number:04d}": DAYS[number % days]}
+    result = world.ingest(engine=DirectEngine(parallelism=4))
+    assert len(result.outputs) == max(1, days)
+    assert world.ids(result) == list(range(800))
+    for found in result.outputs:
+        path = world.table / found.staged
+        footer = pq.read_metadata(path)
+        assert footer.num_row_groups > 1  # nothing was written again
+        assert (found.rows, found.size) == (footer.num_rows, path.stat().st_size)
+        assert footer.metadata[b"blizzard.output_id"].decode() == found.output_id
+        ids = pq.read_table(path, partitioning=None)["id"].to_pylist()
+        assert ids == sorted(ids)
+
+
+@pytest.mark.usefixtures("worth_joining")
+def test_what_cannot_be_joined_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = IngestWorld(tmp_path)
+    for number in range(8):
+        world.put(f"{number}", lines(number))
+    job, result = staged_result(world)
+    before = world.staged()
+    [task] = merge_tasks(job, result, 2)
+    added: list[bytes] = []
+    add = JoinedFile.add
+
+    def refusing(self: JoinedFile, data: bytes) -> None:
+        added.append(data)
+        if len(added) == 3:
+            raise Misfit("has what nobody knows")
+        add(self, data)
+
+    monkeypatch.setattr(JoinedFile, "add", refusing)
+    final = with_merged(
+        result, [task], [run_merge(task, LocalStorage(str(world.table)), attempt_id=10)]
+    )
+    [found] = final.outputs
+    assert len(added) == 3
+    assert world.ids(final) == list(range(8))
+    assert pq.read_metadata(world.table / found.staged).num_row_groups == 1
+    assert world.staged() == before | {found.staged}
 
 
 @pytest.mark.usefixtures("many_tasks")
@@ -199,7 +279,12 @@ def test_a_merge_that_loses_rows_is_never_used(tmp_path: Path) -> None:
         with_merged(result, tasks, [])
 
 
-def test_a_merge_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("least", [1, 1 << 20])
+def test_a_merge_that_fails_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
+    monkeypatch.setattr(merge, "MIN_JOINED_BYTES", least)
+    monkeypatch.setattr(merge, "JOINED_SHARE", 1 << 30)
     world = IngestWorld(tmp_path)
     for number in range(8):
         world.put(f"{number}", lines(number))

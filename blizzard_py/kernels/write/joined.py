@@ -1,0 +1,171 @@
+"""Parquet files of the same columns as one, their pages as they are.
+
+**Promise**: the file has the row groups of those that were added, in their order and byte for
+byte; its footer says where they lie now, and what it says besides is what a file without rows
+would say. Whatever cannot be had so is a `Misfit`, and the caller writes the rows anew.
+
+Why: to read and to write rows again takes as long as it took to parse them; to copy them, a
+tenth of that (`docs/benchmarks.md`).
+
+Format: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift. Fields
+that hold places in the file are known by their numbers; one that is not known might be another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from blizzard_core.storage.protocol import Storage
+from blizzard_core.table.schema_fit import Misfit
+from blizzard_core.table.thrift import (
+    STRUCT,
+    Change,
+    count,
+    field,
+    list_head,
+    rewritten,
+    signed,
+    skipped,
+    unreadable,
+    whole,
+)
+from blizzard_py.kernels.write.parquet import FileSink, ParquetFormat, empty_file
+
+_MAGIC = b"PAR1"
+_TAIL = len(_MAGIC) + 4
+# Of a file: its schema, rows and row groups.
+_FILE = range(1, 8)
+_SCHEMA, _ROWS, _GROUPS = 2, 3, 4
+# Of a row group: its columns and where it lies, but no number among others. Of a column: where it,
+# its metadata and its indexes lie, but not in another file; of its metadata: where pages and
+# filters lie.
+_GROUP = range(1, 7)
+_COLUMNS, _GROUP_AT = 1, 5
+_CHUNK = range(2, 8)
+_CHUNK_PLACES, _METADATA = (2, 4, 6), 3
+_DETAILS = range(1, 18)
+_DETAIL_PLACES = (9, 10, 11, 14)
+
+
+class JoinedFile:
+    """A file in staging that is joined of others."""
+
+    def __init__(self, storage: Storage, form: ParquetFormat, staged: str, output_id: str) -> None:
+        self.rows = 0
+        self._head = _footer_of(empty_file(form, output_id))
+        self._schema = _schema_of(self._head)
+        self._groups: list[bytes] = []
+        self._sink = FileSink(storage.open_output(staged), f"{storage.uri}/{staged}")
+        self._sink.write(_MAGIC)
+
+    @property
+    def size(self) -> int:
+        """In bytes, so far."""
+        return self._sink.written
+
+    def add(self, data: bytes) -> None:
+        """A whole file's rows. Raises `Misfit` if they cannot be had as they are."""
+        footer = _footer_of(data)
+        moved = self._sink.written - len(_MAGIC)
+        try:
+            if _schema_of(footer) != self._schema:
+                raise Misfit("has other columns than the files that it is joined with")
+            groups = _moved_groups(footer, moved)
+        except IndexError:
+            raise unreadable("it ends too early") from None
+        self._sink.write(memoryview(data)[len(_MAGIC) : len(data) - _TAIL - len(footer)])
+        self._groups += groups
+
+    def finish(self) -> None:
+        """Write the footer. Only now the file is one."""
+        groups = list_head(len(self._groups), STRUCT) + b"".join(self._groups)
+        known = _metadata(_footer(self._head, groups, 0))
+        self.rows = sum(known.row_group(n).num_rows for n in range(known.num_row_groups))
+        footer = _footer(self._head, groups, self.rows)
+        self._sink.write(footer + len(footer).to_bytes(4, "little") + _MAGIC)
+        self._sink.close()
+
+    def abandon(self) -> None:
+        """Close it; whatever this leaves behind must not be reported."""
+        with contextlib.suppress(Exception):
+            self._sink.close()
+
+
+def _footer(head: bytes, groups: bytes, rows: int) -> bytes:
+    """That of a file without rows, with row groups and their rows."""
+
+    def all_groups(data: bytes, at: int) -> tuple[bytes, int]:
+        return groups, count(data, at, STRUCT)[1]
+
+    def all_rows(data: bytes, at: int) -> tuple[bytes, int]:
+        return signed(rows), whole(data, at)[1]
+
+    return rewritten(head, 0, _FILE, {_ROWS: all_rows, _GROUPS: all_groups})[0]
+
+
+def _moved_groups(footer: bytes, moved: int) -> list[bytes]:
+    """A file's row groups as they stand in another one's footer, so many bytes further on."""
+    groups: list[bytes] = []
+
+    def taken(data: bytes, at: int) -> tuple[bytes, int]:
+        items, at = count(data, at, STRUCT)
+        for _ in range(items):
+            group, at = _moved_group(data, at, moved)
+            groups.append(group)
+        return b"", at
+
+    rewritten(footer, 0, _FILE, {_GROUPS: taken})
+    return groups
+
+
+def _moved_group(data: bytes, at: int, moved: int) -> tuple[bytes, int]:
+    def columns(data: bytes, at: int) -> tuple[bytes, int]:
+        items, at = count(data, at, STRUCT)
+        chunks = [list_head(items, STRUCT)]
+        for _ in range(items):
+            chunk, at = rewritten(data, at, _CHUNK, of_chunk)
+            chunks.append(chunk)
+        return b"".join(chunks), at
+
+    place = partial(_place, moved)
+    of_details: dict[int, Change] = dict.fromkeys(_DETAIL_PLACES, place)
+    of_chunk: dict[int, Change] = dict.fromkeys(_CHUNK_PLACES, place)
+    of_chunk[_METADATA] = lambda data, at: rewritten(data, at, _DETAILS, of_details)
+    return rewritten(data, at, _GROUP, {_COLUMNS: columns, _GROUP_AT: place})
+
+
+def _place(moved: int, data: bytes, at: int) -> tuple[bytes, int]:
+    """A place in the file; nothing lies at its first byte, so zero says that there is none."""
+    found, at = whole(data, at)
+    return signed(found + moved if found else 0), at
+
+
+def _footer_of(file: bytes) -> bytes:
+    size = int.from_bytes(file[-_TAIL : -len(_MAGIC)], "little")
+    if file[: len(_MAGIC)] != _MAGIC or file[-len(_MAGIC) :] != _MAGIC or size + _TAIL > len(file):
+        raise Misfit("is no Parquet file")
+    return file[-_TAIL - size : -_TAIL]
+
+
+def _schema_of(footer: bytes) -> bytes:
+    number = at = 0
+    while footer[at]:
+        begin = at
+        number, kind, at = field(footer, at, number)
+        at = skipped(footer, at, kind)
+        if number == _SCHEMA:
+            return footer[begin:at]
+    raise unreadable("it has no schema")
+
+
+def _metadata(footer: bytes) -> pq.FileMetaData:
+    """What a reader finds in it."""
+    file = b"".join([_MAGIC, footer, len(footer).to_bytes(4, "little"), _MAGIC])
+    try:
+        return pq.read_metadata(pa.BufferReader(file))
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(str(error)) from None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from blizzard_py.engines.spark.handed import handing, whole
-from blizzard_py.engines.spark.worker import REPORTS, ids_of, storage_of, task_context
+from blizzard_py.engines.spark.numbered import reports_of
+from blizzard_py.engines.spark.worker import storage_of, task_context
 from blizzard_py.job import IngestJob
 from blizzard_py.kernels.late_letters import Judged, JudgeTask, run_judge
 
@@ -22,19 +22,15 @@ def judged(
     Raises what Spark raises.
     """
     with handing(spark.sparkContext, job) as bare:
-        return _collected(spark, make(bare))
+        tasks = make(bare)
+        run = functools.partial(_run, tasks)
+        found = reports_of(spark.sparkContext, run, len(tasks), len(tasks))
+    return [Judged.from_json(text) for text in found]
 
 
-def _collected(spark: SparkSession, tasks: Sequence[JudgeTask]) -> list[Judged]:
-    frame = spark.range(0, len(tasks), 1, len(tasks))
-    rows = frame.mapInArrow(functools.partial(_run, tasks), REPORTS).collect()
-    return [Judged.from_json(row["result"]) for row in rows]
-
-
-def _run(tasks: Sequence[JudgeTask], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run(tasks: Sequence[JudgeTask], numbers: Iterable[int]) -> Iterator[str]:
     context = task_context()
-    for index in ids_of(batches):
-        task = whole(tasks[index])
+    for number in numbers:
+        task = whole(tasks[number])
         source, sink = storage_of(task.settings.source), storage_of(task.settings.sink)
-        found = run_judge(task, source, sink, context.taskAttemptId())
-        yield pa.RecordBatch.from_pydict({"result": [found.to_json()]})
+        yield run_judge(task, source, sink, context.taskAttemptId()).to_json()

@@ -22,6 +22,7 @@ from blizzard_py.engines.spark.masters import (
     require_reachable,
     without_parameters,
 )
+from blizzard_py.engines.spark.numbered import NumberedFunction, reports_of_frame
 from blizzard_py.engines.spark.security import require_shut, weak_server
 from blizzard_py.engines.spark.session import silence_query_logs
 from blizzard_py.engines.spark.zipped_package import zipped_packages
@@ -60,6 +61,10 @@ class ConnectSession:
             yield job
         finally:
             self._remote.removeTag(job.output_prefix)
+
+    def reports(self, run: NumberedFunction, count: int, parts: int) -> list[str]:
+        """Through a frame, which is all that a client has."""
+        return reports_of_frame(self.spark, run, count, parts)
 
     def interrupt(self, group: str) -> None:
         """Tasks are interrupted, which ends their Python workers."""

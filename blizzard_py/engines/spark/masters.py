@@ -43,6 +43,9 @@ _DEFAULTS = {
     "spark.executor.killOnFatalError.depth": "0",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Workers serve jobs with and without a frame only where their environments are the same, and
+    # frames would put this into theirs.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     # Between the JVM and its workers; TCP makes an empty job four times as long.
     "spark.python.unix.domain.socket.enabled": "true",
 }

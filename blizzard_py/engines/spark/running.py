@@ -12,11 +12,10 @@ from pyspark.sql import DataFrame
 from blizzard_core.errors import Cancelled, SourceError, StorageError
 from blizzard_py.engines.spark import jdbc
 from blizzard_py.engines.spark.failures import FAILURES, error_of_reading
+from blizzard_py.engines.spark.numbered import NumberedFunction
 from blizzard_py.engines.spark.session import Session
 from blizzard_py.engines.spark.transform import needs_second
 from blizzard_py.engines.spark.worker import (
-    REPORTS,
-    ArrowFunction,
     reports,
     run_frame,
     run_reading,
@@ -101,15 +100,22 @@ def _read_apart(task: ReadingTask, access: Access, running: Running) -> list[Tas
     return together(found)
 
 
-def on_ids(running: Running, tasks: int, run: ArrowFunction, most: int = 0) -> list[TaskReport]:
-    """One call of ``run`` with the number of each task, ``most`` at a time; their reports."""
-    parts = min(tasks, most or tasks)
-    frame = running.session.spark.range(0, tasks, 1, parts).mapInArrow(run, REPORTS)
-    return collected(running, frame)
+def on_ids(running: Running, tasks: int, run: NumberedFunction, most: int = 0) -> list[TaskReport]:
+    """What ``run`` reports of the tasks by their numbers, ``most`` at a time.
+
+    Raises `Cancelled` if the job was cancelled before.
+    """
+    _require_wanted(running)
+    texts = running.session.reports(run, tasks, min(tasks, most or tasks))
+    return [TaskReport.from_json(text) for text in texts]
 
 
 def collected(running: Running, frame: DataFrame) -> list[TaskReport]:
     """What the tasks of a frame reported. Raises `Cancelled` if the job was cancelled before."""
+    _require_wanted(running)
+    return [TaskReport.from_json(row["result"]) for row in frame.collect()]
+
+
+def _require_wanted(running: Running) -> None:
     if running.cancelled.is_set():
         raise Cancelled(f"{running.group}: cancelled")
-    return [TaskReport.from_json(row["result"]) for row in frame.collect()]

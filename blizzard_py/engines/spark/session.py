@@ -31,6 +31,7 @@ from blizzard_py.engines.spark.gateway import (
 )
 from blizzard_py.engines.spark.handed import HANDED, handing
 from blizzard_py.engines.spark.masters import is_local, require_reachable, retrying, settings
+from blizzard_py.engines.spark.numbered import NumberedFunction, reports_of
 from blizzard_py.engines.spark.scratch import Scratch
 from blizzard_py.engines.spark.security import weakened
 from blizzard_py.engines.spark.zipped_package import zipped_packages
@@ -59,6 +60,12 @@ class Session(Protocol):
 
         Yields the job as tasks may be told it: without credentials, where they are handed to
         tasks in another way. The group to interrupt is its ``output_prefix``.
+        """
+
+    def reports(self, run: NumberedFunction, count: int, parts: int) -> list[str]:
+        """What ``run`` reports of the numbers from 0 to ``count``, in ``parts`` tasks of Spark.
+
+        Raises what Spark raises.
         """
 
     def interrupt(self, group: str) -> None:
@@ -95,6 +102,10 @@ class DriverSession:
         context.setLocalProperty(_POOL, pool)
         with handing(context, job) as bare:
             yield bare
+
+    def reports(self, run: NumberedFunction, count: int, parts: int) -> list[str]:
+        """As a job of Spark's core, without a plan."""
+        return reports_of(self.spark.sparkContext, run, count, parts)
 
     def interrupt(self, group: str) -> None:
         """Tasks are interrupted, which ends their Python workers."""

@@ -34,53 +34,52 @@ ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 REPORTS = "result string"
 
 
-def run_partition(
-    tasks: Sequence[Task], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """``mapInArrow``'s function, after ``tasks`` is bound: a row of ids in, reports out.
+def run_partition(tasks: Sequence[Task], numbers: Iterable[int]) -> Iterator[str]:
+    """A function of `numbered`, after ``tasks`` is bound: their numbers in, reports out.
 
     The attempt's number goes along: a later one means that the worker of the
     one before may have died of its input.
     """
     context = task_context()
-    for index in ids_of(batches):
-        task = whole(tasks[index])
-        yield _reported(
-            run_task(
-                task,
-                _source(task.settings.source),
-                storage_of(task.settings.sink),
-                context.taskAttemptId(),
-                attempt=context.attemptNumber(),
-            )
-        )
+    for number in numbers:
+        task = whole(tasks[number])
+        yield run_task(
+            task,
+            _source(task.settings.source),
+            storage_of(task.settings.sink),
+            context.taskAttemptId(),
+            attempt=context.attemptNumber(),
+        ).to_json()
 
 
 def run_reading(
     tasks: Sequence[ReadingTask],
     access: Access,
     pacing_secs: float,
-    batches: Iterator[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
+    numbers: Iterable[int],
+) -> Iterator[str]:
     """As `run_partition`, for tasks that a connection's reader reads, so long after each other."""
     context = task_context()
     access = whole_access(access)
-    for place, index in enumerate(ids_of(batches)):
+    for place, number in enumerate(numbers):
         if place and pacing_secs:
             time.sleep(pacing_secs)
-        task = whole(tasks[index])
+        task = whole(tasks[number])
 
         def read(spec: Mapping[str, Any], task: ReadingTask = task) -> Iterable[Rows]:
             return reader_of(access.driver)(access, spec, task.settings.fields)
 
         sink = storage_of(task.settings.sink)
-        yield _reported(read_item(task, read, sink, context.taskAttemptId()))
+        yield read_item(task, read, sink, context.taskAttemptId()).to_json()
 
 
 def run_frame(
     tasks: Sequence[ReadingTask], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """As `run_reading`, for tasks that Spark reads: each partition is one's rows."""
+    """As `run_reading`, for tasks that Spark reads: each partition is one's rows.
+
+    This and what follows are functions of ``mapInArrow``, which rows of a frame go through.
+    """
     context = task_context()
     task = whole(tasks[context.partitionId()])
     sink = storage_of(task.settings.sink)
@@ -93,7 +92,7 @@ def read_partition(
     schema: pa.Schema,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """As `run_partition`, for the second job's input: ids in, accepted records out."""
+    """The second job's input: ids in, accepted records out."""
     task_context()
     for index in ids_of(batches):
         yield from read_records(storage_of(whole_sink(sink)), packed[index], schema)
@@ -102,7 +101,7 @@ def read_partition(
 def write_partition(
     second: SqlStage, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """As `run_partition`, for the second job's output: rows in, a report out."""
+    """The second job's output: rows in, a report out."""
     context = task_context()
     second = whole(second)
     yield _reported(
@@ -171,14 +170,13 @@ def _reported(report: TaskReport) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"result": [report.to_json()]})
 
 
-def run_merge_partition(
-    tasks: Sequence[MergeTask], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def run_merge_partition(tasks: Sequence[MergeTask], numbers: Iterable[int]) -> Iterator[str]:
     """As `run_partition`, for the job that merges small outputs."""
     context = task_context()
-    for index in ids_of(batches):
-        task = whole(tasks[index])
-        yield _reported(run_merge(task, storage_of(task.settings.sink), context.taskAttemptId()))
+    for number in numbers:
+        task = whole(tasks[number])
+        sink = storage_of(task.settings.sink)
+        yield run_merge(task, sink, context.taskAttemptId()).to_json()
 
 
 @functools.cache

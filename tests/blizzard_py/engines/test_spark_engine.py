@@ -329,9 +329,9 @@ def test_a_short_job_does_not_wait_for_a_long_one_of_another_pipeline(
     with ThreadPoolExecutor(2) as pool, contextlib.ExitStack() as stack:
         pipes = [stack.enter_context(Pipe(world, name)) for name in names]
         job = world.job(*names)
-        # Each has a directory of its own: outputs of one would be merged.
+        # So much that each has a task of its own, and a directory: outputs of one would be merged.
         files = tuple(
-            dataclasses.replace(file, size=2 << 20, partition=f"of={file.path}")
+            dataclasses.replace(file, size=64 << 20, partition=f"of={file.path}")
             for file in job.files
         )
         long = pool.submit(

@@ -41,14 +41,13 @@ _PIECE_ROWS = 20_000
 class Shape:
     """``files`` gzip files of ``rows`` rows each.
 
-    ``large`` batches are held to the limit; of a ``huge`` one the memory is measured, and
-    it takes no warm-up round, having followed the others. ``edits`` are events of twenty fields.
+    Of a ``huge`` one the memory is measured, and it takes no warm-up round, having followed the
+    others. ``edits`` are events of twenty fields.
     """
 
     name: str
     files: int
     rows: int
-    large: bool = False
     huge: bool = False
     edits: bool = False
 
@@ -64,17 +63,17 @@ class Shape:
 
 
 FULL = (
-    Shape("100 x 20,000 rows", 100, 20_000, large=True),
-    Shape("1,000 x 2,000 rows", 1000, 2000, large=True),
-    Shape("100 x 10,000 edits", 100, 10_000, large=True, edits=True),
+    Shape("100 x 20,000 rows", 100, 20_000),
+    Shape("1,000 x 2,000 rows", 1000, 2000),
+    Shape("100 x 10,000 edits", 100, 10_000, edits=True),
     Shape("10,000 x 50 rows", 10_000, 50),
     Shape("1 x 20,000 rows", 1, 20_000),
     Shape("1 x 9,600,000 rows", 1, 9_600_000, huge=True),
 )
 QUICK = (
-    Shape("20 x 5,000 rows", 20, 5000, large=True),
-    Shape("100 x 1,000 rows", 100, 1000, large=True),
-    Shape("20 x 2,000 edits", 20, 2000, large=True, edits=True),
+    Shape("20 x 5,000 rows", 20, 5000),
+    Shape("100 x 1,000 rows", 100, 1000),
+    Shape("20 x 2,000 edits", 20, 2000, edits=True),
     Shape("300 x 50 rows", 300, 50),
     Shape("1 x 20,000 rows", 1, 20_000),
     Shape("1 x 200,000 rows", 1, 200_000, huge=True),

@@ -30,7 +30,7 @@ from benchmarks.ingest_shapes import Shape, write_shape
 from benchmarks.slope import bare_run, daemon_run, told
 from blizzard_py.engines.spark.engine import SparkEngine
 
-LARGE = Shape("100 x 20,000 rows", 100, 20_000, large=True)
+LARGE = Shape("100 x 20,000 rows", 100, 20_000)
 ONE = Shape("1 x 20,000 rows", 1, 20_000)
 HUGE = Shape("1 x 9,600,000 rows", 1, 9_600_000, huge=True)
 
@@ -50,6 +50,7 @@ def measured(shape: Shape, bare: float, ours: float, spark: float, mb: float = 1
         (measured(ONE, 0.03, 0.11, 1), [False]),
         (measured(HUGE, 1, 9, 9, mb=350), [True]),
         (measured(HUGE, 1, 1, 9, mb=351), [False]),
+        (measured(Shape("20 x 5,000 rows", 20, 5000), 1, 9, 1), []),
     ],
 )
 def test_goals_are_met_or_missed(one: Measured, verdicts: list[bool]) -> None:
@@ -60,7 +61,7 @@ def test_the_report_is_markdown_with_medians_and_ratios() -> None:
     text = report([measured(LARGE, 1.0, 1.5, 6.75), measured(ONE, 0.03, 0.06, 1)])
     assert "| blizzard on Spark | 1.5 | 1,333,333 | 1.50 | 0 | 0 1.5 1.5 |" in text
     assert "| 100 x 20,000 rows: at most 1.10 x bare processes | 1.50 x | missed |" in text
-    assert "4.5 times | met |" in text
+    assert "4.50 times | met |" in text
     assert "| 60 ms | met |" in text
 
 
@@ -133,10 +134,12 @@ def test_a_further_batch_costs_what_a_longer_run_takes_more() -> None:
         "long": [Turn(16, 26), Turn(15, 27), Turn(17, 28)],
         "bare": [Turn(4, 5), Turn(4, 4), Turn(5, 6)],
     }
-    further, bare, short = told(found, 3).splitlines()[2:]
+    further, bare, short, _, goal = told(found, 3).splitlines()[2:]
     assert further == "| a further batch of 100 files | 2.00 | 2.00 | 0.50 | 0.50 |"
     assert bare.endswith("| 4.00 | 4.00 | 1 | 1 |")
     assert short.endswith("| 10.00 | 20.00 | 2.50 | 5.00 |")
+    assert goal.endswith("0.65 x bare: met")
+    assert told(found, 2).endswith("0.65 x bare: missed\n")
 
 
 def test_the_runs_of_the_slope_bring_all_rows(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import shlex
 import struct
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -128,6 +129,19 @@ def as_property(text: str) -> str:
     """A name or a value as it stands in a file of Java's properties."""
     units = struct.unpack(f">{len(text.encode('utf-16-be')) // 2}H", text.encode("utf-16-be"))
     return "".join(f"\\u{unit:04x}" for unit in units)
+
+
+def log_hanging_up(context: SparkContext) -> None:
+    """Have pyspark's own server of this context log what it would print to stderr, with a trace.
+
+    It has one connection, the JVM's, whose end is told where it is met.
+    """
+
+    def told(*_request: object) -> None:
+        get_logger().debug("jvm_hung_up", error=repr(sys.exception()))
+
+    server = context._accumulatorServer  # noqa: SLF001  # no public name
+    server.handle_error = told  # type: ignore[assignment]  # pyspark makes the server itself
 
 
 def answers() -> bool:

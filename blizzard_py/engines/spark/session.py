@@ -27,6 +27,7 @@ from blizzard_py.engines.spark.gateway import (
     answers,
     forget_gateway,
     let_go_of_context,
+    log_hanging_up,
     opened_gateway,
 )
 from blizzard_py.engines.spark.handed import HANDED, handing
@@ -171,6 +172,7 @@ def open_driver(master: str, conf: Mapping[str, str], app_name: str) -> DriverSe
             gateway = opened_gateway(told, _scratch().path)
             conf_of_all.set(HANDED, "handed with each job")  # which keeps it out of event logs
             context = SparkContext(conf=conf_of_all, gateway=gateway)
+            log_hanging_up(context)
             session = DriverSession(SparkSession(context))
         if not is_local(master):
             # Executors fetch it when their first task comes, and new ones later still.

@@ -290,10 +290,11 @@ def test_a_line_that_kills_its_worker_costs_a_retry_and_that_line(
     }
 
 
-def test_a_driver_that_was_killed_is_replaced(
-    world: IngestWorld, spark_engine: SparkEngine
+def test_a_driver_that_was_killed_is_replaced_without_a_word_past_the_log(
+    world: IngestWorld, spark_engine: SparkEngine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world.put("a.ndjson", lines(1))
+    world.ingest(engine=spark_engine)  # with which the JVM calls pyspark for the first time
     gateway: Any = spark_engine.session().sparkContext._gateway  # noqa: SLF001  # no public name
     with ThreadPoolExecutor(1) as pool, Pipe(world, "b.ndjson") as pipe:
         running = pool.submit(spark_engine.ingest, world.job("b.ndjson"))
@@ -303,6 +304,7 @@ def test_a_driver_that_was_killed_is_replaced(
             running.result()
     (world.source / "b.ndjson").unlink()
     assert world.ids(world.ingest(engine=spark_engine)) == [1]
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_a_session_that_failed_half_way_does_not_stand_in_the_way_of_the_next(

@@ -47,6 +47,9 @@ SETTINGS = {
     "spark.sql.streaming.pollingDelay": "10ms",
     # All of these are read after each batch, which has few.
     "spark.sql.streaming.numRecentProgressUpdates": "8",
+    # A question that takes ten seconds, on a machine that stood still, would be told as progress as
+    # well: of a micro-batch that there is not, at the end of the one before.
+    "spark.sql.streaming.noDataProgressEventInterval": "1000d",
     # Spark's own choice asks Hadoop's FileContext, which starts a process (`readlink`, `chmod`) for
     # each step of each file that it writes to a local disk: some 200 in a small batch.
     "spark.sql.streaming.checkpointFileManagerClass": (

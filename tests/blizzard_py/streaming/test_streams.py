@@ -21,7 +21,8 @@ from blizzard_py.app.event_state import ending_by, event_state
 from blizzard_py.app.inspection import explain
 from blizzard_py.app.page_past import SourcePast
 from blizzard_py.engines.spark.engine import SparkEngine
-from tests.support.event_world import FIELDS, TUMBLING, EventWorld, Oracle, row, windows_of
+from blizzard_py.streaming.query import StreamQuery
+from tests.support.event_world import BASE, FIELDS, TUMBLING, EventWorld, Oracle, row, windows_of
 
 SLIDING = TUMBLING | {"window": {"size": "10 seconds", "slide": "4 seconds", "offset": "1 seconds"}}
 SESSIONS = TUMBLING | {"window": {"gap": "4 seconds"}}
@@ -123,6 +124,24 @@ def test_windows_come_out_when_the_watermark_has_passed_them(world: EventWorld) 
     assert "the watermark was 2024-01-28T14:01:48" in letter["error"]
     # The last window stays open: nobody knows yet that nothing more comes for it.
     assert world.stream().state_rows == 1
+
+
+def test_a_machine_that_stands_still_adds_no_micro_batch(
+    world: EventWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = StreamQuery._check  # noqa: SLF001  # behind it lies what Spark tells of a batch
+
+    def stalled(query: StreamQuery) -> None:
+        check(query)
+        time.sleep(0.5)  # Spark asks for the next batch all the while, and there is none
+
+    monkeypatch.setattr(StreamQuery, "_check", stalled)
+    for second in (107, 118, 140):
+        world.put([row(second)])
+    world.drain()
+    told = [(one.watermark_ms // 1000 % 1000, one.micro_batches) for one in world.stream().history]
+    start = round(BASE.timestamp()) % 1000
+    assert told == [(start + second, 2) for second in (97, 108, 130)]
 
 
 @pytest.mark.parametrize("settings", QUERIES, ids=str)

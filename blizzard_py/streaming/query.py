@@ -206,7 +206,8 @@ class StreamQuery:
             session.conf.set("spark.sql.session.timeZone", "UTC")
         session.dataSource.register(StagedRows)
         frame = frame_of(session, self._definition, str(self._offers))
-        self.schema = self._written(to_arrow_schema(frame.schema, timezone="UTC"))
+        written = self._definition.written(frame.schema)
+        self.schema: pa.Schema = to_arrow_schema(written, timezone="UTC")
         return (
             frame.writeStream.foreachBatch(self._emitted)
             .outputMode(given.mode)
@@ -238,12 +239,6 @@ class StreamQuery:
             with self._lock:
                 self._error = error
             raise RuntimeError("the batch's rows could not be written") from None
-
-    def _written(self, emitted: pa.Schema) -> pa.Schema:
-        """The columns that tasks write, with the number of the batch if it is wanted."""
-        if not self._definition.emitted_batch:
-            return emitted
-        return emitted.append(pa.field(EMITTED_BATCH, pa.int64(), nullable=False))
 
     def _stage_of(self, job: IngestJob) -> SqlStage:
         return SqlStage(job.settings, job.staging, job.output_prefix, self.schema, frozenset())

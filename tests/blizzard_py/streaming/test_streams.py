@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -20,6 +21,7 @@ from blizzard_py.__main__ import main
 from blizzard_py.app.event_state import ending_by, event_state
 from blizzard_py.app.inspection import explain
 from blizzard_py.app.page_past import SourcePast
+from blizzard_py.app.wiring import ingest_settings, query_columns
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.streaming.query import StreamQuery
 from tests.support.event_world import BASE, FIELDS, TUMBLING, EventWorld, Oracle, row, windows_of
@@ -246,6 +248,37 @@ def test_partitions_and_order_are_of_what_comes_out(world: EventWorld) -> None:
     paths = {p.parent.name for p in (world.root / "table").glob("*/*.parquet")}
     assert paths == {"date=2024-01-28"}
     assert sum(one["n"] for one in world.table()) == 6
+
+
+def test_the_number_of_the_batch_is_a_column_like_any_other(world: EventWorld) -> None:
+    by = {"columns": [{"column": "_emitted_batch", "name": "batch"}]}
+    sink = world.config().pipelines["pages"].sink.model_dump(exclude_unset=True)
+    world.event_time["mode"] = "complete"
+    world.pipeline_settings = {"sink": sink | {"partition_by": by, "sort_by": ["-_emitted_batch"]}}
+    assert columns_of(world).field("_emitted_batch").type == pa.int64()
+    for second in (101, 150):
+        world.put([row(second)])
+    world.drain()
+    paths = {p.parent.name for p in (world.root / "table").glob("*/*.parquet")}
+    assert paths == {"batch=1", "batch=2"}
+
+
+@pytest.mark.parametrize("name", ["_emitted_batch", "_Emitted_Batch"])
+def test_a_transform_that_gives_the_number_of_the_batch_is_refused(
+    world: EventWorld, name: str
+) -> None:
+    world.event_time = dict(UNIQUE)
+    given = f"SELECT ts, id, bytes AS {name}, _source_file, _source_line FROM source"
+    world.pipeline_settings = {"transform": given}
+    with pytest.raises(ConfigError, match=f"gives column '{name}' twice"):
+        columns_of(world)
+
+
+def columns_of(world: EventWorld) -> pa.Schema:
+    """What a start and `validate` find out of the query."""
+    pipeline = world.config().pipelines["pages"]
+    settings = ingest_settings(pipeline, pipeline.sources["web"])
+    return query_columns(world.engine, pipeline)("pages", settings)  # type: ignore[arg-type]  # it is Spark's
 
 
 def test_state_that_is_missing_stops_the_pipeline_and_names_it(world: EventWorld) -> None:

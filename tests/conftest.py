@@ -13,7 +13,7 @@ import structlog
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.gateway import forget_gateway, quickly_started
 from tests.support.azurite_server import AzuriteServer, azurite_server
-from tests.support.event_world import EAGER_SNAPSHOTS
+from tests.support.event_world import CONTRARY, EAGER_SNAPSHOTS
 from tests.support.gcs_server import GcsServer, gcs_server
 from tests.support.penguin_world import WORLDS, unsound
 from tests.support.pipe import PIPES
@@ -86,7 +86,8 @@ def spark_engine(bench: Bench) -> Iterator[SparkEngine]:
     # Spark takes jars and options at its start only, and a command may have started it.
     forget_gateway()
     conf = {"spark.jars": str(JDBC_JAR)} if JDBC_JAR.exists() else {}
-    conf = quickly_started({**conf, **EAGER_SNAPSHOTS, "spark.executorEnv.PYTHONPATH": PIPES})
+    conf |= EAGER_SNAPSHOTS | CONTRARY | {"spark.executorEnv.PYTHONPATH": PIPES}
+    conf = quickly_started(conf)
     engine = SparkEngine("local[2]", conf)
     yield engine
     try:

@@ -109,7 +109,7 @@ def check_query(
         if not isinstance(error, AnalysisException):
             raise
         raise ConfigError(where, [spark_said(str(error))]) from None
-    if why := schema_refusal(frame.schema, settings):
+    if why := schema_refusal(definition.written(frame.schema), settings):
         raise ConfigError(where, [why])
     with TemporaryDirectory(prefix="blizzard-check-") as folder:
         query = StreamQuery(root, definition, Path(folder), 0, pipeline)

@@ -21,10 +21,11 @@ from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from blizzard_core.settings.durations import micros
 from blizzard_core.settings.event_time import (
+    EMITTED_BATCH,
     WINDOW_COLUMNS,
     Branch,
     EventTimeSettings,
@@ -64,6 +65,12 @@ class Definition:
         used = {branch.column for branch in self.branches}
         used |= _used(self.given, self.input.names, self.output)
         return pa.schema([field for field in self.input if field.name in used])
+
+    def written(self, emitted: StructType) -> StructType:
+        """The columns that tasks write: the query's own, and the number of the batch if wanted."""
+        if not self.emitted_batch:
+            return emitted
+        return StructType([*emitted.fields, StructField(EMITTED_BATCH, LongType(), nullable=False)])
 
 
 def _used(given: EventTimeSettings, names: Sequence[str], output: Iterable[str]) -> set[str]:

@@ -5,7 +5,9 @@ are objects of their own, the rest of a batch is one tar. Which file is where a 
 and what no saved manifest names never happened.
 
 Files of that directory appear by rename and do not change, and Spark removes old ones whenever
-it likes. A file that vanishes while it is read was one of these.
+it likes. A file that vanishes while it is read was one of these. Parts of a snapshot alone grow
+where they are, before there is an archive that names them: one that was packed half is packed
+again with the next batch.
 
 Each file's digest stands in the manifest, and what is restored has to have it: Spark would find
 damage as late as it reads the file, or would not, and could not say which object to bring back.
@@ -77,6 +79,7 @@ class Packs:
                     known[path] = mark
             if tar.members:
                 tar.finish()
+                tar.file.seek(0)
                 self._write(join(place, f"rest{_TAR}"), tar.file)
         copy.known = known
         return manifest
@@ -131,12 +134,11 @@ class Packs:
             return Packed(join(place, f"rest{_TAR}"), len(data), _digest(io.BytesIO(data)))
         name = join(place, f"{number:05d}")
         with file.open("rb") as stream:
-            digest = _digest(stream)
-            self._write(name, stream)
-        return Packed(name, size, digest)
+            told = _Told(stream)
+            self._write(name, told)
+        return Packed(name, told.size, told.digest.hexdigest())
 
-    def _write(self, name: str, data: BinaryIO) -> None:
-        data.seek(0)
+    def _write(self, name: str, data: BinaryIO | _Told) -> None:
         stream = self._storage.open_output(name)
         try:
             with stream:
@@ -189,11 +191,27 @@ def _is_whole(file: Path, packed: Packed) -> bool:
         return not packed.digest or _digest(stream) == packed.digest
 
 
+class _Told:
+    """A stream and what is told of all that was read of it: it may be more than there was."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.size = 0
+        self.digest = hashlib.blake2b(digest_size=16)
+
+    def read(self, size: int = -1, /) -> bytes:
+        """As a stream does."""
+        data = self._stream.read(size)
+        self.size += len(data)
+        self.digest.update(data)
+        return data
+
+
 def _digest(stream: BinaryIO) -> str:
-    found = hashlib.blake2b(digest_size=16)
-    while data := stream.read(ALONE_BYTES):
-        found.update(data)
-    return found.hexdigest()
+    told = _Told(stream)
+    while told.read(ALONE_BYTES):
+        pass
+    return told.digest.hexdigest()
 
 
 @contextlib.contextmanager

@@ -47,6 +47,9 @@ SETTINGS = {
     "spark.sql.streaming.pollingDelay": "10ms",
     # All of these are read after each batch, which has few.
     "spark.sql.streaming.numRecentProgressUpdates": "8",
+    # A question that takes ten seconds, on a machine that stood still, would be told as progress as
+    # well: of a micro-batch that there is not, at the end of the one before.
+    "spark.sql.streaming.noDataProgressEventInterval": "1000d",
     # Spark's own choice asks Hadoop's FileContext, which starts a process (`readlink`, `chmod`) for
     # each step of each file that it writes to a local disk: some 200 in a small batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
@@ -203,7 +206,8 @@ class StreamQuery:
             session.conf.set("spark.sql.session.timeZone", "UTC")
         session.dataSource.register(StagedRows)
         frame = frame_of(session, self._definition, str(self._offers))
-        self.schema = self._written(to_arrow_schema(frame.schema, timezone="UTC"))
+        written = self._definition.written(frame.schema)
+        self.schema: pa.Schema = to_arrow_schema(written, timezone="UTC")
         return (
             frame.writeStream.foreachBatch(self._emitted)
             .outputMode(given.mode)
@@ -235,12 +239,6 @@ class StreamQuery:
             with self._lock:
                 self._error = error
             raise RuntimeError("the batch's rows could not be written") from None
-
-    def _written(self, emitted: pa.Schema) -> pa.Schema:
-        """The columns that tasks write, with the number of the batch if it is wanted."""
-        if not self._definition.emitted_batch:
-            return emitted
-        return emitted.append(pa.field(EMITTED_BATCH, pa.int64(), nullable=False))
 
     def _stage_of(self, job: IngestJob) -> SqlStage:
         return SqlStage(job.settings, job.staging, job.output_prefix, self.schema, frozenset())

@@ -54,6 +54,12 @@ EAGER_SNAPSHOTS = {
     "spark.sql.streaming.stateStore.maintenanceInterval": "500ms",
 }
 
+# What a user may set, and no query may follow.
+CONTRARY = {
+    "spark.sql.streaming.noDataProgressEventInterval": "0",
+    "spark.sql.streaming.numRecentProgressUpdates": "1",
+}
+
 
 def row(second: float, page: str = "a", bytes_: int = 1, id_: int | None = 0) -> dict[str, Any]:
     """A source row so many seconds after `BASE`, and seen at another time within two of them."""

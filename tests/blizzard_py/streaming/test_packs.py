@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tempfile
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -101,6 +102,30 @@ def test_a_file_that_goes_while_it_is_packed_does_not_count(
     monkeypatch.setattr(module, "_files", lambda _: iter(known))
     (copy.root / "gone").unlink()
     assert set(Packs(store, FOLDER).pack(copy, {}, 1, "00000001")) == {"stays"}
+
+
+def test_a_part_that_grows_while_it_is_packed_can_be_restored_and_is_packed_again(
+    store: MemoryStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = WorkingCopy(tmp_path / "a")
+    path = "state/0/0/SSTs/a.sst"
+    write(copy.root, path, b"x" * ALONE_BYTES)
+    opened = store.open_output
+    grown = [b"y", b"z"]
+
+    def slow(name: str) -> BinaryIO:
+        if grown:
+            with (copy.root / path).open("ab") as file:
+                file.write(grown.pop())
+        return opened(name)
+
+    monkeypatch.setattr(store, "open_output", slow)
+    packs = Packs(store, FOLDER)
+    manifest: dict[str, Packed] = {}
+    for step in range(3):
+        manifest = packs.pack(copy, manifest, 1, f"{step:08d}")
+        restored = packs.restore(manifest, tmp_path / f"w{step}")
+        assert content(restored.root) == {path: (copy.root / path).read_bytes()}
 
 
 def test_an_archive_is_never_without_what_it_is_made_of(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -20,8 +21,10 @@ from blizzard_py.__main__ import main
 from blizzard_py.app.event_state import ending_by, event_state
 from blizzard_py.app.inspection import explain
 from blizzard_py.app.page_past import SourcePast
+from blizzard_py.app.wiring import ingest_settings, query_columns
 from blizzard_py.engines.spark.engine import SparkEngine
-from tests.support.event_world import FIELDS, TUMBLING, EventWorld, Oracle, row, windows_of
+from blizzard_py.streaming.query import StreamQuery
+from tests.support.event_world import BASE, FIELDS, TUMBLING, EventWorld, Oracle, row, windows_of
 
 SLIDING = TUMBLING | {"window": {"size": "10 seconds", "slide": "4 seconds", "offset": "1 seconds"}}
 SESSIONS = TUMBLING | {"window": {"gap": "4 seconds"}}
@@ -123,6 +126,24 @@ def test_windows_come_out_when_the_watermark_has_passed_them(world: EventWorld) 
     assert "the watermark was 2024-01-28T14:01:48" in letter["error"]
     # The last window stays open: nobody knows yet that nothing more comes for it.
     assert world.stream().state_rows == 1
+
+
+def test_a_machine_that_stands_still_adds_no_micro_batch(
+    world: EventWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = StreamQuery._check  # noqa: SLF001  # behind it lies what Spark tells of a batch
+
+    def stalled(query: StreamQuery) -> None:
+        check(query)
+        time.sleep(0.5)  # Spark asks for the next batch all the while, and there is none
+
+    monkeypatch.setattr(StreamQuery, "_check", stalled)
+    for second in (107, 118, 140):
+        world.put([row(second)])
+    world.drain()
+    told = [(one.watermark_ms // 1000 % 1000, one.micro_batches) for one in world.stream().history]
+    start = round(BASE.timestamp()) % 1000
+    assert told == [(start + second, 2) for second in (97, 108, 130)]
 
 
 @pytest.mark.parametrize("settings", QUERIES, ids=str)
@@ -227,6 +248,37 @@ def test_partitions_and_order_are_of_what_comes_out(world: EventWorld) -> None:
     paths = {p.parent.name for p in (world.root / "table").glob("*/*.parquet")}
     assert paths == {"date=2024-01-28"}
     assert sum(one["n"] for one in world.table()) == 6
+
+
+def test_the_number_of_the_batch_is_a_column_like_any_other(world: EventWorld) -> None:
+    by = {"columns": [{"column": "_emitted_batch", "name": "batch"}]}
+    sink = world.config().pipelines["pages"].sink.model_dump(exclude_unset=True)
+    world.event_time["mode"] = "complete"
+    world.pipeline_settings = {"sink": sink | {"partition_by": by, "sort_by": ["-_emitted_batch"]}}
+    assert columns_of(world).field("_emitted_batch").type == pa.int64()
+    for second in (101, 150):
+        world.put([row(second)])
+    world.drain()
+    paths = {p.parent.name for p in (world.root / "table").glob("*/*.parquet")}
+    assert paths == {"batch=1", "batch=2"}
+
+
+@pytest.mark.parametrize("name", ["_emitted_batch", "_Emitted_Batch"])
+def test_a_transform_that_gives_the_number_of_the_batch_is_refused(
+    world: EventWorld, name: str
+) -> None:
+    world.event_time = dict(UNIQUE)
+    given = f"SELECT ts, id, bytes AS {name}, _source_file, _source_line FROM source"
+    world.pipeline_settings = {"transform": given}
+    with pytest.raises(ConfigError, match=f"gives column '{name}' twice"):
+        columns_of(world)
+
+
+def columns_of(world: EventWorld) -> pa.Schema:
+    """What a start and `validate` find out of the query."""
+    pipeline = world.config().pipelines["pages"]
+    settings = ingest_settings(pipeline, pipeline.sources["web"])
+    return query_columns(world.engine, pipeline)("pages", settings)  # type: ignore[arg-type]  # it is Spark's
 
 
 def test_state_that_is_missing_stops_the_pipeline_and_names_it(world: EventWorld) -> None:

@@ -12,11 +12,13 @@ from __future__ import annotations
 import gzip
 import os
 import shutil
+import statistics
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -72,35 +74,61 @@ class Rates:
         return self.spark / self.next_batch
 
 
-def rates(folder: Path, engine: SparkEngine, rows: int, batches: int) -> Rates:
-    """Take turns over files of which each batch gets the same number."""
+def rates(folder: Path, engine: SparkEngine, rows: int, batches: int, rounds: int) -> Rates:
+    """Take turns over files of which each batch gets the same number; medians of the rounds.
+
+    Another one begins in each of them: whoever comes later finds more of the JVM's code compiled.
+    """
     files = max(batches, 20)
     place = folder / f"rows-{batches}"
-    _write(place / "raw", rows, files)
-    found, ours = _ours(place, engine, files // batches, "each_batch")
-    before, next_batch = _ours(place, engine, files // batches, "next_batch")
-    theirs, spark = _spark(place / "plain", engine, files // batches, {})
-    tuned, tuned_spark = _spark(place / "tuned", engine, files // batches, SETTINGS)
-    one_by_one, spark_each = _spark_each(place / "each", engine, files // batches)
-    # The last batch closes windows that come out with the next one, which there is not.
-    if not found == theirs == tuned == one_by_one or not before.items() <= found.items():
-        raise AssertionError(f"{len(found)} windows of ours are not Spark's {len(theirs)}")
-    began = time.monotonic()
-    total = _duckdb(place)
-    took = time.monotonic() - began
-    if not sum(n for n, _ in found.values()) < total == rows:
-        raise AssertionError(f"duckdb has {total} rows of {rows}")
+    raw = place / "raw"
+    _write(raw, rows, files)
+    given = (raw, engine, files // batches)
+    turns: dict[str, Callable[[Path], tuple[Windows, float]]] = {
+        "ours": partial(_ours, *given, "each_batch"),
+        "next_batch": partial(_ours, *given, "next_batch"),
+        "spark_each": partial(_spark_each, *given),
+        "spark": partial(_spark, *given, {}),
+        "tuned_spark": partial(_spark, *given, SETTINGS),
+    }
+    names = list(turns)
+    secs: dict[str, list[float]] = {name: [] for name in [*names, "duckdb"]}
+    for number in range(rounds):
+        found: dict[str, Windows] = {}
+        begins = number % len(names)
+        for name in names[begins:] + names[:begins]:
+            found[name], took = turns[name](place / f"{name}-{number}")
+            secs[name].append(took)
+        began = time.monotonic()
+        total = _duckdb(raw)
+        secs["duckdb"].append(time.monotonic() - began)
+        _check(found, total, rows)
     shutil.rmtree(place)
-    return Rates(rows, batches, ours, next_batch, spark_each, spark, tuned_spark, took)
+    return Rates(rows, batches, **{name: statistics.median(each) for name, each in secs.items()})
 
 
-def _ours(place: Path, engine: SparkEngine, files: int, emit: str) -> tuple[Windows, float]:
+def _check(found: Mapping[str, Windows], total: int, rows: int) -> None:
+    """Raise `AssertionError` unless all have found the same."""
+    ours = found["ours"]
+    for name, windows in found.items():
+        # The last batch closes windows that come out with the next one, which there is not.
+        same = windows.items() <= ours.items() if name == "next_batch" else windows == ours
+        if not same:
+            raise AssertionError(
+                f"{len(ours)} windows of ours are not the {len(windows)} of {name}"
+            )
+    if not sum(n for n, _ in ours.values()) < total == rows:
+        raise AssertionError(f"duckdb has {total} rows of {rows}")
+
+
+def _ours(
+    raw: Path, engine: SparkEngine, files: int, emit: str, place: Path
+) -> tuple[Windows, float]:
     """What we find, and the seconds that it took."""
     schema = {"schema": {"fields": _FIELDS}}
-    root = place / emit
-    root.mkdir()
-    (root / "raw").symlink_to(place / "raw")
-    world = EventWorld(root, engine, _SETTINGS | {"emit": emit}, schema, files_per_batch=files)
+    place.mkdir()
+    (place / "raw").symlink_to(raw)
+    world = EventWorld(place, engine, _SETTINGS | {"emit": emit}, schema, files_per_batch=files)
     began = time.monotonic()
     world.drain()
     secs = time.monotonic() - began
@@ -127,28 +155,28 @@ def _write(raw: Path, rows: int, files: int) -> None:
 
 
 def _spark(
-    place: Path, engine: SparkEngine, files: int, settings: Mapping[str, str]
+    raw: Path, engine: SparkEngine, files: int, settings: Mapping[str, str], place: Path
 ) -> tuple[Windows, float]:
     """What Spark's own stream finds over all files, and the seconds that it took."""
     began = time.monotonic()
-    writer = _stream(place, place.parent / "raw", engine, files, settings)
+    writer = _stream(place, raw, engine, files, settings)
     writer.trigger(availableNow=True).start().awaitTermination()
     secs = time.monotonic() - began
     return _written(place), secs
 
 
-def _spark_each(place: Path, engine: SparkEngine, files: int) -> tuple[Windows, float]:
+def _spark_each(raw: Path, engine: SparkEngine, files: int, place: Path) -> tuple[Windows, float]:
     """Likewise over files that come batch by batch, each when the one before is settled."""
-    raw = place / "raw"
-    raw.mkdir(parents=True)
-    waiting = deque(sorted((place.parent / "raw").iterdir()))
+    given = place / "raw"
+    given.mkdir(parents=True)
+    waiting = deque(sorted(raw.iterdir()))
     began = time.monotonic()
     query: StreamingQuery | None = None
     while waiting:
         for _ in range(files):
             file = waiting.popleft()
-            os.link(file, raw / file.name)
-        query = query or _stream(place, raw, engine, files, {}).start()
+            os.link(file, given / file.name)
+        query = query or _stream(place, given, engine, files, {}).start()
         query.processAllAvailable()
     assert query is not None
     query.stop()
@@ -186,13 +214,13 @@ def _written(place: Path) -> Windows:
     return {(one["start"], one["page"]): (one["n"], one["bytes"]) for one in rows}
 
 
-def _duckdb(place: Path) -> int:
+def _duckdb(raw: Path) -> int:
     query = (
         "SELECT sum(n) FROM (SELECT time_bucket(INTERVAL 10 MINUTE, ts) AS b, page, count(*) AS n,"
         " sum(bytes) FROM read_json(?, columns={ts: 'TIMESTAMP', id: 'BIGINT', page: 'VARCHAR',"
         " bytes: 'BIGINT'}, format='newline_delimited') GROUP BY b, page)"
     )
     with duckdb.connect(config={"threads": 2}) as connection:
-        found = connection.execute(query, [str(place / "raw" / "*.gz")]).fetchone()
+        found = connection.execute(query, [str(raw / "*.gz")]).fetchone()
     assert found is not None
     return int(found[0])

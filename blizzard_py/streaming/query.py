@@ -69,6 +69,8 @@ SETTINGS = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+    # What is told of the state is counted so.
+    f"{_STATE}.rocksdb.trackTotalNumberOfRows": "true",
     f"{_STATE}.checkpointFormatVersion": "2",
     # The next one writes down the place of the directory, and a copy elsewhere cannot be read.
     "spark.sql.streaming.join.stateFormatVersion": "2",

@@ -138,12 +138,16 @@ def test_an_archive_is_never_without_what_it_is_made_of(tmp_path: Path) -> None:
     assert [path for path, _ in listing] == ["state/0/0/SSTs/a.sst", "state/0/0/SSTs/b.sst"]
 
 
+def one_packed(store: MemoryStorage, place: Path, size: int) -> tuple[Packs, dict[str, Packed]]:
+    """A working copy of one file, packed."""
+    copy, packs = WorkingCopy(place / "a"), Packs(store, FOLDER)
+    write(copy.root, "state/x", b"x" * size)
+    return packs, packs.pack(copy, {}, 1, "00000001")
+
+
 @pytest.mark.parametrize("size", [1, ALONE_BYTES])
 def test_a_missing_object_is_named(store: MemoryStorage, tmp_path: Path, size: int) -> None:
-    copy = WorkingCopy(tmp_path / "a")
-    packs = Packs(store, FOLDER)
-    write(copy.root, "state/x", b"x" * size)
-    manifest = packs.pack(copy, {}, 1, "00000001")
+    packs, manifest = one_packed(store, tmp_path, size)
     name = manifest["state/x"].object
     store.delete(name)
     with pytest.raises(StateError, match=name):
@@ -154,10 +158,7 @@ def test_a_missing_object_is_named(store: MemoryStorage, tmp_path: Path, size: i
 def test_an_object_that_is_not_whole_is_named(
     store: MemoryStorage, tmp_path: Path, size: int
 ) -> None:
-    copy = WorkingCopy(tmp_path / "a")
-    packs = Packs(store, FOLDER)
-    write(copy.root, "state/x", b"x" * size)
-    manifest = packs.pack(copy, {}, 1, "00000001")
+    packs, manifest = one_packed(store, tmp_path, size)
     name = manifest["state/x"].object
     store.put_atomic(name, store.read(name)[: size // 2])
     with pytest.raises(StateError, match=name):
@@ -168,10 +169,7 @@ def test_an_object_that_is_not_whole_is_named(
 def test_an_object_with_other_bytes_is_named(
     store: MemoryStorage, tmp_path: Path, size: int
 ) -> None:
-    copy = WorkingCopy(tmp_path / "a")
-    packs = Packs(store, FOLDER)
-    write(copy.root, "state/x", b"x" * size)
-    manifest = packs.pack(copy, {}, 1, "00000001")
+    packs, manifest = one_packed(store, tmp_path, size)
     name = manifest["state/x"].object
     data = store.read(name)
     place = data.index(b"x" * min(size, 512) + (b"\0" if size == 1 else b"")) + size // 2

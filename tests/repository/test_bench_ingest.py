@@ -25,8 +25,8 @@ from benchmarks.ingest_contenders import (
     table_pool,
 )
 from benchmarks.ingest_limits import LIMITS
-from benchmarks.ingest_report import Measured, Turn, goals, report
-from benchmarks.ingest_shapes import Shape, write_shape
+from benchmarks.ingest_report import WANTED, Measured, Turn, goals, report
+from benchmarks.ingest_shapes import FULL, Shape, write_shape
 from benchmarks.slope import bare_run, daemon_run, told
 from blizzard_py.engines.spark.engine import SparkEngine
 
@@ -55,6 +55,10 @@ def measured(shape: Shape, bare: float, ours: float, spark: float, mb: float = 1
 )
 def test_goals_are_met_or_missed(one: Measured, verdicts: list[bool]) -> None:
     assert [goal.met for goal in goals([one])] == verdicts
+
+
+def test_goals_are_of_shapes_that_there_are() -> None:
+    assert WANTED.keys() <= {shape.name for shape in FULL}
 
 
 def test_the_report_is_markdown_with_medians_and_ratios() -> None:

@@ -15,11 +15,7 @@ from blizzard_py.engines.spark.failures import FAILURES, error_of_reading
 from blizzard_py.engines.spark.numbered import NumberedFunction
 from blizzard_py.engines.spark.session import Session
 from blizzard_py.engines.spark.transform import needs_second
-from blizzard_py.engines.spark.worker import (
-    reports,
-    run_frame,
-    run_reading,
-)
+from blizzard_py.engines.spark.worker import reports, run_frame, run_reading
 from blizzard_py.job import IngestJob
 from blizzard_py.kernels.read_task import ReadingTask, reading_tasks, unread
 from blizzard_py.kernels.report import TaskReport, together

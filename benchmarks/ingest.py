@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks import worker_memory
-from benchmarks.cpu_time import cpu_seconds
+from benchmarks.cpu_time import seconds_between, ticks
 from benchmarks.ingest_contenders import (
     BLIZZARD,
     Contender,
@@ -96,10 +96,10 @@ def _measure(
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             if name == BLIZZARD:
                 worker_memory.reset()
-            before, start = cpu_seconds(), time.perf_counter()
+            before, start = ticks(), time.perf_counter()
             rows = chosen[name](source, sink)
             elapsed = time.perf_counter() - start
-            cpu = cpu_seconds() - before
+            cpu = seconds_between(before, ticks())
             if name == BLIZZARD:
                 peak = max(peak, worker_memory.peak_mb())
             if rows != shape.total:

@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 import yaml
 from isal import igzip
 
-from benchmarks.cpu_time import adopt_orphans, children, cpu_seconds
+from benchmarks.cpu_time import adopt_orphans, children, watched
 from benchmarks.ingest_report import Turn
 from benchmarks.ingest_shapes import FIELDS, Shape, write_shape
 
@@ -63,7 +63,7 @@ def main() -> None:
 def slope(rows: int, batches: int, rounds: int) -> str:
     """The table for runs of one batch and of ``batches``, whose files have so many ``rows``."""
     cores = len(os.sched_getaffinity(0))
-    adopt_orphans()  # or what Spark's processes took would not be counted
+    adopt_orphans()  # or Spark's processes would go on ending beside the next run
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as name,
         ProcessPoolExecutor(cores, get_context("spawn")) as pool,
@@ -85,9 +85,11 @@ def _measured(turns: dict[str, Callable[[], None]], rounds: int) -> dict[str, li
     found: dict[str, list[Turn]] = {name: [] for name in turns}
     for number in range(-1, rounds):  # one before the first warms up
         for name, run in turns.items():
-            before, start = cpu_seconds(), time.perf_counter()
-            run()
-            turn = Turn(time.perf_counter() - start, cpu_seconds() - before)
+            start = time.perf_counter()
+            with watched() as processes:
+                run()
+                elapsed = time.perf_counter() - start
+            turn = Turn(elapsed, processes.seconds)
             print(f"{name} {turn.seconds:.2f} s, {turn.cpu:.2f} of CPU", file=sys.stderr)
             if number >= 0:
                 found[name].append(turn)

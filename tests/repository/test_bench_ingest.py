@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import worker_memory
+from benchmarks.cpu_time import Watched
 from benchmarks.ingest_contenders import (
     BARE,
     BLIZZARD,
@@ -155,6 +156,31 @@ def test_the_runs_of_the_slope_bring_all_rows(tmp_path: Path) -> None:
     with ProcessPoolExecutor(2, get_context("spawn")) as processes:
         bare_run(processes, 2, source, tmp_path / "bare")
     assert sum(pq.read_metadata(f).num_rows for f in (tmp_path / "bare").iterdir()) == 200
+
+
+def test_processes_whose_parent_does_not_wait_are_counted_also_when_they_have_ended() -> None:
+    code = (
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "if os.fork():\n"
+        "    sys.stdin.readline()\n"
+        "else:\n"
+        "    while time.process_time() < 0.5: pass\n"
+        "    print(flush=True); sys.stdin.readline()\n"
+    )
+    found = Watched()
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        found.look()
+        used = found.seconds
+        assert used >= 0.5
+        process.stdin.close()
+    found.look()
+    assert found.seconds >= used
 
 
 def test_the_peak_of_a_worker_is_its_own_and_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:

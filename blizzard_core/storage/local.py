@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import io
 import os
 import shutil
 import uuid
@@ -31,6 +32,7 @@ from blizzard_core.storage.local_entries import (
     wrapped,
 )
 from blizzard_core.storage.protocol import Entry, Page, is_hidden, order_key
+from blizzard_core.storage.writeback import EarlyWriteback
 from blizzard_core.text import shortened
 
 # Where state, letters and what is not published yet lie in a table.
@@ -276,7 +278,7 @@ class LocalStorage:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             self._make_folders(path)
-            return os.fdopen(os.open(target, flags, mode), "wb")
+            return io.BufferedWriter(EarlyWriteback(os.open(target, flags, mode)))
         except OSError as error:
             raise wrapped(self.uri, path, error) from error
 

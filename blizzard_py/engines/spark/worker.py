@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -29,6 +30,9 @@ from blizzard_py.kernels.task import run_task
 from blizzard_py.reading import Access
 
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+# Tasks of this process.
+_begun = itertools.count()
 
 # What every job's frame of reports looks like, as Spark writes a schema.
 REPORTS = "result string"
@@ -154,6 +158,8 @@ def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def task_context() -> TaskContext:
     """The running task's, with its worker prepared."""
     prepare_worker()
+    if next(_begun) == 1:
+        gc.freeze()  # what the first task has loaded, too, after Spark's own collection
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("this runs in a Spark task only")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gzip
+import itertools
 import json
 import logging
 import os
@@ -24,7 +25,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from structlog.testing import capture_logs
 
 from blizzard_core.errors import Cancelled, EngineError
-from blizzard_py.engines.spark import session, worker_daemon
+from blizzard_py.engines.spark import session, worker, worker_daemon
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.failures import reason_of
 from blizzard_py.engines.spark.masters import retrying, settings
@@ -57,6 +58,20 @@ def test_workers_are_forked_from_a_daemon_that_has_loaded_all_and_started_no_thr
     command, threads = json.loads(frame.collect()[0]["result"])
     assert command[1:3] == ["-m", worker_daemon.__name__]
     assert len(threads) == 1, threads
+
+
+def test_what_a_workers_first_task_has_loaded_is_left_out_of_collections_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun = itertools.count()
+    frozen: list[str] = []
+    monkeypatch.setattr(worker, "_begun", begun)
+    monkeypatch.setattr(worker, "prepare_worker", lambda: None)
+    monkeypatch.setattr(worker, "TaskContext", Mock())
+    monkeypatch.setattr(worker.gc, "freeze", lambda: frozen.append(repr(begun)))
+    for _ in range(4):
+        worker.task_context()
+    assert frozen == ["count(2)"]  # as the second of them began
 
 
 def test_a_signal_to_the_process_group_reaches_the_daemon_and_not_its_jvm(

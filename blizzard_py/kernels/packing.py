@@ -11,18 +11,18 @@ from blizzard_py.job import JobFile
 FILE_COST_BYTES = 16 << 10
 # A task below this size costs more to schedule than it saves.
 MIN_TASK_BYTES = 512 << 10
-# Above this, twice as many tasks even out better and cost nothing that shows.
+# Up to this, some half a second, halves that even out better cost more than that is worth.
 LARGE_TASK_BYTES = 64 << 20
 
 
 def task_count(files: Sequence[JobFile], parallelism: int, small_bytes: int = 0) -> int:
-    """Two tasks per slot, four for large batches, fewer for small ones; at least one.
+    """One task per slot, two or four for large batches, fewer for small ones; at least one.
 
     Each leaves an output of its own, which may have as many bytes as it reads. Where two per slot
-    would leave some below ``small_bytes``, which are merged, one evens out well enough.
+    would leave some below ``small_bytes``, which are merged, there is one as well.
     """
     cost = sum(_cost(file) for file in files)
-    if cost < 2 * parallelism * small_bytes:
+    if cost <= parallelism * max(LARGE_TASK_BYTES, 2 * small_bytes):
         per_slot = 1
     else:
         per_slot = 4 if cost > 2 * parallelism * LARGE_TASK_BYTES else 2

@@ -101,7 +101,7 @@ def test_a_thousand_tiny_inputs_make_one_output_a_directory(tmp_path: Path, days
         world.put(name, gzip.compress(lines(number)))
         if days:
             world.partitions = {**world.partitions, name: DAYS[number % days]}
-    result = world.ingest(engine=DirectEngine(parallelism=4))
+    result = world.ingest(engine=DirectEngine(parallelism=8))
     assert result.tasks > 4
     assert len(result.outputs) == max(1, days)
     assert {file.rows for file in result.files} == {1}

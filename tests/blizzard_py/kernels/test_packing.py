@@ -73,11 +73,12 @@ def test_small_batches_take_few_tasks_and_large_ones_two_to_four_a_slot() -> Non
 
     assert task_count(files(1, 100), 8) == 1
     assert task_count(files(20, 1000), 8) == 1
-    assert task_count(files(100, 700_000), 2) == 4
+    assert task_count(files(100, 1 << 20), 2) == 2
     assert task_count(files(10_000, 2000), 2) == 4
+    assert task_count(files(100, 2 << 20), 2) == 4
     assert task_count(files(100, 64 << 20), 2) == 8
     # Half as many where each of all would leave an output that is merged with others.
-    assert task_count(files(10, 6 << 20), 2, 16 << 20) == 2
-    assert task_count(files(10, 7 << 20), 2, 16 << 20) == 4
-    assert task_count(files(10, 7 << 20), 8, 16 << 20) == 8
-    assert task_count(files(1, 100), 8, 16 << 20) == 1
+    assert task_count(files(10, 15 << 20), 2, 40 << 20) == 2
+    assert task_count(files(10, 17 << 20), 2, 40 << 20) == 4
+    assert task_count(files(10, 7 << 20), 8, 40 << 20) == 8
+    assert task_count(files(1, 100), 8, 40 << 20) == 1

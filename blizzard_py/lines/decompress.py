@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 from isal import igzip_lib
 
@@ -25,6 +26,10 @@ Codec = Literal["gzip", "zstd", "none"]
 
 READ_BYTES = 256 << 10
 BLOCK_BYTES = 1 << 20
+# isal leaves the upper halves of vector registers in use, and all code in the older encoding
+# (numpy's comparisons, counting) then takes up to five times as long, until somebody clears
+# them. What numpy has compiled for wide registers does so at its end.
+_CLEARING = np.arange(64)
 
 
 def codec_of(path: str, compression: SourceCompression) -> Codec:
@@ -93,6 +98,7 @@ def _gunzip(stream: SourceStream) -> Iterator[bytes]:
             except igzip_lib.IsalError as error:  # type: ignore[misc]  # typed as an instance
                 raise _damaged("gzip", str(error)) from error
             data = b""
+            _CLEARING.max()
             if block:
                 yield block
         # Archivers may pad the last member with zeros.

@@ -158,7 +158,7 @@ def _converted(spec: FieldSpec, array: pa.Array, path: str) -> pa.Array:
         values = _converted(item, array.values, f"{path}[]")
         _check_required(item, values.null_count, f"{path}[]")
         return pa.ListArray.from_arrays(
-            array.offsets, values, type=arrow_type(spec), mask=array.is_null()
+            array.offsets, values, type=arrow_type(spec), mask=_mask(array)
         )
     if spec.type == "timestamp":
         return _epoch(array, path)
@@ -179,9 +179,12 @@ def _struct(spec: FieldSpec, columns: Sequence[pa.Array], parent: pa.Array, path
         if not child.nullable:
             missing = pc.and_(column.is_null(), parent.is_valid())
             _check_required(child, pc.sum(missing).as_py() or 0, name)
-    return pa.StructArray.from_arrays(
-        children, fields=list(arrow_type(spec)), mask=parent.is_null()
-    )
+    return pa.StructArray.from_arrays(children, fields=list(arrow_type(spec)), mask=_mask(parent))
+
+
+def _mask(array: pa.Array) -> pa.Array | None:
+    """Where it is null, if anywhere, as readers have it."""
+    return array.is_null() if array.null_count else None
 
 
 def _date(array: pa.Array) -> pa.Array:
@@ -262,7 +265,7 @@ def _built(spec: FieldSpec, raws: Sequence[bytes], path: str) -> pa.Array:
         return pa.array([None if raw == NULL else coerced(raw) for raw in raws], pa.string())
     if not is_extracted(spec):
         return _read_again(spec, raws, path)
-    nulls = pa.array([raw == NULL for raw in raws], pa.bool_())
+    nulls = pa.array([raw == NULL for raw in raws], pa.bool_()) if NULL in raws else None
     if spec.type == "struct":
         return _struct_of_members(spec, _parts(members, raws, path), nulls, path)
     if spec.type == "list":
@@ -293,13 +296,13 @@ def _parts(split: Callable[[bytes], _T], raws: Sequence[bytes], path: str) -> li
 
 
 def _struct_of_members(
-    spec: FieldSpec, rows: Sequence[dict[str, bytes]], nulls: pa.Array, path: str
+    spec: FieldSpec, rows: Sequence[dict[str, bytes]], nulls: pa.Array | None, path: str
 ) -> pa.Array:
     children = []
     for child in spec.children:
         name = f"{path}.{child.name}"
         column = _built(child, [row.get(child.name, NULL) for row in rows], name)
-        missing = pc.and_(column.is_null(), pc.invert(nulls))
+        missing = column.is_null() if nulls is None else pc.and_not(column.is_null(), nulls)
         _check_required(child, pc.sum(missing).as_py() or 0, name)
         children.append(column)
     return pa.StructArray.from_arrays(children, fields=list(arrow_type(spec)), mask=nulls)

@@ -31,6 +31,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from blizzard_py.kernels.decode.columns import RecordSchema, read_json
+from blizzard_py.kernels.decode.nested import WORTH, NestedColumns
 from blizzard_py.kernels.decode.prefilter import plausibility
 from blizzard_py.kernels.decode.unexpected import Watch, shown_name
 from blizzard_py.kernels.fast.scanner import Scanned, scanner, whole
@@ -129,6 +130,7 @@ class LineParser:
         watched = thorough or schema.unexpected == "ignore"
         self._watch = Watch(schema.fields, thorough=thorough) if watched else None
         self._scanner = scanner(schema.fields, schema.unexpected) if fast else None
+        self._nested = NestedColumns(schema, watched=watched, thorough=thorough)
 
     def parse(self, chunk: bytes) -> Parsed:
         """Every line that is a record as a row, every other one in ``bad``.
@@ -136,10 +138,19 @@ class LineParser:
         Without ``tolerant`` `BadLine` for the first that is not a record. Missing
         fields are null. The table's columns are in one piece each.
         """
-        found = self._scanner and self._scanner.scan(chunk, utf8=_is_utf8(chunk))
-        if not found:
+        if self._scanner is None:
+            return self._parse_all(chunk)
+        found = self._scanner.scan(chunk, utf8=_is_utf8(chunk))
+        if found is None:
             return self._parse_all(chunk)
         names = frozenset(map(shown_name, found.unknown))
+        if self._nested:
+            made = self._nested.made(found.table)
+            if made is None or made.bytes > WORTH * len(chunk):
+                self._scanner.pause()
+            if made is None:
+                return self._parse_all(chunk)
+            found, names = replace(found, table=made.table), names | made.unexpected
         if not found.left:
             return Parsed(found.table, found.lines, found.rows_at, unexpected=names)
         try:
@@ -273,11 +284,19 @@ def _joined(found: Scanned, rest: Parsed) -> Parsed:
 
 
 def _bare(column: pa.Array) -> pa.Array:
-    """Without validity where nothing is null, which `take` gives to text, and readers do not."""
-    if column.null_count:
-        return column
-    _, *buffers = column.buffers()
-    return pa.Array.from_buffers(column.type, len(column), [None, *buffers], 0)
+    """Without validity where nothing is null, which `take` gives to some, and readers do not."""
+    kind, own = column.type, column.buffers()
+    inner: list[pa.Array] = []
+    if pa.types.is_struct(kind):
+        own = own[:1]
+        inner = [_bare(column.field(number)) for number in range(kind.num_fields)]
+    elif pa.types.is_list(kind) or pa.types.is_map(kind):
+        own = own[:2]
+        inner = [_bare(column.values)]
+    validity = own[0] if column.null_count else None
+    return pa.Array.from_buffers(
+        kind, len(column), [validity, *own[1:]], column.null_count, column.offset, inner
+    )
 
 
 def _bad_records(

@@ -14,7 +14,7 @@ import pyarrow as pa
 from blizzard_core.settings.schema import FieldType
 from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.fast.sandbox import Broken, Bytes, Machine
-from blizzard_py.schema.types import EPOCH_DIGITS, EPOCH_SCALES, arrow_type
+from blizzard_py.schema.types import EPOCH_DIGITS, EPOCH_SCALES, arrow_type, table_schema
 
 WINDOW_BYTES = 4 << 20
 _CELLS, _CHARS, _ROWS, _LEFT = 24 << 20, 32 << 20, 1 << 18, 1 << 14
@@ -32,9 +32,12 @@ _KINDS: dict[FieldType, int] = {
     "decimal": 9,
     "binary": 10,
     "json": 12,
+    "struct": 13,
+    "list": 13,
+    "map": 13,
 }
-_EPOCH, _COERCED = 7, 11
-_TEXTS = frozenset({_KINDS["string"], _KINDS["binary"], _COERCED, _KINDS["json"]})
+_EPOCH, _COERCED, _NESTED = 7, 11, 13
+_TEXTS = frozenset({_KINDS["string"], _KINDS["binary"], _COERCED, _KINDS["json"], _NESTED})
 _FIELD_ITEMS = (
     *("kind", "nullable", "precision", "scale", "name", "name_length"),
     *("valid", "data", "chars", "room", "nulls"),
@@ -45,9 +48,23 @@ _UNKNOWN = np.dtype([("start", "<u4"), ("length", "<u4")])
 
 
 def has_room(fields: Sequence[FieldSpec]) -> bool:
-    """Whether the columns are of types that `scan.c` knows, and not too many."""
+    """Whether the columns are not too many."""
     names = sum(len(spec.name.encode()) for spec in fields)
-    return all(s.type in _KINDS for s in fields) and len(fields) <= _FIELDS and names <= _NAMES
+    return len(fields) <= _FIELDS and names <= _NAMES
+
+
+def is_nested(spec: FieldSpec) -> bool:
+    """Whether the column comes out as JSON text, of which something else makes values."""
+    return _KINDS[spec.type] == _NESTED
+
+
+def scanned_schema(fields: Sequence[FieldSpec], *, rescued: bool) -> pa.Schema:
+    """`table_schema`, with JSON text as binary in the place of what is nested."""
+    schema = table_schema(fields, rescued=rescued)
+    for index, spec in enumerate(fields):
+        if is_nested(spec):
+            schema = schema.set(index, schema.field(index).with_type(pa.binary()))
+    return schema
 
 
 class Layout:
@@ -126,7 +143,7 @@ class Layout:
 
 class _Column:
     def __init__(self, spec: FieldSpec, row: np.void, cells: Bytes, text: Bytes) -> None:
-        self._type = arrow_type(spec)
+        self._type = pa.binary() if is_nested(spec) else arrow_type(spec)
         self._is_text = row["kind"] in _TEXTS
         self._bits = 32 if self._is_text else self._type.bit_width
         self._valid = cells[row["valid"] :]

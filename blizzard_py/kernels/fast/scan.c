@@ -14,7 +14,8 @@
  *   A line becomes a row only if pyarrow.json and the conversions behind it (decode/) make the
  *   same row of it. Whatever this file does not know that for is handed over: it refuses
  *   nothing and reports no reason. The host checks that the whole window is UTF-8, or says
- *   `ascii`: then every line with another byte is handed over.
+ *   `ascii`: then every line with another byte is handed over. Of a NESTED column it makes
+ *   JSON text that is well-formed; whether that is of the column's type the host finds out.
  *
  *   Input is hostile. Every write is within a buffer whose size is fixed here; reads go at most
  *   PAD bytes beyond the window. There is no allocation, no call out, no recursion but that of
@@ -71,9 +72,9 @@ enum {
 };
 
 enum kind { STRING, INT32, INT64, FLOAT32, FLOAT64, BOOLEAN, TIMESTAMP, EPOCH, DATE, DECIMAL,
-            BINARY, COERCED, JSON, KINDS };
+            BINARY, COERCED, JSON, NESTED, KINDS };
 
-static const u8 WIDTHS[KINDS] = {4, 4, 8, 4, 8, 0, 8, 8, 4, 16, 4, 4, 4};
+static const u8 WIDTHS[KINDS] = {4, 4, 8, 4, 8, 0, 8, 8, 4, 16, 4, 4, 4, 4};
 
 struct field {
     u32 kind, nullable, precision, scale; /* by the host, and the name's place in `names` */
@@ -98,7 +99,6 @@ EXPORT struct { u32 rows, lines, left, capacity, unknown; } found;
 static u32 fields, row;
 static int skips;   /* whether a name that the schema lacks is passed over, or hands over */
 static int full;    /* a value was given up for want of room */
-static int spaced;  /* `skipped` has seen space between tokens */
 
 /* --- text --------------------------------------------------------------------------------- */
 
@@ -424,37 +424,45 @@ static at skipped(at p, u32 depth) {
     default: return number(p, &n);
     }
     if (depth == DEPTH) return 0;
-    at q = without_blanks(++p);
-    spaced |= q != p;
-    if (*q == close) return q + 1;
+    p = without_blanks(p + 1);
+    if (*p == close) return p + 1;
     for (;;) {
         if (open == '{') {
-            if (*q != '"' || !(p = passed_string(q + 1))) return 0;
-            q = without_blanks(p);
-            if (*q != ':') return 0;
-            at after = without_blanks(q + 1);
-            spaced |= q != p || after != q + 1;
-            q = after;
+            if (*p != '"' || !(p = passed_string(p + 1))) return 0;
+            p = without_blanks(p);
+            if (*p++ != ':') return 0;
+            p = without_blanks(p);
         }
-        if (!(p = skipped(q, depth + 1))) return 0;
-        q = without_blanks(p);
-        spaced |= q != p;
-        if (*q == close) return q + 1;
-        if (*q != ',') return 0;
-        p = without_blanks(q + 1);
-        spaced |= p != q + 1;
-        q = p;
+        if (!(p = skipped(p, depth + 1))) return 0;
+        p = without_blanks(p);
+        if (*p == close) return p + 1;
+        if (*p++ != ',') return 0;
+        p = without_blanks(p);
     }
 }
 
-/* A value as its JSON text, which is compact only if no space stands between its tokens. */
-static at as_written(at p, u8 **out, u8 *limit) {
-    spaced = 0;
+/* A value as its JSON text; where that is to be `compact`, without space between its tokens. */
+static at as_written(at p, u8 **out, u8 *limit, int compact) {
     at end = skipped(p, 0);
-    if (!end || spaced) return 0;
-    if (*out + (end - p) + SLACK > limit) { full = 1; return 0; }
-    COPY(*out, p, (u32)(end - p));
-    *out += end - p;
+    u8 *o = *out;
+    v16 space = {0};
+    if (!end) return 0;
+    if (o + (end - p) + SLACK > limit) { full = 1; return 0; }
+    for (at q = p; compact && q < end; q += 16) { /* also in strings, or a little beyond */
+        v16 c = loaded(q);
+        space |= (v16)((c == ' ') | (c == '\t') | (c == '\r'));
+    }
+    if (any(space))
+        for (int inside = 0; p < end; p++) {
+            if (*p == '"') inside = !inside;
+            if (inside && *p == '\\') *o++ = *p++;
+            if (inside || !is_blank(*p)) *o++ = *p;
+        }
+    else {
+        COPY(o, p, (u32)(end - p));
+        o += end - p;
+    }
+    *out = o;
     return end;
 }
 
@@ -515,7 +523,8 @@ static inline __attribute__((always_inline)) at value(at p, u32 index) {
         u8 *start = text + f->chars, *o = start + offsets[row], *limit = start + f->room;
         CHECK(offsets[row] <= f->room);
         if (f->kind == BINARY) p = base64(p, &o, limit);
-        else if (f->kind == JSON || (f->kind == COERCED && *p != '"')) p = as_written(p, &o, limit);
+        else if (f->kind >= JSON || (f->kind == COERCED && *p != '"'))
+            p = as_written(p, &o, limit, f->kind != NESTED);
         else p = *p == '"' ? string(p + 1, &o, limit) : 0;
         if (!p) return 0;
         CHECK(o <= limit);

@@ -1,7 +1,8 @@
 """A chunk's certain lines as a table, and the others to be parsed as ever.
 
 **A line that becomes a row here is the row that the exact path makes of it, value by value and
-buffer by buffer**; of every other line nothing is said. `scan.c` knows which ones are certain.
+buffer by buffer**, once what is nested in it is made of its text; of every other line nothing is
+said. `scan.c` knows which ones are certain.
 """
 
 from __future__ import annotations
@@ -18,11 +19,10 @@ import pyarrow as pa
 
 from blizzard_core.settings.schema import UnexpectedFields
 from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.fast.layout import WINDOW_BYTES, Layout, has_room
+from blizzard_py.kernels.fast.layout import WINDOW_BYTES, Layout, has_room, scanned_schema
 from blizzard_py.kernels.fast.sandbox import Broken, Program, compiled
-from blizzard_py.schema.types import table_schema
 
-# After a chunk of which most lines were handed over so many are not tried.
+# After a chunk that was hardly worth it so many are not tried.
 PAUSE = 15
 
 _stderr = logging.getLogger(__name__)
@@ -34,7 +34,8 @@ class Scanned:
 
     ``rows_at`` and ``left_at`` are indices of lines, ``left`` has the others' bytes with their
     newlines, ``starts`` where each begins in the chunk. Blank lines are in neither. ``unknown`` are
-    names in the rows that the schema lacks: all, unless they are very many.
+    names in the rows that the schema lacks: all, unless they are very many. The ``table`` is of
+    `scanned_schema`: structs, lists and maps are JSON text, well-formed and nothing more.
     """
 
     table: pa.Table
@@ -57,7 +58,7 @@ class Scanner:
         self._fields = tuple(fields)
         self._skips = unexpected == "ignore"
         self._rescued = unexpected == "capture"
-        self._schema = table_schema(fields, rescued=self._rescued)
+        self._schema = scanned_schema(fields, rescued=self._rescued)
         self._free = [self._layout()]
         self._pause = 0
 
@@ -84,8 +85,12 @@ class Scanner:
             return None
         self._free.append(layout)
         if len(found.left) > found.table.num_rows:
-            self._pause = PAUSE
+            self.pause()
         return found
+
+    def pause(self) -> None:
+        """Do not try the next chunks, which are likely to be as this one was."""
+        self._pause = PAUSE
 
     def _layout(self) -> Layout:
         return Layout(self._program.machine(), self._fields, skips=self._skips)

@@ -70,6 +70,9 @@ class _Watched:
         self._scanner = scanner
         self.certain = self.handed_over = 0
 
+    def pause(self) -> None:
+        """Nested columns may have made nothing of it."""
+
     def scan(self, chunk: bytes, *, utf8: bool) -> Any:
         self._scanner._pause = 0  # noqa: SLF001  # everything is tried
         found = self._scanner.scan(chunk, utf8=utf8)

@@ -51,7 +51,31 @@ REQUIRED = tuple(
     )
     for f in ALL
 )  # fmt: skip
-SCHEMAS = (CLICKS, EDITS, ALL, ALL, PLAIN, PLAIN, REQUIRED, CORPUS_FIELDS)
+GEO = (
+    FieldSpec("lat", "float64", nullable=False),
+    *specs(lon="float32", city="string", at="timestamp", n="int64"),
+    FieldSpec("at2", "struct", nullable=True, children=specs(d="date", y="binary", b="boolean")),
+)
+READ = (
+    FieldSpec("id", "int64", nullable=False),
+    *specs(s="string"),
+    FieldSpec("tags", "list", nullable=True, children=specs(element="string")),
+    FieldSpec("geo", "struct", nullable=True, children=GEO),
+    *specs(f="float64"),
+    FieldSpec("need", "list", nullable=False, children=(FieldSpec("element", "int32", False),)),
+    FieldSpec(
+        "items", "list", nullable=True, children=(FieldSpec("element", "struct", True, GEO),)
+    ),
+)
+EXTRACTED = (
+    FieldSpec("id", "int64", nullable=False),
+    FieldSpec("attrs", "map", nullable=True, children=specs(value="string")),
+    FieldSpec("more é", "struct", nullable=True, children=specs(j="json", n="int64")),
+    FieldSpec("counts", "map", nullable=False, children=(FieldSpec("value", "int64", False),)),
+    *specs(s="string"),
+)
+NESTED = (READ, EXTRACTED, READ[1:4], (*READ, *EXTRACTED[1:4]), EXTRACTED[1:2])
+SCHEMAS = (CLICKS, EDITS, ALL, ALL, PLAIN, PLAIN, REQUIRED, CORPUS_FIELDS, *NESTED)
 
 ANYTHING = (
     "null", "true", "false", "0", "-0", "-1", "1.0", "1e3", "1E-2", "01", "+1", "-", ".5", "5.",
@@ -320,9 +344,48 @@ def _json(random: Random, spec: FieldSpec, odd: bool, ascii_: bool) -> str:
     if random.random() < 0.5:
         return random.choice(
             ('{"a":1,"b":[true,null]}', "[1,2,3]", '"text with space"', "1.10", "-0.0",
-             '{"k":"v v","k":2}', "[[],{}]", '{"é":"\\u00e9"}', "12345678901")
+             '{"k":"v v","k":2}', "[[],{}]", '{"é":"\\u00e9"}', "12345678901",
+             '{"a": "b  c", "d" : [1, -2.5 ,null] }', '{\t"t":\t"\\t"}', "[ 1,\r2 ]",
+             '{"q": "say \\" : \\\\", "r":"{ }"}')
         )  # fmt: skip
     return _string(random, spec, odd, ascii_)
+
+
+def _inside(random: Random, spec: FieldSpec, odd: bool, ascii_: bool) -> str:
+    if spec.nullable and random.random() < 0.1:
+        return "null"
+    if odd and random.random() < 0.2:
+        return random.choice(ANYTHING)
+    return _VALUES["epoch" if spec.unit != "iso" else spec.type](
+        random, spec, odd and random.random() < 0.1, ascii_
+    )
+
+
+def _struct(random: Random, spec: FieldSpec, odd: bool, ascii_: bool) -> str:
+    space = random.choice(("", "", " "))
+    members = [
+        f'"{child.name}":{space}{_inside(random, child, odd, ascii_)}'
+        for child in spec.children
+        if not (child.nullable or odd) or random.random() < 0.9
+    ]
+    if random.random() < 0.02 or odd:
+        members.append(random.choice(('"more":1', '"more":{"x":[1]}', '"\\u0041":"y"')))
+    if odd and random.random() < 0.1:
+        members.append(random.choice(members))
+    return "{" + f",{space}".join(members) + "}"
+
+
+def _list(random: Random, spec: FieldSpec, odd: bool, ascii_: bool) -> str:
+    [item] = spec.children
+    count = random.choice((0, 1, 2, 3, 9))
+    return "[" + ", ".join(_inside(random, item, odd, ascii_) for _ in range(count)) + "]"
+
+
+def _map(random: Random, spec: FieldSpec, odd: bool, ascii_: bool) -> str:
+    [value] = spec.children
+    keys = random.sample(("a", "b", "ž", "", "k k", "\\n", "a"), random.randrange(4))
+    members = (f'"{key}":{_inside(random, value, odd, ascii_)}' for key in keys)
+    return "{" + ",".join(members) + "}"
 
 
 _VALUES: dict[str, Callable[[Random, FieldSpec, bool, bool], str]] = {
@@ -338,4 +401,7 @@ _VALUES: dict[str, Callable[[Random, FieldSpec, bool, bool], str]] = {
     "decimal": _decimal,
     "binary": _binary,
     "json": _json,
+    "struct": _struct,
+    "list": _list,
+    "map": _map,
 }

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 import wasmtime
 
+from blizzard_core.settings.schema import UnexpectedFields
 from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.decode import parse
 from blizzard_py.kernels.decode.columns import RecordSchema
@@ -67,12 +68,107 @@ def test_it_is_not_asked_where_it_is_switched_off(monkeypatch: pytest.MonkeyPatc
         LineParser(RecordSchema(FIELDS))
 
 
-@pytest.mark.parametrize("kind", ["struct", "list", "map"])
-def test_nested_columns_have_no_fast_path(kind: str) -> None:
-    inner = specs(a="int64")
-    nested = FieldSpec("n", kind, nullable=True, children=inner)  # type: ignore[arg-type]
-    assert scanner.scanner((*FIELDS, nested), "ignore") is None
-    assert scanner.scanner(FIELDS, "ignore") is not None
+NESTED = (
+    *FIELDS,
+    FieldSpec("place", "struct", nullable=True, children=specs(city="string", code="int64")),
+    FieldSpec("tags", "list", nullable=True, children=specs(element="string")),
+    FieldSpec("counts", "map", nullable=True, children=specs(value="int64")),
+)
+NEST = (
+    b'{"id":%d,"s":"longer text than what is nested, with room for more of it, and some more",'
+    b'"place":{"city":"x","code":7},"tags":["a", null],"counts":{"b" : 2}}\n'
+)
+
+
+@pytest.fixture
+def never_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_parser: LineParser, chunk: bytes) -> None:
+        raise AssertionError(chunk[:200])
+
+    monkeypatch.setattr(LineParser, "_parse_all", refused)
+
+
+def asked(parser: LineParser) -> bool:
+    """Whether the next chunk will be tried."""
+    found = parser._scanner  # noqa: SLF001  # no other way to see it
+    return found is not None and found._pause == 0  # noqa: SLF001  # see above
+
+
+@pytest.fixture
+def nested(fresh: None) -> LineParser:  # noqa: ARG001  # a scanner that nobody has made pause
+    return LineParser(RecordSchema(NESTED), tolerant=True)
+
+
+@pytest.mark.usefixtures("never_exact")
+def test_nested_columns_are_made_of_their_text_and_nothing_else_is_read_twice(
+    nested: LineParser,
+) -> None:
+    parsed = nested.parse(NEST % 1 + LINE % 2 + b'{"id":3,"s":"x","place":null,"tags":[]}\n' * 2)
+    assert parsed.table.select(["place", "tags", "counts"]).to_pylist() == [
+        {"place": {"city": "x", "code": 7}, "tags": ["a", None], "counts": [("b", 2)]},
+        {"place": None, "tags": None, "counts": None},
+        *[{"place": None, "tags": [], "counts": None}] * 2,
+    ]
+
+
+def test_chunks_of_which_a_part_is_nested_are_tried(nested: LineParser) -> None:
+    nested.parse(NEST % 1 * 5)
+    assert asked(nested)
+
+
+@pytest.mark.usefixtures("never_exact")
+def test_fields_in_structs_that_no_column_takes_are_told(nested: LineParser) -> None:
+    parsed = nested.parse(b'{"id":1,"s":"x","more":1,"place":{"city":"x","street":"y"}}\n')
+    assert parsed.unexpected == {"more", "place.street"}
+
+
+@pytest.mark.usefixtures("never_exact", "fresh")
+def test_what_capture_keeps_of_structs_is_kept() -> None:
+    parser = LineParser(RecordSchema(NESTED, "capture"), tolerant=True)
+    parsed = parser.parse(NEST % 1 + b'{"id":2,"s":"x","place":{"street":"y"}}\n')
+    assert parsed.table["_rescued"].to_pylist() == [None, '{"place":{"street":"y"}}']
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [(b'{"tags":"text"}', "tags"), (b'{"place":[]}', "place"), (b'{"counts":{"a":"x"}}', "counts")],
+)
+def test_a_nested_value_of_another_type_has_the_exact_paths_verdict(
+    nested: LineParser, value: bytes, reason: str
+) -> None:
+    data = NEST % 1 + b'{"id":2,"s":"x",' + value[1:] + b"\n" + NEST % 3
+    exact = LineParser(RecordSchema(NESTED), tolerant=True, fast=False)
+    parsed = nested.parse(data)
+    assert told(parsed) == told(exact.parse(data))
+    [bad] = parsed.bad
+    assert reason in bad.reason
+    assert not asked(nested)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_an_unexpected_field_in_a_struct_fails_its_line_alone() -> None:
+    parser = LineParser(RecordSchema(NESTED, "fail"), tolerant=True)
+    parsed = parser.parse(NEST % 1 + b'{"id":2,"s":"x","place":{"street":"y"}}\n' + NEST % 3)
+    assert parsed.rows_at.tolist() == [0, 2]
+    assert "place.street" in parsed.bad[0].reason
+
+
+def test_chunks_that_are_nearly_all_nested_are_not_tried(nested: LineParser) -> None:
+    line = b'{"id":1,"s":"","tags":[%s]}\n' % b",".join([b'"text"'] * 50)
+    assert nested.parse(line * 9).table.num_rows == 9
+    assert not asked(nested)
+    assert nested.parse(line).table["tags"].to_pylist() == [["text"] * 50]
+
+
+@pytest.mark.parametrize("unexpected", ["ignore", "capture", "fail"])
+def test_nested_rows_beside_lines_that_are_handed_over_are_those_of_the_exact_path(
+    unexpected: UnexpectedFields,
+) -> None:
+    data = b"".join(
+        (NEST % n) + (b'{"id":1e1,"tags":["late"]}\n' if n % 7 == 0 else b"\n") for n in range(50)
+    )
+    for rows in (data, data + b'{"id":1,"place":{"code":2,"x":1}}\n'):
+        Pair().compare(Chunk(NESTED, unexpected, tolerant=True, data=rows))
 
 
 def test_a_schema_without_room_has_no_fast_path() -> None:

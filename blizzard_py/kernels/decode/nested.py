@@ -73,11 +73,17 @@ class NestedColumns:
 
 
 def _lines(fields: Sequence[FieldSpec], texts: Sequence[pa.ChunkedArray]) -> bytes:
-    """Lines of records that have these fields alone."""
+    """Lines of records that have these fields alone; where one is null only the first says so."""
     parts: list[pa.Scalar | pa.Array] = []
     for spec, text in zip(fields, texts, strict=True):
-        name = json.dumps(spec.name, ensure_ascii=False).encode()
-        parts += (pa.scalar((b"," if parts else b"{") + name + b":"), text.fill_null(NULL).chunk(0))
-    joined = pc.binary_join_element_wise(*parts, pa.scalar(b"}\n"), pa.scalar(b""))
-    _, _, lines = joined.buffers()
+        name = json.dumps(spec.name, ensure_ascii=False).encode() + b":"
+        if parts:
+            parts.append(_joined(pa.scalar(b"," + name), text.chunk(0)).fill_null(b""))
+        else:
+            parts += (pa.scalar(b"{" + name), text.fill_null(NULL).chunk(0))
+    _, _, lines = _joined(*parts, pa.scalar(b"}\n")).buffers()
     return bytes(lines.to_pybytes())
+
+
+def _joined(*parts: pa.Scalar | pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(*parts, pa.scalar(b""))

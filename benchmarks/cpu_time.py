@@ -10,6 +10,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def ticks() -> Ticks:
     for folder in _PROC.glob("[0-9]*"):
         try:
             # What stands behind the name, which may hold anything: state, parent, … , times.
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
         except OSError:
             continue  # it is gone
         parents[int(folder.name)] = int(fields[1])
@@ -84,11 +85,11 @@ def watched() -> Iterator[Watched]:
         while not ended.wait(_INTERVAL_SECS):
             found.look()
 
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield found
-    finally:
-        ended.set()
-        thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(watch)
+        try:
+            yield found
+        finally:
+            ended.set()
+        watching.result()
         found.look()

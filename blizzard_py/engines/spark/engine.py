@@ -160,6 +160,10 @@ class SparkEngine:
 
     def _opened(self) -> Session:
         with self._lock:
+            session = self._session
+        if session is not None and not is_connect(self._master):
+            self._drop_if_dead(session)  # killed while nothing ran; a server is asked by the job
+        with self._lock:
             if self._session is None:
                 self._session = self._open()
             return self._session

@@ -46,6 +46,8 @@ _DEFAULTS = {
     # Workers serve jobs with and without a frame only where their environments are the same, and
     # frames would put this into theirs.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+    # What is larger goes through a file that pyspark never removes.
+    "spark.broadcast.UDFCompressionThreshold": "1g",
     # Between the JVM and its workers; TCP makes an empty job four times as long.
     "spark.python.unix.domain.socket.enabled": "true",
 }

@@ -97,12 +97,18 @@ class DriverSession:
 
     @contextlib.contextmanager
     def job(self, job: IngestJob, pool: str) -> Iterator[IngestJob]:
-        """Job group, pool and credentials are properties of the thread."""
+        """Job group, pool and credentials are properties of the thread until the job ends."""
         context, group = self.spark.sparkContext, job.output_prefix
         context.setJobGroup(group, f"ingest {group}", interruptOnCancel=True)
         context.setLocalProperty(_POOL, pool)
-        with handing(context, job) as bare:
-            yield bare
+        try:
+            with handing(context, job) as bare:
+                yield bare
+        finally:
+            # What the thread does next is none of this job's, nor ended with one of its name.
+            with contextlib.suppress(Py4JError, OSError):  # the JVM may be what has failed
+                context._jsc.clearJobGroup()  # noqa: SLF001  # no public name
+                context.setLocalProperty(_POOL, None)  # type: ignore[arg-type]  # removes it
 
     def reports(self, run: NumberedFunction, count: int, parts: int) -> list[str]:
         """As a job of Spark's core, without a plan."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import gzip
 import itertools
 import json
@@ -12,7 +13,7 @@ import os
 import socket
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from blizzard_py.engines.spark import session, worker, worker_daemon
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.failures import reason_of
 from blizzard_py.engines.spark.masters import retrying, settings
+from blizzard_py.engines.spark.numbered import reports_of
 from blizzard_py.engines.spark.worker import REPORTS
 from blizzard_py.engines.spark.zipped_package import zipped_packages
 from blizzard_py.job import IngestJob, Place, StagedOutput
@@ -320,6 +322,40 @@ def test_a_driver_that_was_killed_is_replaced_without_a_word_past_the_log(
     (world.source / "b.ndjson").unlink()
     assert world.ids(world.ingest(engine=spark_engine)) == [1]
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_driver_that_was_killed_while_nothing_ran_costs_no_job(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    world.put("a.ndjson", lines(1))
+    gateway: Any = spark_engine.session().sparkContext._gateway  # noqa: SLF001  # no public name
+    gateway.proc.kill()
+    gateway.proc.wait()
+    assert world.ids(world.ingest(engine=spark_engine)) == [1]
+
+
+def test_nothing_of_a_job_stays_with_its_thread(
+    world: IngestWorld, spark_engine: SparkEngine
+) -> None:
+    world.put("a.ndjson", lines(1))
+    world.ingest(engine=spark_engine)
+    context = spark_engine.session().sparkContext
+    for name in ("jobGroup.id", "job.description", "job.interruptOnCancel", "scheduler.pool"):
+        assert context.getLocalProperty(f"spark.{name}") is None, name
+
+
+def weighed(burden: bytes, numbers: Iterable[int]) -> Iterator[str]:
+    return (str(len(burden) + number) for number in numbers)
+
+
+def test_what_a_large_job_is_told_leaves_no_file_behind(spark_engine: SparkEngine) -> None:
+    context = spark_engine.session().sparkContext
+    folder = Path(context._temp_dir)  # type: ignore[arg-type]  # noqa: SLF001  # no public name
+    before = set(folder.iterdir())
+    burden = os.urandom(3 << 20)
+    found = reports_of(context, functools.partial(weighed, burden), 2, 2)
+    assert found == [str(len(burden)), str(len(burden) + 1)]
+    assert set(folder.iterdir()) == before
 
 
 def test_a_session_that_failed_half_way_does_not_stand_in_the_way_of_the_next(

@@ -26,6 +26,7 @@ import pyarrow.json as pj
 from blizzard_core.settings.schema import UnexpectedFields
 from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.decode.extract import NULL, Extractor, coerced, compact, elements, members
+from blizzard_py.kernels.fast.pieces import bare
 from blizzard_py.schema.types import (
     EPOCH_DIGITS,
     arrow_type,
@@ -105,7 +106,7 @@ class RecordSchema:
             columns.append(column)
         if extracted is not None and self._rescued:
             columns.append(pa.array(extracted.rescued, pa.string()))
-        return pa.Table.from_arrays(columns, schema=self.table)
+        return pa.Table.from_arrays([bare(column) for column in columns], schema=self.table)
 
 
 def read_json(chunk: bytes, schema: pa.Schema) -> pa.Table:

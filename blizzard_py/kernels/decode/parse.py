@@ -34,7 +34,8 @@ from blizzard_py.kernels.decode.columns import RecordSchema, read_json
 from blizzard_py.kernels.decode.nested import WORTH, NestedColumns
 from blizzard_py.kernels.decode.prefilter import plausibility
 from blizzard_py.kernels.decode.unexpected import Watch, shown_name
-from blizzard_py.kernels.fast.scanner import Scanned, scanner, whole
+from blizzard_py.kernels.fast.pieces import whole, with_bare
+from blizzard_py.kernels.fast.scanner import Scanned, scanner
 from blizzard_py.lines.failure import bounded
 
 _BLANK = b" \t\r"
@@ -273,30 +274,11 @@ def _joined(found: Scanned, rest: Parsed) -> Parsed:
     order = np.argsort(rows_at, kind="stable")
     schema = found.table.schema
     mixed = whole([found.table, rest.table], schema).take(pa.array(order))
-    table = pa.Table.from_arrays(
-        [_bare(column.chunk(0)) for column in mixed.columns], schema=schema
-    )
     bad = (
         replace(b, index=int(found.left_at[b.index]), offset=found.starts[b.index])
         for b in rest.bad
     )
-    return Parsed(table, found.lines, rows_at[order], tuple(bad))
-
-
-def _bare(column: pa.Array) -> pa.Array:
-    """Without validity where nothing is null, which `take` gives to some, and readers do not."""
-    kind, own = column.type, column.buffers()
-    inner: list[pa.Array] = []
-    if pa.types.is_struct(kind):
-        own = own[:1]
-        inner = [_bare(column.field(number)) for number in range(kind.num_fields)]
-    elif pa.types.is_list(kind) or pa.types.is_map(kind):
-        own = own[:2]
-        inner = [_bare(column.values)]
-    validity = own[0] if column.null_count else None
-    return pa.Array.from_buffers(
-        kind, len(column), [validity, *own[1:]], column.null_count, column.offset, inner
-    )
+    return Parsed(with_bare(mixed), found.lines, rows_at[order], tuple(bad))
 
 
 def _bad_records(

@@ -20,6 +20,7 @@ import pyarrow as pa
 from blizzard_core.settings.schema import UnexpectedFields
 from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.fast.layout import WINDOW_BYTES, Layout, has_room, scanned_schema
+from blizzard_py.kernels.fast.pieces import whole
 from blizzard_py.kernels.fast.sandbox import Broken, Program, compiled
 
 # After a chunk that was hardly worth it so many are not tried.
@@ -129,16 +130,6 @@ class Scanner:
         if self._rescued:
             columns.append(pa.nulls(len(columns[0]), pa.string()))
         return pa.Table.from_arrays(columns, schema=self._schema)
-
-
-def whole(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
-    """One table with each column in one piece, as if all of it had been parsed in one call.
-
-    What is written depends on such pieces: where a page ends, how many bytes wait.
-    """
-    if len(tables) == 1:
-        return tables[0]
-    return pa.concat_tables(tables).combine_chunks() if tables else schema.empty_table()
 
 
 def _windows(chunk: bytes) -> Iterator[tuple[int, int]]:

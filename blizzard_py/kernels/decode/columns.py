@@ -26,7 +26,7 @@ import pyarrow.json as pj
 from blizzard_core.settings.schema import UnexpectedFields
 from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.decode.extract import NULL, Extractor, coerced, compact, elements, members
-from blizzard_py.kernels.fast.pieces import bare
+from blizzard_py.kernels.fast.pieces import bare, with_bare
 from blizzard_py.schema.types import (
     EPOCH_DIGITS,
     arrow_type,
@@ -93,7 +93,7 @@ class RecordSchema:
         `ValueError` naming the column and the value.
         """
         if self._as_read:
-            return table.cast(self.table)  # the reader drops nullability
+            return with_bare(table.cast(self.table))  # the reader drops nullability
         rows = table.num_rows
         extracted = None if self._extractor is None else self._extractor.extract(chunk, rows)
         columns = []

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.decode.columns import RecordSchema, read_json
 from blizzard_py.kernels.decode.extract import NULL
 from blizzard_py.kernels.decode.unexpected import Watch
@@ -27,14 +26,10 @@ WORTH = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The rows with all columns; ``bytes`` is how much was read for those that are nested.
-
-    ``unexpected`` are fields of structs that no column takes.
-    """
+    """The rows with all columns. ``unexpected`` are fields of structs that no column takes."""
 
     table: pa.Table
     unexpected: frozenset[str]
-    bytes: int
 
 
 class NestedColumns:
@@ -43,6 +38,7 @@ class NestedColumns:
     def __init__(self, schema: RecordSchema, *, watched: bool, thorough: bool) -> None:
         fields = [spec for spec in schema.fields if is_nested(spec)]
         self._places = [number for number, spec in enumerate(schema.fields) if is_nested(spec)]
+        self.worth = WORTH
         self._table = schema.table
         self._rescued = schema.unexpected == "capture"
         self._schema = RecordSchema(fields, schema.unexpected)
@@ -53,12 +49,19 @@ class NestedColumns:
     def __bool__(self) -> bool:
         return bool(self._places)
 
-    def made(self, scanned: pa.Table) -> Made | None:
-        """The rows of ``scanned``; None if their chunk has to be read by the exact path."""
+    def made(self, scanned: pa.Table, chunk_bytes: int) -> Made | None:
+        """The rows of ``scanned``; None if their chunk has to be read by the exact path.
+
+        ``chunk_bytes`` is what the chunk has, of which a part is worth to be read again.
+        """
         if not scanned.num_rows:
-            return Made(self._table.empty_table(), frozenset(), 0)
+            return Made(self._table.empty_table(), frozenset())
         columns = scanned.columns
-        lines = _lines(self._schema.fields, [columns[place] for place in self._places])
+        names = [json.dumps(f.name, ensure_ascii=False).encode() for f in self._schema.fields]
+        texts = [columns[place].chunk(0) for place in self._places]
+        if _size(names, texts) > self.worth * chunk_bytes:
+            return None
+        lines = _lines(names, texts)
         try:
             found = self._schema.finish(read_json(lines, self._schema.read), lines)
         except ValueError:  # pa.ArrowInvalid is one
@@ -68,19 +71,27 @@ class NestedColumns:
         if self._rescued:
             # A line with another field is handed over, so all that is kept is of structs.
             columns[-1] = found.column(found.num_columns - 1)
-        names = self._watch.names(lines, ()) if self._watch else frozenset()
-        return Made(pa.Table.from_arrays(columns, schema=self._table), names, len(lines))
+        unexpected = self._watch.names(lines, ()) if self._watch else frozenset()
+        return Made(pa.Table.from_arrays(columns, schema=self._table), unexpected)
 
 
-def _lines(fields: Sequence[FieldSpec], texts: Sequence[pa.ChunkedArray]) -> bytes:
+def _size(names: Sequence[bytes], texts: Sequence[pa.Array]) -> int:
+    """Bytes of `_lines`, nearly: long names and many nulls can make it any number of a chunk's."""
+    size: int = len(texts[0]) * len(b"{}\n") + texts[0].null_count * (len(names[0]) + len(b":null"))
+    for name, text in zip(names, texts, strict=True):
+        _, _, values = text.buffers()
+        size += int(values.size) + (len(text) - text.null_count) * (len(name) + len(b",:"))
+    return size
+
+
+def _lines(names: Sequence[bytes], texts: Sequence[pa.Array]) -> bytes:
     """Lines of records that have these fields alone; where one is null only the first says so."""
     parts: list[pa.Scalar | pa.Array] = []
-    for spec, text in zip(fields, texts, strict=True):
-        name = json.dumps(spec.name, ensure_ascii=False).encode() + b":"
+    for name, text in zip(names, texts, strict=True):
         if parts:
-            parts.append(_joined(pa.scalar(b"," + name), text.chunk(0)).fill_null(b""))
+            parts.append(_joined(pa.scalar(b"," + name + b":"), text).fill_null(b""))
         else:
-            parts += (pa.scalar(b"{" + name), text.fill_null(NULL).chunk(0))
+            parts += (pa.scalar(b"{" + name + b":"), text.fill_null(NULL))
     _, _, lines = _joined(*parts, pa.scalar(b"}\n")).buffers()
     return bytes(lines.to_pybytes())
 

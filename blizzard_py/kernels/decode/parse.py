@@ -31,9 +31,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from blizzard_py.kernels.decode.columns import RecordSchema, read_json
-from blizzard_py.kernels.decode.nested import WORTH, NestedColumns
+from blizzard_py.kernels.decode.nested import NestedColumns
 from blizzard_py.kernels.decode.prefilter import plausibility
-from blizzard_py.kernels.decode.unexpected import Watch, shown_name
+from blizzard_py.kernels.decode.unexpected import Watch, first, shown_name
 from blizzard_py.kernels.fast.pieces import whole, with_bare
 from blizzard_py.kernels.fast.scanner import Scanned, scanner
 from blizzard_py.lines.failure import bounded
@@ -146,19 +146,18 @@ class LineParser:
             return self._parse_all(chunk)
         names = frozenset(map(shown_name, found.unknown))
         if self._nested:
-            made = self._nested.made(found.table)
-            if made is None or made.bytes > WORTH * len(chunk):
-                self._scanner.pause()
+            made = self._nested.made(found.table, len(chunk))
             if made is None:
+                self._scanner.pause()
                 return self._parse_all(chunk)
-            found, names = replace(found, table=made.table), names | made.unexpected
+            found, names = replace(found, table=made.table), first(names | made.unexpected)
         if not found.left:
             return Parsed(found.table, found.lines, found.rows_at, unexpected=names)
         try:
             rest = self._parse_all(b"".join(found.left))
         except BadLine as error:
             raise BadLine(int(found.left_at[error.index]), error.reason) from error
-        return replace(_joined(found, rest), unexpected=names | rest.unexpected)
+        return replace(_joined(found, rest), unexpected=first(names | rest.unexpected))
 
     def _parse_all(self, chunk: bytes) -> Parsed:
         """`parse`, by the exact path."""

@@ -72,7 +72,12 @@ def names_in(lines: Iterable[bytes], known: Known) -> frozenset[str]:
             continue  # a blank line, or what only the reader takes, such as `NaN`
         if len(found) >= MOST:
             break
-    return frozenset(sorted(found)[:MOST])
+    return first(found)
+
+
+def first(names: Iterable[str]) -> frozenset[str]:
+    """`MOST` of the names, those that come first."""
+    return frozenset(sorted(names)[:MOST])
 
 
 def shown_name(name: str | bytes) -> str:

@@ -25,6 +25,10 @@ from blizzard_py.kernels.fast.sandbox import Broken, Program, compiled
 
 # After a chunk that was hardly worth it so many are not tried.
 PAUSE = 15
+# Each call has all columns copied. With very many columns of text there is room for few long
+# values in each: some calls may end after so few lines, and then the chunk is given up.
+FEW_LINES = 64
+MOST_CALLS = 3
 
 _stderr = logging.getLogger(__name__)
 
@@ -85,7 +89,7 @@ class Scanner:
             self._free.append(self._layout())
             return None
         self._free.append(layout)
-        if len(found.left) > found.table.num_rows:
+        if found is None or len(found.left) > found.table.num_rows:
             self.pause()
         return found
 
@@ -96,7 +100,8 @@ class Scanner:
     def _layout(self) -> Layout:
         return Layout(self._program.machine(), self._fields, skips=self._skips)
 
-    def _scanned(self, layout: Layout, chunk: bytes, *, utf8: bool) -> Scanned:
+    def _scanned(self, layout: Layout, chunk: bytes, *, utf8: bool) -> Scanned | None:
+        """None if so little goes in at a time that the exact path is faster."""
         tables: list[pa.Table] = []
         rows_at: list[npt.NDArray[np.int64]] = []
         left: list[tuple[int, int, int]] = []
@@ -108,9 +113,12 @@ class Scanner:
                 lines += 1
                 continue
             layout.fill(memoryview(chunk)[start:end])
-            done = 0
+            done = few = 0
             while done < end - start:
                 done = layout.scan(done, end - start, utf8=utf8)
+                few += layout.lines < FEW_LINES
+                if few > MOST_CALLS:
+                    return None
                 tables.append(self._table(layout.columns()))
                 rows_at.append(layout.rows_at() + lines)
                 unknown.update(layout.unknown())

@@ -242,3 +242,10 @@ def test_of_every_type_the_exact_path_keeps_the_good_and_finds_the_bad(isolated:
         with pytest.raises(BadLine) as caught:
             LineParser(WIDE).parse(bad.head + b"\n")
         assert caught.value.reason == bad.reason
+
+
+def test_a_name_that_no_quick_look_can_look_for_costs_no_line_its_verdict() -> None:
+    parser = LineParser(RecordSchema(specs(id="int64", **{'q"q': "string"})), tolerant=True)
+    parsed = parser.parse(b'{"id":1,"q\\"q":"x"}\n{"id":"x"}\n{"id":3}\n')
+    assert parsed.table.to_pylist() == [{"id": 1, 'q"q': "x"}, {"id": 3, 'q"q': None}]
+    assert [bad.index for bad in parsed.bad] == [1]

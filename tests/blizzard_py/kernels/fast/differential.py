@@ -57,6 +57,7 @@ class Pair:
         scanner = _Watched(self._scanners[key])
         fast = LineParser(schema, tolerant=chunk.tolerant, thorough=True)
         fast._scanner = scanner  # type: ignore[assignment]  # noqa: SLF001  # watched, of another program
+        fast._nested.worth = 100  # noqa: SLF001  # everything is tried
         one, other = _outcome(fast, chunk.data), _outcome(exact, chunk.data)
         for name in one.keys() | other.keys():
             if one.get(name) != other.get(name):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -55,6 +55,16 @@ def next_window(
     assert chosen is not None
     bound = connection.bound(chosen, settle_secs)
     return window(stored, bound.value, None, NOW, bound.kind)
+
+
+def window_above(read: Window, by: timedelta = timedelta(seconds=1)) -> Window:
+    """What the clock will bound next, without waiting for it: ``by`` above what was read.
+
+    `next_window` is None while the clock stands in the tick of the last bound, a second for many
+    columns.
+    """
+    up_to = {column: value + by for column, value in read.up_to.items()}
+    return Window(after=read.up_to, up_to=up_to, low=read.up_to)
 
 
 def declared(batch: pa.RecordBatch, fields: Sequence[FieldSpec]) -> pa.RecordBatch:

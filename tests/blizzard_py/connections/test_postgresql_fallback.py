@@ -12,7 +12,7 @@ from blizzard_py.connections.postgresql.connection import PostgresqlConnection
 from blizzard_py.connections.protocol import Selection, Split
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
-from tests.support.database_reading import everything, next_window, rows_of
+from tests.support.database_reading import everything, next_window, rows_of, window_above
 from tests.support.own_process import free_port
 from tests.support.postgresql_server import PostgresqlServer
 
@@ -66,7 +66,7 @@ def test_windows_are_planned_and_read(access: Access) -> None:
         "o": 4294967295, "big": 1, "note": "é", "raw": b"\0", "yes": True, "f": 0.1,
         "span": "1 day",
     }  # fmt: skip
-    assert connection.tasks(next_window(connection, dict(window.up_to)) or window, Split()) == ()
+    assert connection.tasks(window_above(window), Split()) == ()
     assert connection.bound("max", 0).value["at"].isoformat() == "2024-01-01T00:16:40+00:00"
 
 

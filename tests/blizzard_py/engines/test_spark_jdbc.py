@@ -12,7 +12,7 @@ from blizzard_py.connections.protocol import Selection, Split
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.jdbc import frame, place_of, query
 from blizzard_py.reading import Access
-from tests.support.database_reading import next_window
+from tests.support.database_reading import next_window, window_above
 from tests.support.own_process import free_port
 from tests.support.postgresql_server import PASSWORD, PostgresqlServer, postgresql_server
 
@@ -58,7 +58,7 @@ def test_windows_are_planned_and_read_through_spark(
     assert rows[1]["price"] == "0.33333333333333333333"
     assert rows[1]["at"] == "2024-01-01T00:00:01+00:00"
     assert connection.bound("max", 0).value["at"].isoformat() == "2024-01-01T00:16:40+00:00"
-    assert connection.tasks(next_window(connection, dict(window.up_to)) or window, Split()) == ()
+    assert connection.tasks(window_above(window), Split()) == ()
 
 
 def test_faults_are_told_without_secrets(

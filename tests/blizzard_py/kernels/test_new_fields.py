@@ -12,6 +12,7 @@ from blizzard_core.bounds import UNEXPECTED_FIELDS, UNEXPECTED_VALUES_BYTES
 from blizzard_py.job import FieldSpec, UnexpectedField
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import LineParser
+from blizzard_py.kernels.decode.unexpected import MOST
 from blizzard_py.kernels.fast.scanner import scanner
 from blizzard_py.kernels.report import TaskReport, merged
 from tests.support.ingest_world import IngestWorld, specs
@@ -30,7 +31,7 @@ def told(world: IngestWorld, **how: Any) -> dict[str, UnexpectedField]:
     return {field.name: field for field in report.unexpected}
 
 
-@pytest.mark.parametrize("fields", [FLAT, NESTED], ids=["fast", "exact"])
+@pytest.mark.parametrize("fields", [FLAT, NESTED], ids=["flat", "nested"])
 @pytest.mark.parametrize("attempt", [0, 1])
 def test_a_field_without_a_column_is_seen_with_a_file_that_has_it(
     tmp_path: Path, fields: tuple[FieldSpec, ...], attempt: int
@@ -68,6 +69,23 @@ def test_names_within_structs_are_told_by_their_path() -> None:
     assert LineParser(RecordSchema(NESTED)).parse(chunk).unexpected == {"user.age"}
 
 
+@pytest.mark.parametrize("fast", [True, False])
+def test_names_of_one_chunk_are_bounded_wherever_they_were_seen(*, fast: bool) -> None:
+    scanner.cache_clear()
+    many = range(MOST)
+    certain = rows(
+        *({"id": n, "s": "x" * 500, f"of-a-line-{n}": 1} for n in many),
+        *({"id": n, "s": "x" * 500, "user": {f"of-a-struct-{n}": 1}} for n in many),
+    )
+    # The exact path alone takes exponents.
+    handed_over = rows(*({"id": n, "s": "x", f"of-another-{n}": 1e300} for n in many))
+    parser = LineParser(RecordSchema(NESTED), fast=fast, thorough=True)
+    for chunk, count in (certain, 2 * MOST), (certain + handed_over, 3 * MOST):
+        parsed = parser.parse(chunk)
+        assert parsed.table.num_rows == count
+        assert len(parsed.unexpected) == MOST
+
+
 def test_capture_and_fail_tell_nothing_since_nothing_is_lost() -> None:
     chunk = rows({"id": 1, "new": 1})
     assert not LineParser(RecordSchema(FLAT, "capture")).parse(chunk).unexpected
@@ -75,7 +93,7 @@ def test_capture_and_fail_tell_nothing_since_nothing_is_lost() -> None:
     assert thorough.parse(chunk).unexpected == {"new"}
 
 
-@pytest.mark.parametrize("fields", [FLAT, NESTED], ids=["fast", "exact"])
+@pytest.mark.parametrize("fields", [FLAT, NESTED], ids=["flat", "nested"])
 def test_lines_that_are_letters_tell_nothing(tmp_path: Path, fields: tuple[FieldSpec, ...]) -> None:
     world = IngestWorld(tmp_path, fields, evolves=True, max_bad_fraction=0.6)
     world.put("a.ndjson", rows({"id": 1, "a": 1}, {"id": "bad", "b": 2}))

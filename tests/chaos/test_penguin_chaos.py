@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from blizzard_core.errors import CommitError
+from blizzard_core.errors import BlizzardError
 from penguin_py.pipeline import TablePipeline
 from tests.chaos.penguin import run, run_on_s3
 from tests.support.penguin_world import World, footer_pool
@@ -51,8 +51,10 @@ def test_two_that_start_at_the_same_moment_commit_each_file_once(
                     try:
                         if not penguin.cycle(threading.Event()):
                             return
-                    except CommitError:
-                        continue
+                    except BlizzardError as error:
+                        # A commit that the other one was ahead of, or came in between with.
+                        if not error.retryable:
+                            raise
 
             threads = [threading.Thread(target=work, args=(penguin,)) for penguin in penguins]
             for thread in threads:

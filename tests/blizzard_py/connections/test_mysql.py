@@ -254,7 +254,7 @@ def failed(call: Callable[[], object]) -> BlizzardError:
 @pytest.mark.parametrize(
     "query",
     ["DELETE FROM t", "SELECT 1 AS one; DELETE FROM t", "SELECT 1 AS one) t1; DELETE FROM t; -- ",
-     "SELECT 1 INTO OUTFILE '/tmp/x'", "SELECT 'card 4111", "SELECT 1 AS one;"],
+     "SELECT 1 INTO OUTFILE '/tmp/x'", "SELECT 'card 4111111111", "SELECT 1 AS one;"],
 )  # fmt: skip
 def test_a_query_that_is_more_than_one_question_is_refused(
     mariadb: MariadbServer, database: str, access: Access, query: str
@@ -262,7 +262,7 @@ def test_a_query_that_is_more_than_one_question_is_refused(
     mariadb.execute("CREATE TABLE t AS SELECT 1 AS id", database=database)
     error = failed(lambda: everything(access, Selection(query=query)))
     assert isinstance(error, SourceError)
-    assert "4111" not in str(error)
+    assert "4111111111" not in str(error)
     assert mariadb.execute("SELECT count(*) FROM t", database=database) == "1\n"
 
 

@@ -54,9 +54,10 @@ def sound_tables(request: pytest.FixtureRequest, bench: Bench) -> Iterator[None]
         return
     place: Path | None = request.node.funcargs.get("tmp_path")
     if place is not None:
-        bench.take(root for root in tables_below(place) if str(root) not in broken)
+        left = (root for root in tables_below(place) if str(root) not in broken)
+        bench.take(left, stay=True)
     with copied(world for world in made.values() if not world.table().is_local) as roots:
-        bench.take(roots)
+        bench.take(roots, stay=False)
 
 
 @pytest.fixture(scope="session")

@@ -123,5 +123,5 @@ def test_signals_set_the_event_and_handlers_are_put_back() -> None:
         stop = threading.Event()
         with stop_on_signals(stop, 1):
             os.kill(os.getpid(), number)
-            assert stop.wait(5)
+            assert stop.wait(60)
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before

@@ -1,4 +1,7 @@
-"""Chaos around one table: what may go wrong goes wrong, at random and reproducibly.
+"""Chaos around one table: what may go wrong goes wrong, at random.
+
+What arrives is the seed's alone. What goes wrong is drawn as requests come, of which some are
+made by threads or until a process is killed, so it is nearly the same for one seed.
 
 Every round a writer drops files in random order and holds some back for later, and
 then Penguins run, each of which may die before or after any write, lose the answer
@@ -130,6 +133,7 @@ class Chaos:
     """One run over a table of its own."""
 
     world: World
+    arrivals: random.Random  # of files alone: what comes depends on nothing that went wrong
     chance: random.Random
     faults: Faults
     process_rate: float
@@ -159,24 +163,24 @@ class Chaos:
     def write(self) -> None:
         """Make files, hold some back, and drop the others in random order."""
         made: list[tuple[str, pa.Table | bytes, str | None]] = []
-        for _ in range(self.chance.randrange(4)):
+        for _ in range(self.arrivals.randrange(4)):
             self.rows += 1
-            folder = f"date=2024-01-0{self.chance.randrange(1, DAYS + 1)}"
-            name = f"{folder}/{self.rows:05d}-{self.chance.randrange(1000):03d}"
+            folder = f"date=2024-01-0{self.arrivals.randrange(1, DAYS + 1)}"
+            name = f"{folder}/{self.rows:05d}-{self.arrivals.randrange(1000):03d}"
             columns: dict[str, list[Any]] = {"id": [self.rows]}
-            if self.chance.random() < 0.1:
-                columns[f"extra{self.chance.randrange(5)}"] = [self.rows]
+            if self.arrivals.random() < 0.1:
+                columns[f"extra{self.arrivals.randrange(5)}"] = [self.rows]
             data = pa.table(columns)
             output_id = f"p/s/{self.rows}"
             made.append((f"{name}.parquet", data, output_id))
-            if self.chance.random() < 0.1:
+            if self.arrivals.random() < 0.1:
                 made.append((f"{name}-again.parquet", data, output_id))
-            if self.chance.random() < 0.1:
+            if self.arrivals.random() < 0.1:
                 made.append((f"{name}-junk.parquet", JUNK, None))
-        self.chance.shuffle(made)
+        self.arrivals.shuffle(made)
         self.held += made
-        self.chance.shuffle(self.held)
-        keep = self.chance.randrange(len(self.held) + 1) if self.chance.random() < 0.5 else 0
+        self.arrivals.shuffle(self.held)
+        keep = self.arrivals.randrange(len(self.held) + 1) if self.arrivals.random() < 0.5 else 0
         self.drop(self.held[keep:])
         del self.held[keep:]
 
@@ -330,8 +334,8 @@ def run_on_s3(server: S3Server, rounds: int, seed: int, process_rate: float) -> 
 def _run(
     world: World, rounds: int, seed: int, process_rate: float, proxy: FaultProxy | None
 ) -> dict[str, int]:
-    chance = random.Random(seed)
-    chaos = Chaos(world, chance, Faults(chance, 0.06), process_rate, proxy=proxy)
+    arrivals, chance = random.Random(f"{seed} arrivals"), random.Random(seed)
+    chaos = Chaos(world, arrivals, chance, Faults(chance, 0.06), process_rate, proxy=proxy)
     for _ in range(rounds):
         chaos.round()
     chaos.settle()

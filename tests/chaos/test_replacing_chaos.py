@@ -9,11 +9,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Container
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
+from deltalake.exceptions import DeltaError
 
 from blizzard_core.groups import Group
 from penguin_py.delta import writer
@@ -76,7 +78,8 @@ def test_real_processes_that_are_killed_apply_each_group_once(
                 expected[key] = number
             killed(world, chance.uniform(0.8, 2.5))
             if world.storage.stat(f"_delta_log/{0:020d}.json") is not None:
-                world.delta().optimize.compact()
+                with suppress(DeltaError):  # a request of the dead one that is applied only now
+                    world.delta().optimize.compact()
         world.run()
         found = {row["_unit"]: row["id"] for row in world.rows()}
         assert found == {unit("p_s", key, 0): number for key, number in expected.items()}

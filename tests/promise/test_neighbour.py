@@ -219,6 +219,7 @@ def test_a_neighbour_gets_nothing_of_a_daemon(place: Path, s3: S3Server) -> None
         pids = descendants(daemon.pid)
         ports = listening(pids)
         sockets = socket_paths(pids)
+        held = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids}
         found = as_nobody(
             {
                 "pids": pids,
@@ -228,7 +229,6 @@ def test_a_neighbour_gets_nothing_of_a_daemon(place: Path, s3: S3Server) -> None
                 "secrets": hush,
             }
         )
-        held = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids}
     assert "java" in held
     # The gateway, the driver and its blocks, all on the loopback interface.
     assert len(ports) >= 3

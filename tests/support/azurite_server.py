@@ -102,4 +102,4 @@ def azurite_server() -> Iterator[AzuriteServer]:
         finally:
             process.stdin.close()
             process.terminate()
-            process.wait(timeout=10)
+            process.wait(timeout=60)

@@ -21,6 +21,10 @@ ARGUMENTS = (
 )
 
 
+# A page draws itself anew every five seconds, which is all that a test would wait by itself.
+expect.set_options(timeout=60_000)
+
+
 @contextmanager
 def chromium() -> Iterator[Browser]:
     path = shutil.which("chromium")

@@ -9,6 +9,7 @@ is what a ``kill -9`` between two requests looks like to the store.
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
@@ -30,6 +31,7 @@ class MemoryStorage:
         # Tests put objects into the dictionary as well, so a version is counted
         # up when the value is another one than when it was last looked at.
         self._versions: dict[str, tuple[object, int]] = {}
+        self._condition = threading.Lock()
         self.between_pages: Callable[[], None] = lambda: None
         self.before_mutation: Callable[[str, str], None] = lambda _op, _path: None
         self.after_mutation: Callable[[str, str], None] = lambda _op, _path: None
@@ -98,10 +100,11 @@ class MemoryStorage:
 
     def put_if(self, path: str, data: bytes, version: str | None) -> str:
         self.before_mutation("put_if", path)
-        if self._version(path) != version:
-            raise Conflict(f"{self.uri}/{path}: changed by another writer")
-        self.objects[path] = (data, self.clock())
-        made = str(self._version(path))
+        with self._condition:
+            if self._version(path) != version:
+                raise Conflict(f"{self.uri}/{path}: changed by another writer")
+            self.objects[path] = (data, self.clock())
+            made = str(self._version(path))
         self.after_mutation("put_if", path)
         return made
 

@@ -5,8 +5,10 @@ Workers take a pipe for a file where `PIPES` is in their path, and nowhere else.
 
 from __future__ import annotations
 
+import glob
 import os
 import signal
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Self
@@ -84,7 +86,7 @@ class Pipe:
 def holders(path: Path) -> set[int]:
     """Spark's Python workers that have a file open whose path begins like this."""
     found = set()
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
+    for link in descriptors():
         try:
             # A child of ours that is about to become the JVM has our descriptors, too.
             if str(link.readlink()).startswith(str(path)) and (w := _worker_of(link.parts[2])):
@@ -92,6 +94,11 @@ def holders(path: Path) -> set[int]:
         except OSError:
             continue  # the process or the descriptor is gone by now
     return found
+
+
+def descriptors() -> Iterator[Path]:
+    """What the machine's processes have open, as links; one that ends meanwhile has nothing."""
+    yield from map(Path, glob.iglob("/proc/[0-9]*/fd/*"))  # noqa: PTH207  # of 3.11's it raises
 
 
 def _worker_of(pid: str) -> int | None:

@@ -1,7 +1,8 @@
 """A real S3 API over HTTP: moto's server, in a process of its own.
 
 Known gaps of moto that tests must not lean on: it answers 500 to keys that XML
-cannot carry (U+FFFF), lists at once what was just put, and never throttles.
+cannot carry (U+FFFF), lists at once what was just put, and never throttles. It looks at the
+condition of a PUT and then stores, with room for another one in between; here it has none.
 
 Not in a thread of this process: delta-rs keeps the interpreter locked during some
 requests, and a server behind the same lock would never answer them.
@@ -23,8 +24,17 @@ import boto3  # type: ignore[import-untyped]  # ships no types
 # Port 0 lets the system choose, so runs beside each other do not collide. The
 # server ends when its standard input closes, also if the tests are killed.
 _SERVER = """
-import logging, sys
+import logging, sys, threading
+from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
+
+def one_at_a_time(put, lock):
+    def locked(self):
+        with lock:
+            return put(self)
+    return locked
+
+S3Response.put_object = one_at_a_time(S3Response.put_object, threading.Lock())
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
 server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
 server.start()
@@ -97,4 +107,4 @@ def s3_server(**environment: str) -> Iterator[S3Server]:
             yield S3Server(f"http://127.0.0.1:{port}")
         finally:
             process.stdin.close()
-            process.wait(timeout=10)
+            process.wait(timeout=60)

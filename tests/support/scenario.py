@@ -99,7 +99,11 @@ class Scenario:
 
     def call(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         process = self.start(*command, **environment)
-        out, err = process.communicate(timeout=120)
+        try:
+            out, err = process.communicate(timeout=280)  # a test has 300 seconds
+        finally:
+            process.kill()
+            process.wait()
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pyspark
 
 from blizzard_py.engines.spark.security import SHUT
+from tests.support.own_process import free_port
 from tests.support.pipe import PIPES
 
 HOME = Path(pyspark.__file__).parent
@@ -40,7 +41,7 @@ def standalone_cluster(
 
     ``settings`` win over ours, which shut all that they can.
     """
-    port = _free_port()
+    port = free_port()
     master = f"spark://127.0.0.1:{port}"
     secret = secrets.token_hex(32)
     shut = {**SHUT, "spark.authenticate.secret": secret, **(settings or {})}
@@ -84,7 +85,7 @@ def standalone_cluster(
 @contextlib.contextmanager
 def connect_server(folder: Path) -> Iterator[str]:
     """A Spark Connect server with a local master of two cores; yields its ``sc://`` URL."""
-    port = _free_port()
+    port = free_port()
     conf = {
         "spark.connect.grpc.binding.port": str(port),
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -146,12 +147,6 @@ def _server(folder: Path, port: int | None, *arguments: str) -> Iterator[None]:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:

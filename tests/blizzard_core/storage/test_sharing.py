@@ -69,7 +69,7 @@ def test_a_fork_while_another_thread_makes_a_client_holds_nobody_up() -> None:
     assert making.wait(60)
     child = os.fork()
     if not child:
-        signal.alarm(20)  # ends who waits for ever
+        signal.alarm(60)  # ends who waits for ever
         client(key="of a child")
         os._exit(0)
     forked.set()

@@ -168,14 +168,15 @@ def test_a_refused_page_fails_the_listing_at_once(world: World) -> None:
 def test_a_page_that_never_comes_is_given_up_and_asked_for_again(world: World) -> None:
     world.proxy.arm(only(2, "hang"))
     assert listed(world.open(Patience(read_secs=1))) == NAMES
-    assert world.proxy.listings == REQUESTS + 1
+    # A page that a busy machine is late with is asked for again as well.
+    assert world.proxy.listings >= REQUESTS + 1
 
 
 def test_a_store_that_keeps_hanging_fails_the_listing(world: World) -> None:
-    world.proxy.arm(from_on(1, "hang"))
+    world.proxy.arm(from_on(0, "hang"))
     with pytest.raises(Unavailable, match=world.uri):
         listed(world.open(Patience(read_secs=0.5, retry_secs=3)))
-    assert 1 < world.proxy.listings - 1 <= 5
+    assert 1 < world.proxy.listings <= 5
 
 
 def test_a_store_that_is_not_there_is_unavailable(world: World) -> None:

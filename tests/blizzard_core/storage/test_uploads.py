@@ -47,7 +47,7 @@ def deaf(request: pytest.FixtureRequest, endpoint: str) -> Storage:
 
 
 @pytest.mark.parametrize("data", [b"", b"small", LARGE], ids=["empty", "small", "large"])
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 def test_an_upload_that_nobody_takes_is_given_up(
     deaf: Storage, data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,8 +122,7 @@ def test_log_lines_and_the_live_table_share_a_terminal(monkeypatch: pytest.Monke
 
 
 def test_without_a_terminal_a_backlog_is_told_of_and_idleness_is_not() -> None:
-    lines = io.StringIO()
-    log.configure("info", lines)
+    told: list[str] = []
     busy, idle = Meter(), Meter()
     busy.found(2, 20)
     written = threading.Event()
@@ -131,16 +130,16 @@ def test_without_a_terminal_a_backlog_is_told_of_and_idleness_is_not() -> None:
     class Told(io.StringIO):
         def write(self, text: str) -> int:
             if "progress" in text:
-                lines.write(text)
+                told.append(text)
                 written.set()
             return len(text)
 
     log.configure("info", Told())
     with shown({"events/busy": busy, "events/idle": idle}, None, interval_secs=0.01):
         assert written.wait(30)
-    told = [json.loads(line) for line in lines.getvalue().splitlines()]
-    assert {line["source"] for line in told} == {"events/busy"}
-    assert told[0] | {"files": 0, "found_files": 2, "left_secs": None} == told[0]
+    lines = [json.loads(text) for text in told]
+    assert {line["source"] for line in lines} == {"events/busy"}
+    assert lines[0] | {"files": 0, "found_files": 2, "left_secs": None} == lines[0]
 
 
 @pytest.mark.parametrize("terminal", [True, False])

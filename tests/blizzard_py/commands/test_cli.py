@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -23,6 +22,7 @@ from blizzard_core.log import get_logger
 from blizzard_core.signals import INTERRUPTED
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin
+from tests.support.own_process import free_port
 from tests.support.s3_server import S3Server
 from tests.support.scenario import Scenario
 
@@ -292,13 +292,6 @@ def test_help_names_every_command() -> None:
     text = invoke("--help").output
     for command in ("run", "validate", "plan", "status", "explain", "backfill"):
         assert command in text
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_metrics_are_served_where_the_configuration_says(tmp_path: Path) -> None:

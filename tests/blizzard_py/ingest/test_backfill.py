@@ -145,8 +145,19 @@ def backfill(scenario: Scenario, first: str, last: str, *more: str) -> Result:
     )
 
 
+class Today:
+    """One for all of a test, in which a day may begin."""
+
+    at = dt.datetime.now(dt.UTC)
+
+
+@pytest.fixture(autouse=True)
+def today() -> None:
+    Today.at = dt.datetime.now(dt.UTC)
+
+
 def day(back: int) -> str:
-    return f"date={dt.datetime.now(dt.UTC) - dt.timedelta(days=back):%Y-%m-%d}"
+    return f"date={Today.at - dt.timedelta(days=back):%Y-%m-%d}"
 
 
 @pytest.fixture(params=["local", "s3"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import random
 import tempfile
 from pathlib import Path
@@ -255,10 +257,14 @@ def test_any_history_can_be_restored(store: MemoryStorage, tmp_path: Path) -> No
     copy = WorkingCopy(tmp_path / "w0")
     copy.root.mkdir()
     manifest: dict[str, Packed] = {}
+    writes = itertools.count(1)
     for step in range(40):
         for _ in range(draw.randint(0, 4)):
             size = draw.choice([0, 10, 5000, ALONE_BYTES])
-            write(copy.root, f"d{draw.randint(0, 3)}/f{draw.randint(0, 9)}", draw.randbytes(size))
+            path = f"d{draw.randint(0, 3)}/f{draw.randint(0, 9)}"
+            write(copy.root, path, draw.randbytes(size))
+            # Of a file that is changed and no larger only this tells, where clocks are coarse.
+            os.utime(copy.root / path, ns=(next(writes),) * 2)
         there = sorted(content(copy.root))
         if there and draw.random() < 0.4:
             (copy.root / draw.choice(there)).unlink()

@@ -34,6 +34,7 @@ class History:
     """One run over a table of its own."""
 
     world: World
+    arrivals: random.Random  # of groups and files alone: they depend on nothing that went wrong
     chance: random.Random
     faults: Faults
     # How often something comes between a Penguin's look and its commit.
@@ -61,9 +62,9 @@ class History:
 
     def step(self) -> None:
         self.world.now += self.chance.choice([0, 1, 30, 400])
-        for _ in range(self.chance.randrange(3)):
+        for _ in range(self.arrivals.randrange(3)):
             self.publish()
-        if self.chance.random() < 0.3:
+        if self.arrivals.random() < 0.3:
             self.arrive()
         if self.chance.random() < 0.2:
             self.interfere()
@@ -81,17 +82,17 @@ class History:
 
     def publish(self) -> None:
         """A reading of a unit from somewhere on; its manifest may come later, in order."""
-        name, key = self.chance.choice(SOURCES), self.chance.choice(KEYS)
-        low = self.chance.choice([0, 0, 3, 6])
-        starts = [at for at in (0, 3, 6) if at >= low and self.chance.random() < 0.8]
+        name, key = self.arrivals.choice(SOURCES), self.arrivals.choice(KEYS)
+        low = self.arrivals.choice([0, 0, 3, 6])
+        starts = [at for at in (0, 3, 6) if at >= low and self.arrivals.random() < 0.8]
         rows = {
-            at: frozenset(self.number() for _ in range(self.chance.randrange(1, 4)))
+            at: frozenset(self.number() for _ in range(self.arrivals.randrange(1, 4)))
             for at in starts
         }
         self.model.sources[name].read(key, low, rows)
         files = [
             {"id": sorted(ids), "_unit": [unit(name, key, at)] * len(ids)}
-            | ({f"extra{self.chance.randrange(3)}": sorted(ids)} if low == 6 else {})
+            | ({f"extra{self.arrivals.randrange(3)}": sorted(ids)} if low == 6 else {})
             for at, ids in rows.items()
         ]
         publisher = self.publishers[name]

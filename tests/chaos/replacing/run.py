@@ -18,7 +18,7 @@ def run(root: Path, seed: int, rate: float = RATE, between: float = 0.3) -> dict
     ``rate`` is how often a request goes wrong, ``between`` how often something comes between
     look and commit.
     """
-    chance = random.Random(seed)
+    arrivals, chance = random.Random(f"{seed} arrivals"), random.Random(seed)
     with footer_pool() as pool:
         world = World(str(root / f"table-{seed}"), pool)
-        return History(world, chance, Faults(chance, rate), between).run()
+        return History(world, arrivals, chance, Faults(chance, rate), between).run()

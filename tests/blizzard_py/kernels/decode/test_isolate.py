@@ -23,6 +23,7 @@ from blizzard_py.kernels.decode.isolate import IsolatedParser, check_readable
 from blizzard_py.kernels.decode.parse import BadLine, Parsed
 from blizzard_py.lines.failure import FileFailed
 from tests.support.ingest_world import IngestWorld, by_path, lines, specs
+from tests.support.pipe import descriptors
 
 pytestmark = pytest.mark.usefixtures("both_paths")
 
@@ -156,7 +157,7 @@ def test_a_file_that_kills_its_reader_twice_is_quarantined(tmp_path: Path) -> No
 
     def kill_readers() -> None:
         while len(killed) < 2:
-            for link in Path("/proc").glob("[0-9]*/fd/*"):
+            for link in descriptors():
                 pid = int(link.parts[2])
                 if pid not in {os.getpid(), *killed} and _leads_to(link, endless):
                     os.kill(pid, signal.SIGKILL)

@@ -417,23 +417,22 @@ def test_a_standby_ends_its_windows_by_clock_and_replay_lag(
     with standby_of(postgresql) as standby:
         replica = Access("postgresql", standby.uri(database))
         connection = PostgresqlConnection(replica, ORDERS)
-        bound = connection.bound("settled", 60)
+        deadline = time.monotonic() + 60
+        while not (bound := connection.bound("settled", 60)).value:  # nothing has come yet
+            assert time.monotonic() < deadline
         assert bound.kind == "clock"
         assert "standby" in bound.warnings[0]
         caught_up = datetime.now(UTC) - bound.value["updated_at"]
         assert timedelta(seconds=60) <= caught_up < timedelta(seconds=90)
         run(postgresql, access, "INSERT INTO orders VALUES (7776)")
-        for _ in range(1000):  # until that is replayed: the lag is told from it
-            if standby.rows("SELECT 1 WHERE pg_last_xact_replay_timestamp() IS NOT NULL"):
-                break
+        # Until that is replayed: the lag is told from it.
+        while not standby.rows("SELECT 1 WHERE pg_last_xact_replay_timestamp() IS NOT NULL"):
+            assert time.monotonic() < deadline
         standby.execute("SELECT pg_wal_replay_pause()")
         run(postgresql, access, "INSERT INTO orders VALUES (7777)")
-        behind = connection.bound("settled", 60)
-        for _ in range(100):  # until the row has arrived, which it is not read before
-            if behind.held_by is not None:
-                break
-            behind = connection.bound("settled", 60)
-        assert behind.held_by is not None
+        # Until the row has arrived, which it is not read before.
+        while (behind := connection.bound("settled", 60)).held_by is None:
+            assert time.monotonic() < deadline
         assert "replay is" in behind.held_by
         with connection.hold(replica) as held:
             assert held.session

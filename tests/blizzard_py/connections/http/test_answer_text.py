@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -60,7 +61,7 @@ def test_every_record_is_one_line_that_reads_as_it_was(
 
 ODD_TEXT = st.text(
     st.characters(codec=None) | st.sampled_from(["\ud800", "\udfff", "\\", "u", "N"])
-)
+).filter(lambda text: not re.search("[\ud800-\udbff][\udc00-\udfff]", text))  # one letter in JSON
 ODD_TEXTS = ODD_TEXT | st.sampled_from(["NaN", "-Infinity", "\\ud800", "\\\ud800", "Infinity\\"])
 
 

@@ -41,15 +41,18 @@ class Cover:
     why: str = ""
 
 
-def _final(world: World, key: str) -> Any:
-    """What the checkpoint of the first source says in the end; None if there is none."""
-    held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(world.settings, 0))
+def _final(world: World, number: int, key: str) -> Any:
+    """What the checkpoint of a source says in the end; None if there is none."""
+    held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(world.settings, number))
     return None if held is None else json.loads(held.data).get(key)
 
 
-def _depth_found(world: World) -> int:
-    found = _final(world, "partition_depth")
-    return world.plan.depth if found is None else int(found)
+def _depth_found(world: World, number: int) -> int:
+    if FLAT_KEYS < world.settings.scan_files < 1000:
+        # By each source from what came there first, one way or the other.
+        found = _final(world, number, "partition_depth")
+        return world.plan.depth if found is None else int(found)
+    return world.plan.depth
 
 
 class Covers:
@@ -57,10 +60,10 @@ class Covers:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._depth = world.plan.depth
-        if world.settings.scan_files > FLAT_KEYS and world.settings.scan_files < 1000:
-            # Found out from what came first, one way or the other.
-            self._depth = _depth_found(world)
+        self._depths = {
+            source_uri(number): _depth_found(world, number)
+            for number in range(world.settings.sources)
+        }
         self._first: dict[str, dict[str, float]] = {}
         for uri, scans in world.scans.items():
             if not scans:
@@ -119,7 +122,7 @@ class Covers:
     def _outside(self, file: SourceFile) -> str:
         """Why nobody looks where the file is; nothing if somebody does."""
         world = self._world
-        key = partition_key(split(file.path, self._depth)[0])
+        key = partition_key(split(file.path, self._depths[file.source])[0])
         closed = world.closed.get(file.source)
         origin = self._origin(file.source)
         if self._is_ahead(file.path):
@@ -134,14 +137,15 @@ class Covers:
 
     def _is_said_done(self, file: SourceFile) -> bool:
         """Whether people put a watermark at or above it."""
-        partition, name = split(file.path, self._depth)
+        partition, name = split(file.path, self._depths[file.source])
         said = [edit.said for edit in self._world.edits[file.source]]
         said += self._world.said[file.source]
         return any(p == partition and order_key(name) <= order_key(n) for p, n in said)
 
     def _limit(self, file: SourceFile) -> float:
         """Until when it had to appear."""
-        partition, name = split(file.path, self._depth)
+        depth = self._depths[file.source]
+        partition, name = split(file.path, depth)
         low, key = partition_key(partition), order_key(name)
         settings = self._world.settings
         closes = settings.tracked < 64 or settings.lookback is not None
@@ -149,13 +153,13 @@ class Covers:
         head = partition.partition("/")[0] if apart else ""
         ends: list[float] = []
         for path, ended in self._first.get(file.source, {}).items():
-            other, above = split(path, self._depth)
+            other, above = split(path, depth)
             if other == partition:
                 if order_key(above) > key:
                     ends.append(ended)
             elif (
                 closes
-                and other.count("/") + 1 >= self._depth
+                and other.count("/") + 1 >= depth
                 and partition_key(other) > low
                 and other.startswith(head)
                 and not self._is_ahead(path)
@@ -176,7 +180,7 @@ class Covers:
             return None
         if self._world.deeds["rebuilt"] and uri == source_uri(0):
             # Where the start began was in the checkpoint that was lost.
-            origin = _final(self._world, "origin")
+            origin = _final(self._world, 0, "origin")
             if origin or not self._world.deeds["original"]:
                 return origin or None
             # What goes on from an original has none, and passes what lies below its first floor.

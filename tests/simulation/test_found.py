@@ -56,6 +56,17 @@ FOUND = {
         ),
         29_089.0,
     ),
+    # The second source's files were judged by how deep the first one's partitions are.
+    "a source that is flat beside one that is not": Plan(
+        753_517_439,
+        Settings(layout="days", sources=2, scan_files=6),
+        (
+            *(write(n - 6, f"170644319{n}-00{n}.ndjson", 1) for n in range(6)),
+            write(300.0, f"{DAY}/1706443500-015.ndjson", 1),
+            write(600.0, "date=2024-01-26/1706443800-019.ndjson", 1),
+        ),
+        660.0,
+    ),
     # What the original had done closed a partition that none of our scans had seen.
     "an original's partitions, of which one may be tracked": Plan(
         1240,

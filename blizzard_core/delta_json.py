@@ -7,7 +7,7 @@ Blizzard does not depend on Delta.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -20,7 +20,7 @@ from blizzard_core.errors import NotFound
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_core.storage.protocol import Entry, Storage
 
-# How many commits of the Delta log are read at most.
+# How many commits of the Delta log are read for one reason at most.
 LOG_FILES = 1000
 # A commit follows its files; by how much the clocks of the two may differ.
 LOG_SLACK_SECS = 300.0
@@ -71,18 +71,22 @@ def delta_versions(
     ``since`` is when the files began to be written: commits before it cannot
     hold them, so they are read from there on and the first hit is near. False
     means that the log was cleaned up or is longer than what is read here, so a
-    file that was not found may be committed all the same.
+    file that was not found may be committed all the same. For who decides by the answer
+    there is `committed_versions`.
     """
-    recent, whole = _recent(sink, since)
-    found: dict[str, int] = {}
-    for where, raw in read_each(sink, iter(recent), concurrency):
-        version = int(where.rpartition("/")[2].removesuffix(".json"))
-        for path in added(raw, where, sink.uri):
-            if path in wanted:
-                found.setdefault(path, version)
-        if len(found) == len(wanted):
-            break
-    return found, whole
+    recent, whole = _recent(_commits(sink), since)
+    return _versions(sink, wanted, recent, concurrency), whole
+
+
+def committed_versions(
+    sink: Storage, wanted: Collection[str], since: float, concurrency: int
+) -> tuple[dict[str, int], bool]:
+    """As `delta_versions`, but not by ``since`` alone: the newest commits are always read.
+
+    They seem older than they are where the store's clock was put back in between.
+    """
+    there, whole = _by_any_clock(sink, since)
+    return _versions(sink, wanted, there, concurrency), whole
 
 
 def removed(
@@ -90,19 +94,40 @@ def removed(
 ) -> tuple[set[str], bool]:
     """Those of the paths that the table let go, and whether that is all there is to know.
 
-    As `delta_versions`, whose two answers these are.
+    It is read as much as for `committed_versions`, whose two answers these are.
     """
-    recent, whole = _recent(sink, since)
+    there, whole = _by_any_clock(sink, since)
     found: set[str] = set()
-    for where, raw in read_each(sink, iter(recent), concurrency):
+    for where, raw in read_each(sink, iter(there), concurrency):
         found.update(path for path in _paths(raw, where, sink.uri, "remove") if path in wanted)
     return found, whole
 
 
-def _recent(sink: Storage, since: float) -> tuple[list[str], bool]:
+def _versions(
+    sink: Storage, wanted: Collection[str], there: Iterable[str], concurrency: int
+) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for where, raw in read_each(sink, iter(there), concurrency):
+        version = int(where.rpartition("/")[2].removesuffix(".json"))
+        for path in added(raw, where, sink.uri):
+            if path in wanted:
+                found.setdefault(path, version)
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+def _by_any_clock(sink: Storage, since: float) -> tuple[list[str], bool]:
+    """`_recent`, and the newest commits."""
+    there = _commits(sink)
+    recent, whole = _recent(there, since)
+    newest = (entry.path for _, entry in there[-LOG_FILES:])
+    return list(dict.fromkeys([*recent, *newest])), whole
+
+
+def _recent(there: Sequence[tuple[int, Entry]], since: float) -> tuple[list[str], bool]:
     """The commits that may tell of files written since, and whether none of these is missing."""
     since -= LOG_SLACK_SECS
-    there = _commits(sink)
     recent = [entry.path for _, entry in there if entry.modified >= since]
     reaches_back = not there or there[0][0] == 0 or there[0][1].modified < since
     return recent[:LOG_FILES], reaches_back and len(recent) <= LOG_FILES

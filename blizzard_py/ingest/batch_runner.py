@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from blizzard_core.bounds import INFERRED_COLUMNS, UNEXPECTED_FIELDS
-from blizzard_core.delta_json import delta_versions
+from blizzard_core.delta_json import committed_versions
 from blizzard_core.errors import BlizzardError, Cancelled, StateError
 from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_FILE_PREFIX
 from blizzard_core.log import get_logger
@@ -142,7 +142,9 @@ class BatchRunner:
         if not nowhere:
             return
         wanted = {path for output in nowhere for path in output.finals}
-        versions, _ = delta_versions(self._sink, wanted, batch.started_ts, self._parts.concurrency)
+        versions, _ = committed_versions(
+            self._sink, wanted, batch.started_ts, self._parts.concurrency
+        )
         lost = [output.final for output in nowhere if versions.keys().isdisjoint(output.finals)]
         if lost:
             raise StateError(

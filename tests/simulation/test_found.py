@@ -67,6 +67,21 @@ FOUND = {
         ),
         660.0,
     ),
+    # Commits that seemed older than the batch, by a clock that was put right since, were not read.
+    "outputs that are committed, let go and deleted after the store's clock was put right": Plan(
+        950_001_182,
+        Settings(layout="hours", store_skew=2_592_000.0),
+        (
+            write(-2.5, f"{DAY}/hour=11/1706443104-001.ndjson"),
+            write(0.4, f"{DAY}/hour=12/1706443200-004.ndjson"),
+            fault(0.4, "dies_after", "delete", 0.0),
+            event(0.4, "downtime", who="blizzard", secs=360.0),
+            event(15.2, "store_clock", skew=0.0),
+            event(152.0, "restored", back=1),
+            event(299.2, "vacuumed", kept=0.0),
+        ),
+        359.2,
+    ),
     # What the original had done closed a partition that none of our scans had seen.
     "an original's partitions, of which one may be tracked": Plan(
         1240,

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from blizzard_core.checkpoint import document as checkpoint
-from blizzard_core.delta_json import added, commits, delta_versions, listed, read_each
+from blizzard_core.delta_json import added, commits, committed_versions, listed, read_each
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.text import in_utc
 from blizzard_py.dead_letters.reader import put_away
@@ -250,7 +250,7 @@ class Evidence:
         }
         if not wanted:
             return places, True
-        versions, whole = delta_versions(
+        versions, whole = committed_versions(
             self._sink, wanted, batch.started_ts, self._parts.concurrency
         )
         return [

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from blizzard_core.delta_json import LOG_FILES, delta_versions
+from blizzard_core.delta_json import LOG_FILES, committed_versions, delta_versions, removed
 from blizzard_core.errors import ConfigError, StateError, Unavailable
 from blizzard_core.settings.sources import SourceCompression
 from blizzard_core.text import iso, printable
@@ -515,6 +515,20 @@ def test_the_log_is_read_up_to_a_bound() -> None:
     last = f"d=1/{LOG_FILES + 1}.parquet"
     assert delta_versions(log, [last], 0, 8) == ({}, False)
     assert delta_versions(log, ["d=1/7.parquet"], 0, 8)[0] == {"d=1/7.parquet": 7}
+
+
+def test_who_decides_reads_the_newest_commits_by_whatever_clock() -> None:
+    log = log_of(3, 4)  # a clock that was put back made them older than the file
+    log.put_atomic(f"_delta_log/{5:020d}.json", b'{"remove":{"path":"d%3D1/4.parquet"}}')
+    path = "d=1/4.parquet"
+    assert delta_versions(log, [path], 10_000, 2) == ({}, True)
+    assert committed_versions(log, [path], 10_000, 2) == ({path: 4}, True)
+    assert removed(log, [path], 10_000, 2) == ({path}, True)
+    long = log_of(*range(LOG_FILES + 2))
+    assert committed_versions(long, ["d=1/1.parquet"], 10_000, 8)[0] == {}
+    assert committed_versions(long, ["d=1/2.parquet"], 10_000, 8)[0] == {"d=1/2.parquet": 2}
+    last = f"d=1/{LOG_FILES + 1}.parquet"
+    assert committed_versions(long, [last], 0, 8) == ({last: LOG_FILES + 1}, False)
 
 
 def test_a_log_that_is_not_json_is_an_error() -> None:

@@ -37,7 +37,7 @@ _SAID = {
     "model_attributes_type": _BLOCK,
     "model_type": _BLOCK,
     "string_too_long": "must have {max_length} characters at most",
-    "string_type": _TEXT,
+    "string_type": f"{_TEXT}; put quotes around it",
     "too_long": "has {actual_length} entries, {max_length} at most are allowed",
     "tuple_type": _LIST,
     "union_tag_invalid": "must be one of {expected_tags}",

@@ -34,9 +34,23 @@ _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _VARIABLE = re.compile(
     r"\$\$\{|\$\{(file:[^}:]+|[A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^}$]|\$(?!\{))*+))?\}"
 )
-# YAML counts in 60s as well, in a time that grows with the square of their number.
-_NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
 _TRUTH, _TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
+_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+# A tag lets YAML count in 60s, in a time that grows with the square of their number.
+_NUMBERS = frozenset({_INT, _FLOAT})
+# Everything else without quotes is text, as in YAML 1.2. PyYAML follows YAML 1.1, in which `off`
+# and `NO` are false, `12:30:00` is 45000, `010` is 8 and a date is no text. A setting that
+# is a truth, a number or a time reads it from text as well.
+_PLAIN = (
+    (_TRUTH, r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    (_INT, r"[-+]?(?:0|[1-9][0-9]*)", "-+0123456789"),
+    (
+        _FLOAT,
+        r"[-+]?(?:(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)",
+        "-+0123456789.",
+    ),
+)
+_REPLACED = frozenset({_TRUTH, _INT, _FLOAT, "tag:yaml.org,2002:timestamp"})
 
 Key = tuple[str | int, ...]
 
@@ -137,6 +151,11 @@ class _Loader(yaml.SafeLoader):
     a month, a tag that does not fit, more digits than Python reads.
     """
 
+    yaml_implicit_resolvers = {  # noqa: RUF012  # the library's attribute
+        first: [pair for pair in pairs if pair[0] not in _REPLACED]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """The value of a node. Raises `yaml.constructor.ConstructorError`."""
         kind = node.tag.rpartition(":")[2]
@@ -150,9 +169,13 @@ class _Loader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(None, None, told, node.start_mark) from error
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """The mapping of a node; its keys are words, also `on`, which YAML takes for true."""
+        """The mapping of a node; its keys are words, also `true`."""
         node.value = [(_as_word(key), value) for key, value in node.value]
         return super().construct_mapping(node, deep)
+
+
+for _tag, _form, _first in _PLAIN:
+    _Loader.add_implicit_resolver(_tag, re.compile(rf"(?:{_form})\Z"), list(_first))
 
 
 def _as_word(key: yaml.Node) -> yaml.Node:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
+from pydantic import BaseModel
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings import yaml_file
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.load import load_config
+from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.yaml_file import load_yaml
 
 
@@ -58,14 +64,12 @@ def test_a_large_file_is_not_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("a: 2001-99-99", "timestamp"),
-        ("2001-99-99: 1", "timestamp"),
-        ("b:\n  - a: 2001-01-01T99:99:99Z", "timestamp"),
+        ("a: !!timestamp 2001-99-99", "timestamp"),
         ("a: !!timestamp x", "timestamp"),
         ("a: !!int x", "int"),
         ("a: !!float x", "float"),
         ("a: !!bool x", "bool"),
-        ("a: 1" + ":1" * 190 + ".5", "float"),
+        ("a: !!float 1" + ":1" * 190 + ".5", "float"),
     ],
 )
 def test_what_is_not_of_its_kind_is_refused_with_its_place(
@@ -76,10 +80,38 @@ def test_what_is_not_of_its_kind_is_refused_with_its_place(
     assert told.endswith(f": there is no such {kind}; put quotes around a text")
 
 
-@pytest.mark.parametrize("text", ["9" * 5000, "1" + ":1" * 50_000, "0x" + "F" * 50_000])
+@pytest.mark.parametrize("text", ["9" * 5000, "!!int 1" + ":1" * 50_000, "!!int 0x" + "F" * 50_000])
 def test_a_number_of_many_digits_is_refused_before_it_is_counted(tmp_path: Path, text: str) -> None:
     told = "is not YAML: line 1, column 4: a number of more than 400 characters"
     assert problem(tmp_path, f"a: {text}") == told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("on", "off", "yes", "No", "NO", "y", "n"),
+        *("2024-05-01", "2024-05-01T10:00:00Z", "2001-99-99", "12:30:00", "1:1.5"),
+        *("010", "007", "0x1F", "0b1", "0o17", "1_000", "1e3", "+.inf.", "tRUE"),
+    ],
+)
+def test_plain_text_stays_text_whatever_yaml_1_1_makes_of_it(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"a: [{text}]\n{text}: 1\n")
+    assert load_yaml(path, {}).data == {"a": [text], text: 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(("true", True), ("FALSE", False), ("0", 0), ("-17", -17), ("1.5", 1.5)),
+        *((".5e-3", 0.0005), ("~", None), ("null", None), ("", None), ("1.", 1.0)),
+    ],
+)
+def test_plain_values_are_what_yaml_1_2_says(tmp_path: Path, text: str, value: object) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"a: {text}\n")
+    found = load_yaml(path, {}).data["a"]
+    assert (found, type(found)) == (value, type(value))
 
 
 @pytest.mark.parametrize("text", ["${A:-", "${A:-$", "${file:/", "${file:/a:-", "${", "$${"])
@@ -131,5 +163,42 @@ def test_a_key_is_a_word_also_where_yaml_takes_it_for_true(tmp_path: Path) -> No
     path = tmp_path / "config.yaml"
     path.write_text("on: [id]\noff: {no: on}\nkept: &kept true\nYes: *kept\n")
     found = load_yaml(path, {})
-    assert found.data == {"on": ["id"], "off": {"no": True}, "kept": True, "Yes": True}
+    assert found.data == {"on": ["id"], "off": {"no": "on"}, "kept": True, "Yes": True}
     assert found.locate(("off", "no")) == "off.no (line 2)"
+
+
+def _words(annotation: Any, seen: set[Any]) -> Iterator[str]:
+    """The words that a setting of this type may be, also inside of other blocks."""
+    if get_origin(annotation) is Literal:
+        yield from (value for value in get_args(annotation) if isinstance(value, str))
+        return
+    inner: tuple[Any, ...] = get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        if annotation in seen:
+            return
+        seen.add(annotation)
+        inner = tuple(field.annotation for field in annotation.model_fields.values())
+    for each in inner:
+        yield from _words(each, seen)
+
+
+def test_every_word_that_a_setting_may_be_needs_no_quotes(tmp_path: Path) -> None:
+    words = sorted(set(_words(Config, set())))
+    assert {"off", "none", "1ms"} <= set(words)
+    path = tmp_path / "config.yaml"
+    path.write_text("".join(f"- {word}\n" for word in words).replace("- ", "  - "))
+    path.write_text("a:\n" + path.read_text())
+    assert load_yaml(path, {}).data == {"a": words}
+
+
+def test_a_truth_may_be_any_word_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "pipelines: {p: {sources: {m: {source_uri: raw, order_guard: off, use_watermark: no}},"
+        " sink: {table_uri: lake}, schema: {fields: [{name: id, type: int64, nullable: off}]}}}\n"
+    )
+    pipeline = load_config(path).pipelines["p"]
+    source = pipeline.sources["m"]
+    assert isinstance(source, SourceSettings)
+    assert (source.order_guard, source.use_watermark) == ("off", False)
+    assert not pipeline.schema_.fields[0].nullable

@@ -29,13 +29,22 @@ def folder_time(pattern: str, path: str) -> datetime | None:
     Folders above and files below do not matter. Raises `ConfigurationError` for a pattern
     with an unknown place, or one that leaves out a greater unit.
     """
+    found = folder_period(pattern, path)
+    return None if found is None else found[0]
+
+
+def folder_period(pattern: str, path: str) -> tuple[datetime, datetime | None] | None:
+    """Find the begin and the end of the time that a path's folders name, in UTC.
+
+    The end belongs to the next folder; it is None behind the last year. Raises as `folder_time`.
+    """
     levels = _levels(pattern)
     names = _names(path)
     whole = len(levels)
     for first in range(len(names) - whole, -1, -1):
         found = _period(levels, names[first : first + whole])
         if found is not None:
-            return found[0]
+            return found
     return None
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.text import counted
-from blizzard_py.columns import folder_time
+from blizzard_py.columns.date_folders import folder_period, folder_time
 from blizzard_py.connections.lakes.bounds import (
     asked_names,
     clock_bound,
@@ -41,6 +41,8 @@ from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Spl
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 
 _AT_ONCE = 8
+# So many files `validate` looks into.
+_SAMPLE_FILES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +125,18 @@ class DirectoryConnection:
             orders = self._orders(self._known(files))
             return clock_bound(orders, self._now(), settle_secs)
         found: list[Facts] = []
-        for group in self._newest_first(files):
+        groups = self._newest_first(files)
+        for group in groups:
             found += self._known(group)
             if any(facts.ranges[name].values for facts in found for name in names):
                 break  # older folders hold lower values
         orders = self._orders(found)
+        looked = [file for group in groups for file in group][: len(found)]
         highs = {name: _highest(facts.ranges[name] for facts in found) for name in orders}
         value = {name: orders[name].value(key) for name, key in highs.items() if key is not None}
-        return Bound(kind, value, warnings=_warnings(found, names))
+        odd = self._outside_folder(looked, found)
+        warnings = (*_warnings(found, names), *([odd] if odd else []))
+        return Bound(kind, value, warnings=warnings)
 
     def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
         """The files that can have rows of the window."""
@@ -175,7 +181,16 @@ class DirectoryConnection:
         return nullcontext(access)
 
     def warnings(self) -> Sequence[str]:
-        """None of its own."""
+        """Look into a few files, whether their rows have the times that their folders name.
+
+        Raises `SourceError` where they do not: rows would be missed.
+        """
+        if self._follows_folders():
+            files = self._directory.files(self._stores)
+            sample = files[:: max(1, len(files) // _SAMPLE_FILES)][:_SAMPLE_FILES] + files[-1:]
+            odd = self._outside_folder(sample, self._known(sample))
+            if odd:
+                raise SourceError(odd)
         return ()
 
     def close(self) -> None:
@@ -186,6 +201,24 @@ class DirectoryConnection:
         types = {each.name: each.type for each in self._selection.fields}
         told = [types.get(name) for name in self._selection.columns]
         return bool(self._directory.pattern) and told in (["timestamp"], ["date"])
+
+    def _outside_folder(self, files: Sequence[PlannedFile], facts: Sequence[Facts]) -> str:
+        """Name the first file that has rows of another time than its folder; ``""``: none has."""
+        if not self._follows_folders():
+            return ""
+        (name,), pattern = self._selection.columns, self._directory.pattern
+        for file, known in zip(files, facts, strict=True):
+            period = folder_period(pattern, file.name.path.rpartition("/")[0])
+            order, about = known.orders.get(name), known.ranges.get(name, Range())
+            if period is not None and order is not None and _is_outside(period, order, about):
+                return (
+                    f"{self._directory.root}/{file.name.path}: {name} reaches from"
+                    f" {_told(order, about.low)} to {_told(order, about.high)}, and the file's"
+                    " folder names another time (in UTC). Rows that come late into old folders"
+                    f" would be missed: take {pattern} out of `table`, so that all files are looked"
+                    " into, or name folders by the UTC time of this column"
+                )
+        return ""
 
     def _newest_first(self, files: Sequence[PlannedFile]) -> list[list[PlannedFile]]:
         """Files by the time of their folder, the newest first; those of no time before all."""
@@ -247,6 +280,25 @@ class DirectoryConnection:
 
 def _identity(file: PlannedFile) -> tuple[str, int, float]:
     return file.name.path, file.size, file.modified
+
+
+def _is_outside(
+    period: tuple[dt.datetime, dt.datetime | None], order: Ordered, about: Range
+) -> bool:
+    begin, end = period
+    low: Any = begin
+    high: Any = None if end is None else end - dt.timedelta(microseconds=1)
+    if order.order == "date":
+        low, high = begin.date(), None if high is None else high.date()
+    elif order.order != "time":
+        return False
+    if about.low is not None and about.low < order.key(low):  # type: ignore[operator]  # keys of one column have one type
+        return True
+    return high is not None and about.high is not None and about.high > order.key(high)  # type: ignore[operator]  # see above
+
+
+def _told(order: Ordered, key: Key | None) -> str:
+    return "?" if key is None else str(order.value(key))
 
 
 def _highest(ranges: Iterable[Range]) -> Key | None:

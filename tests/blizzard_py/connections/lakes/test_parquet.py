@@ -216,66 +216,6 @@ def test_times_that_python_has_not_are_as_null(tmp_path: Path, kind: pa.DataType
     assert sum(batch.num_rows for task in tasks for batch in read(access, task.spec, ())) == 1
 
 
-# --- folders ----------------------------------------------------------------------------------
-
-
-def test_date_folders_are_pruned_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for day in range(1, 6):
-        folder = tmp_path / "t" / "2026" / "05" / f"{day:02}"
-        put(folder / "a.parquet", [{"id": day, "at": dt.datetime(2026, 5, day, 13, tzinfo=UTC)}])
-    source = poller(tmp_path, table="t/{year}/{month}/{day}", fields=DATED)
-    assert ids(source.poll()) == [1, 2, 3, 4, 5]
-    put(
-        tmp_path / "t/2026/05/05/b.parquet",
-        [{"id": 6, "at": dt.datetime(2026, 5, 5, 14, tzinfo=UTC)}],
-    )
-    put(tmp_path / "t/2026/05/06/a.parquet", [{"id": 7, "at": dt.datetime(2026, 5, 6, tzinfo=UTC)}])
-    up_to, _ = source.plan()
-    listed: list[str] = []
-    scandir = os.scandir
-
-    def noted(folder: Path) -> Any:
-        listed.append(f"{Path(folder).relative_to(tmp_path / 't').as_posix()}/")
-        return scandir(folder)
-
-    monkeypatch.setattr(os, "scandir", noted)
-    tasks = source.connect().tasks(Window(source.stored, up_to, source.stored), source.split)
-    assert [folder for folder in listed if folder.count("/") == 3] == ["2026/05/05/", "2026/05/06/"]
-    assert ids(rows_of(read, source.access, tasks, source.fields)) == [6, 7]
-
-
-@pytest.mark.parametrize(
-    ("pattern", "spelling"),
-    [
-        ("{year}/{month}/{day}", "{0.year}/{0.month}/{0.day}"),
-        ("year={year}/month={month}", "year={0.year}/month={0.month}"),
-        ("{day}.{month}.{year}", "{0.day:02}.{0.month:02}.{0.year}"),
-        ("{year}", "{0.year}"),
-    ],
-)
-def test_folders_in_any_spelling_lose_no_row(tmp_path: Path, pattern: str, spelling: str) -> None:
-    chance = random.Random(pattern)
-    (tmp_path / "t").mkdir()
-    source = poller(tmp_path, table=f"t/{pattern}", fields=DATED)
-    now = dt.datetime(2025, 12, 1, tzinfo=UTC)
-    for number in range(60):
-        now += dt.timedelta(hours=chance.randint(1, 200))
-        put(
-            tmp_path / "t" / spelling.format(now) / f"{number}.parquet", [{"id": number, "at": now}]
-        )
-        assert ids(source.poll()) == [number]
-
-
-def test_other_watermarks_do_not_follow_date_folders(tmp_path: Path) -> None:
-    source = poller(tmp_path, ("id",), table="t/{year}", fields=DATED)
-    put(tmp_path / "t/2025/a.parquet", [{"id": 9, "at": at(0)}])
-    put(tmp_path / "t/2026/a.parquet", [{"id": 1, "at": at(0)}])
-    assert ids(source.poll()) == [1, 9]
-    assert source.stored == {"id": 9}
-    put(tmp_path / "t/2024/a.parquet", [{"id": 10, "at": at(0)}])
-    assert ids(source.poll()) == [10]
-
-
 def test_a_folder_that_cannot_be_listed_fails_the_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

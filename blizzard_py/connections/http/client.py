@@ -46,13 +46,16 @@ _TOKEN_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, read whole. ``framed``: its end was marked, so it cannot have been cut."""
+    """An answer, read whole. ``framed``: its end was marked, so it cannot have been cut.
+
+    ``links`` are the ``Link`` headers as they came.
+    """
 
     status: int
     url: str
     headers: Mapping[str, str]
     body: bytearray
-    next_link: str | None = None
+    links: tuple[str, ...] = ()
     framed: bool = True
 
     @property
@@ -253,7 +256,7 @@ def _answer(response: httpx.Response, limit: int, *, whole: bool) -> Answer:
         str(response.url),
         headers,
         body,
-        _next_link(response),
+        tuple(headers.get_list("link")),
         framed="content-length" in headers or "transfer-encoding" in headers,
     )
 
@@ -265,13 +268,6 @@ def _beginning(pieces: Iterator[bytes], limit: int) -> bytearray:
         if len(found) >= limit:
             break
     return found[:limit]
-
-
-def _next_link(response: httpx.Response) -> str | None:
-    for link in response.links.values():
-        if "next" in link.get("rel", "").lower().split():
-            return link.get("url", "")
-    return None
 
 
 def _with_params(url: str, params: Mapping[str, Any]) -> str:

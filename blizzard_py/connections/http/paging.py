@@ -15,6 +15,7 @@ from blizzard_core.errors import SourceError
 from blizzard_py.connections.http.answer_text import AnswerText
 from blizzard_py.connections.http.calls import Call
 from blizzard_py.connections.http.hosts import target
+from blizzard_py.connections.http.links import LinkError, links
 from blizzard_py.connections.http.model import HttpSource, Pages
 
 _MAX_DIGITS = 19
@@ -32,7 +33,7 @@ class Page:
     url: str
     text: AnswerText | None
     records: int
-    link: str | None
+    links: tuple[str, ...]
     number: int
     so_far: int
     what: str
@@ -55,18 +56,17 @@ def following(source: HttpSource, page: Page) -> Call | None:
 
 def _next(source: HttpSource, page: Page) -> Call | None:
     pages = source.pages
-    if page.text is None:
-        return None
     match pages.kind:
         case "none":
+            _check_only_page(page)
             return None
         case "offset" | "page":
             value = page.so_far if pages.kind == "offset" else pages.first + page.number
             turned = page.call.with_value(pages.location, pages.param, value)
             return turned if page.records else None
         case "link_header":
-            return None if page.link is None else _linked(source, page, page.link)
-    return _stated(source, page, page.text)
+            return _by_header(source, page)
+    return None if page.text is None else _stated(source, page, page.text)
 
 
 def _stated(source: HttpSource, page: Page, text: AnswerText) -> Call | None:
@@ -79,6 +79,40 @@ def _stated(source: HttpSource, page: Page, text: AnswerText) -> Call | None:
     if pages.kind == "cursor":
         return page.call.with_value(pages.location, pages.param, stated)
     return _linked(source, page, str(stated))
+
+
+def _by_header(source: HttpSource, page: Page) -> Call | None:
+    """By the ``Link`` headers. A link of another resource (``anchor``) leads nowhere from here."""
+    try:
+        found = [link for link in links(page.links) if link.has_relation("next")]
+    except LinkError as error:
+        raise SourceError(
+            f"{page.what}: the Link header cannot be read: {error}. It may name a next page, so the"
+            " window is not read without it; report this to the API's operator, or use another"
+            " pages.kind"
+        ) from None
+    ours = {link.target for link in found if "anchor" not in link.params}
+    if len(ours) == 1:
+        return _linked(source, page, ours.pop())
+    if found:
+        which = f"{len(ours)} different pages" if ours else "the next page of another resource"
+        raise SourceError(
+            f'{page.what}: rel="next" of the Link header names {which}; use another pages.kind'
+        )
+    return None
+
+
+def _check_only_page(page: Page) -> None:
+    """Without paging one answer has to hold everything. A link to a next page says otherwise."""
+    try:
+        is_followed = any(link.has_relation("next") for link in links(page.links))
+    except LinkError:
+        return
+    if is_followed:
+        raise SourceError(
+            f"{page.what}: the answer has a Link to a next page, and pages.kind is none; set"
+            " pages.kind: link_header, or the kind that the API's documentation names"
+        )
 
 
 def _linked(source: HttpSource, page: Page, link: str) -> Call:

@@ -76,7 +76,7 @@ def walk(client: Client, source: HttpSource, first: Call) -> Iterator[Turned]:
 def _turned(answer: Answer, call: Call, source: HttpSource, at: tuple[int, int, str]) -> Turned:
     number, so_far, what = at
     if answer.is_empty:
-        return Turned(Page(call, answer.url, None, 0, None, number, so_far, what), ())
+        return Turned(Page(call, answer.url, None, 0, answer.links, number, so_far, what), ())
     kind = answer.headers.get("content-type", "")
     told = what if "json" in kind else f"{what} ({shortened(printable(kind), 60) or 'no type'})"
     try:
@@ -87,5 +87,5 @@ def _turned(answer: Answer, call: Call, source: HttpSource, at: tuple[int, int, 
             raise
         raise Unavailable(f"{cut}, and nothing marked its end") from None
     count = len(records)
-    page = Page(call, answer.url, text, count, answer.next_link, number, so_far + count, what)
+    page = Page(call, answer.url, text, count, answer.links, number, so_far + count, what)
     return Turned(page, records)

@@ -136,14 +136,19 @@ def _lettered(
 ) -> StagedBadRecords | None:
     if not wanted:
         return None
-    root = task.settings.source.uri
-    files = {source_file_text(root, file.path): file for file in task.sources}
-    ordered = sorted(((files[text], each) for text, each in wanted.items()), key=_by_path)
+    # As the rows name them: by the URI that the store has, however the configuration spells it.
+    files = {source_file_text(source.uri, file.path): file for file in task.sources}
+    found = ((files.get(text) or _named(source, text), text) for text in wanted)
     counts = []
-    with closing(BadRecordWriter(root, task.started_ts)) as writer:
-        for file, each in ordered:
+    with closing(BadRecordWriter(source.uri, task.started_ts)) as writer:
+        for file, text in sorted(found, key=_by_path):
             letters = FileLetters(writer, file.path, task.settings.bounds.letters)
-            for bad in _records(task, file, each.lines, source):
+            each = wanted[text]
+            known = text in files
+            read = (
+                _records(task, file, each.lines, source) if known else _lineless(task, each, text)
+            )
+            for bad in read:
                 letters.add(bad)
             letters.pass_over(each.more)
             letters.close()
@@ -153,8 +158,23 @@ def _lettered(
     return StagedBadRecords(staged, tuple(counts))
 
 
-def _by_path(item: tuple[JobFile, _Wanted]) -> bytes:
+def _by_path(item: tuple[JobFile, str]) -> bytes:
     return order_key(item[0].path)
+
+
+def _named(source: Storage, text: str) -> JobFile:
+    """The file of rows that name one which the batch does not have."""
+    return JobFile(text.removeprefix(f"{source.uri}/"), 0)
+
+
+def _lineless(task: JudgeTask, wanted: _Wanted, text: str) -> Iterator[BadRecord]:
+    """Letters without their lines: a transform may give rows another file than theirs."""
+    for line, (kind, time) in sorted(wanted.lines.items()):
+        reason = (
+            f"{_reason(task, kind, time)}; the line is not here, since the batch has no file"
+            f" {text!r}: {_FILE} must be handed on as it is"
+        )
+        yield BadRecord(line - 1, 0, 0, b"", reason, kind)
 
 
 def _records(

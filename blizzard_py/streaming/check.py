@@ -15,6 +15,7 @@ from blizzard_core.settings.event_time import OURS, Branch, EventTimeSettings
 from blizzard_py.engines.spark.transform import check, record_schema, schema_refusal
 from blizzard_py.engines.spark.transform_guard import spark_said
 from blizzard_py.job import IngestSettings
+from blizzard_py.kernels.write.metadata import Metadata
 from blizzard_py.streaming.accepting import PLACE, accepting
 from blizzard_py.streaming.operators import Definition, frame_of, refusal
 from blizzard_py.streaming.source import StagedRows
@@ -53,6 +54,12 @@ def _input_problems(
         f"the transform must hand on {name} (SELECT {name}, …), by which late rows are found"
         for name in PLACE
         if name not in schema.names
+    ]
+    places = Metadata(PLACE, "", 0).schema(pa.schema([]))
+    found += [
+        f"the transform gives {name} as {schema.field(name).type}; hand it on as it is"
+        for name in PLACE
+        if name in schema.names and schema.field(name).type != places.field(name).type
     ]
     found += [
         f"the transform gives {name!r}: names that begin with {OURS} are ours; rename it with AS"

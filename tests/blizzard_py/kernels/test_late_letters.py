@@ -48,10 +48,16 @@ class World:
         self.staged.append(JobFile(name, len(buffer.getvalue())))
 
     def judge(
-        self, watermark_ms: int, ahead: int = 1000, *, keep: bool = True, most: int = 100
+        self,
+        watermark_ms: int,
+        ahead: int = 1000,
+        *,
+        keep: bool = True,
+        most: int = 100,
+        uri: str = "mem://raw",
     ) -> Judged:
         settings = IngestSettings(
-            source=Place("mem://raw"),
+            source=Place(uri),
             sink=Place("mem://lake"),
             fields=(),
             compression="auto",
@@ -164,3 +170,27 @@ def test_a_file_that_has_shrunk_or_gone_ends_the_attempt() -> None:
     world.source.delete("a.json")
     with pytest.raises(Unavailable, match=r"mem://raw/a\.json"):
         world.judge(105_000)
+
+
+@pytest.mark.parametrize("uri", ["mem://raw", "mem://raw/", "raw", "mems://raw"])
+def test_late_lines_are_found_however_the_source_is_spelt(uri: str) -> None:
+    world = World()
+    world.put("a.json", b'{"n": 1}\n{"n": 2}\n')
+    world.stage((101, "a.json", 2))
+    [letter] = world.letters(world.judge(105_000, uri=uri))
+    assert (letter["path"], letter["raw"]) == ("mem://raw/a.json", '{"n": 2}')
+
+
+def test_a_row_of_an_unknown_file_gets_a_letter_without_its_line() -> None:
+    world = World()
+    world.put("a.json", b'{"n": 1}\n')
+    world.stage((101, "a.json", 1), (102, "B.JSON", 7), (103, "B.JSON", 3), (2000, "B.JSON", 9))
+    found = world.judge(105_000, most=2)
+    assert (found.late, found.ahead) == (3, 1)
+    unknown, more, known = world.letters(found)
+    assert (unknown["path"], unknown["line"], unknown["raw"]) == ("mem://raw/B.JSON", 7, "")
+    assert "the batch has no file 'mem://raw/B.JSON'" in unknown["error"]
+    assert (more["line"], more["stage"], more["more"]) == (9, "ahead", 1)
+    assert known["raw"] == '{"n": 1}'
+    assert found.letters is not None
+    assert found.letters.files == (("B.JSON", 2), ("a.json", 1))

@@ -42,6 +42,8 @@ _NO_CONTENT = 204
 # How much of an answer that is none is read, for the message.
 _EXCERPT_BYTES = 16 << 10
 _TOKEN_BYTES = 1 << 20
+# For how long the server's clock is known from an answer.
+_CLOCK_SECS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,14 @@ class Answer:
     def is_empty(self) -> bool:
         """204: there is nothing, and that is certain."""
         return self.status == _NO_CONTENT
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """The time that an answer told, None if it told none, and when it came by our own clock."""
+
+    told: float | None
+    seen_at: float
 
 
 class Refused(SourceError):
@@ -88,6 +98,7 @@ class Client:
         self._request = request
         self._time = time
         self._token: Token | None = None
+        self._clock: _Clock | None = None
         self._alarm = Alarm(api.timeout_secs)
         self._http = httpx.Client(
             verify=_trusted(),
@@ -117,13 +128,15 @@ class Client:
     def server_time(self, call: Call, what: str) -> float | None:
         """Epoch seconds by the server's clock (``Date``), None if it tells no time.
 
-        Any status will do, so no credentials are sent. Raises `Unavailable` without an answer.
+        An answer of the last five minutes tells it; without one ``call`` is sent, and any status
+        will do. Raises `Unavailable` without an answer.
         """
-        asked = Call("HEAD", call.url)
-        answer = self._patiently(
-            what, lambda: self._exchange(asked, {"Cache-Control": "no-cache"}, what)
-        )
-        return patience.moment(answer.headers.get("date", ""))
+        now = self._time.monotonic()
+        if self._clock is None or now - self._clock.seen_at > _CLOCK_SECS:
+            self._patiently(what, lambda: self._asked(call, what, is_read=False))
+            now = self._time.monotonic()
+        clock = self._clock
+        return None if clock is None or clock.told is None else clock.told + now - clock.seen_at
 
     def _patiently(self, what: str, attempt: Callable[[], Answer]) -> Answer:
         failures = 0
@@ -159,7 +172,7 @@ class Client:
             call = replace(call, url=there.url, params={})
         raise SourceError(f"{what}: more than {_MAX_REDIRECTS} redirects in a row")
 
-    def _asked(self, call: Call, what: str) -> Answer:
+    def _asked(self, call: Call, what: str, *, is_read: bool = True) -> Answer:
         """One exchange, with credentials if the URL is at the origin that they belong to."""
         there = target(self._api, self._api.base_url, call.url, what)
         if not there.ours:
@@ -169,9 +182,15 @@ class Client:
         carried = credentials.shown_as(self._api.auth, self._valid_token())
         params = {**call.params, **carried.params}
         headers = {**self._api.headers, **call.headers, **carried.headers}
-        return self._exchange(replace(call, params=params), headers, what)
+        answer = self._exchange(replace(call, params=params), headers, what, is_read=is_read)
+        # Measured when the answer is here: the server's clock is never taken for ahead of itself.
+        told = patience.moment(answer.headers.get("date", ""))
+        self._clock = _Clock(told, self._time.monotonic())
+        return answer
 
-    def _exchange(self, call: Call, headers: Mapping[str, str], what: str) -> Answer:
+    def _exchange(
+        self, call: Call, headers: Mapping[str, str], what: str, *, is_read: bool = True
+    ) -> Answer:
         content = call.content()
         if content is not None:
             headers = {"Content-Type": "application/json", **headers}
@@ -180,7 +199,7 @@ class Client:
             request = self._http.build_request(call.method, url, headers=headers, content=content)
         except (httpx.InvalidURL, ValueError):
             raise SourceError(f"{what}: the request's URL or headers cannot be sent") from None
-        return self._read(request, what, self._api.max_answer_bytes)
+        return self._read(request, what, self._api.max_answer_bytes, is_read=is_read)
 
     def _valid_token(self) -> Token | None:
         auth = self._api.auth
@@ -201,11 +220,13 @@ class Client:
             raise _ForNow(f"{what}: answered {answer.status}", after, date)
         return credentials.read_token(answer.status, answer.body, self._time.monotonic(), what)
 
-    def _read(self, request: httpx.Request, what: str, limit: int) -> Answer:
+    def _read(
+        self, request: httpx.Request, what: str, limit: int, *, is_read: bool = True
+    ) -> Answer:
         request.extensions["trace"] = self._alarm.see
         try:
             with self._alarm, contextlib.closing(self._http.send(request, stream=True)) as response:
-                whole = response.status_code in _RECORDS
+                whole = is_read and response.status_code in _RECORDS
                 return _answer(response, limit if whole else _EXCERPT_BYTES, whole=whole)
         except httpx.LocalProtocolError:
             raise SourceError(f"{what}: the request's headers cannot be sent") from None

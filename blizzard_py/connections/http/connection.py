@@ -43,6 +43,10 @@ _KINDS: dict[str, ColumnKind] = {
     "decimal": "number",
     "string": "text",
 }
+# The end of the window that columns are asked with lies so far back, as that of any window does.
+_SAMPLE_AGE_SECS = 60.0
+# How long the window is that the server's time is asked with: APIs refuse those of no length.
+_INSTANT_SECS = 1.0
 # A server's clock that is further from ours is told, and not gone by if it is ahead.
 _CLOCKS_APART_SECS = 300.0
 
@@ -72,10 +76,15 @@ class HttpConnection:
         return "clock"
 
     def columns(self) -> Sequence[SourceColumn]:
-        """The names of a first page's records. An API may have others: none declares them."""
+        """Return the names of a first page's records. An API may have others: none declares them.
+
+        The request is that of a first window, the newest range of it where it is split.
+        """
         source = replace(self._source, pages=replace(self._source.pages, total=""))
+        up_to = self._as_value(self._time.wall() - _SAMPLE_AGE_SECS)
+        sampled = pieces(source, Window(up_to={source.column: up_to}))[-1].sent
         inference = Inference(Rules(timestamps=True))
-        for turned in islice(walked(self._opened(), source, first_call(source, {})), 1):
+        for turned in islice(walked(self._opened(), source, first_call(source, sampled)), 1):
             for text in islice(turned.page_lines(), _SAMPLE):
                 inference.add(text, "the first page")
         return [
@@ -88,25 +97,36 @@ class HttpConnection:
 
         Whole seconds, lowered to what ``push.to`` can say. Without it a microsecond less: no row
         has such a time, so it does not matter whether the API counts the start in that the
-        next window will have. One request, without credentials: any answer to it has the date.
+        next window will have. Where no answer of the last minutes tells the time, this asks for a
+        window of an instant: an API need not know any request but the configured one.
         """
         if kind != "clock":
             raise SourceError(f"an API has no bound '{kind}'; use clock")
         if not self._source.column:
             return Bound(kind)
-        call = first_call(self._source, {})
+        told = self._server_time()
         ours = self._time.wall()
-        told = self._opened().server_time(call, call.address)
-        end = self._source.push.end if self._source.push else None
         # Far ahead of us it may be a proxy's that is wrong: a bound too low only waits.
         trusted = ours if told is None or told - ours > _CLOCKS_APART_SECS else told
-        moment = trusted - settle_secs
-        value: Any = lowered(dt.datetime.fromtimestamp(int(moment), dt.UTC), end)
+        value = self._as_value(trusted - settle_secs)
+        return Bound(kind, {self._source.column: value}, None, self._doubts(ours, told))
+
+    def _server_time(self) -> float | None:
+        source, now = self._source, self._time.wall()
+        low, up_to = self._as_value(now - _INSTANT_SECS), self._as_value(now)
+        [instant] = pieces(
+            replace(source, split=None), Window({}, {source.column: up_to}, {source.column: low})
+        )
+        call = begun(source.pages, first_call(source, instant.sent))
+        return self._opened().server_time(call, call.address)
+
+    def _as_value(self, moment: float) -> Any:
+        """A time as the watermark's column has it, lowered to what ``push.to`` can say."""
+        end = self._source.push.end if self._source.push else None
+        value = lowered(dt.datetime.fromtimestamp(int(moment), dt.UTC), end)
         if end is None:
             value -= dt.timedelta(microseconds=1)
-        if self._is_date:
-            value = value.date()
-        return Bound(kind, {self._source.column: value}, None, self._doubts(ours, told))
+        return value.date() if self._is_date else value
 
     def _doubts(self, ours: float, told: float | None) -> tuple[str, ...]:
         found = []
@@ -122,8 +142,8 @@ class HttpConnection:
     def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
         """One request, or one for each range of ``source.split``; ``split`` is for tables.
 
-        Before a single one that is not the first ever, its first page is asked for: if that
-        holds no record there is no task, and the next window is longer.
+        Before a single one that is not the first ever, its pages are asked for, as the task asks
+        for them, up to a record: without one there is no task, and the next window is longer.
         """
         del split
         source = self._source
@@ -166,11 +186,9 @@ class HttpConnection:
         ]
 
     def _is_certainly_empty(self, values: Any) -> bool:
-        source = self._source
-        if source.pages.limit_param:
-            source = replace(source, pages=replace(source.pages, size=1))
-        turned = list(islice(walked(self._opened(), source, first_call(source, values)), 2))
-        return len(turned) == 1 and turned[0].page.records == 0
+        call = first_call(self._source, values)
+        pages = walked(self._opened(), self._source, call)
+        return not any(turned.page.records for turned in pages)
 
     @contextmanager
     def hold(self, access: Access) -> Iterator[Access]:

@@ -13,6 +13,7 @@ order of their names. Of several lines about one path the latest counts; one tha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,7 @@ from blizzard_core.errors import NotFound
 from blizzard_core.groups import COMMITTERS_FOLDER
 from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.text import utf8_name
 
 # Stands for the stage of a line that takes a file off the record.
 RELEASED = "released"
@@ -29,6 +31,8 @@ RELEASED = "released"
 _LARGEST = 2**63
 
 _SHORT = "_quarantine.ndjson"
+# In JSON such halves can be written, but no path is spelled with one.
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ def _read(sink: Storage, paths: Iterable[str]) -> dict[str, Record]:
 
 def spelled(path: str) -> str:
     """The path as text that survives UTF-8, for local names that are not valid in it."""
-    return path.encode("utf-8", "backslashreplace").decode("utf-8")
+    return utf8_name(path)
 
 
 def applied(found: dict[str, Record], lines: Iterable[bytes]) -> dict[str, Record]:
@@ -115,7 +119,7 @@ def _same(one: Record, other: Record) -> bool:
 
 def _can_be(path: Any) -> bool:
     """Whether a file of the table can be called that, as `spelled` writes it."""
-    if not isinstance(path, str) or "\0" in path or path != spelled(path):
+    if not isinstance(path, str) or "\0" in path or _HALF_PAIR.search(path):
         return False
     return not path.startswith("/") and ".." not in path.split("/")
 

@@ -15,6 +15,19 @@ from collections.abc import Iterable
 # How much of one foreign text is shown; a log line or a page is not the place for more.
 MAX_SHOWN = 2000
 
+# What undecodable bytes of a name are written as, and such bytes.
+_ESCAPED = re.compile(r"(\\+)(?=ud[89a-f][0-9a-f]{2}|[\ud800-\udfff])")
+
+
+def utf8_name(name: str) -> str:
+    r"""The name of a file as valid UTF-8, different for any two names.
+
+    A byte that is no UTF-8 becomes ``\udcff``. Backslashes before one, or before text that looks
+    like one, are doubled. So a name that spells the escape differs from one that has the byte.
+    """
+    doubled = _ESCAPED.sub(lambda found: found[1] * 2, name)
+    return doubled.encode("utf-8", "backslashreplace").decode("utf-8")
+
 
 def printable(text: str) -> str:
     """The text with control characters, direction marks and undecodable bytes escaped."""

@@ -324,14 +324,17 @@ class BatchRunner:
         return state, batch
 
     def _names_root(self) -> str:
-        """See `Batch`: what a statement makes of rows need not be of one file each."""
+        """See `Batch`: what a statement makes of rows need not be of one file each.
+
+        The slash says that names are escaped as `utf8_name` does, which older releases did not.
+        """
         parts = self._parts
         ingest = parts.ingest
         named = (
             parts.has_files and not parts.members and SOURCE_FILE_COLUMN in ingest.metadata_columns
         )
         as_read = not (ingest.transform or ingest.deduplicate_by)
-        return parts.stores.source.uri if named and as_read else ""
+        return f"{parts.stores.source.uri}/" if named and as_read else ""
 
     def _advance(self, state: SourceState, batch: Batch, work: Work | None) -> SourceState:
         self._activity.batch_enters(batch, "advance")

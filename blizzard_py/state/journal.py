@@ -10,7 +10,7 @@
      "outputs": [{"final": "date=…/<uuidv7>.parquet", "rows": 20, "output_id": "…",
                   "size": 4711, "staged": "_blizzard/staging/…", "earlier": []}, …],
      "letters": [{"staged": "_blizzard/staging/…", "files": [["date=…/x.ndjson.gz", 1], …]}, …],
-     "names_root": "s3://raw/events", "group": {"seq": 3, "replaced": {…}},
+     "names_root": "s3://raw/events/", "group": {"seq": 3, "replaced": {…}},
      "event_time": {"batch": 12, "watermark_ms": 1706450400000, …}}
 
 It is written after the commit point and before anything of the batch is published, under

@@ -95,8 +95,9 @@ class Batch:
     ``lettered``: an older release has committed it, which wrote its letters before. ``marks``
     are what tasks told of the rows of a source that is asked for them. With ``group`` its outputs
     are made known by a manifest, and nobody finds them by listing. ``names_root`` is what the
-    `SOURCE_FILE_COLUMN` of its rows begins with, empty where rows do not say whose they are.
-    ``settled`` is what a query over event time tells of it.
+    `SOURCE_FILE_COLUMN` of its rows begins with, empty where rows do not say whose they are; in
+    batches of older releases it ends with no slash. ``settled`` is what a
+    query over event time tells of it.
     """
 
     batch: str

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 
 import pytest
 
-from blizzard_core.text import in_utc, iso, shell_word
+from blizzard_core.text import in_utc, iso, shell_word, utf8_name
 from tests.blizzard_core.test_redact import HOSTILE
 
 ODD = [
@@ -47,3 +48,16 @@ def test_times_are_written_as_in_the_log_to_the_second() -> None:
 @pytest.mark.parametrize("moment", [1e300, -1e300, 10**400, float("nan"), float("inf")])
 def test_times_that_no_calendar_has_are_said_to_be_that(moment: float) -> None:
     assert iso(moment) == in_utc(moment) == "a time that no calendar has"
+
+
+def test_no_two_names_have_one_spelling() -> None:
+    parts = ("\\", "udcff", "ud", "cff", "\udcff", "\udcfe", "é", "/")
+    names = {
+        "".join(chosen) for size in range(6) for chosen in itertools.product(parts, repeat=size)
+    }
+    assert len({utf8_name(name).encode() for name in names}) == len(names)
+
+
+@pytest.mark.parametrize("name", ["", "a b.json", r"C:\users\\x", "ü", r"\udef", "\n", r"a\u00ff"])
+def test_a_name_without_an_escape_stays_as_it_is(name: str) -> None:
+    assert utf8_name(name) == name

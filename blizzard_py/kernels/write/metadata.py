@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from blizzard_core.groups import UNIT_COLUMN
 from blizzard_core.settings.sources import MetadataColumn
+from blizzard_core.text import utf8_name
 
 _MICROS = 1_000_000
 
@@ -28,7 +29,7 @@ _TYPES: dict[MetadataColumn, pa.DataType] = {
 
 def source_file_text(root: str, path: str) -> str:
     """What ``_source_file`` says of a file below ``root``, also where its name is no UTF-8."""
-    return f"{root}/{path}".encode("utf-8", "backslashreplace").decode()
+    return utf8_name(f"{root}/{path}")
 
 
 class Metadata:

@@ -3,7 +3,7 @@
 A file that was taken is taken again if its size or modification time is not what the scan saw
 that had found it, or its time not before that scan, and then only once ``abstinent_days`` are over
 since it was done with: what is put there every day is read once in so many days, and one that
-does not change once for ever. All that the journal says, for thirty days; of a file that is in no
+does not change once for ever (one that is dated ahead of our clock twice). All that the journal says, for thirty days; of a file that is in no
 journal any more only a modification since then counts. A reading that fails has its letter and
 waits as long as one that did not.
 
@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from blizzard_core.settings.sources import FileUnits
 from blizzard_core.storage.protocol import Entry
+from blizzard_core.watermark.progress import CLOCK_STEP_SECS
 from blizzard_py.sources.files.advance import Work
 from blizzard_py.sources.files.discovery import Discovery, Scope
 from blizzard_py.sources.files.replacing_files import Replacing
@@ -89,8 +90,8 @@ class LastTaken:
         self._read: set[str] = set()
         # By path: when the scan ended that found it, and when it was done with.
         self._taken: dict[str, tuple[float, float]] = {}
-        # What it was like when it was found last: size and modification time.
-        self._listed: dict[str, tuple[float, tuple[int, float]]] = {}
+        # Size and modification time when it was found last, and since when it was found so.
+        self._listed: dict[str, _Listed] = {}
 
     def look(self) -> None:
         """Read what is new. Raises `StateError`, `StorageError`."""
@@ -101,15 +102,36 @@ class LastTaken:
                 for path in record.settled:
                     seen, done = self._taken.get(path, (0.0, 0.0))
                     self._taken[path] = max(seen, record.seen_ts), max(done, record.finished_ts)
-                    before = self._listed.get(path, (0.0, None))[0]
-                    if path in record.listed and record.seen_ts >= before:
-                        self._listed[path] = record.seen_ts, record.listed[path]
+                    if path in record.listed:
+                        found = _Listed(record.listed[path], record.seen_ts, record.seen_ts)
+                        self._listed[path] = found.behind(self._listed.get(path))
 
     def is_due(self, entry: Entry, wait: float, now: float) -> bool:
         """Whether a file that was done with has changed since, and ``wait`` is over."""
         seen, done = self._taken.get(entry.path, (now - _TOLD_SECS, 0.0))
         # Stores tell times in whole seconds, so within one nobody can say which came first.
         changed = entry.modified >= math.floor(seen)
-        if entry.path in self._listed:  # also one with an older time, or of a clock behind ours
-            changed |= self._listed[entry.path][1] != (entry.size, entry.modified)
+        listed = self._listed.get(entry.path)
+        if listed is not None:
+            if listed.stamp != (entry.size, entry.modified):
+                changed = True  # also one with an older time, or of a clock behind ours
+            elif listed.last - listed.first >= CLOCK_STEP_SECS:
+                changed = False  # read twice as it is: its time lies ahead of our clock
         return changed and now >= done + max(wait, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What a file was like in readings: size and modification time, and when it was found so."""
+
+    stamp: tuple[int, float]
+    first: float
+    last: float
+
+    def behind(self, other: _Listed | None) -> _Listed:
+        """The later of two readings, which goes back to the first of the same file."""
+        if other is None:
+            return self
+        if other.stamp == self.stamp:
+            return _Listed(self.stamp, min(self.first, other.first), max(self.last, other.last))
+        return max(self, other, key=lambda one: one.last)

@@ -86,6 +86,27 @@ def test_without_days_each_change_is_taken_at_the_next_poll_and_what_stays_is_no
     assert world.table() == ["1:c", "1:c+", "52", "5:c", "5:c+", "b", "c"]
 
 
+@pytest.mark.parametrize("ahead", [30, 600, 365 * DAY_SECS])
+def test_a_file_dated_ahead_is_not_replaced_at_each_poll(ahead: float) -> None:
+    world = OfferedWorld(days=0)
+    path = f"{DAY}/9.json"
+    dated = world.now + ahead
+    world.source.objects[path] = (b"9", dated)
+    before = world.read()
+    for _ in range(20):
+        world.now += 60
+        world.drain()
+    assert world.read() - before <= 2
+    assert world.table() == ["1", "5", "52", "9"]
+    # The same time again, and one that is not ahead: another file is seen by its size as well.
+    world.source.objects[path] = (b"9:mended", dated)
+    world.drain()
+    assert world.table() == ["1", "5", "52", "9:mended"]
+    world.source.objects[path] = (b"9:anew!!", world.now + 60)
+    world.drain()
+    assert world.table() == ["1", "5", "52", "9:anew!!"]
+
+
 def test_a_bad_reading_keeps_the_rows_and_waits_as_long() -> None:
     world = OfferedWorld()
     world.now += 8 * DAY_SECS

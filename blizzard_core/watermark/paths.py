@@ -26,9 +26,19 @@ def joined(partition: str, name: str) -> str:
 
 
 def depth_of(paths: Iterable[str]) -> int | None:
-    """The depth that a listing suggests: that of the first file not at the root, if any."""
-    folders = (split(path, path.count("/"))[0] for path in paths)
-    return next((folder.count("/") + 1 for folder in folders if folder), None)
+    """The depth that a listing suggests: that of the first file not at the root, if any.
+
+    A path with an empty component (``a//b``) says how deep partitions are only if all have one:
+    it is an odd one out, and its partition ends before the true depth.
+    """
+    odd: int | None = None
+    for path in paths:
+        folder, name = split(path, path.count("/"))
+        if folder and "/" not in name:
+            return folder.count("/") + 1
+        if folder and odd is None:
+            odd = folder.count("/") + 1
+    return odd
 
 
 def partition_key(partition: str) -> bytes:

@@ -3,9 +3,9 @@
 A file that was taken is taken again if its size or modification time is not what the scan saw
 that had found it, or its time not before that scan, and then only once ``abstinent_days`` are over
 since it was done with: what is put there every day is read once in so many days, and one that
-does not change once for ever (one that is dated ahead of our clock twice). All that the journal says, for thirty days; of a file that is in no
-journal any more only a modification since then counts. A reading that fails has its letter and
-waits as long as one that did not.
+does not change once for ever, or twice if it is dated ahead of our clock. All that the journal
+says, for thirty days; of a file that is in no journal any more only a modification since then
+counts. A reading that fails has its letter and waits as long as one that did not.
 
 What comes again comes in batches of its own, which are groups: each takes out the rows of its
 files, in one commit (`blizzard_py.sources.files.replacements`). What a replay has of these

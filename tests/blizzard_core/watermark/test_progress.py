@@ -327,6 +327,13 @@ def test_depth_is_that_of_the_first_file_in_a_directory() -> None:
     assert depth_of(["f"]) is None
 
 
+@pytest.mark.parametrize("odd", ["a//f", "a//b/f", "/f", "//f", "a/b//c/d/f"])
+def test_an_empty_component_does_not_decide_the_depth(odd: str) -> None:
+    assert depth_of([odd, "a/b/f"]) == 2
+    # Where nothing else is there it does: these files are tracked below what is before it.
+    assert depth_of(["f", odd]) == (split(odd, 9)[0].count("/") + 1 if split(odd, 9)[0] else None)
+
+
 def test_hidden_is_decided_by_every_component() -> None:
     assert is_hidden("_delta_log/x")
     assert is_hidden("d=1/.tmp")

@@ -16,6 +16,7 @@ from blizzard_py.sources.activity import Apart
 from blizzard_py.sources.files.discovery import Discovery, FirstSeen, Scope, accepts, starting_point
 from blizzard_py.sources.files.discovery import discover as discover_with
 from blizzard_py.state.source_state import SourceState
+from tests.support.blizzard_world import World
 from tests.support.memory_store import MemoryStorage
 from tests.support.s3_server import S3Server
 from tests.support.watermarks import nothing_waits, passed
@@ -209,3 +210,17 @@ def test_a_bounded_scan_is_not_filled_with_what_a_scope_leaves_to_others() -> No
     source = SourceSettings(source_uri="x", grace_period_secs=0, min_age_secs=0)
     found = discover_with(storage, source, progress, lambda: NOW, 4, FirstSeen(), scope, 2)
     assert [entry.path for entry in found.files][:2] == names[7:9]
+
+
+def test_an_empty_component_makes_no_later_file_late() -> None:
+    world = World(grace_period_secs=10)
+    world.put("date=2024-01-28//0.json", "odd")
+    world.put("date=2024-01-28/hour=10/1.json", "10")
+    worker = world.drain()
+    for hour in ("11", "09"):  # the second sorts below what was passed an hour ago
+        world.now += 3600
+        world.put(f"date=2024-01-28/hour={hour}/1.json", hour)
+        world.drain(worker)
+    world.put("date=2024-01-28//1.json", "odd too")
+    world.drain(worker)
+    assert world.rows() == ["09", "10", "11", "odd", "odd too"]

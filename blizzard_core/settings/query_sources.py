@@ -209,6 +209,8 @@ class PagesSettings(Settings):
     """Where `param` and `limit_param` are sent."""
     max: int = Field(default=10_000, ge=1)
     """More pages are an error: it would not end."""
+    end_on: list[Literal["repeat", "empty", "short"]] = Field(default=[], examples=[["empty"]])
+    """Other ends: a page that came before, one without records, one of fewer than `size`."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -221,6 +223,10 @@ class PagesSettings(Settings):
             raise ValueError(f"{', '.join(odd)}: not used by kind {self.kind}; leave it out")
         if self.limit_param is not None and self.size is None:
             raise ValueError("limit_param needs size")
+        if self.end_on and self.kind == "none":
+            raise ValueError("end_on: not used by kind none; leave it out")
+        if "short" in self.end_on and self.size is None:
+            raise ValueError("end_on: short needs size, the number of records in a full page")
         return self
 
 

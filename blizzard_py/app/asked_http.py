@@ -46,6 +46,7 @@ def http_source(settings: HttpConnection, source: HttpSourceSettings) -> HttpSou
             pages.total or "",
             pages.max,
             pages.in_,
+            tuple(pages.end_on),
         ),
         "" if mark is None else mark.columns[0],
         None if mark is None else _push(mark.push),

@@ -68,7 +68,7 @@ def test_every_key_explains_itself_and_has_a_default_or_an_example() -> None:
 
 
 # Keys of a table or an API that go with another kind than the one that is shown.
-ANOTHER_KIND = {"query", "body", "next", "bound"}
+ANOTHER_KIND = {"query", "body", "next", "bound", "end_on"}
 
 
 def test_what_the_example_has_commented_out_is_understood_as_well() -> None:

@@ -134,6 +134,8 @@ def _pages(source: HttpSource) -> list[str]:
     ]
     if pages.limit_param and pages.size < 1:
         found.append("pages.limit_param needs a size")
+    if "short" in pages.end_on and pages.size < 1:
+        found.append("pages.end_on: short needs a size")
     if pages.max < 1:
         found.append("pages.max must be at least 1")
     return found

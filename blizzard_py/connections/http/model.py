@@ -18,6 +18,7 @@ from blizzard_core.bounds import ANSWER_BYTES
 TimeFormat = Literal["iso", "date", "datetime", "datetime_ms", "timestamp", "timestamp_ms"]
 Inclusive = Literal["", "1ms", "1s", "1day"]
 Location = Literal["params", "body", "headers"]
+EndSign = Literal["repeat", "empty", "short"]
 PageKind = Literal["none", "offset", "page", "cursor", "next_link", "link_header"]
 RangeUnit = Literal["hour", "day", "week", "month", "year"]
 
@@ -115,6 +116,8 @@ class Pages:
     ``size`` where both are given. Where ``total`` is given, a task that got fewer records
     than it states fails. A task with more than ``max`` pages fails. ``location`` is where
     ``param`` and ``limit_param`` are sent: in a body, names may be paths (``page.size``).
+    ``end_on`` names other signs of the end: a page that repeats an earlier one exactly, a page
+    without records, a page of fewer than ``size`` records.
     """
 
     kind: PageKind = "none"
@@ -126,6 +129,7 @@ class Pages:
     total: str = ""
     max: int = 10_000
     location: Literal["params", "body"] = "params"
+    end_on: tuple[EndSign, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

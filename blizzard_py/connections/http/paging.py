@@ -9,6 +9,8 @@ wrong rather than the API at its end.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from blizzard_core.errors import SourceError
@@ -19,6 +21,7 @@ from blizzard_py.connections.http.links import LinkError, links
 from blizzard_py.connections.http.model import HttpSource, Pages
 
 _MAX_DIGITS = 19
+_SECOND = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +52,16 @@ def following(source: HttpSource, page: Page) -> Call | None:
     if call is not None and page.number >= source.pages.max:
         raise SourceError(
             f"{page.what}: there are more than {source.pages.max:,} pages (pages.max); raise it,"
-            " or split the window into ranges"
+            " or split the window into ranges; if the API gives a next page for ever, say how it"
+            " ends in pages.end_on"
         )
     return call
 
 
 def _next(source: HttpSource, page: Page) -> Call | None:
     pages = source.pages
+    if _ends(pages, page.records):
+        return None
     match pages.kind:
         case "none":
             _check_only_page(page)
@@ -67,6 +73,12 @@ def _next(source: HttpSource, page: Page) -> Call | None:
         case "link_header":
             return _by_header(source, page)
     return None if page.text is None else _stated(source, page, page.text)
+
+
+def _ends(pages: Pages, records: int) -> bool:
+    """Return whether so few records end the pages, whatever the answer says of a next one."""
+    is_short = "short" in pages.end_on and records < pages.size
+    return is_short or ("empty" in pages.end_on and records == 0)
 
 
 def _stated(source: HttpSource, page: Page, text: AnswerText) -> Call | None:
@@ -129,6 +141,60 @@ def _check_end(pages: Pages, page: Page, text: AnswerText) -> None:
         )
 
 
+class Repeats:
+    """Recognises a page that came before, for ``pages.end_on: [repeat]``.
+
+    A page comes again if its records and the next page that it names are those of an earlier one,
+    byte for byte. An API that counts pages names none, so there the records decide.
+    """
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+        self._seen: set[bytes] = set()
+
+    @property
+    def are_the_end(self) -> bool:
+        """Whether a repeated page is configured to be the end."""
+        return "repeat" in self._pages.end_on
+
+    def is_repeated(self, page: Page, lines: Iterable[bytes], *, is_complete: bool) -> bool:
+        """Return whether this page is the end, and its records came before.
+
+        A second page that repeats the first looks the same where the API does not heed ``param``.
+        Raises `SourceError` then, unless ``is_complete`` (all stated records came) or the page
+        cannot be followed by another: it is short, empty, or its cursor is 0, the beginning.
+        """
+        if not self.are_the_end:
+            return False
+        mark = self._mark(page, lines)
+        if mark not in self._seen:
+            self._seen.add(mark)
+            return False
+        if page.number == _SECOND and not is_complete and self._may_be_unheeded(page):
+            raise SourceError(
+                f"{page.what}: it repeats the first page, as if the API did not heed"
+                f" '{self._pages.param}' (pages.param). Correct the name; if this is the end, give"
+                " pages.size or pages.total, so that a last page can be told from a full one"
+            )
+        return True
+
+    def _mark(self, page: Page, lines: Iterable[bytes]) -> bytes:
+        digest = hashlib.blake2b(repr(self._named(page)).encode(), digest_size=16)
+        for piece in lines:
+            digest.update(piece)
+        return digest.digest()
+
+    def _named(self, page: Page) -> object:
+        if self._pages.kind == "link_header":
+            return page.links
+        return page.text.value(self._pages.next) if page.text and self._pages.next else None
+
+    def _may_be_unheeded(self, page: Page) -> bool:
+        if not self._pages.param or page.records == 0 or str(self._named(page)) == "0":
+            return False
+        return self._pages.size == 0 or page.records >= self._pages.size
+
+
 class Totals:
     """Whether there came as many records as the answers state. With ``pages.total`` only."""
 
@@ -153,10 +219,10 @@ class Totals:
         """Whether it is stated how many there are, and there came as many."""
         return 0 < self._stated <= so_far
 
-    def check(self, page: Page) -> None:
+    def check(self, so_far: int, what: str) -> None:
         """After the last page: raises `SourceError` if records are missing."""
-        if page.so_far < self._stated:
+        if so_far < self._stated:
             raise SourceError(
-                f"{page.what}: it was the last page, and there came {page.so_far:,} of the"
+                f"{what}: it was the last page, and there came {so_far:,} of the"
                 f" {self._stated:,} records that the API states"
             )

@@ -13,10 +13,18 @@ from blizzard_py.connections.http.answer_text import AnswerText, Truncated
 from blizzard_py.connections.http.calls import Call, begun
 from blizzard_py.connections.http.client import Answer, Client, Refused
 from blizzard_py.connections.http.model import HttpSource
-from blizzard_py.connections.http.paging import Page, Totals, following
+from blizzard_py.connections.http.paging import Page, Repeats, Totals, following
 
 # What servers say of a page behind their last one.
 _NO_SUCH_PAGE = frozenset({400, 404, 416, 422})
+_ENDLESS = (
+    "the same request as for an earlier page; it would not end. If the API says its end so, set"
+    " pages.end_on to repeat, empty or short, as its documentation has it"
+)
+_OTHER_RECORDS = (
+    "the same request as for an earlier page has another answer, so nobody can say what was read;"
+    " pages.end_on: repeat needs pages that repeat exactly, use empty or short"
+)
 
 
 @dataclass(slots=True)
@@ -48,13 +56,14 @@ def walk(client: Client, source: HttpSource, first: Call) -> Iterator[Turned]:
     """
     call: Call | None = begun(source.pages, first)
     asked: set[bytes] = set()
-    totals = Totals(source.pages.total)
+    totals, repeats = Totals(source.pages.total), Repeats(source.pages)
     number = so_far = 0
     while call is not None:
         number += 1
         what = f"{call.address}, page {number:,}"
-        if call.digest() in asked:
-            raise SourceError(f"{what}: the same request as for an earlier page; it would not end")
+        is_asked_again = call.digest() in asked
+        if is_asked_again and not repeats.are_the_end:
+            raise SourceError(f"{what}: {_ENDLESS}")
         asked.add(call.digest())
         try:
             # Nothing here may keep the answer itself: the page lets go of it.
@@ -64,12 +73,19 @@ def walk(client: Client, source: HttpSource, first: Call) -> Iterator[Turned]:
             if counts and refused.status in _NO_SUCH_PAGE and totals.are_met(so_far):
                 return
             raise
+        if repeats.is_repeated(
+            turned.page, turned.lines(turned.records), is_complete=totals.are_met(so_far)
+        ):
+            totals.check(so_far, what)
+            return
+        if is_asked_again:
+            raise SourceError(f"{what}: {_OTHER_RECORDS}")
         so_far = turned.page.so_far
         totals.see(turned.page)
         yield turned
         call = following(source, turned.page)
         if call is None:
-            totals.check(turned.page)
+            totals.check(so_far, what)
         turned.forget()
 
 

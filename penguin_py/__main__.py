@@ -182,6 +182,7 @@ def discard(
         raise click.UsageError("give --output or --group; `penguin status` names what waits")
     found = app.discard(load_config(config), name, outputs, source, dry_run=dry_run)
     document = {**asdict(found), "dry_run": dry_run}
+    document["committed"] = [] if dry_run else sorted({*outputs}.difference(found.outputs))
     return answer((document, []), _print_discarded, as_json=as_json)
 
 
@@ -192,11 +193,15 @@ def _print_discarded(document: dict[str, Any]) -> None:
         click.echo(printable(f"group {seq:,} of {source} {verb}"))
     if document["lost"]:
         click.echo(
-            "Its manifest is lost. If rows of the source name neither their file nor their unit,"
-            " `blizzard explain` tells which outputs it was to take away: delete their rows first."
+            "Its manifest is lost, so nobody knows which rows it was to replace. Of units, read"
+            " those of the group again from their beginning with `blizzard backfill`. If rows of"
+            " the source name neither their file nor their unit, `blizzard explain` tells which"
+            " outputs it was to take away: delete their rows first."
         )
     for output in document["outputs"]:
         click.echo(printable(f"output {output} {verb}"))
+    for output in document["committed"]:
+        click.echo(printable(f"output {output} was committed just now, so it is not given up"))
     if document["rows"]:
         rows = counted(document["rows"], "row")
         click.echo(f"Given up with it: {rows} that the group was to replace as a whole")

@@ -11,7 +11,7 @@ memory is dropped and read again from the log.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 
@@ -145,12 +145,22 @@ class TablePipeline:
     def discard(self, outputs: Sequence[str], source: str | None, *, dry_run: bool) -> Discarded:
         """Give up outputs, and the next group of a source; see `penguin_py.groups.discarding`.
 
-        What can be committed is committed first, so that nothing is given up which merely was
-        not looked at yet. Of a ``dry_run`` nothing is.
+        What can be committed is committed first, stragglers of a sweep as well, so that nothing
+        is given up which merely was not looked at yet. An output that came by this is left out
+        of the answer. Of a ``dry_run`` nothing is committed.
         """
-        while not dry_run and self.cycle(threading.Event()):
-            pass
+        if not dry_run:
+            known = self._known_outputs()
+            before = [output for output in outputs if output in known]
+            self.reconcile(dry_run=False)
+            while self.cycle(threading.Event()):
+                pass
+            known = self._known_outputs()
+            outputs = [o for o in outputs if o in before or o not in known]
         return self._groups.discard(outputs, source, dry_run=dry_run)
+
+    def _known_outputs(self) -> Container[str]:
+        return self._view.output_ids(self.snapshot().memory)
 
     @property
     def left_out(self) -> tuple[str, ...]:

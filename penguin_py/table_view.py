@@ -30,8 +30,8 @@ from penguin_py.memory.state import (
     Snapshot,
     completed,
     done_paths,
+    informed,
     is_passed,
-    merged_ids,
     mirror_path,
     mirror_to_json,
     stored,
@@ -276,7 +276,7 @@ class TableView:
         # Files of groups are never found by listing, so they need not be told from what is.
         self._known.update(path for path in news.paths if not is_grouped(path))
         self._transactions.update(news.transactions)
-        return replace(memory, output_ids=merged_ids(memory.output_ids, news.output_ids))
+        return informed(memory, news.output_ids, news.document)
 
     def _found(self, state: TableState | None) -> Memory:
         """The memory for ``state``; a contradiction counts only if the log stands still."""

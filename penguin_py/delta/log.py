@@ -55,11 +55,16 @@ _LEFTOVER = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)(?:#\d+|\..*\.tmp)|
 
 @dataclass
 class News:
-    """What commits tell: paths added or removed, output ids, the newest ``txn`` by application."""
+    """What commits tell: paths added or removed, output ids, the newest ``txn`` by application.
+
+    ``document`` is what the newest commit of any Penguin says in its commitInfo, if one is among
+    them.
+    """
 
     paths: list[str] = field(default_factory=list)
     output_ids: list[str] = field(default_factory=list)
     transactions: dict[str, int] = field(default_factory=dict)
+    document: Mapping[str, object] | None = None
 
 
 def exists(storage: Storage) -> bool:
@@ -198,14 +203,18 @@ def sweep_leftovers(storage: Storage, older_than: float) -> int:
     return len(doomed)
 
 
-def recent_output_ids(storage: Storage, after: int, version: int, pool: Executor) -> list[str]:
-    """Output ids of the commits ``after < v <= version``, of all instances, oldest first.
+def penguin_news(storage: Storage, after: int, version: int, pool: Executor) -> News:
+    """What all Penguins say in the commits ``after < v <= version``; no paths, no transactions.
 
-    As far as the log goes. The mirror has those of one instance only, and may be lost.
+    As far as the log goes. The mirror has that of one instance only, and may be lost.
     """
+    found = News()
     wanted = range(after + 1, version + 1)
-    groups = pool.map(lambda number: _output_ids_of(storage, number), wanted)
-    return [name for group in groups for name in group]
+    for document in pool.map(lambda number: _document_of(storage, number), wanted):
+        if document:
+            found.output_ids += _ids_in(document)
+            found.document = document
+    return found
 
 
 def paths_of(storage: Storage, wanted: Collection[str], version: int, pool: Executor) -> list[str]:
@@ -218,8 +227,9 @@ def paths_of(storage: Storage, wanted: Collection[str], version: int, pool: Exec
     first = max(0, version + 1 - COMMITS_SEARCHED)
     for start in range(version, first - 1, -SEARCHED_AT_ONCE[-1]):
         numbers = range(start, max(first - 1, start - SEARCHED_AT_ONCE[-1]), -1)
-        ids = pool.map(lambda number: _output_ids_of(storage, number), numbers)
-        for number, brought in zip(numbers, ids, strict=True):
+        documents = pool.map(lambda number: _document_of(storage, number), numbers)
+        for number, document in zip(numbers, documents, strict=True):
+            brought = _ids_in(document)
             if missing.intersection(brought):
                 missing.difference_update(brought)
                 actions = read_commit(storage, number) or []
@@ -230,15 +240,18 @@ def paths_of(storage: Storage, wanted: Collection[str], version: int, pool: Exec
     return found
 
 
-def _output_ids_of(storage: Storage, version: int) -> list[str]:
-    """Without parsing the adds, of which there may be 100,000: our writer begins so."""
+def _document_of(storage: Storage, version: int) -> Mapping[str, object]:
+    """Read our part of a commitInfo; empty for a commit of others, and for one that is gone.
+
+    Without parsing the adds, of which there may be 100,000: our writer begins so.
+    """
     path = commit_path(version)
     try:
         lines = storage.read(path).splitlines()
     except NotFound:
-        return []
+        return {}
     told = (line for line in lines if line.startswith(b'{"commitInfo"'))
-    return output_ids(_actions(told, f"{storage.uri}/{path}"))
+    return _our_document(_actions(told, f"{storage.uri}/{path}"))
 
 
 def news(storage: Storage, after: int, version: int, pool: Executor) -> News:
@@ -246,7 +259,10 @@ def news(storage: Storage, after: int, version: int, pool: Executor) -> News:
     found = News()
     for actions in _commits(storage, after, version, pool):
         found.paths += [entry.path for entry in _commit_paths(actions, storage.uri)]
-        found.output_ids += output_ids(actions)
+        document = _our_document(actions)
+        if document:
+            found.output_ids += _ids_in(document)
+            found.document = document
         found.transactions.update(_transactions(actions))
     return found
 
@@ -275,9 +291,9 @@ def _commits(
         yield actions
 
 
-def output_ids(actions: Iterable[Mapping[str, Any]]) -> list[str]:
+def _ids_in(document: Mapping[str, object]) -> list[str]:
     """The output ids that a commit of any Penguin tells of; none for other writers."""
-    ids = _our_document(actions).get("output_ids")
+    ids = document.get("output_ids")
     return [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
 
 

@@ -140,9 +140,9 @@ class DeltaLog:
         """See `deltalog.news`."""
         return deltalog.news(self._storage, after, version, self._pool)
 
-    def recent_output_ids(self, after: int, version: int) -> list[str]:
-        """See `deltalog.recent_output_ids`."""
-        return deltalog.recent_output_ids(self._storage, after, version, self._pool)
+    def penguin_news(self, after: int, version: int) -> deltalog.News:
+        """See `deltalog.penguin_news`."""
+        return deltalog.penguin_news(self._storage, after, version, self._pool)
 
     def paths_of(self, output_ids: Collection[str], version: int) -> list[str]:
         """See `deltalog.paths_of`."""

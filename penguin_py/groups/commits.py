@@ -27,6 +27,7 @@ class Commit:
     rewritten: tuple[Add, ...]
     marks: tuple[str, ...]
     groups: Mapping[str, int]
+    unreplaced: Mapping[str, tuple[tuple[str, str], ...]]
 
 
 class GroupCommits:
@@ -62,6 +63,7 @@ class GroupCommits:
             output_ids=merged_ids(memory.output_ids, ids),
             updated=int(now),
             groups=commit.groups,
+            unreplaced=commit.unreplaced,
         )
         slim = replace(after, progress=self._view.stored(progress))
         document = commit_document(self._table.app_id, slim, now, ids)

@@ -2,9 +2,11 @@
 
 Promise: what is given up never comes later, whatever lies in the table's directory then: its
 output ids are on record in the log as if they had been committed, in one commit without a file.
-A group is given up as if it had not been: rows that it was to replace stay, and who reads the same
-again takes them out. Only where a group was to take outputs as a whole, and who comes next
-knows of its own alone, they go at once.
+Rows that a group was to replace stay in the table when it is given up. Its duty to remove them
+goes to the groups behind it: the ranges stand in the log (`Memory.unreplaced`), and the first
+group that meets one replaces it as a whole. Source files need no such note, since whoever reads a
+file again names it. Outputs that a group was to take as a whole go at once, because a later group
+names only the outputs of its own predecessor.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from penguin_py.groups.verdict import (
 from penguin_py.intake.manifests import Manifests
 from penguin_py.memory.state import Snapshot
 from penguin_py.model import CommitConflict, CommitPlan, TableState
+from penguin_py.planning.replacing import ranges_of
 from penguin_py.table_view import TableView
 
 # How often it is planned anew when another commit came first.
@@ -122,6 +125,7 @@ class Discarding:
             )
         marks: list[str] = []
         groups, going = dict(memory.groups), Going()
+        unreplaced = dict(memory.unreplaced)
         given_up = list(outputs)
         number, lost = None, False
         if source is not None:
@@ -139,13 +143,17 @@ class Discarding:
             if group is not None:
                 given_up += [file.output_id for file in group.files]
                 going = self._going(state, group, known)
+                left = ranges_of([*unreplaced.get(source, ()), *group.replace])
+                if left:
+                    unreplaced[source] = tuple(zip(left.firsts, left.behinds, strict=True))
         for output in dict.fromkeys(given_up):
             marks += [name for name in (output, discard_mark(output)) if name not in known]
         found = Discarded(tuple(dict.fromkeys(given_up)), number, going.rows, lost)
         if not marks:
             return found, None
         plan = CommitPlan((), (), state.schema, (), state.partition_columns, removes=going.removes)
-        return found, Commit(replace(plan, replaces=True), 0, going, (), tuple(marks), groups)
+        plan = replace(plan, replaces=True)
+        return found, Commit(plan, 0, going, (), tuple(marks), groups, unreplaced)
 
     def _next(self, source: str, seq: int) -> Group | None:
         """The source's next group; None if its manifest was lost. Raises `DiscardRefused`."""

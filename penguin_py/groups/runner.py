@@ -32,7 +32,7 @@ from penguin_py.model import (
     CommitConflict,
     CommitRefused,
 )
-from penguin_py.planning.replacing import replaced_by
+from penguin_py.planning.replacing import replaced_by, unreplaced_by
 from penguin_py.settings import Table
 from penguin_py.table_view import TableView
 
@@ -227,7 +227,7 @@ class Groups:
 
     def _apply(self, source: str, group: Group, blocked: dict[str, str]) -> bool:
         """Apply a group, or say in ``blocked`` why it waits. Raises `CommitError` and others."""
-        rewriting = Rewriting(self._storage, self._notes, replaced_by(group), self._clock)
+        rewriting: Rewriting | None = None
         conflict: CommitConflict | None = None
         for _ in range(TRIES):
             snapshot = self._view.sync()
@@ -239,8 +239,11 @@ class Groups:
             if self._refused.get(source, (-2, ""))[0] == version:
                 blocked[source] = self._refused[source][1]
                 return False
+            whole = _with_unreplaced(group, snapshot.memory)
+            if rewriting is None:
+                rewriting = Rewriting(self._storage, self._notes, replaced_by(whole), self._clock)
             try:
-                landed = self._tried(snapshot, source, group, rewriting)
+                landed = self._tried(snapshot, source, whole, rewriting)
             except CommitConflict as error:
                 conflict = error
                 continue
@@ -270,17 +273,22 @@ class Groups:
         marks = tuple(commit_mark(source, each.seq) for each in ahead)
         groups = {**memory.groups, source: ahead[-1].seq}
         if state is None:
-            self._commits.land(snapshot, Commit(plan, rows, Going(), (), marks, groups))
+            self._commits.land(snapshot, Commit(plan, rows, Going(), (), marks, groups, {}))
             return True
         if plan.changed:
             # delta-rs takes columns by the call that overwrites alone, and removes by the other.
             columns = replace(plan, adds=(), replaces=False)
-            self._commits.land(snapshot, Commit(columns, 0, Going(), (), (), memory.groups))
+            unchanged = Commit(columns, 0, Going(), (), (), memory.groups, memory.unreplaced)
+            self._commits.land(snapshot, unchanged)
             return None
         going = self._judge.going(state, group, known)
         rewritten = rewriting.adds(going.mixed, flat(plan), state.version)
         plan = replace(plan, adds=(*plan.adds, *rewritten), removes=going.removes)
-        self._commits.land(snapshot, Commit(plan, rows, going, tuple(rewritten), marks, groups))
+        left = dict(memory.unreplaced)
+        rest = unreplaced_by(group, left.pop(source, ())).rest
+        left |= {source: rest} if rest else {}
+        commit = Commit(plan, rows, going, tuple(rewritten), marks, groups, left)
+        self._commits.land(snapshot, commit)
         rewriting.landed(rewritten)
         return True
 
@@ -311,6 +319,12 @@ class Groups:
         if memory is not None and memory.blocked != self._blocked:
             # In the mirror, where those who wrote the groups look why they are not in the table.
             self._view.save(replace(memory, blocked=self._blocked), self._clock())
+
+
+def _with_unreplaced(group: Group, memory: Memory) -> Group:
+    """The group with the ranges that discarded groups before it left to be replaced."""
+    due = unreplaced_by(group, memory.unreplaced.get(group.source, ())).due
+    return replace(group, replace=(*group.replace, *due)) if due else group
 
 
 def _told(source: str, seq: int, error: Exception) -> str:

@@ -176,8 +176,9 @@ def check_awaited(group: Group, known: Container[str]) -> None:
     missing = [output for output in group.outputs if output not in known]
     if missing:
         raise Misfit(
-            f"waits until output {missing[0]!r} is committed, whose rows it replaces; if that will"
-            " never be (it is in quarantine, or gone), say so with `penguin discard --output`"
+            f"waits until output {missing[0]!r} is committed, whose rows it replaces; `penguin"
+            " reconcile` commits it if its file lies there; if it never will be (it is in"
+            " quarantine, or gone), say so with `penguin discard --output`"
         )
 
 

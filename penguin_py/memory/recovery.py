@@ -19,7 +19,7 @@ from penguin_py.memory.state import (
     SETTLED_SECS,
     Memory,
     committed,
-    merged_ids,
+    informed,
     mirror_from_json,
     mirror_path,
     rebuilt,
@@ -90,14 +90,15 @@ def gathered(
                 " are committed is not certain; restore the log, or delete the file and accept"
                 " that rows committed long ago are no longer recognised by their output ids"
             )
-        return replace(memory, output_ids=tuple(log.recent_output_ids(folded, state.version)))
+        news = log.penguin_news(folded, state.version)
+        return informed(replace(memory, output_ids=()), news.output_ids, news.document)
     if memory.seen.version >= 0 and dict(memory.seen.transactions) == dict(transactions):
         return memory
     after = max(folded, memory.seen.version)
     if after < 0:
         after = max(after, state.version - COMMITS_SEARCHED)
-    ids = merged_ids(memory.output_ids, log.recent_output_ids(after, state.version))
-    return replace(memory, output_ids=ids)
+    news = log.penguin_news(after, state.version)
+    return informed(memory, news.output_ids, news.document)
 
 
 def check_no_state(table: Table, storage: Storage) -> None:

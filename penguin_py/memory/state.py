@@ -75,8 +75,10 @@ class Memory:
     of them was done last, in epoch seconds; only the mirror keeps it, since losing it
     costs one chore done early. ``seen`` is what the mirror it comes from has of the log.
     ``groups`` has the number of the last group of each source that is known to be committed;
-    output ids tell of those that another instance committed. ``blocked`` says by source why the
-    next one waits; only the mirror keeps it, for whoever looks there.
+    output ids tell of those that another instance committed. ``unreplaced`` has by source the
+    ranges that its discarded groups were to replace, and that no group has replaced since.
+    ``blocked`` says by source why the next one waits; only the mirror keeps it, for whoever
+    looks there.
     """
 
     progress: Progress
@@ -88,6 +90,7 @@ class Memory:
     seen: Seen = NOTHING_SEEN
     groups: Mapping[str, int] = field(default_factory=dict)
     blocked: Mapping[str, str] = field(default_factory=dict)
+    unreplaced: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,7 @@ def mirror_to_json(memory: Memory, now: float) -> dict[str, Any]:
         "log": asdict(memory.seen),
         **({APPLIED_KEY: dict(memory.groups)} if memory.groups else {}),
         **({BLOCKED_KEY: dict(memory.blocked)} if memory.blocked else {}),
+        **_unreplaced_document(memory),
     }
 
 
@@ -128,6 +132,7 @@ class MirrorDocument(ProgressDocument):
     log: Seen | None = None
     groups: dict[str, int] | None = None
     blocked: dict[str, str] | None = None
+    unreplaced: dict[str, tuple[tuple[str, str], ...]] | None = None
 
 
 def mirror_from_json(document: Any, where: str) -> Memory:
@@ -144,6 +149,7 @@ def mirror_from_json(document: Any, where: str) -> Memory:
         found.log or NOTHING_SEEN,
         found.groups or {},
         found.blocked or {},
+        found.unreplaced or {},
     )
 
 
@@ -162,7 +168,12 @@ def commit_document(
         "progress": progress_to_json(progress, now),
         "output_ids": list(output_ids),
         **({"groups": dict(memory.groups)} if memory.groups else {}),
+        **_unreplaced_document(memory),
     }
+
+
+def _unreplaced_document(memory: Memory) -> dict[str, Any]:
+    return {"unreplaced": dict(memory.unreplaced)} if memory.unreplaced else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +184,7 @@ class _CommitDocument:
     output_ids: tuple[str, ...]
     progress: dict[str, Any]
     groups: dict[str, int] | None = None
+    unreplaced: dict[str, tuple[tuple[str, str], ...]] | None = None
 
 
 def committed(
@@ -189,7 +201,30 @@ def committed(
         merged_ids(earlier_ids, found.output_ids),
         progress.last_update_ts,
         groups=found.groups or {},
+        unreplaced=found.unreplaced or {},
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """The part of a commitInfo that holds for the table, whichever Penguin wrote it."""
+
+    unreplaced: dict[str, tuple[tuple[str, str], ...]] | None = None
+
+
+def informed(
+    memory: Memory, output_ids: Sequence[str], document: Mapping[str, object] | None
+) -> Memory:
+    """Add what the commits of all Penguins say to the memory of one.
+
+    ``document`` is of the newest of them; no two are made on one version, so it knows all before
+    it. Raises `StateError` if it is not understood.
+    """
+    memory = replace(memory, output_ids=merged_ids(memory.output_ids, output_ids))
+    if document is None:
+        return memory
+    found = decoded(_Left, document, "commitInfo of the newest commit of a Penguin", open_=True)
+    return replace(memory, unreplaced=found.unreplaced or {})
 
 
 def merged_ids(earlier: Sequence[str], later: Sequence[str]) -> tuple[str, ...]:

@@ -81,6 +81,35 @@ def replaced_by(group: Group) -> dict[str, Ranges]:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreplaced:
+    """Ranges that discarded groups of a source left, against the ranges of its next group.
+
+    ``due`` meet the group's ranges and go with them; ``rest`` wait for a later group.
+    """
+
+    due: tuple[tuple[str, str], ...]
+    rest: tuple[tuple[str, str], ...]
+
+
+def unreplaced_by(group: Group, left: Iterable[tuple[str, str]]) -> Unreplaced:
+    """Choose the ranges that a group has to replace in the place of a discarded one.
+
+    A reading begins where a slice of the reading before it begins. If that one was discarded, no
+    slice of the table begins there, and the rows of an older slice would stay beside the new
+    ones. So a range of a discarded group goes as a whole with the first group that meets it.
+    """
+    ranges = ranges_of(left)
+    own = ranges_of(group.replace)
+    due: list[tuple[str, str]] = []
+    rest: list[tuple[str, str]] = []
+    for first, behind in zip(ranges.firsts, ranges.behinds, strict=True):
+        place = bisect_right(own.behinds, first)
+        is_met = place < len(own.firsts) and own.firsts[place] < behind
+        (due if is_met else rest).append((first, behind))
+    return Unreplaced(tuple(due), tuple(rest))
+
+
+@dataclass(frozen=True, slots=True)
 class Bounds:
     """What the log says of a text column's values, file by file; None where it says nothing."""
 

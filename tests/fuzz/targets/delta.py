@@ -57,7 +57,7 @@ def entries(data: bytes) -> None:
     known = _refused(lambda: list(log.known_paths(store, 0, _pool())))
     hold("whoever reads the paths reads the entry", known or not refused)
     _refused(lambda: log.news(store, -1, 0, _pool()))
-    _refused(lambda: log.recent_output_ids(store, -1, 0, _pool()))
+    _refused(lambda: log.penguin_news(store, -1, 0, _pool()))
     _refused(lambda: log.last_own_commit(store, _APP, 1, 0, _pool()))
     _refused(lambda: log.paths_of(store, ["p/s/b/1/0"], 0, _pool()))
     _refused(lambda: log.features(store))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import Path
@@ -284,3 +285,33 @@ def test_units_go_on_as_well(world: World) -> None:
     world.penguin().discard([], S, dry_run=False)
     world.run()
     assert ids(world) == [3]
+
+
+@pytest.mark.parametrize("is_overdue", [False, True])
+def test_a_straggler_is_committed_and_not_given_up(world: World, *, is_overdue: bool) -> None:
+    live = world.penguin()
+
+    def put(number: int, rows: dict[str, list[object]], output: str) -> None:
+        name = f"01a2109e-3f30-7000-b189-0399d8eb76{number}.parquet"
+        world.put(name, rows, output_id=output)
+        os.utime(f"{world.uri}/{name}", (world.now, world.now))
+        world.run(live)
+
+    for number in (20, 30):
+        put(number, {"id": [number], "_source_file": ["s3://raw/0"]}, f"p/s/{number}/1/0")
+        for _ in range(12):
+            world.now += 60
+            world.run(live)
+    # A writer that slept publishes below the watermark, past its grace.
+    put(10, {"id": [10, 11], "_source_file": ["s3://raw/a", "s3://raw/b"]}, A)
+    Publisher(world).group([named(100)], source_files=FILES, outputs=[A])
+    world.run(live)
+    assert "`penguin reconcile` commits it" in standing(world)[S]["blocked"]
+    if is_overdue:
+        world.now += 3 * 86_400
+    found = world.penguin().discard([A, "p/s/never/1/0"], None, dry_run=False)
+    assert found.outputs == ("p/s/never/1/0",)
+    world.run(world.penguin())
+    assert ids(world) == [11, 20, 30, 100]  # the group has all of file a, and nothing of b is lost
+    with pytest.raises(DiscardRefused, match="is in the table"):
+        world.penguin().discard([A], None, dry_run=False)

@@ -6,6 +6,7 @@ What one key may be is checked here; what it makes of the rest of a configuratio
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -90,6 +91,15 @@ class Branch:
     idle_us: int | None = None
 
 
+def times_of_all(branches: Iterable[Branch]) -> str | None:
+    """Give the column that has the event time of every source, None if they differ.
+
+    Rows of sources that differ in it are watched by a column of ours, so no field is the time.
+    """
+    columns = {branch.column for branch in branches}
+    return columns.pop() if len(columns) == 1 else None
+
+
 @dataclass(frozen=True, slots=True)
 class Watch:
     """What a source's watermark is told by where nothing is computed; lengths in microseconds."""
@@ -163,3 +173,7 @@ class EventTimeSettings(Settings):
         """Whether there is a query over event time, or the watermark is only told."""
         asked = (self.deduplicate, self.window, self.group_by, self.aggregates, self.join)
         return any(asked)
+
+    def groups_by_time(self, branches: Iterable[Branch]) -> bool:
+        """Whether each group is of one event time, so that the watermark ends it."""
+        return self.window is None and times_of_all(branches) in self.group_by

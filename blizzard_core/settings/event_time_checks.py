@@ -17,6 +17,7 @@ from blizzard_core.settings.event_time import (
     WINDOW_COLUMNS,
     Branch,
     EventTimeSettings,
+    times_of_all,
 )
 from blizzard_core.settings.event_time_join_checks import join_problems
 from blizzard_core.settings.own_schema_checks import own_schema_problems
@@ -66,7 +67,7 @@ def _of_query(
             yield (*here, "schema", "fields"), text
     yield from _of_columns(pipeline, given, here)
     if given.join is None:
-        yield from _of_operators(given, (*here, "event_time"))
+        yield from _of_operators(pipeline, given, (*here, "event_time"))
     else:
         yield from join_problems(pipeline, given, (*here, "event_time"))
     yield from _of_output(pipeline, given, here)
@@ -252,15 +253,24 @@ def _of_time(field: FieldSettings | None, name: str, place: Key) -> Iterator[Fin
         )
 
 
-def _of_operators(given: EventTimeSettings, block: Key) -> Iterator[Finding]:
+def _of_operators(
+    pipeline: PipelineSettings, given: EventTimeSettings, block: Key
+) -> Iterator[Finding]:
     for key, names in (("deduplicate", given.deduplicate), ("group_by", given.group_by)):
         for name in (name for name, times in Counter(names).items() if times > 1):
             yield (*block, key), f"names {name!r} twice"
-    yield from _of_mode(given, block)
+    yield from _of_mode(pipeline, given, block)
     if not given.aggregates:
         yield from _of_rows(given, block)
         return
     window = given.window
+    if window is not None and [b.column for b in pipeline.branches] in [
+        [g] for g in given.group_by
+    ]:
+        yield (
+            (*block, "group_by"),
+            "names the event time, and groups of one time lie in one window; leave window out",
+        )
     if window is not None and window.gap is not None and not given.group_by:
         yield (*block, "group_by"), "is required with window.gap: whose sessions they are"
     taken = dict.fromkeys((*WINDOW_COLUMNS, EMITTED_BATCH), "a column of windows")
@@ -276,14 +286,16 @@ def _of_rows(given: EventTimeSettings, block: Key) -> Iterator[Finding]:
         yield (*block, "aggregates"), "is required with group_by: what there is to say of a group"
 
 
-def _of_mode(given: EventTimeSettings, block: Key) -> Iterator[Finding]:
+def _of_mode(pipeline: PipelineSettings, given: EventTimeSettings, block: Key) -> Iterator[Finding]:
     """What a mode cannot do, as Spark has it, before a batch finds out."""
     mode, window = given.mode, given.window
     if mode == "append":
-        if given.aggregates and window is None:
+        if given.aggregates and window is None and not given.groups_by_time(pipeline.branches):
+            one = times_of_all(pipeline.branches)
+            time = f"or {one!r} in group_by" if one else "since sources differ in their columns"
             yield (
                 (*block, "aggregates"),
-                "needs window: in mode append rows come out when a window is over",
+                f"needs window, {time}: in mode append rows come out when their time is over",
             )
         return
     if mode == "complete" and not given.aggregates:

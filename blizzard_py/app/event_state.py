@@ -111,7 +111,7 @@ def _operators(
 ) -> tuple[StreamState, tuple[OperatorMemory, ...]]:
     # Spark is imported for what has state, and for nothing else.
     from blizzard_py.engines.spark.scratch import Scratch  # noqa: PLC0415  # see above
-    from blizzard_py.streaming.remembered import remembered, sides_of  # noqa: PLC0415  # see above
+    from blizzard_py.streaming.remembered import remembered  # noqa: PLC0415  # see above
 
     packs = Packs(parts.stores.sink, StatePaths(parts.id).stream)
     scratch = Scratch()
@@ -129,8 +129,7 @@ def _operators(
                 if last:
                     raise
                 continue
-            sides = sides_of(stream.query)
-            return stream, remembered(engine.session(), copy, most, until_ms, sides)
+            return stream, remembered(engine.session(), copy, most, stream.query, until_ms)
         raise AssertionError  # the last try returns or raises
     finally:
         scratch.close()

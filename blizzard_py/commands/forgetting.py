@@ -10,10 +10,10 @@ import click
 from blizzard_core.cli import print_table
 from blizzard_core.errors import EngineError, StateError
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.text import counted, printable
 from blizzard_py.app.event_state import event_state
 from blizzard_py.commands.query_change import change_query
+from blizzard_py.sources.parts import Parts
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_state import OperatorState, StreamState, moment
 
@@ -26,7 +26,7 @@ def forget(config: Config, where: tuple[str, str], why: str, *, yes: bool, dry_r
     # Arrow's functions, which no poll needs.
     from blizzard_py.edits.event_time import begun_anew  # noqa: PLC0415  # see above
 
-    def edit(state: SourceState, _given: EventTimeSettings) -> SourceState:
+    def edit(state: SourceState, _parts: Parts) -> SourceState:
         return begun_anew(state)
 
     def tell(name: str, before: StreamState) -> str:

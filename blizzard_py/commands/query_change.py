@@ -10,15 +10,15 @@ import click
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_py.app.operations import owner_of
 from blizzard_py.commands.options import confirmed
 from blizzard_py.edits import checkpoint_edit
+from blizzard_py.sources.parts import Parts
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_state import StreamState
 
 # Gives the next state, or raises `EditRefused`.
-QueryEdit = Callable[[SourceState, EventTimeSettings], SourceState]
+QueryEdit = Callable[[SourceState, Parts], SourceState]
 # Says what a change of a query, by its source's name, does to the state that it has; gives it in
 # few words for `checkpoint log`.
 Told = Callable[[str, StreamState], str]
@@ -41,11 +41,11 @@ def change_query(
     event time, and what reading and changing a checkpoint raise.
     """
     with closing(owner_of(config, where)) as found:
-        given = found.parts.event_time
-        if given is None:
+        parts = found.parts
+        if parts.event_time is None:
             raise ConfigError(f"pipelines.{where[0]}", ["has no query over event_time"])
         seen = checkpoint_edit.stored(found)
-        after = edit(seen.state, given)
+        after = edit(seen.state, parts)
         checkpoint_edit.check_settled(found, seen.state, after)
         assert seen.state.stream is not None  # noqa: S101  # without one edits are refused
         reason = tell(found.name, seen.state.stream)
@@ -55,7 +55,7 @@ def change_query(
             click.echo("That is not its name; nothing was changed.", err=True)
             return 1
         backup = checkpoint_edit.change(
-            found, seen, lambda state: edit(state, given), time.time(), why.strip() or reason
+            found, seen, lambda state: edit(state, parts), time.time(), why.strip() or reason
         )
         click.echo(f"{then} The old checkpoint is {found.sink.uri}/{backup}")
         return 0

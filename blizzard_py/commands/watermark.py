@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 
 from blizzard_core.cli import GuidedGroup, command, config_argument, log_level_option
-from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.text import counted
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_state import ending_by
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.query_change import change_query
+from blizzard_py.sources.parts import Parts
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_state import StreamState, moment
 
@@ -54,8 +54,9 @@ def advance(
     loaded, where = load_config(config), (pipeline, source)
     to_ms = _milliseconds(to)
 
-    def edit(state: SourceState, given: EventTimeSettings) -> SourceState:
-        return advanced(state, given, to_ms, time.time())
+    def edit(state: SourceState, parts: Parts) -> SourceState:
+        assert parts.event_time is not None  # noqa: S101  # the caller has looked
+        return advanced(state, parts.event_time, parts.branches, to_ms, time.time())
 
     def tell(name: str, before: StreamState) -> str:
         move = f"{moment(before.watermark_ms) or '-'} -> {moment(to_ms)}"

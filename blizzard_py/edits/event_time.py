@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from blizzard_core.settings.durations import micros
-from blizzard_core.settings.event_time import EventTimeSettings
+from blizzard_core.settings.event_time import Branch, EventTimeSettings
 from blizzard_py.edits.checkpoint_edit import EditRefused
-from blizzard_py.kernels.lateness import rule_of
+from blizzard_py.kernels.lateness import rules_of
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_query import forgotten
 from blizzard_py.state.stream_state import moment
@@ -15,7 +16,13 @@ from blizzard_py.state.stream_state import moment
 _MILLI = 1000
 
 
-def advanced(state: SourceState, given: EventTimeSettings, to_ms: int, now: float) -> SourceState:
+def advanced(
+    state: SourceState,
+    given: EventTimeSettings,
+    branches: Sequence[Branch],
+    to_ms: int,
+    now: float,
+) -> SourceState:
     """The state whose next batch moves the watermark to a time, if its rows do not move it further.
 
     Nothing else changes: batches under way run as they would. Raises `EditRefused`.
@@ -23,7 +30,8 @@ def advanced(state: SourceState, given: EventTimeSettings, to_ms: int, now: floa
     stream = state.stream
     if stream is None or stream.is_watched:
         raise EditRefused("no batch was settled yet, so there is no watermark; run it once first")
-    if rule_of(given).kind == "never" or given.mode == "complete":
+    rules = rules_of(given, branches).values()
+    if given.mode == "complete" or any(rule.kind == "never" for rule in rules):
         raise EditRefused(
             "nothing waits for this pipeline's watermark: what it counts is never over"
         )

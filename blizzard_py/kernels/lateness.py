@@ -8,16 +8,18 @@ is late if its *key* is not above the watermark. The key says until when somebod
 * of a row in windows, the end of the last window that holds it;
 * of a row in a session, when the session would end if nothing else came.
 
+A group by the event time itself ends with that time, so of its rows the time decides, too.
 A removal of duplicates comes before windows, so where there is one it decides. What is never
-forgotten waits for ever: in mode ``complete``, and in groups without windows, no row is late. But
-to sessions Spark takes no late row in any mode.
+forgotten waits for ever: in mode ``complete``, and in groups without window and time, no row is
+late. But to sessions Spark takes no late row in any mode.
 
 The same function serves the reader, which skips such rows, and the job that makes letters of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -26,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.settings.durations import micros
-from blizzard_core.settings.event_time import EventTimeSettings
+from blizzard_core.settings.event_time import Branch, EventTimeSettings
 
 Micros = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -134,11 +136,16 @@ def _first_start(rule: Rule, times: Micros) -> Micros:
     return _last_start(rule, times) - overlapping * rule.slide
 
 
-def rule_of(given: EventTimeSettings) -> Rule:
-    """The rule that follows from a pipeline's operators: the first of them decides."""
+def rules_of(given: EventTimeSettings, branches: Sequence[Branch]) -> dict[str, Rule]:
+    """Give each source's rule, by its own column: the first of the operators decides."""
+    return {b.source: replace(_rule(given, branches), column=b.column) for b in branches}
+
+
+def _rule(given: EventTimeSettings, branches: Sequence[Branch]) -> Rule:
     window = given.window
     is_session = window is not None and window.gap is not None
-    if (given.mode == "complete" and not is_session) or (given.aggregates and window is None):
+    is_endless = bool(given.aggregates) and window is None and not given.groups_by_time(branches)
+    if is_endless or (given.mode == "complete" and not is_session):
         return Rule(given.column, "never")
     if window is None or given.deduplicate:
         return Rule(given.column)

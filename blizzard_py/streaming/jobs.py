@@ -40,7 +40,7 @@ from blizzard_py.job import (
     StagedOutput,
 )
 from blizzard_py.kernels.late_letters import Judged, JudgeTask
-from blizzard_py.kernels.lateness import Limits, Rule, may_split, rule_of
+from blizzard_py.kernels.lateness import Limits, Rule, may_split, rules_of
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.report import merged
 from blizzard_py.sources.parts import Parts
@@ -94,8 +94,7 @@ class StreamJobs:
         self._session = session
         self._given = given
         self._members = parts.members or (parts,)
-        rule = rule_of(given)
-        self._rules = {b.source: replace(rule, column=b.column) for b in parts.branches}
+        self._rules = rules_of(given, parts.branches)
         self._lacks = lacking(parts)
         self._packs = Packs(parts.stores.sink, StatePaths(parts.home_id).stream)
         self._fingerprint = fingerprint(given, parts.branches, parts.ingest)

@@ -1,7 +1,7 @@
 """From the settings of event time to the frame that a query computes.
 
 Duplicates are removed first, then rows are put into windows and aggregated, as the rule of
-lateness takes it (`blizzard_py.kernels.lateness.rule_of`).
+lateness takes it (`blizzard_py.kernels.lateness.rules_of`).
 
 Rows of several sources come together behind their watermarks (`blizzard_py.streaming.branches`).
 Duplicates are remembered for the delay of the first branch, whatever Spark is told of the others,
@@ -111,9 +111,10 @@ def frame_of(spark: SparkSession, definition: Definition, offers: str) -> DataFr
     staged = spark.readStream.format(FORMAT).schema(schema).option(OFFERS, offers).load()
     if given.join is not None:
         return joined(staged, given.join, definition.branches)
-    time = _TIME if several else definition.branches[0].column
+    is_own = several and not given.groups_by_time(definition.branches)
+    time = _TIME if is_own else definition.branches[0].column
     if several:
-        frame = _watched(staged, definition.branches)
+        frame = _watched(staged, definition.branches, time)
     else:
         frame = behind(staged, time, definition.branches[0])
     if given.deduplicate:
@@ -134,13 +135,13 @@ def frame_of(spark: SparkSession, definition: Definition, offers: str) -> DataFr
     )
 
 
-def _watched(staged: DataFrame, branches: Iterable[Branch]) -> DataFrame:
+def _watched(staged: DataFrame, branches: Iterable[Branch], time: str) -> DataFrame:
     """The rows of several sources, each behind the watermark of its own, with their times."""
     longest_first = sorted(branches, key=lambda branch: (-branch.delay_us, branch.source))
     parts = [
         behind(
-            staged.where(F.col(WHOSE) == branch.source).withColumn(_TIME, column(branch.column)),
-            _TIME,
+            staged.where(F.col(WHOSE) == branch.source).withColumn(time, column(branch.column)),
+            time,
             branch,
         )
         for branch in longest_first

@@ -61,10 +61,10 @@ class Side:
 
 
 def sides_of(query: Mapping[str, Any]) -> tuple[Side, ...]:
-    """Both sides of a join, by the ``query`` that is kept with the state; of another query none.
+    """Both sides of a join; of another query none.
 
-    The configuration may have another query by now. The last time that matches a row of left is
-    `upper` after its own, that of right `lower` before; the watermark has to be behind that.
+    The last time that matches a row of left is `upper` after its own, that of right `lower`
+    before; the watermark has to be behind that.
     """
     join = query.get("join")
     if join is None:
@@ -77,14 +77,22 @@ def sides_of(query: Mapping[str, Any]) -> tuple[Side, ...]:
     )
 
 
+def _time_of(query: Mapping[str, Any]) -> str:
+    """The field that ends groups without windows: the event time of all sources, or none."""
+    times = {query["column"]} if "column" in query else set(query.get("sources", {}).values())
+    ends = len(times) == 1 and not query.get("window") and query.get("aggregates")
+    return times.pop() if ends else ""
+
+
 def remembered(
-    root: SparkSession, copy: Path, most: int, until_ms: int = 0, sides: Sequence[Side] = ()
+    root: SparkSession, copy: Path, most: int, query: Mapping[str, Any], until_ms: int = 0
 ) -> tuple[OperatorMemory, ...]:
     """The operators over the checkpoint directory ``copy``, with at most ``most`` rows of each.
 
-    Counts rows that end by ``until_ms``. ``sides`` are those of the query, if it is a join.
-    Raises `EngineError`.
+    Counts rows that end by ``until_ms``. ``query`` is the one that is kept with the state: the
+    configuration may have another one by now. Raises `EngineError`.
     """
+    sides, time = sides_of(query), _time_of(query)
     session = root.newSession()
     for key, value in SETTINGS.items():
         session.conf.set(key, value)
@@ -101,7 +109,7 @@ def remembered(
                 .load(str(copy))
             )
             told = _told_apart(frame)
-            found.append(_memory(store["operatorName"], told, _ends(told), most, until_ms))
+            found.append(_memory(store["operatorName"], told, _ends(told, time), most, until_ms))
         return tuple(found)
     except FAILURES as error:
         raise EngineError(f"the state of the query cannot be read: {reason_of(error)}") from None
@@ -123,10 +131,14 @@ def _of_side(
     frame = rows.selectExpr(
         f"{_struct(places, side.on)} AS key",
         f"{_struct(places, others)} AS value",
-        # An event time between two milliseconds is passed with the later one.
-        f"-floor(-unix_micros({places[side.time]}) / 1000) + {side.waits_ms} AS ends",
+        f"{_millis(places[side.time])} + {side.waits_ms} AS ends",
     )
     return _memory(f"join, {side.source}", frame, "ends", most, until_ms)
+
+
+def _millis(time: str) -> str:
+    """The first watermark that has passed an event time, which may lie between two of them."""
+    return f"-floor(-unix_micros({time}) / {_MILLI})"
 
 
 def _struct(places: Mapping[str, str], names: Sequence[str]) -> str:
@@ -163,7 +175,7 @@ def _told_apart(frame: DataFrame) -> DataFrame:
     return frame
 
 
-def _ends(frame: DataFrame) -> str:
+def _ends(frame: DataFrame, time: str) -> str:
     """The time in milliseconds at which a row of state ends, as an expression of Spark."""
     for column, name in _WINDOWS.items():
         kind = frame.schema[column].dataType
@@ -173,6 +185,8 @@ def _ends(frame: DataFrame) -> str:
             return f"unix_millis({column}.{first.name}.end)"
     if "expiresAtMicros" in _fields(frame, "value"):
         return "value.expiresAtMicros DIV 1000"
+    if time in _fields(frame, "key"):
+        return _millis(f"key.{quoted(time)}")
     return "CAST(NULL AS BIGINT)"
 
 

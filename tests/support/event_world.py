@@ -21,14 +21,14 @@ import pyarrow.parquet as pq
 
 from blizzard_core.errors import Unfinished
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.event_time import EventTimeSettings
+from blizzard_core.settings.event_time import WINDOW_COLUMNS, Branch, EventTimeSettings
 from blizzard_core.storage.protocol import is_hidden
 from blizzard_py.app.wiring import build
 from blizzard_py.edits.checkpoint_edit import change, stored
 from blizzard_py.edits.event_time import advanced, begun_anew
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine
-from blizzard_py.kernels.lateness import rule_of
+from blizzard_py.kernels.lateness import Rule, rules_of
 from blizzard_py.state.stream_state import StreamState
 
 BASE = dt.datetime(2024, 1, 28, 14, 0, tzinfo=dt.UTC)
@@ -164,7 +164,8 @@ class EventWorld:
         pipeline = self.pipeline()
         given = EventTimeSettings.model_validate(self.event_time)
         now = clock.time()
-        edit = partial(advanced, given=given, to_ms=to_ms, now=now)
+        branches = pipeline.parts.branches
+        edit = partial(advanced, given=given, branches=branches, to_ms=to_ms, now=now)
         change(pipeline, stored(pipeline), edit, now)
         return to_ms
 
@@ -232,8 +233,10 @@ def windows_of(rows: Iterable[Mapping[str, Any]]) -> Counter[tuple[Any, ...]]:
     """Rows of a table of windows, or of groups without any, as the oracle tells them."""
     return Counter(
         (
-            seconds(one["window_start"]) if "window_start" in one else 0,
-            seconds(one["window_end"]) if "window_end" in one else 0,
+            *(
+                seconds(edge) if (edge := one.get(name, one.get("ts"))) else 0
+                for name in WINDOW_COLUMNS
+            ),
             one["page"],
             one["n"],
             one["bytes"],
@@ -255,12 +258,12 @@ class Oracle:
     ) -> None:
         """``sources`` are the settings of several; one that has ``idle_after`` is idle at once."""
         self.given = EventTimeSettings.model_validate(settings)
-        self.rule = rule_of(self.given)
         own = {name: one.get("event_time", {}) for name, one in (sources or {"web": {}}).items()}
         self.columns = {name: one.get("column", self.given.column) for name, one in own.items()}
         self.delays = {
             name: _micros(one.get("delay", self.given.delay)) for name, one in own.items()
         }
+        self.rule = self._rule()
         self.idles = {name for name, one in own.items() if "idle_after" in one}
         self.delay = max(self.delays.values())
         self.marks: dict[str, int] = {}  # what Spark knows of each source since it was started
@@ -275,6 +278,11 @@ class Oracle:
         self.watermarks: list[int] = []
         self.late_counts: list[int] = []
 
+    def _rule(self, mode: str | None = None) -> Rule:
+        given = self.given.model_copy(update={"mode": mode or self.given.mode})
+        branches = [Branch(name, column, 0) for name, column in self.columns.items()]
+        return next(iter(rules_of(given, branches).values()))
+
     def restart(self) -> None:
         """Another process: of the sources nothing is known any more."""
         self.marks.clear()
@@ -287,7 +295,7 @@ class Oracle:
         self.marks = dict.fromkeys(self.delays, self.watermark_ms)
         if settings is not None:
             self.given = EventTimeSettings.model_validate(settings)
-            self.rule = rule_of(self.given)
+            self.rule = self._rule()
         if not self._is_lazy:  # it was brought to the watermark by empty micro-batches, too
             self.judged_ms = self.watermark_ms
 
@@ -371,10 +379,16 @@ class Oracle:
     @property
     def _keeps_all(self) -> bool:
         given = self.given
-        return given.mode == "complete" or (bool(given.aggregates) and given.window is None)
+        is_endless = bool(given.aggregates) and given.window is None and not self._by_time
+        return given.mode == "complete" or is_endless
+
+    @property
+    def _by_time(self) -> bool:
+        """Whether the time of all sources is a field of the groups."""
+        return set(self.columns.values()) in [{name} for name in self.given.group_by]
 
     def _windows(self, time: int) -> list[tuple[int, int]]:
-        rule = rule_of(self.given.model_copy(update={"mode": "append"}))
+        rule = self._rule("append")
         first = (time - rule.offset) // rule.slide * rule.slide + rule.offset
         starts = range(first, time - rule.size, -rule.slide)
         return [(start, start + rule.size) for start in starts]
@@ -390,7 +404,8 @@ class Oracle:
                 continue
             window = self.given.window
             if window is None:
-                self.open.setdefault((one["page"], 0, 0), []).append(dict(one))
+                at = _time(one["ts"]) if "ts" in self.given.group_by else 0
+                self.open.setdefault((one["page"], at, at), []).append(dict(one))
                 continue
             if window.gap is not None:
                 self._join(one["page"], time, time + _micros(window.gap), [dict(one)])

@@ -277,6 +277,22 @@ def test_results_that_may_change_come_in_versions(tmp_path: Path, block: dict[st
     assert "_emitted_batch" in text
 
 
+def test_groups_by_the_event_time_need_no_window(tmp_path: Path) -> None:
+    document = changed("event_time", PAGES | {"mode": "append", "group_by": ["ts", "page"]})
+    assert problems(tmp_path, document) == []
+    windows = changed("event_time", PAGES | {"window": "5 minutes", "group_by": ["ts"]})
+    [text] = problems(tmp_path, windows)
+    assert "groups of one time lie in one window; leave window out" in text
+    sources = document["pipelines"]["events"]["sources"]
+    sources["other"] = {
+        "source_uri": "s3://raw/other",
+        "event_time": {"column": "seen"},
+        "schema": {"fields": [{"name": "seen", "type": "timestamp", "nullable": False}]},
+    }
+    [text] = problems(tmp_path, document)
+    assert "needs window, since sources differ in their columns" in text
+
+
 @pytest.mark.parametrize(
     ("change", "key", "said"),
     [

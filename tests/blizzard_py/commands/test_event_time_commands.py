@@ -19,7 +19,7 @@ from blizzard_py.sources.files.overtaken import not_overtaken
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.source_state import SourceState, Totals, checkpoint_path
 from blizzard_py.state.stream_state import OperatorState, Packed, SettledBatch, StreamState, settled
-from blizzard_py.streaming.remembered import Side
+from blizzard_py.streaming.remembered import Side, sides_of
 from tests.support.event_world import EventWorld
 
 SOURCE = ("--pipeline", "pages", "--source", "web")
@@ -213,7 +213,7 @@ def test_what_is_remembered_is_read_as_the_query_is_that_it_is_of(
     asked = []
 
     def remembered(*given: Any) -> tuple[()]:
-        asked.append(given[-1])
+        asked.append(sides_of(given[3]))
         return ()
 
     monkeypatch.setattr("blizzard_py.app.event_state.looking_engine", lambda *_: Mock())

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blizzard_core.settings.event_time import EventTimeSettings
-from blizzard_py.kernels.lateness import Limits, Rule, key_us, may_split, rule_of, split, times_of
+from blizzard_core.settings.event_time import Branch, EventTimeSettings
+from blizzard_py.kernels.lateness import Limits, Rule, key_us, may_split, rules_of, split, times_of
 
 FAR = 1 << 60
 TIMES = st.lists(st.integers(-(10**4), 10**4), min_size=1, max_size=30)
@@ -113,11 +113,30 @@ def test_a_row_that_is_late_is_not_ahead_too() -> None:
             {"group_by": ["id"], "aggregates": {"n": "count(*)"}, "mode": "update"},
             Rule("t", "never"),
         ),
+        ({"group_by": ["id", "t"], "aggregates": {"n": "count(*)"}, "mode": "update"}, Rule("t")),
+        ({"group_by": ["t"], "aggregates": {"n": "count(*)"}}, Rule("t")),
+        (
+            {"group_by": ["t"], "aggregates": {"n": "count(*)"}, "deduplicate": ["id"]},
+            Rule("t"),
+        ),
+        (
+            {"group_by": ["t"], "aggregates": {"n": "count(*)"}, "mode": "complete"},
+            Rule("t", "never"),
+        ),
+        (
+            {"group_by": ["t"], "aggregates": {"n": "count(*)"}, "window": "5 seconds"},
+            Rule("t", "window", 5_000_000, 5_000_000),
+        ),
     ],
 )
 def test_the_first_operator_decides(block: dict[str, object], rule: Rule) -> None:
     given_ = EventTimeSettings.model_validate({"column": "t", "delay": "1 second", **block})
-    assert rule_of(given_) == rule
+    assert rules_of(given_, [Branch("web", "t", 0)]) == {"web": rule}
+    # By sources whose times stand in different columns no group is of one time.
+    several = rules_of(given_, [Branch("app", "seen", 0), Branch("web", "t", 0)])
+    assert {name: found.column for name, found in several.items()} == {"app": "seen", "web": "t"}
+    endless = "t" in given_.group_by and given_.window is None
+    assert several["web"] == (Rule("t", "never") if endless else rule)
 
 
 def test_times_are_microseconds_whatever_they_are_stored_as() -> None:

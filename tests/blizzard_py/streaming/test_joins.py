@@ -192,7 +192,10 @@ def test_spark_drops_the_very_rows_that_are_late_by_our_rule(
     step(world, oracle, *([row(one, id_=2) for one in times] for _ in range(2)))
     step(world, oracle, [row(170, id_=1)], [row(170, id_=1)])
     never = Rule("ts", "never")
-    monkeypatch.setattr("blizzard_py.streaming.jobs.rule_of", lambda _: never)
+    monkeypatch.setattr(
+        "blizzard_py.streaming.jobs.rules_of",
+        lambda _, branches: {branch.source: never for branch in branches},
+    )
     world.drain()
     assert joined_rows(world.table()) == oracle.emitted
     assert world.stream().unaccounted_rows == sum(oracle.late.values()) == 4

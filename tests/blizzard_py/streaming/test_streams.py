@@ -33,6 +33,7 @@ UPDATES = TUMBLING | {"mode": "update"}
 EVERYTHING = SLIDING | {"mode": "complete", "partitions": 3}
 ALL_SESSIONS = SESSIONS | {"mode": "complete"}
 GROUPS = {key: value for key, value in TUMBLING.items() if key != "window"}
+MOMENTS = GROUPS | {"group_by": ["ts", "page"]}
 # Each kind of result in each mode that has it.
 QUERIES = [
     TUMBLING,
@@ -45,6 +46,9 @@ QUERIES = [
     ALL_SESSIONS,
     GROUPS | {"mode": "update"},
     GROUPS | {"mode": "complete"},
+    MOMENTS,
+    MOMENTS | {"mode": "update", "emit": "next_batch"},
+    MOMENTS | {"mode": "complete"},
 ]
 PAGE = {"name": "page", "type": "string", "nullable": False}
 UNIQUE: dict[str, Any] = {"column": "ts", "delay": "6 seconds", "deduplicate": ["id"]}
@@ -158,7 +162,7 @@ def test_random_streams_equal_brute_force_over_restarts(
     agree(world, oracle)
     assert windows_of(world.table()) == oracle.emitted
     is_kept = settings.get("mode") == "complete" and settings is not ALL_SESSIONS
-    forgets = not is_kept and "window" in settings
+    forgets = not is_kept and ("window" in settings or "ts" in settings["group_by"])
     assert (sum(oracle.late_counts) > 0) == forgets
 
 

@@ -22,7 +22,7 @@ from prometheus_client import REGISTRY
 from blizzard_core.errors import ColdStartRefused, ConfigError, EngineError, StateError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.durations import micros
-from blizzard_core.settings.event_time import EventTimeSettings, Watch
+from blizzard_core.settings.event_time import Branch, EventTimeSettings, Watch
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.inspection import status
 from blizzard_py.app.wiring import NoEngine, build, parts_of, query_columns
@@ -183,8 +183,9 @@ def test_who_watches_no_more_keeps_nothing_and_may_not_become_a_query(tmp_path: 
         world.drain()
     block = status(world.config())[0]["pipelines"]["pages"]["event_time"]
     assert (block["batch"], block["watermark"], block["late_rows"]) == (0, None, 0)
+    given = EventTimeSettings.model_validate(TUMBLING)
     with pytest.raises(EditRefused, match="no batch was settled yet"):
-        advanced(world.pipeline().load(), EventTimeSettings.model_validate(TUMBLING), ms(200), 1e10)
+        advanced(world.pipeline().load(), given, [Branch("web", "ts", 0)], ms(200), 1e10)
     world.pipeline_settings["event_time"] = None
     world.put([row(200)])
     world.drain()

@@ -201,7 +201,9 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
                 log.error("worker_failed", error=str(error), kind=type(error).__name__)  # noqa: TRY400  # a trace of our own errors would hide what the text says to do
                 return error.exit_code
             pause = backoff(failures, worker.poll_interval_secs, loop.chance())
-            log.warning("cycle_failed", error=str(error), failures=failures, retry_in_secs=round(pause, 1))
+            log.warning(
+                "cycle_failed", error=str(error), failures=failures, retry_in_secs=round(pause, 1)
+            )
             activity.waiting(pause)
             stop.wait(pause)
             continue

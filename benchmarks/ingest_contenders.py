@@ -54,7 +54,7 @@ def job_of(fields: Fields, source: Path, sink: Path) -> IngestJob:
     """What the daemon would hand to its engine for all files of the folder."""
     return IngestJob(
         IngestSettings(
-            Place(str(source)), Place(str(sink)), fields, "auto", "snappy", file_bytes=128 << 20
+            Place(str(source)), Place(str(sink)), fields, "snappy", file_bytes=128 << 20
         ),
         "_blizzard/staging/bench/1/1",
         "bench/source/1/1",

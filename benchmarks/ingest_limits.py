@@ -56,7 +56,7 @@ def _share(
     waiting_bytes = 0
     writer: pq.ParquetWriter | None = None
     for path in files:
-        with opened(storage, JobFile(path, 0), "auto") as blocks:
+        with opened(storage, JobFile(path, 0)) as blocks:
             for chunk in framed(blocks):
                 assert isinstance(chunk, Chunk)
                 if name == GUNZIP:

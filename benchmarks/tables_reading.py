@@ -50,7 +50,6 @@ def settings(folder: str) -> IngestSettings:
         source=Place("shop:orders"),
         sink=Place(folder),
         fields=FIELDS,
-        compression="none",
         parquet_compression="snappy",
         file_bytes=128 << 20,
     )

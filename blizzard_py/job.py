@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from blizzard_core.bounds import DIRECTORIES, EXPANSION, LETTERS
 from blizzard_core.settings.schema import FieldType, TimeUnit, UnexpectedFields
-from blizzard_core.settings.sources import MetadataColumn, OnBadRecord, SourceCompression
+from blizzard_core.settings.sources import MetadataColumn, OnBadRecord
 from blizzard_core.settings.tables import ParquetCompression
 from blizzard_core.storage.protocol import StorageOptions
 from blizzard_py.reading import Reading, ReadMarks
@@ -100,7 +100,6 @@ class IngestSettings:
     source: Place
     sink: Place
     fields: tuple[FieldSpec, ...]
-    compression: SourceCompression
     parquet_compression: ParquetCompression
     file_bytes: int
     row_group_bytes: int = 64 << 20

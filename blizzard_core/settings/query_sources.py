@@ -334,7 +334,7 @@ class HttpSourceSettings(QuerySource):
     """
 
     model_config = ConfigDict(
-        json_schema_extra={"connection": "crm", "watermark": {"columns": ["time"]}}
+        json_schema_extra={"connection": "crm", "watermark": {"columns": ["updated_at"]}}
     )
 
     kind: Literal["http"] = Field(examples=["http"])
@@ -345,7 +345,7 @@ class HttpSourceSettings(QuerySource):
     """Keys with dots between them; `""` is the root."""
     pages: PagesSettings = PagesSettings()
     """How there is more."""
-    watermark: HttpWatermark | None = Field(default=None, examples=[{"columns": ["time"]}])
+    watermark: HttpWatermark | None = Field(default=None, examples=[{"columns": ["updated_at"]}])
     """What tells new rows."""
 
     @model_validator(mode="after")

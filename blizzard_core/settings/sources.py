@@ -118,7 +118,7 @@ class SourceSettings(CommonSource):
     use_watermark: bool = True
     """false: keep the set of names done, for names that do not sort."""
     compression: SourceCompression = "auto"
-    """auto goes by the name's ending."""
+    """Which endings of names are taken; a file's first bytes decide how it is read."""
     partition_filter: PartitionFilter | None = Field(default=None, examples=[{"lookback": 48}])
     """Where a cold start begins, and how deep partitions are."""
     partition_depth: int | None = Field(default=None, ge=0, le=16, examples=[2])

@@ -31,9 +31,10 @@ from azure.storage.blob.aio import (
 from fsspec.asyn import sync
 
 from blizzard_core.errors import Unavailable, UnreadableName
-from blizzard_core.storage.objects import ExactPaths, FileSystem, ObjectStorage, Patience
+from blizzard_core.storage.objects import ExactPaths, FileSystem, Patience
 from blizzard_core.storage.protocol import Entry, Page, order_key
 from blizzard_core.storage.sending import bounded
+from blizzard_core.storage.stored_bytes import Part, StoredBytes
 
 T = TypeVar("T")
 
@@ -107,7 +108,7 @@ class _Level:
     keys: int
 
 
-class AzureStorage(ObjectStorage):
+class AzureStorage(StoredBytes):
     """A container or a prefix of it."""
 
     def __init__(self, fs: BlobFileSystem, root: str, uri: str) -> None:
@@ -184,10 +185,22 @@ class AzureStorage(ObjectStorage):
 
         return self._run(fetch)
 
-    def _get_versioned(self, key: str) -> tuple[bytes, str]:
-        async def fetch() -> tuple[bytes, str]:
-            stream = await self._blob(key).download_blob()
-            return await stream.readall(), str(stream.properties.etag)
+    def _get(
+        self, key: str, span: tuple[int, int] | None = None, version: str | None = None
+    ) -> Part:
+        wanted: dict[str, Any] = {"decompress": False}
+        if span is not None:
+            wanted |= {"offset": span[0], "length": span[1] - span[0]}
+        if version is not None:
+            wanted |= {"etag": version, "match_condition": MatchConditions.IfNotModified}
+
+        async def fetch() -> Part:
+            stream = await self._blob(key).download_blob(**wanted)
+            data = await stream.readall()
+            found = stream.properties
+            total = (found.content_range or "").rpartition("/")[2]
+            whole = len(data) if span is None else int(total)
+            return Part(data, str(found.etag), whole)
 
         return self._run(fetch)
 

@@ -8,15 +8,16 @@ from os import SEEK_END
 from typing import Any, Protocol
 
 from aiohttp import ClientTimeout, ServerTimeoutError
-from gcsfs.core import GCSFileSystem  # type: ignore[import-untyped]  # ships no types
+from gcsfs.core import GCSFileSystem, UnclosableBytesIO  # type: ignore[import-untyped]  # ships no types
 from gcsfs.retry import retry_request  # type: ignore[import-untyped]  # ships no types
 
 from blizzard_core.bounds import FIRST_PAGE_KEYS, PAGE_KEYS
-from blizzard_core.errors import Conflict
+from blizzard_core.errors import Conflict, Unavailable
 from blizzard_core.storage.failures import bucket_missing
-from blizzard_core.storage.objects import FileSystem, ObjectStorage, Patience, modified_of
+from blizzard_core.storage.objects import FileSystem, Patience, modified_of
 from blizzard_core.storage.protocol import Entry, Page, order_key
 from blizzard_core.storage.sending import bounded
+from blizzard_core.storage.stored_bytes import Part, StoredBytes
 
 _FIELDS = "items(name,size,updated),nextPageToken"
 _API = "storage/v1/"
@@ -36,13 +37,16 @@ def make_file_system(patience: Patience, **arguments: Any) -> RestFileSystem:
     Not the class that ``fsspec.filesystem("gs")`` gives: that one asks for the
     kind of each bucket over another API first, which needs more rights and
     which no emulator has. It tries six times over 35 s; ``patience`` replaces
-    that for every request but the reading of content.
+    that for every request.
     """
     fs = GCSFileSystem(
         # Between bytes, not for the whole: a large object may take longer.
         requests_timeout=ClientTimeout(
             sock_connect=patience.connect_secs, sock_read=patience.read_secs
         ),
+        # Bodies stay as they are sent. Who does not take gzip gets objects with
+        # `Content-Encoding: gzip` unpacked by the store, without a size and not in parts: `_get`.
+        session_kwargs={"auto_decompress": False, "headers": {"Accept-Encoding": "identity"}},
         **arguments,
     )
     tries = patience.tries(lambda count: 1.0 + 2**count)  # as gcsfs waits, at the longest
@@ -57,19 +61,20 @@ def _bounded_request(patience: Patience) -> Callable[..., Awaitable[Any]]:
     plain = GCSFileSystem._request.__wrapped__  # noqa: SLF001  # no setting of gcsfs reaches the number of tries
 
     async def request(*where: Any, data: Any = None, **options: Any) -> Any:
-        sending = plain(*where, data=data, **options)
         if not data:
-            return await sending
+            return await plain(*where, data=data, **options)
+        # As a file, which is sent piece by piece; large bytes would hold up all other requests.
+        body = data if hasattr(data, "seek") else UnclosableBytesIO(data)
         try:
-            size = data.seek(0, SEEK_END) if hasattr(data, "seek") else len(data)
-            return await bounded(sending, size, patience)
+            size = body.seek(0, SEEK_END)
+            return await bounded(plain(*where, data=body, **options), size, patience)
         except TimeoutError as error:
             raise ServerTimeoutError("the upload took too long") from error
 
     return request
 
 
-class GCSStorage(ObjectStorage):
+class GCSStorage(StoredBytes):
     """A bucket or a prefix of it."""
 
     def __init__(self, fs: RestFileSystem, root: str, uri: str) -> None:
@@ -123,27 +128,63 @@ class GCSStorage(ObjectStorage):
             raise bucket_missing(f"{self.uri}/") from error
         return answer
 
-    def _get_versioned(self, key: str) -> tuple[bytes, str]:
-        headers, content = self._gcs.call(
-            "GET", "b/{}/o/{}", self._bucket, self._name(key), alt="media"
-        )
-        return bytes(content), str(headers["X-Goog-Generation"])
-
-    def _put_if(self, key: str, data: bytes, version: str | None) -> str:
+    def _get(
+        self, key: str, span: tuple[int, int] | None = None, version: str | None = None
+    ) -> Part:
+        wanted = {"Accept-Encoding": "gzip"}
+        if span is not None:
+            wanted["Range"] = f"bytes={span[0]}-{span[1] - 1}"
         try:
-            answer = self._gcs.call(
-                "POST",
-                f"{self._gcs.base.removesuffix(_API)}upload/{_API}b/{{}}/o",
+            headers, data = self._gcs.call(
+                "GET",
+                "b/{}/o/{}",
                 self._bucket,
-                uploadType="media",
-                name=self._name(key),
-                ifGenerationMatch=version or "0",
-                headers={"Content-Type": "application/octet-stream"},
-                data=data,
-                json_out=True,
+                self._name(key),
+                alt="media",
+                ifGenerationMatch=version,
+                headers=wanted,
             )
         except FileExistsError as error:  # gcsfs' word for 412
             raise Conflict(f"{self.uri}: {key} was changed by another writer") from error
+        stored = headers.get("X-Goog-Stored-Content-Length")
+        if span is not None:
+            total = headers.get("Content-Range", "").rpartition("/")[2]
+        else:
+            total = stored or str(len(data))
+        if not total.isdigit() or (span is None and int(total) != len(data)):
+            raise Unavailable(
+                f"{self.uri}: {key} did not come as it is stored ({len(data):,} bytes of"
+                f" {stored or 'unknown'}); see that no proxy unpacks bodies on the way"
+            )
+        return Part(bytes(data), str(headers["X-Goog-Generation"]), int(total))
+
+    def put_atomic(self, path: str, data: bytes) -> None:
+        """One PUT: readers see the old object or the new one, whole."""
+        self._call(path, lambda: self._upload(self._key(path), data))
+
+    def _put_if(self, key: str, data: bytes, version: str | None) -> str:
+        try:
+            return self._upload(key, data, version or "0")
+        except FileExistsError as error:  # gcsfs' word for 412
+            raise Conflict(f"{self.uri}: {key} was changed by another writer") from error
+
+    def _upload(self, key: str, data: bytes, generation: str | None = None) -> str:
+        """Store the body as it is; returns the new generation.
+
+        Not as a part between boundaries, which gcsfs does: its boundary is always the same,
+        and an object that holds it would end there.
+        """
+        answer = self._gcs.call(
+            "POST",
+            f"{self._gcs.base.removesuffix(_API)}upload/{_API}b/{{}}/o",
+            self._bucket,
+            uploadType="media",
+            name=self._name(key),
+            ifGenerationMatch=generation,
+            headers={"Content-Type": "application/octet-stream"},
+            data=data,
+            json_out=True,
+        )
         return str(answer["generation"])
 
     def _name(self, key: str) -> str:

@@ -20,12 +20,11 @@ from blizzard_core.settings.query_checks import Asked, look_back
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.app.asked_http import http_source
-from blizzard_py.app.asked_units import statement_of, units_of
+from blizzard_py.app.asked_units import units_of
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.drivers import connect
 from blizzard_py.connections.http import reader as http_reader
 from blizzard_py.connections.protocol import Connection, Selection, Split
-from blizzard_py.connections.sql.statements import without_end
 from blizzard_py.reading import Access
 from blizzard_py.schema.types import field_spec
 
@@ -54,7 +53,7 @@ def asking_of(config: Config, pipeline: PipelineSettings, source: Asked, ask: As
     mark = source.marks
     access = access_of(settings, source)
     return Asking(
-        connection=_connection(access, selection_of(pipeline, source, access.driver), ask),
+        connection=_connection(access, selection_of(pipeline, source), ask),
         access=access,
         columns=tuple(mark.columns),
         bound=mark.bound,
@@ -84,7 +83,7 @@ def _connection(access: Access, selection: Selection, ask: Asks) -> Connection:
     return connect(access, selection)
 
 
-def selection_of(pipeline: PipelineSettings, source: Asked, driver: str) -> Selection:
+def selection_of(pipeline: PipelineSettings, source: Asked) -> Selection:
     """What is read of a table; of an API the declared fields."""
     fields = tuple(map(field_spec, pipeline.schema_.fields))
     columns = tuple(source.marks.columns)
@@ -92,8 +91,8 @@ def selection_of(pipeline: PipelineSettings, source: Asked, driver: str) -> Sele
         return Selection(fields=fields, columns=columns, nulls=source.marks.nulls)
     return Selection(
         table=source.table or "",
-        query=without_end(statement_of(pipeline, source, source.query or ""), driver),
-        filter=without_end(statement_of(pipeline, source, source.filter), driver),
+        query=source.query or "",
+        filter=source.filter,
         fields=fields,
         columns=columns,
         nulls=source.marks.nulls,

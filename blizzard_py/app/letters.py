@@ -76,26 +76,25 @@ def _shown(live: Parts, letter: DeadLetter, context: int) -> Shown:
 
 def _around(live: Parts, letter: DeadLetter, numbers: range) -> tuple[dict[int, bytes], str]:
     """The lines of a letter's file, and what there is to know of them."""
-    store, path, plain = _home_of(live, letter)
+    store, path = _home_of(live, letter)
     entry = None if store is None else store.stat(path)
     if store is None or entry is None:
         return {}, "the file is gone"
-    compression = "none" if plain else live.files.compression
-    lines = read_lines(store, path, entry.size, compression, numbers, live.ingest.bounds.expansion)
+    lines = read_lines(store, path, entry.size, numbers, live.ingest.bounds.expansion)
     written = dt.datetime.fromisoformat(letter.timestamp).timestamp()
     note = "the file was written again since; its lines are of now"
     return lines, note if entry.modified > written else ""
 
 
-def _home_of(live: Parts, letter: DeadLetter) -> tuple[Storage | None, str, bool]:
-    """The store and path of a letter's file, and whether a replay wrote it."""
+def _home_of(live: Parts, letter: DeadLetter) -> tuple[Storage | None, str]:
+    """The store and path of a letter's file."""
     records, source = f"{records_uri(live)}/", live.stores.source
     if letter.uri.startswith(records):
         store = open_storage(records_uri(live), live.ingest.sink.options)
-        return store, letter.uri.removeprefix(records), True
+        return store, letter.uri.removeprefix(records)
     if letter.uri.startswith(f"{source.uri}/"):
-        return source, letter.uri.removeprefix(f"{source.uri}/"), False
-    return None, letter.uri, False
+        return source, letter.uri.removeprefix(f"{source.uri}/")
+    return None, letter.uri
 
 
 def discard_letters(

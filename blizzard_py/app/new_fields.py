@@ -35,13 +35,13 @@ def with_untaken(config: Config, parts: Parts, found: Explanation) -> Explanatio
     ignores = pipeline.schema_.unexpected_fields == "ignore"
     if found.verdict not in _TAKEN or found.file is None or found.path is None or not ignores:
         return found
-    schema = inferred_schema(parts.pipeline, pipeline, parts.files, parts.stores)
+    schema = inferred_schema(parts.pipeline, pipeline, parts.stores)
     kept = schema.kept() if pipeline.schema_.is_found_out else None
     columns = parts.ingest.fields if kept is None else schema.combined(kept)
     entry = Entry(found.path, found.file.size, found.file.modified_ts)
     limit = pipeline.schema_.sample_bytes_per_file
     try:
-        lines = first_lines(parts.stores.source, entry, parts.files.compression, limit)
+        lines = first_lines(parts.stores.source, entry, limit)
     except StorageError:  # it was there a moment ago; what became of it is known all the same
         return found
     done = found.batch.started_ts if found.batch is not None else None
@@ -84,7 +84,7 @@ def _diff_of(config: Config, name: str) -> dict[str, Any] | None:
     if not sampled:
         return None
     parts, files = max(sampled, key=lambda each: max((f.modified for f in each[1]), default=-1.0))
-    schema = inferred_schema(name, pipeline, parts.files, parts.stores)
+    schema = inferred_schema(name, pipeline, parts.stores)
     kept, records = schema.compared(files)
     columns = schema.combined(kept) if kept else parts.ingest.fields
     known = bool(kept) or not pipeline.schema_.infer

@@ -111,7 +111,7 @@ def _inferred(
     if not pipeline.schema_.is_found_out:
         return settings
     parts = parts_of(config, where, NoEngine())
-    schema = inferred_schema(where[0], pipeline, parts.files, parts.stores)
+    schema = inferred_schema(where[0], pipeline, parts.stores)
     try:
         kept = schema.kept()
     except StorageError:  # out of reach from here, as its table is, which is told

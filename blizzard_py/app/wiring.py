@@ -65,7 +65,6 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
         source=Place(uri_of(source), {} if files is None else files.storage_options),
         sink=Place(sink.table_uri, sink.storage_options),
         fields=tuple(map(field_spec, [*pipeline.schema_.fields, *own])),
-        compression="none" if files is None else files.compression,
         parquet_compression=sink.compression,
         file_bytes=sink.file_size_mb * 1024 * 1024,
         row_group_bytes=sink.row_group_size_bytes,
@@ -235,7 +234,7 @@ def parts_of(
         Metered(open_private(dlq_uri, sink.storage_options), activity.beat),
     )
     inferred = (
-        inferred_schema(name, pipeline, files, stores)
+        inferred_schema(name, pipeline, stores)
         if files is not None and pipeline.schema_.is_found_out
         else None
     )
@@ -333,11 +332,9 @@ def _watchable(
     return checked
 
 
-def inferred_schema(
-    name: str, pipeline: PipelineSettings, source: SourceSettings, stores: Stores
-) -> InferredSchema:
+def inferred_schema(name: str, pipeline: PipelineSettings, stores: Stores) -> InferredSchema:
     """Where a pipeline's inferred columns are kept and made."""
-    return InferredSchema(name, pipeline, stores.source, source.compression, stores.sink, time.time)
+    return InferredSchema(name, pipeline, stores.source, stores.sink, time.time)
 
 
 def asks_of(config: Config, engine: Engine) -> Asks:

@@ -58,7 +58,7 @@ def sample(storage: Storage) -> Sample:
         inference = Inference(Rules(timestamps=True))
         files = chosen(entries, SAMPLE_FILES)
         for file in files:
-            for number, line in enumerate(first_lines(storage, file, "auto", SAMPLE_BYTES), 1):
+            for number, line in enumerate(first_lines(storage, file, SAMPLE_BYTES), 1):
                 inference.add(line, f"{file.path}, line {number}")
     except StorageError as error:
         return Sample(problem=str(error))

@@ -35,7 +35,6 @@ from blizzard_core.errors import Conflict, NotFound, SchemaUnknown, StateError
 from blizzard_core.log import get_logger
 from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.settings.schema import RESCUED, FieldSettings
-from blizzard_core.settings.sources import SourceCompression
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.text import counted
 from blizzard_py.job import FieldSpec, IngestSettings, UnexpectedField
@@ -134,7 +133,6 @@ class InferredSchema:
         pipeline: str,
         settings: PipelineSettings,
         source: Storage,
-        compression: SourceCompression,
         sink: Storage,
         clock: Callable[[], float],
     ) -> None:
@@ -151,7 +149,6 @@ class InferredSchema:
             frozenset(name.lower() for name in taken),
         )
         self._source = source
-        self._compression = compression
         self._sink = sink
         self._clock = clock
         self.path = schema_path(pipeline)
@@ -262,7 +259,7 @@ class InferredSchema:
     def _add_lines(self, inference: Inference, sample: Sequence[Entry]) -> None:
         limit = self._settings.sample_bytes_per_file
         for file in sample:
-            lines = first_lines(self._source, file, self._compression, limit)
+            lines = first_lines(self._source, file, limit)
             for number, line in enumerate(lines, 1):
                 inference.add(line, f"{file.path}, line {number}")
 

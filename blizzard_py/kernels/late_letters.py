@@ -183,7 +183,7 @@ def _records(
     """The letters of a file's lines, in their order."""
     left = sorted(lines, reverse=True)
     try:
-        with opened(source, file, task.settings.compression) as blocks:
+        with opened(source, file) as blocks:
             before = 0  # lines of what was read before
             for item in framed(blocks):
                 if not left:

@@ -161,7 +161,7 @@ class _Run:
         settings = self._task.settings
         if self._attempt > 1:
             check_readable(self._nursery, settings, content.file)
-        with opened(self._source, content.file, settings.compression, content.expansion) as blocks:
+        with opened(self._source, content.file, content.expansion) as blocks:
             whole_lines = framed(content.counted(blocks))
             chunks = content.weighed(portions(whole_lines, self._shape))
             first = list(itertools.islice(chunks, 1))

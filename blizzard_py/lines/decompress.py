@@ -1,52 +1,62 @@
 """Bytes of a source object, decompressed as a stream of bounded blocks.
 
-Gzip may have several members and zero padding, zstd several frames; both must
-end where a member or frame ends. Everything else is damage, because a file cut
-short would otherwise lose rows in silence.
+How an object is packed is told by its first bytes: stores and their clients pack and unpack
+on the way (``Content-Encoding``), so the ending of its name may say something else. No line
+of JSON or CSV begins as gzip or zstd do. An object may be packed twice, once by its writer and
+once for the way.
+
+Gzip may have several members, with zeros or white space behind each, zstd several frames; both
+must end where a member or frame ends. Everything else is damage, because a file cut short
+would otherwise lose rows in silence.
 """
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Literal
+from itertools import chain
+from typing import Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
 from isal import igzip_lib
 
-from blizzard_core.settings.sources import SourceCompression
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import JobFile
 from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.source import SourceStream
 
-Codec = Literal["gzip", "zstd", "none"]
+Codec = Literal["gzip", "zstd"]
 
-READ_BYTES = 256 << 10
 BLOCK_BYTES = 1 << 20
+MOST_LAYERS = 3
+_ENDINGS: dict[str, Codec] = {".gz": "gzip", ".zst": "zstd"}
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # behind a byte from 50 to 5f
+_PADDING = b"\0 \t\r\n"
+# Of these, text has a few only.
+_CONTROLS = frozenset(range(0x20)) - frozenset(b"\t\n\v\f\r")
+_TEXT_BYTES = 4096
+_SHOWN_BYTES = 4
 # isal leaves the upper halves of vector registers in use, and all code in the older encoding
 # (numpy's comparisons, counting) then takes up to five times as long, until somebody clears
 # them. What numpy has compiled for wide registers does so at its end.
 _CLEARING = np.arange(64)
 
 
-def codec_of(path: str, compression: SourceCompression) -> Codec:
-    """The codec to read ``path`` with; ``auto`` goes by the extension."""
-    if compression != "auto":
-        return compression
-    if path.endswith(".gz"):
-        return "gzip"
-    return "zstd" if path.endswith(".zst") else "none"
+class Readable(Protocol):
+    """Anything that is read forward."""
+
+    def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes; ``b""`` at the end."""
 
 
 @contextmanager
 def opened(
-    storage: Storage,
-    file: JobFile,
-    compression: SourceCompression,
-    expansion: Expansion | None = None,
+    storage: Storage, file: JobFile, expansion: Expansion | None = None
 ) -> Iterator[Iterator[bytes]]:
     """The blocks of a file, as `decompressed` gives them; its stream is closed in the end.
 
@@ -54,8 +64,97 @@ def opened(
     ``expansion``, if there is one.
     """
     with closing(SourceStream(storage, file)) as stream:
-        blocks = decompressed(stream, codec_of(file.path, compression))
-        yield blocks if expansion is None else _counted(blocks, stream, expansion)
+        yield decompressed(stream, file.path, expansion)
+
+
+def decompressed(
+    stream: SourceStream, path: str, expansion: Expansion | None = None
+) -> Iterator[bytes]:
+    """Non-empty blocks of at most 1 MiB, whatever the compression ratio.
+
+    ``path`` says how the object should be packed; it is asked where the bytes do not say it.
+    Raises `FileFailed` at stage ``decompress`` for anything but complete streams. An object of
+    0 bytes is an empty plain file, but neither a gzip nor a zstd stream.
+    """
+    head = stream.read(BLOCK_BYTES)
+    codec = _codec(head, path)
+    if codec is None:
+        return _blocks(head, stream)
+    blocks = _blocks(head, stream)
+    for _ in range(MOST_LAYERS):
+        blocks = _unpacked(codec, blocks)
+        if expansion is not None:
+            blocks = _counted(blocks, stream, expansion)
+        begun = list(_first(blocks))
+        blocks = chain(begun, blocks)
+        codec = codec_of(b"".join(begun))
+        if codec is None:
+            return blocks
+    raise FileFailed("decompress", f"packed more than {MOST_LAYERS} times; store it unpacked")
+
+
+def codec_of(head: bytes) -> Codec | None:
+    """The codec of a stream that begins with ``head``, by its magic number; None: not packed."""
+    if head.startswith(_GZIP):
+        return "gzip"
+    skippable = head[1:4] == _ZSTD_SKIPPABLE and head[0] >> 4 == 5  # see there
+    return "zstd" if head.startswith(_ZSTD) or skippable else None
+
+
+def _codec(head: bytes, path: str) -> Codec | None:
+    """As `codec_of`, for the bytes of a whole object. Raises `FileFailed` if they cannot be its."""
+    ending = next((end for end in _ENDINGS if path.endswith(end)), None)
+    codec = codec_of(head)
+    if ending is None:
+        # A bad first line of a plain file may begin like that, and costs only itself.
+        return None if codec == "gzip" and not _begins_gzip(head) else codec
+    if codec is not None:
+        return codec
+    if not head:
+        raise _damaged(_ENDINGS[ending], "an object of 0 bytes")
+    if not _is_text(head) or _ZSTD.startswith(head):
+        raise FileFailed(
+            "decompress",
+            f"its name ends with {ending}, but it begins with {_hex(head)}, as neither gzip (1f 8b)"
+            " nor zstd (28 b5 2f fd) nor text does; store it again",
+        )
+    return None
+
+
+def _begins_gzip(head: bytes) -> bool:
+    try:
+        igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP).decompress(head, 1)
+    except igzip_lib.IsalError:  # type: ignore[misc]  # typed as an instance
+        return False
+    return True
+
+
+def _is_text(head: bytes) -> bool:
+    """Whether it is UTF-8 without control characters; a character may be cut off at its end."""
+    part = head[:_TEXT_BYTES]
+    try:
+        getincrementaldecoder("utf-8")().decode(part)
+    except UnicodeDecodeError:
+        return False
+    return _CONTROLS.isdisjoint(part)
+
+
+def _hex(data: bytes) -> str:
+    return data[:_SHOWN_BYTES].hex(" ")
+
+
+def _blocks(head: bytes, stream: Readable) -> Iterator[bytes]:
+    """The stream that began with ``head``."""
+    rest = iter(lambda: stream.read(BLOCK_BYTES), b"")
+    return chain([head], rest) if head else rest
+
+
+def _first(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """As many blocks as a magic number needs."""
+    size = 0
+    while size < len(_ZSTD) and (block := next(blocks, b"")):
+        size += len(block)
+        yield block
 
 
 def _counted(
@@ -66,31 +165,17 @@ def _counted(
         yield block
 
 
-def decompressed(stream: SourceStream, codec: Codec) -> Iterator[bytes]:
-    """Non-empty blocks of at most 1 MiB, whatever the compression ratio.
-
-    Raises `FileFailed` at stage ``decompress`` for anything but a complete
-    stream. An object of 0 bytes is an empty plain file, but neither a gzip nor
-    a zstd stream.
-    """
-    match codec:
-        case "gzip":
-            return _gunzip(stream)
-        case "zstd":
-            return _unzstd(stream)
-        case "none":
-            return iter(lambda: stream.read(BLOCK_BYTES), b"")
+def _unpacked(codec: Codec, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    return _gunzip(blocks) if codec == "gzip" else _unzstd(blocks)
 
 
-def _gunzip(stream: SourceStream) -> Iterator[bytes]:
-    data = stream.read(READ_BYTES)
-    if not data:
-        raise _damaged("gzip", "an object of 0 bytes")
+def _gunzip(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    data = next(blocks)
     while data:
         member = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
         while not member.eof:
             if member.needs_input and not data:
-                data = stream.read(READ_BYTES)
+                data = next(blocks, b"")
                 if not data:
                     raise _damaged("gzip", "the stream ends in the middle of a member")
             try:
@@ -101,28 +186,81 @@ def _gunzip(stream: SourceStream) -> Iterator[bytes]:
             _CLEARING.max()
             if block:
                 yield block
-        # Archivers may pad the last member with zeros.
-        data = member.unused_data.lstrip(b"\0")
-        while not data and (more := stream.read(READ_BYTES)):
-            data = more.lstrip(b"\0")
+        data = _next_member(member.unused_data, blocks)
 
 
-def _unzstd(stream: SourceStream) -> Iterator[bytes]:
+def _next_member(data: bytes, blocks: Iterator[bytes]) -> bytes:
+    """What follows a member: ``b""``, or the beginning of the next one.
+
+    Archivers pad the last member with zeros, and people send a line break behind it.
+    """
+    data = data.lstrip(_PADDING)
+    while not data and (more := next(blocks, b"")):
+        data = more.lstrip(_PADDING)
+    if not data.startswith(_GZIP) and not _GZIP.startswith(data):
+        raise FileFailed(
+            "decompress",
+            f"a whole gzip stream, and behind it bytes that are none ({_hex(data)}); store it again"
+            " without these, if they are no rows",
+        )
+    return data
+
+
+def _unzstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
     # pyarrow's reader bounds each block and notices a frame that is cut short;
     # the zstandard package offers one or the other. It reads into a block of ours: one of its
     # own it never frees where the stream is damaged.
-    reader = pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), "zstd")
+    reader = pa.CompressedInputStream(pa.PythonFile(_File(blocks), mode="r"), "zstd")
     block = bytearray(BLOCK_BYTES)
     while True:
         try:
             size = reader.readinto(block)
         except OSError as error:  # errors of the store come as FileFailed
-            raise _damaged("zstd", str(error)) from error
+            raise _unzstd_failed(str(error)) from error
         if not size:
             break
         yield bytes(memoryview(block)[:size])
-    if stream.bytes_read == 0:
-        raise _damaged("zstd", "an object of 0 bytes")
+
+
+def _unzstd_failed(text: str) -> FileFailed:
+    """The library's words for two things that people make, in ours."""
+    if "too much memory" in text:
+        return FileFailed(
+            "decompress",
+            "zstd with a window of more than 128 MiB, for which a task has no room; pack it again"
+            " without --long, or with --long=27 at most",
+        )
+    if "Unknown frame descriptor" in text:  # not the first: that was looked at
+        return FileFailed(
+            "decompress",
+            "a whole zstd frame, and behind it bytes that are none; store it again without these,"
+            " if they are no rows",
+        )
+    return _damaged("zstd", text)
+
+
+class _File:
+    """Blocks as the file that pyarrow asks for."""
+
+    closed = False
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._left = b""
+
+    def read(self, size: int) -> bytes:
+        data = self._left or next(self._blocks, b"")
+        self._left = data[size:]
+        return data[:size]
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Leave the blocks to whoever has opened them."""
 
 
 def _damaged(codec: Codec, what: str) -> FileFailed:

@@ -49,19 +49,6 @@ class SourceStream:
         """Release the connection or descriptor."""
         self._stream.close()
 
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called (pyarrow asks)."""
-        return self._stream.closed
-
-    def readable(self) -> bool:
-        """Always (pyarrow asks)."""
-        return True
-
-    def seekable(self) -> bool:
-        """Never (pyarrow asks)."""
-        return False
-
     def _failed(self, error: StorageError | OSError) -> FileFailed:
         known = (
             error

@@ -179,7 +179,6 @@ class DeadLetterFiles:
                 source,
                 path,
                 entry.size,
-                parts.files.compression,
                 [c.line for c in cut],
                 parts.ingest.bounds.expansion,
             )

@@ -62,7 +62,6 @@ def record_parts(live: Parts, engine: Engine, storage: Storage) -> Parts:
         ingest=replace(
             live.ingest,
             source=Place(storage.uri, live.ingest.sink.options),
-            compression="none",
             # Those that are good now are not to wait for those that are not.
             on_bad_record="quarantine_record",
             max_bad_fraction=1.0,

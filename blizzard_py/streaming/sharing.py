@@ -38,7 +38,6 @@ def jobs_of(job: IngestJob, members: Sequence[Parts]) -> dict[str, IngestJob]:
             settings=replace(
                 job.settings,
                 source=parts.ingest.source,
-                compression=parts.ingest.compression,
                 fields=parts.ingest.fields,
             ),
             staging=join(job.staging, parts.source_name),

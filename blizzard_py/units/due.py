@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 
 from blizzard_py.units.instants import in_utc, stamp
 from blizzard_py.units.limits import enough
@@ -41,8 +41,7 @@ from blizzard_py.units.values import LONE, unit_name
 class Terms:
     """How units are read: ``grace`` and ``abstinent``, the ``limit`` of a run, ``min_units``.
 
-    ``everything`` also looks at the closed units, which are only counted else. With ``days_of``
-    requests say whole days of that zone, and readings are cut there.
+    ``everything`` also looks at the closed units, which are only counted else.
     """
 
     grace: timedelta = timedelta(0)
@@ -50,7 +49,6 @@ class Terms:
     limit: int | None = None
     min_units: int = 0
     everything: bool = False
-    days_of: tzinfo | None = None
 
     @property
     def shift(self) -> timedelta:
@@ -137,8 +135,7 @@ def reading_of(unit: PlannedUnit, terms: Terms, now: datetime) -> UnitReading:
     """What is saved of a unit that is executed, before it is read; ``now`` is that of `due`."""
     begin, end = unit.partition
     at = in_utc(now, "now")
-    begins = cut(unit.start, unit.end, terms.shift, at, terms.days_of)
-    slices = tuple(stamp(low) for low in begins)
+    slices = tuple(stamp(low) for low in cut(unit.start, unit.end, terms.shift, at))
     return UnitReading(unit_key(begin, unit.name), stamp(end), slices, stamp(unit.end), stamp(at))
 
 

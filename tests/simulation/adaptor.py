@@ -98,7 +98,6 @@ def source_parts(
         source=Place(uri),
         sink=Place(SINK),
         fields=(FieldSpec("row", "string", nullable=True),),
-        compression="none",
         parquet_compression="snappy",
         file_bytes=1 << 20,
         partition_template=template,

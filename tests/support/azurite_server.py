@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from azure.storage.blob import ContentSettings
 from azure.storage.blob.aio import BlobServiceClient
 
 _AZURITE = Path(__file__).parents[1] / "azurite/node_modules/azurite/dist/src/blob/main.js"
@@ -60,6 +61,17 @@ class AzuriteServer:
 
         asyncio.run(create())
         return name
+
+    def put(self, container: str, name: str, data: bytes, encoding: str | None = None) -> None:
+        """Store an object as others do, with a ``Content-Encoding`` if there is one."""
+
+        async def put() -> None:
+            async with BlobServiceClient(self.endpoint, credential=_KEY) as client:
+                blob = client.get_blob_client(container, name)
+                settings = ContentSettings(content_encoding=encoding)
+                await blob.upload_blob(data, overwrite=True, content_settings=settings)
+
+        asyncio.run(put())
 
     def put_folder(self, container: str, name: str) -> None:
         """The empty object that stands for a folder where accounts have a hierarchy of them."""

@@ -142,7 +142,6 @@ class World:
             source=Place("mem://raw"),
             sink=Place("mem://lake"),
             fields=(FieldSpec("a", "string", nullable=True),),
-            compression="none",
             parquet_compression="snappy",
             file_bytes=1 << 20,
             partition_template=self.template,

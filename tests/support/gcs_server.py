@@ -7,6 +7,9 @@ here follows the API's reference: offsets compare names by their UTF-8 bytes,
 ``startOffset`` is inclusive and ``endOffset`` is not, generations rise with each
 write and never come back, ``ifGenerationMatch=0`` means "there is none".
 
+Objects with ``Content-Encoding: gzip`` are sent as they are stored to those who accept
+gzip, and unpacked to all others; a ``multipart/related`` body is cut at its boundary.
+
 Known gaps: no authentication, no metadata beyond size, times and checksum, a
 resumable upload takes any chunk it is sent in order, and ``delimiter`` lists
 one page only.
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import gzip
 import hashlib
 import itertools
 import json
@@ -35,6 +39,7 @@ class Stored:
     data: bytes
     generation: int
     updated: str
+    encoding: str | None = None
 
 
 @dataclass
@@ -56,6 +61,11 @@ class GcsServer:
         name = f"bucket-{uuid.uuid4().hex[:12]}"
         self.buckets[name] = {}
         return name
+
+    def put(self, bucket: str, name: str, data: bytes, encoding: str | None = None) -> None:
+        """Store an object as others do, with a ``Content-Encoding`` if there is one."""
+        now = "2024-01-28T14:00:00.000Z"
+        self.buckets[bucket][name] = Stored(data, next(self.generations), now, encoding)
 
 
 class _Problem(Exception):
@@ -115,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
                 "o",
                 name,
             ]:
-                return self._download(bucket, name)
+                return self._download(bucket, name, query)
             case ["storage", "v1", "b", bucket, "o", name, "rewriteTo", "b", other, "o", target]:
                 data = self._existing(bucket, name).data
                 resource = self._store(other, target, data, query)
@@ -166,9 +176,22 @@ class _Handler(BaseHTTPRequestHandler):
             answer["nextPageToken"] = names[limit]
         return answer
 
-    def _download(self, bucket: str, name: str) -> tuple[int, dict[str, str], bytes]:
+    def _download(
+        self, bucket: str, name: str, query: dict[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
         stored = self._existing(bucket, name)
-        headers = {"X-Goog-Generation": str(stored.generation), "ETag": str(stored.generation)}
+        self._check_generation(stored.generation, query)
+        headers = {
+            "X-Goog-Generation": str(stored.generation),
+            "ETag": str(stored.generation),
+            "X-Goog-Stored-Content-Length": str(len(stored.data)),
+            "X-Goog-Stored-Content-Encoding": stored.encoding or "identity",
+        }
+        if stored.encoding is not None:
+            if "gzip" not in (self.headers.get("Accept-Encoding") or ""):
+                # It unpacks for those who cannot; and then there are no parts.
+                return 200, headers, gzip.decompress(stored.data)
+            headers["Content-Encoding"] = stored.encoding
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
         if wanted is None:
             return 200, headers, stored.data
@@ -207,23 +230,36 @@ class _Handler(BaseHTTPRequestHandler):
         del self.state.uploads[upload]
         return 200, {}, json.dumps(self._store(bucket, name, bytes(received), query)).encode()
 
-    def _store(self, bucket: str, name: str, data: bytes, query: dict[str, str]) -> dict[str, Any]:
-        objects = self._bucket(bucket)
+    def _check_generation(self, found: int, query: dict[str, str]) -> None:
         wanted = query.get("ifGenerationMatch")
-        found = objects[name].generation if name in objects else 0
         if wanted is not None and int(wanted) != found:
             raise _Problem(412, "At least one of the pre-conditions you specified did not hold.")
+
+    def _store(self, bucket: str, name: str, data: bytes, query: dict[str, str]) -> dict[str, Any]:
+        objects = self._bucket(bucket)
+        self._check_generation(objects[name].generation if name in objects else 0, query)
         now = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         objects[name] = Stored(data, next(self.state.generations), now)
         return _resource(name, objects[name])
 
 
 def _two_parts(body: bytes, boundary: bytes) -> tuple[dict[str, Any], bytes]:
-    """The JSON and the content of a ``multipart/related`` upload."""
-    _, head, content, _ = body.split(boundary)
-    metadata = re.split(rb"\r?\n\r?\n", head, maxsplit=1)[1]
-    data = re.split(rb"\r?\n\r?\n", content, maxsplit=1)[1]
-    return json.loads(metadata), data.removesuffix(b"\n").removesuffix(b"\r")
+    """The JSON and the content of a ``multipart/related`` upload, as RFC 2046 delimits parts.
+
+    A line that begins with the boundary ends a part wherever it stands, also in what somebody
+    took for content; what follows the closing one is dropped, as real servers do.
+    """
+    line = re.compile(rb"(?:^|\r?\n)" + re.escape(boundary) + rb"(--)?[ \t]*(?:\r?\n|$)")
+    ends: list[re.Match[bytes]] = []
+    for found in line.finditer(body):
+        ends.append(found)
+        if found[1]:
+            break
+    if len(ends) < 3 or not ends[-1][1]:
+        raise _Problem(400, "multipart body is malformed: no two parts, or no closing boundary")
+    parts = [body[a.end() : b.start()] for a, b in itertools.pairwise(ends)]
+    metadata, data = (re.split(rb"\r?\n\r?\n", part, maxsplit=1)[1] for part in parts[:2])
+    return json.loads(metadata), data
 
 
 def _resource(name: str, stored: Stored) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from blizzard_core.settings.schema import FieldType, UnexpectedFields
-from blizzard_core.settings.sources import MetadataColumn, OnBadRecord, SourceCompression
+from blizzard_core.settings.sources import MetadataColumn, OnBadRecord
 from blizzard_core.settings.tables import ParquetCompression
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import (
@@ -50,7 +50,6 @@ class IngestWorld:
 
     root: Path
     fields: tuple[FieldSpec, ...] = ID_ONLY
-    compression: SourceCompression = "auto"
     parquet: ParquetCompression = "snappy"
     file_bytes: int = 128 << 20
     row_group_bytes: int = 64 << 20
@@ -95,7 +94,6 @@ class IngestWorld:
                 source=Place(str(self.source)),
                 sink=Place(str(self.table)),
                 fields=self.fields,
-                compression=self.compression,
                 parquet_compression=self.parquet,
                 file_bytes=self.file_bytes,
                 row_group_bytes=self.row_group_bytes,

@@ -96,7 +96,6 @@ def source(name: str, world: World) -> tuple[SourcePipeline, Store, Engine]:
         source=Place(raw.uri),
         sink=Place(lake.uri),
         fields=(FieldSpec("a", "string", nullable=True),),
-        compression="none",
         parquet_compression="snappy",
         file_bytes=1 << 27,
         partition_template="",

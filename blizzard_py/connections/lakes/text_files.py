@@ -28,9 +28,9 @@ from blizzard_py.lines.failure import FileFailed
 
 @contextmanager
 def blocks(storage: Storage, file: PlannedFile) -> Iterator[Iterator[bytes]]:
-    """A file's bytes, decompressed by its ending. Raises `SourceError`, or `Unavailable`."""
+    """A file's bytes, unpacked. Raises `SourceError`, or `Unavailable`."""
     try:
-        with opened(storage, JobFile(file.name.path, file.size), "auto") as found:
+        with opened(storage, JobFile(file.name.path, file.size)) as found:
             yield found
     except FileFailed as error:
         told = f"{storage.uri}/{file.name.path}: {error.reason}"

@@ -106,7 +106,7 @@ def _read_through(settings: IngestSettings, file: JobFile) -> None:
     storage = open_source(settings.source.uri, dict(settings.source.options))
     expansion = Expansion(file.size, settings.bounds.expansion)
     try:
-        with opened(storage, file, settings.compression, expansion) as blocks:
+        with opened(storage, file, expansion) as blocks:
             for _ in blocks:
                 pass
     except FileFailed:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from blizzard_core.bounds import LINE_BYTES
-from blizzard_core.settings.sources import SourceCompression
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import JobFile
 from blizzard_py.lines.decompress import opened
@@ -16,7 +15,6 @@ def read_lines(
     storage: Storage,
     path: str,
     size: int,
-    compression: SourceCompression,
     wanted: Collection[int],
     most: int,
 ) -> dict[int, bytes]:
@@ -31,7 +29,7 @@ def read_lines(
     left = sorted(set(wanted))
     number = 1  # of the line that the next byte is of
     parts: list[bytes] = []
-    with opened(storage, JobFile(path, size), compression, Expansion(size, most)) as blocks:
+    with opened(storage, JobFile(path, size), Expansion(size, most)) as blocks:
         for block in blocks:
             start = 0
             newlines = block.count(b"\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blizzard_core.errors import Unavailable
-from blizzard_core.settings.sources import SourceCompression
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_py.job import JobFile
 from blizzard_py.lines.decompress import opened
@@ -27,9 +26,7 @@ def chosen(files: Sequence[Entry], count: int) -> list[Entry]:
     return [files[round(index * last / (count - 1))] for index in range(count)]
 
 
-def first_lines(
-    storage: Storage, file: Entry, compression: SourceCompression, limit: int
-) -> list[bytes]:
+def first_lines(storage: Storage, file: Entry, limit: int) -> list[bytes]:
     """The whole lines within the first ``limit`` decompressed bytes of a file.
 
     A file that is damaged or gone gives the lines that could be read, since its
@@ -38,7 +35,7 @@ def first_lines(
     data = bytearray()
     whole = False
     try:
-        with opened(storage, JobFile(file.path, file.size), compression) as blocks:
+        with opened(storage, JobFile(file.path, file.size)) as blocks:
             for block in blocks:
                 data += block
                 if len(data) > limit:

@@ -36,7 +36,7 @@ print(json.dumps({{"code": code, "modules": sorted(sys.modules)}}))
 # Hundreds of milliseconds each; the stores' clients are for those who use them.
 STORES = {"adlfs", "azure", "botocore", "gcsfs", "google.auth", "s3fs"}
 SPARK = {"grpc", "pandas", "py4j", "pyspark"}
-SETTINGS = IngestSettings(Place("raw", {}), Place("lake", {}), (), "auto", "snappy", 1, "", None)
+SETTINGS = IngestSettings(Place("raw", {}), Place("lake", {}), (), "snappy", 1, "", None)
 
 
 def loaded_by_a_run(package: str, config: Path) -> set[str]:

@@ -50,7 +50,6 @@ def job(folder: Path, reading: Reading, *fields: FieldSpec) -> IngestJob:
         source=Place("shop:orders"),
         sink=Place(str(folder / "lake")),
         fields=fields or FIELDS,
-        compression="none",
         parquet_compression="snappy",
         file_bytes=1 << 20,
         max_bad_fraction=0.5,

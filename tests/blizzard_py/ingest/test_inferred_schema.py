@@ -50,7 +50,7 @@ class Place:
                 "schema": self.schema,
             }
         )
-        return InferredSchema("events", settings, self.source, "auto", self.table, lambda: 12.9)
+        return InferredSchema("events", settings, self.source, self.table, lambda: 12.9)
 
 
 def names(fields: Sequence[Any]) -> list[tuple[str, str]]:

@@ -60,7 +60,6 @@ class World:
             source=Place(uri),
             sink=Place("mem://lake"),
             fields=(),
-            compression="auto",
             parquet_compression="snappy",
             file_bytes=1,
             bounds=FileBounds(letters=most),

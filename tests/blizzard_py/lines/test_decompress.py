@@ -9,11 +9,14 @@ import zstandard
 
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import JobFile
-from blizzard_py.lines.decompress import BLOCK_BYTES, Codec, codec_of, decompressed
+from blizzard_py.lines.decompress import BLOCK_BYTES, MOST_LAYERS, decompressed
+from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.source import SourceStream
 
 TEXT = b'{"id":1}\n' * 1000
+# Named by what the endings promise.
+NAMES = {"gzip": "x.ndjson.gz", "zstd": "x.ndjson.zst", "none": "x.ndjson"}
 NOISE = random.Random(1).randbytes(700_000)  # several reads long once compressed
 SKIPPABLE = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"abcd"
 
@@ -33,22 +36,88 @@ def flipped(data: bytes, position: int) -> bytes:
     return bytes(damaged)
 
 
-def read(folder: Path, data: bytes, codec: Codec) -> list[bytes]:
-    (folder / "x").write_bytes(data)
-    stream = SourceStream(LocalStorage(str(folder)), JobFile("x", len(data)))
+def read(folder: Path, data: bytes, named: str, expansion: Expansion | None = None) -> list[bytes]:
+    name = NAMES[named]
+    (folder / name).write_bytes(data)
+    stream = SourceStream(LocalStorage(str(folder)), JobFile(name, len(data)))
     try:
-        return list(decompressed(stream, codec))
+        return list(decompressed(stream, name, expansion))
     finally:
         stream.close()
 
 
+@pytest.mark.parametrize("named", ["gzip", "zstd", "none"])
 @pytest.mark.parametrize(
-    ("path", "codec"),
-    [("a.ndjson.gz", "gzip"), ("a.jsonl.zst", "zstd"), ("a.ndjson", "none"), ("gz", "none")],
+    "packed",
+    [
+        gzipped(TEXT),
+        zstd(TEXT),
+        TEXT,
+        gzipped(gzipped(TEXT)),
+        zstd(gzipped(TEXT)),
+        gzipped(zstd(TEXT)),
+        gzipped(gzipped(zstd(TEXT))),
+        gzipped(TEXT[:1]) + gzipped(TEXT[1:]),
+        SKIPPABLE + zstd(TEXT),
+    ],
 )
-def test_auto_goes_by_the_extension(path: str, codec: Codec) -> None:
-    assert codec_of(path, "auto") == codec
-    assert codec_of(path, "zstd") == "zstd"
+def test_the_bytes_decide_whatever_the_name_says(tmp_path: Path, packed: bytes, named: str) -> None:
+    assert b"".join(read(tmp_path, packed, named)) == TEXT
+
+
+@pytest.mark.parametrize("tail", [b"\n", b"\r\n", b" \t\n", b"\0\n\0", b"\n" * 400_000])
+def test_gzip_may_be_followed_by_white_space(tmp_path: Path, tail: bytes) -> None:
+    assert b"".join(read(tmp_path, gzipped(TEXT) + tail, "gzip")) == TEXT
+    both = gzipped(TEXT) + tail + gzipped(TEXT)
+    assert b"".join(read(tmp_path, both, "gzip")) == TEXT * 2
+
+
+@pytest.mark.parametrize(
+    ("data", "named", "reason"),
+    [
+        (gzipped(TEXT) + b"rest", "gzip", "a whole gzip stream, and behind it .*72 65 73 74"),
+        (gzipped(TEXT) + b"\n{}", "none", "a whole gzip stream, and behind it .*7b 7d"),
+        (zstd(TEXT) + b"\n", "zstd", "a whole zstd frame, and behind it"),
+        (b"\0" * 9, "gzip", "ends with .gz, but it begins with 00 00 00 00"),
+        (b"PK\x03\x04", "zstd", "ends with .zst, but it begins with 50 4b 03 04"),
+        ("{}".encode("utf-16"), "gzip", "ends with .gz, but it begins with ff fe 7b 00"),
+    ],
+)
+def test_what_cannot_be_read_has_its_true_reason(
+    tmp_path: Path, data: bytes, named: str, reason: str
+) -> None:
+    with pytest.raises(FileFailed, match=reason) as caught:
+        read(tmp_path, data, named)
+    assert "not a complete" not in caught.value.reason
+
+
+def test_a_zstd_window_that_is_too_large_is_named(tmp_path: Path) -> None:
+    parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=31)
+    packed = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    data = packed.compress(NOISE) + packed.flush()
+    for named in NAMES:
+        with pytest.raises(FileFailed, match=r"window of more than 128 MiB.*--long=27"):
+            read(tmp_path, data, named)
+
+
+def test_a_bad_first_line_that_begins_like_gzip_is_a_line(tmp_path: Path) -> None:
+    junk = b"\x1f\x8b oops\n" + TEXT
+    assert b"".join(read(tmp_path, junk, "none")) == junk
+
+
+def test_too_many_layers_are_refused(tmp_path: Path) -> None:
+    packed = TEXT
+    for _ in range(MOST_LAYERS + 1):
+        packed = gzipped(packed)
+    with pytest.raises(FileFailed, match="packed more than 3 times"):
+        read(tmp_path, packed, "gzip")
+
+
+def test_what_an_inner_layer_expands_to_is_counted(tmp_path: Path) -> None:
+    """A stream of padding has no rows, and takes as long as its packed zeros last."""
+    packed = gzipped(gzipped(TEXT) + bytes(256 << 20))
+    with pytest.raises(FileFailed, match="becomes more than 10 times"):
+        read(tmp_path, packed, "gzip", Expansion(len(packed), 10))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +141,7 @@ def test_auto_goes_by_the_extension(path: str, codec: Codec) -> None:
     ],
 )
 def test_complete_streams_are_read_whole(
-    tmp_path: Path, data: bytes, codec: Codec, expected: bytes
+    tmp_path: Path, data: bytes, codec: str, expected: bytes
 ) -> None:
     blocks = read(tmp_path, data, codec)
     assert b"".join(blocks) == expected
@@ -84,7 +153,6 @@ def test_complete_streams_are_read_whole(
     [
         (b"", "gzip"),
         (b"\0" * 100, "gzip"),
-        (TEXT, "gzip"),
         (gzipped(TEXT)[:5], "gzip"),
         (gzipped(TEXT)[:-1], "gzip"),
         (gzipped(TEXT)[:-8], "gzip"),
@@ -96,7 +164,6 @@ def test_complete_streams_are_read_whole(
         (gzipped(TEXT) + gzipped(TEXT)[:-3], "gzip"),
         (gzipped(TEXT) + gzipped(TEXT)[:4], "gzip"),
         (b"", "zstd"),
-        (TEXT, "zstd"),
         (zstd(TEXT)[:-1], "zstd"),
         (zstd(TEXT)[:3], "zstd"),
         (zstd(NOISE)[:300_000], "zstd"),
@@ -106,7 +173,7 @@ def test_complete_streams_are_read_whole(
         (zstd(TEXT) + zstd(TEXT)[:3], "zstd"),
     ],
 )
-def test_anything_but_a_complete_stream_fails(tmp_path: Path, data: bytes, codec: Codec) -> None:
+def test_anything_but_a_complete_stream_fails(tmp_path: Path, data: bytes, codec: str) -> None:
     with pytest.raises(FileFailed, match=codec) as caught:
         read(tmp_path, data, codec)
     assert caught.value.stage == "decompress"
@@ -114,7 +181,7 @@ def test_anything_but_a_complete_stream_fails(tmp_path: Path, data: bytes, codec
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
-def test_a_bomb_comes_in_bounded_blocks(tmp_path: Path, codec: Codec) -> None:
+def test_a_bomb_comes_in_bounded_blocks(tmp_path: Path, codec: str) -> None:
     zeros = b"0" * (64 << 20)
     packed = gzipped(zeros) if codec == "gzip" else zstd(zeros)
     blocks = read(tmp_path, packed, codec)

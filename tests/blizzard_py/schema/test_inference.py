@@ -279,7 +279,7 @@ def test_only_whole_lines_within_the_limit_are_read(tmp_path: Path) -> None:
     store = LocalStorage(str(tmp_path))
 
     def read(name: str, limit: int) -> list[bytes]:
-        return [x for x in first_lines(store, Entry(name, 100, 0.0), "auto", limit) if x]
+        return [x for x in first_lines(store, Entry(name, 100, 0.0), limit) if x]
 
     assert read("a.ndjson", 100) == [b'{"a":1}', b'{"a":2}', b'{"a":3}']
     assert read("a.ndjson", 20) == [b'{"a":1}', b'{"a":2}']
@@ -296,4 +296,4 @@ def test_a_store_that_does_not_answer_is_no_empty_file() -> None:
             raise Unavailable(f"{path}: timed out")
 
     with pytest.raises(Unavailable, match=r"a\.ndjson.*timed out"):
-        first_lines(Silent("mem://raw", lambda: 0.0), Entry("a.ndjson", 1, 0.0), "auto", 100)
+        first_lines(Silent("mem://raw", lambda: 0.0), Entry("a.ndjson", 1, 0.0), 100)

@@ -39,7 +39,6 @@ def asked(fields: tuple[FieldSpec, ...] = FIELDS, transform: str = "", **changed
         source=Place("a"),
         sink=Place("b"),
         fields=fields,
-        compression="none",
         parquet_compression="snappy",
         file_bytes=1,
         transform=transform,

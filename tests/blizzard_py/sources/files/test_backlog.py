@@ -100,15 +100,15 @@ def test_lines_are_found_wherever_blocks_end() -> None:
     for name, data in (("a.json", text), ("b.json.gz", gzip.compress(text, 1))):
         storage.objects[name] = (data, 0.0)
         wanted = [1, 2, 150, 151, 300, 301, 9999]
-        found = read_lines(storage, name, len(data), "auto", wanted, EXPANSION)
+        found = read_lines(storage, name, len(data), wanted, EXPANSION)
         assert found == {number: lines[number - 1] for number in (1, 2, 150, 151, 300)}
-    assert read_lines(storage, "a.json", len(text), "auto", [], EXPANSION) == {}
+    assert read_lines(storage, "a.json", len(text), [], EXPANSION) == {}
 
 
 def test_a_line_that_could_not_be_ingested_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rereading, "LINE_BYTES", 1000)
     storage = MemoryStorage()
     storage.objects["a.json"] = (b"short\n" + b"x" * 2000 + b"\n", 0.0)
-    assert read_lines(storage, "a.json", 2007, "auto", [1], EXPANSION) == {1: b"short"}
+    assert read_lines(storage, "a.json", 2007, [1], EXPANSION) == {1: b"short"}
     with pytest.raises(ValueError, match="line 2 is longer than 1000 bytes"):
-        read_lines(storage, "a.json", 2007, "auto", [2], EXPANSION)
+        read_lines(storage, "a.json", 2007, [2], EXPANSION)
